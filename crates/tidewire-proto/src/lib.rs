@@ -1,6 +1,18 @@
 //! The vocabulary that every part of Tidewire shares: pure data, no I/O, no clock, no `std`.
+//!
+//! - [`subject`]: the addresses that messages are published to, and the patterns that select them.
+//!
+//! ```
+//! use tidewire_proto::subject::{Pattern, Subject};
+//!
+//! let orders = Pattern::new("orders.*.created")?;
+//! assert!(orders.matches(&Subject::new("orders.eu.created")?));
+//! # Ok::<(), tidewire_proto::subject::SubjectError>(())
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+pub mod subject;

@@ -1,0 +1,132 @@
+//! Subjects and patterns: dotted addresses of what is published, and the wildcards that select them.
+//!
+//! A subject is 1 to [`SUBJECT_TOKENS`] tokens divided by dots, at most [`SUBJECT_BYTES`] bytes in all. A token is
+//! not empty and holds no blank, control character, `*` or `>`. A pattern may use `*` for one whole token, and may
+//! end in `>`, which stands for one or more tokens.
+//!
+//! ```
+//! use tidewire_proto::subject::{Pattern, Subject, SubjectError};
+//!
+//! let created = Subject::new("orders.eu.created")?;
+//! assert!(Pattern::new("orders.*.created")?.matches(&created));
+//! assert!(Pattern::new("orders.>")?.matches(&created));
+//! assert!(!Pattern::new("orders.*")?.matches(&created));
+//!
+//! let refused = Subject::new("orders..created").unwrap_err();
+//! assert_eq!(
+//!     refused.to_string(),
+//!     "subject \"orders..created\": token 2 (byte 7) is empty; write at least one character between the dots"
+//! );
+//! # Ok::<(), SubjectError>(())
+//! ```
+
+mod check;
+mod error;
+mod pattern;
+
+use alloc::sync::Arc;
+use core::borrow::Borrow;
+use core::fmt;
+use core::str::{FromStr, Split};
+
+pub use error::{Problem, SubjectError};
+pub use pattern::Pattern;
+
+use check::{Grammar, check};
+
+/// The most bytes that a subject or a pattern may have.
+pub const SUBJECT_BYTES: usize = 255;
+
+/// The most tokens that a subject or a pattern may have.
+pub const SUBJECT_TOKENS: usize = 32;
+
+/// An address that a message is published to. Cheap to clone.
+///
+/// It compares, orders and hashes like its text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subject(Arc<str>);
+
+impl Subject {
+    /// Takes over a text that obeys the rules of subjects.
+    ///
+    /// # Errors
+    ///
+    /// [`SubjectError`] if the text is not a subject; it names the token that is wrong and how to mend it.
+    ///
+    /// ```
+    /// use tidewire_proto::subject::Subject;
+    ///
+    /// assert!(Subject::new("orders.created").is_ok());
+    /// assert!(Subject::new("orders.*").is_err());
+    /// ```
+    pub fn new(text: &str) -> Result<Self, SubjectError> {
+        Self::check(text)?;
+        Ok(Self(text.into()))
+    }
+
+    /// Tells whether a text is a subject, without allocating.
+    ///
+    /// # Errors
+    ///
+    /// [`SubjectError`] exactly if [`Subject::new`] would fail.
+    pub fn check(text: &str) -> Result<(), SubjectError> {
+        check(text, Grammar::Subject)
+    }
+
+    /// The text of the subject.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The tokens from left to right.
+    ///
+    /// ```
+    /// use tidewire_proto::subject::Subject;
+    ///
+    /// let subject = Subject::new("orders.eu.created").unwrap();
+    /// assert_eq!(subject.tokens().collect::<Vec<_>>(), ["orders", "eu", "created"]);
+    /// ```
+    pub fn tokens(&self) -> Split<'_, char> {
+        self.0.split('.')
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subject({:?})", &*self.0)
+    }
+}
+
+impl AsRef<str> for Subject {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Subject {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Subject {
+    type Err = SubjectError;
+
+    fn from_str(text: &str) -> Result<Self, SubjectError> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<&str> for Subject {
+    type Error = SubjectError;
+
+    fn try_from(text: &str) -> Result<Self, SubjectError> {
+        Self::new(text)
+    }
+}
