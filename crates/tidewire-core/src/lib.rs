@@ -1,3 +1,17 @@
 //! State machines of Tidewire: pure, driven by the caller, without clock, threads or I/O.
+//!
+//! - [`wheel`]: timers, inserted and removed in constant time.
+//! - [`backoff`]: growing delays between attempts.
+//! - [`restart`]: how many restarts a span of time allows.
+//! - [`histogram`]: distributions of times in a few hundred bytes.
+//! - [`tree`]: subscriptions, found by subject.
+//!
+//! Time goes in as a number of microseconds, randomness as a seed; the same calls give the same answers everywhere.
 
 #![forbid(unsafe_code)]
+
+pub mod backoff;
+pub mod histogram;
+pub mod restart;
+pub mod tree;
+pub mod wheel;

@@ -1,0 +1,78 @@
+//! Histograms against the sorted values that they stand for.
+
+use proptest::prelude::*;
+use tidewire_core::histogram::Histogram;
+
+fn histogram(values: &[u64]) -> Histogram {
+    let mut histogram = Histogram::new();
+    values.iter().for_each(|&value| histogram.record(value));
+    histogram
+}
+
+#[test]
+fn an_empty_histogram_answers_zero() {
+    let empty = Histogram::new();
+    assert_eq!((empty.count(), empty.max(), empty.mean(), empty.sum()), (0, 0, 0, 0));
+    assert_eq!(empty.percentile(50.0), 0);
+    assert_eq!(empty.buckets().count(), 0);
+}
+
+#[test]
+fn small_values_are_exact() {
+    let values: Vec<u64> = (0..32).collect();
+    let exact = histogram(&values);
+    assert_eq!(exact.buckets().collect::<Vec<_>>(), values.iter().map(|&value| (value, 1)).collect::<Vec<_>>());
+    assert_eq!((exact.percentile(0.0), exact.percentile(50.0), exact.percentile(100.0)), (0, 15, 31));
+}
+
+#[test]
+fn odd_percents_count_as_the_nearer_end() {
+    let times = histogram(&[5, 7]);
+    assert_eq!((times.percentile(-1.0), times.percentile(f64::NAN)), (5, 5));
+    assert_eq!((times.percentile(101.0), times.percentile(f64::INFINITY)), (7, 7));
+}
+
+#[test]
+fn the_largest_values_fit() {
+    let largest = histogram(&[u64::MAX, u64::MAX, 0]);
+    assert_eq!((largest.max(), largest.percentile(99.0)), (u64::MAX, u64::MAX));
+    assert_eq!(largest.mean(), (u128::from(u64::MAX) * 2 / 3) as u64);
+}
+
+/// Values of every size.
+fn values() -> impl Strategy<Value = Vec<u64>> {
+    let value = (0_u32..64, any::<u64>()).prop_map(|(bits, noise)| noise >> bits);
+    prop::collection::vec(value, 1..200)
+}
+
+proptest! {
+    #[test]
+    fn percentiles_are_at_most_a_sixteenth_above(mut values in values(), percent in 0.0_f64..=100.0) {
+        let told = histogram(&values).percentile(percent);
+        values.sort_unstable();
+        let rank = (percent / 100.0 * values.len() as f64).ceil() as usize;
+        let true_value = values[rank.max(1) - 1];
+        prop_assert!(told >= true_value && told - true_value <= true_value / 16, "{} for {}", told, true_value);
+    }
+
+    #[test]
+    fn merging_is_recording_together(one in values(), other in values()) {
+        let mut merged = histogram(&one);
+        merged.merge(&histogram(&other));
+        merged.merge(&Histogram::new());
+        prop_assert_eq!(&merged, &histogram(&[one.clone(), other.clone()].concat()));
+        let mut from_empty = Histogram::new();
+        from_empty.merge(&merged);
+        prop_assert_eq!(from_empty, merged);
+    }
+
+    #[test]
+    fn counts_and_mean_are_exact(values in values()) {
+        let histogram = histogram(&values);
+        let sum: u128 = values.iter().map(|&value| u128::from(value)).sum();
+        prop_assert_eq!(histogram.count(), values.len() as u64);
+        prop_assert_eq!(u128::from(histogram.mean()), sum / values.len() as u128);
+        prop_assert_eq!(Some(histogram.max()), values.iter().copied().max());
+        prop_assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), values.len() as u64);
+    }
+}

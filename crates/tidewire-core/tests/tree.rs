@@ -1,0 +1,133 @@
+//! The subject tree against a list of patterns.
+
+use proptest::prelude::*;
+use tidewire_core::tree::{SubjectTree, SubscriptionId};
+use tidewire_proto::subject::{Pattern, Subject};
+
+fn pattern(text: &str) -> Pattern {
+    Pattern::new(text).unwrap()
+}
+
+fn subject(text: &str) -> Subject {
+    Subject::new(text).unwrap()
+}
+
+#[test]
+fn matches_come_in_a_fixed_order() {
+    let mut tree = SubjectTree::new();
+    for text in [">", "*.b", "a.*", "a.b", "*.*", "a.>", "*.>", "a.b", "a", "a.b.c"] {
+        tree.insert(&pattern(text), text);
+    }
+    assert_eq!(tree.matches(&subject("a.b")), ["a.b", "a.b", "a.*", "a.>", "*.b", "*.*", "*.>", ">"]);
+}
+
+#[test]
+fn the_rest_needs_a_token() {
+    let mut tree = SubjectTree::new();
+    tree.insert(&pattern("a.>"), ());
+    assert!(tree.matches(&subject("a")).is_empty());
+    assert_eq!(tree.matches(&subject("a.b.c.d")).len(), 1);
+}
+
+#[test]
+fn removing_leaves_no_node_behind() {
+    let mut tree = SubjectTree::new();
+    let ids: Vec<_> = (0..100).map(|n| tree.insert(&pattern(&format!("a.{n}.*.>")), n)).collect();
+    let kept = tree.insert(&pattern("a.7"), 1_000);
+    assert_eq!(tree.nodes(), 1 + 1 + 3 * 100);
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(tree.remove(*id), Some(n));
+        assert_eq!(tree.remove(*id), None);
+    }
+    assert_eq!(tree.nodes(), 3, "the root and the branch of a.7");
+    assert_eq!(tree.remove(kept), Some(1_000));
+    assert_eq!((tree.nodes(), tree.len()), (1, 0));
+}
+
+#[test]
+fn an_id_never_reaches_the_subscription_that_took_its_place() {
+    let mut tree = SubjectTree::new();
+    let old = tree.insert(&pattern("a"), 1);
+    tree.remove(old);
+    let new = tree.insert(&pattern("b"), 2);
+    assert_eq!(tree.get(old), None);
+    assert_eq!(tree.remove(old), None);
+    *tree.get_mut(new).unwrap() += 1;
+    assert_eq!(tree.get(new), Some(&3));
+}
+
+#[test]
+fn many_other_subscriptions_do_not_make_a_match_visit_more() {
+    let mut tree = SubjectTree::new();
+    for n in 0..10_000 {
+        tree.insert(&pattern(&format!("orders.{n}.*")), n);
+    }
+    assert_eq!(tree.matches(&subject("orders.77.created")), [77]);
+    assert!(tree.matches(&subject("stock.77.created")).is_empty());
+}
+
+#[test]
+fn a_text_deeper_than_any_subject_is_walked_safely() {
+    let mut tree = SubjectTree::new();
+    tree.insert(&pattern("*.>"), ());
+    let mut visited = 0;
+    tree.for_each_match_str(&"a.".repeat(1_000_000), |()| visited += 1);
+    assert_eq!(visited, 1);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(Pattern),
+    Remove(prop::sample::Index),
+    Find(Subject),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<prop::sample::Index>();
+    prop_oneof![
+        4 => "([abc*]\\.){0,3}[abc*>]".prop_map(|text| Step::Insert(pattern(&text))),
+        2 => index.prop_map(Step::Remove),
+        3 => "([abcd]\\.){0,4}[abcd]".prop_map(|text| Step::Find(subject(&text))),
+    ]
+}
+
+/// How many nodes the patterns need: one for each different beginning.
+fn beginnings(list: &[(SubscriptionId, Pattern, usize)]) -> usize {
+    let mut all = std::collections::BTreeSet::from([String::new()]);
+    for (_, pattern, _) in list {
+        let mut beginning = String::new();
+        for token in pattern.tokens() {
+            beginning = beginning + "." + token;
+            all.insert(beginning.clone());
+        }
+    }
+    all.len()
+}
+
+proptest! {
+    #[test]
+    fn it_finds_what_a_list_finds(steps in prop::collection::vec(step(), 1..100)) {
+        let mut tree = SubjectTree::new();
+        let mut list: Vec<(SubscriptionId, Pattern, usize)> = Vec::new();
+        for (n, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Insert(pattern) => list.push((tree.insert(&pattern, n), pattern, n)),
+                Step::Remove(which) if !list.is_empty() => {
+                    let (id, _, value) = list.remove(which.index(list.len()));
+                    prop_assert_eq!(tree.get(id), Some(&value));
+                    prop_assert_eq!(tree.remove(id), Some(value));
+                    prop_assert_eq!(tree.remove(id), None);
+                }
+                Step::Remove(_) => {}
+                Step::Find(subject) => {
+                    let mut found = tree.matches(&subject);
+                    found.sort_unstable();
+                    let selecting = list.iter().filter(|(_, pattern, _)| pattern.matches(&subject));
+                    prop_assert_eq!(found, selecting.map(|(_, _, value)| *value).collect::<Vec<_>>());
+                }
+            }
+            prop_assert_eq!(tree.len(), list.len());
+            prop_assert_eq!(tree.nodes(), beginnings(&list));
+        }
+    }
+}
