@@ -1,5 +1,6 @@
 //! The vocabulary that every part of Tidewire shares: pure data, no I/O, no clock, no `std`.
 //!
+//! - [`generated`]: every limit and every error code, made from the tables in `spec/`.
 //! - [`subject`]: the addresses that messages are published to, and the patterns that select them.
 //!
 //! ```
@@ -15,4 +16,5 @@
 
 extern crate alloc;
 
+pub mod generated;
 pub mod subject;

@@ -34,11 +34,13 @@ pub use pattern::Pattern;
 
 use check::{Grammar, check};
 
+use crate::generated::limits;
+
 /// The most bytes that a subject or a pattern may have.
-pub const SUBJECT_BYTES: usize = 255;
+pub const SUBJECT_BYTES: usize = limits::SUBJECT_BYTES.max as usize;
 
 /// The most tokens that a subject or a pattern may have.
-pub const SUBJECT_TOKENS: usize = 32;
+pub const SUBJECT_TOKENS: usize = limits::SUBJECT_TOKENS.max as usize;
 
 /// An address that a message is published to. Cheap to clone.
 ///
