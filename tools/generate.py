@@ -166,7 +166,8 @@ def tree(rows: list[Row], parent: str | None = None) -> list[str]:
 
 
 def python_error(row: Row) -> str:
-    bases = ", ".join([row.get("parent", "TidewireError"), *row.get("also", [])])
+    parent: str = row.get("parent", "TidewireError")
+    bases = ", ".join([parent, *row.get("also", [])])
     lines = [f"class {row['name']}({bases}):", *python_docstring(row), ""]
     lines += [f'    code = "{row["code"]}"', f"    retryable = {row['retryable']}"]
     positional = [field for field in row.get("fields", []) if "position" in field]
@@ -179,9 +180,9 @@ def python_error(row: Row) -> str:
 
 def python_docstring(row: Row) -> list[str]:
     body = ["", *wrapped(row["mend"], WIDTH - 4)]
-    for field in row.get("fields", []):
-        body += ["" if field is row["fields"][0] else None, f"``{field['name']}``: {field['meaning']}"]
-    return [f'    """{row["meaning"]}', *(f"    {line}".rstrip() for line in body if line is not None), '    """']
+    if row.get("fields"):
+        body += ["", *(f"``{field['name']}``: {field['meaning']}" for field in row["fields"])]
+    return [f'    """{row["meaning"]}', *(f"    {line}".rstrip() for line in body), '    """']
 
 
 def python_keywords(fields: list[Row]) -> list[str]:

@@ -1,0 +1,187 @@
+use proptest::prelude::*;
+use toml::{Table, Value, toml};
+
+use super::*;
+
+fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+fn problems(code: Option<Table>, text: &str, env: Vec<(String, String)>) -> Vec<String> {
+    let error = EngineConfig::load(code, Some(("app.toml", text)), env).unwrap_err();
+    error.problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn nothing_said_is_the_default_and_passes() {
+    let config = EngineConfig::load(None, None, []).unwrap();
+    assert_eq!(config, EngineConfig::default());
+    assert_eq!(config.check(), Ok(()));
+    assert!(config.dispatchers.contains_key("default"));
+}
+
+#[test]
+fn the_environment_wins_over_the_text_and_the_text_over_code() {
+    let code = toml! { spin_us = 1 stall_us = 101 lane_burst = 1 };
+    let env = variables([("TIDEWIRE_LANE_BURST", "3"), ("TIDEWIRE_LOG", "debug"), ("HOME", "/")]);
+    let config = EngineConfig::load(Some(code), Some(("app.toml", "stall_us = 102\nlane_burst = 2")), env).unwrap();
+    assert_eq!((config.spin_us, config.stall_us, config.lane_burst), (1, 102, 3));
+}
+
+#[test]
+fn sources_are_merged_within_a_dispatcher() {
+    let env = variables([("TIDEWIRE_DISPATCHERS__IO__THREADS", " 1_000 "), ("TIDEWIRE_DISPATCHERS__CPU__SHARE", "IO")]);
+    let config = EngineConfig::load(None, Some(("app.toml", "[dispatchers.IO]\nthroughput = 7\n")), env).unwrap();
+    let io = &config.dispatchers["IO"];
+    assert_eq!((io.threads, io.throughput), (1000, 7));
+    assert_eq!(config.owner("cpu"), "IO");
+    assert_eq!(config.owner("default"), "default");
+}
+
+#[test]
+fn a_share_may_be_called_like_a_number() {
+    let env = variables([("TIDEWIRE_DISPATCHERS__4__THREADS", "2"), ("TIDEWIRE_DISPATCHERS__B__SHARE", "4")]);
+    assert_eq!(EngineConfig::load(None, None, env).unwrap().owner("b"), "4");
+}
+
+#[test]
+fn all_problems_come_at_once_with_their_origins() {
+    let code = toml! { throughputt = 5 mailbox_capacity = 0 };
+    let text = "lane_burst = \"many\"\ndispatchers.io.thread = 2\ndispatchers.x = 3\nspin_us = -1\n";
+    let env = variables([("TIDEWIRE_DISPATCHERS__IO__THREADS", "5000"), ("TIDEWIRE_SPIN", "9")]);
+    let mut found = problems(Some(code), text, env);
+    found.sort();
+    let expected = [
+        "TIDEWIRE_SPIN: unknown environment variable; did you mean TIDEWIRE_SPIN_US?",
+        "dispatchers.io.thread: unknown key; did you mean threads? (from app.toml)",
+        "dispatchers.io.threads: 5000 is out of range; 0 to 1024 threads are allowed \
+         (from environment variable TIDEWIRE_DISPATCHERS__IO__THREADS)",
+        "dispatchers.x: 3 is not a table; write a table with threads, spare_threads, throughput, share (from app.toml)",
+        "lane_burst: \"many\" is not a whole number; 1 to 255 messages are allowed (from app.toml)",
+        "mailbox_capacity: 0 is out of range; 1 to 1000000 messages are allowed (from code)",
+        "spin_us: -1 is out of range; 0 to 1000 us are allowed (from app.toml)",
+        "throughputt: unknown key; did you mean throughput? It belongs to one dispatcher: \
+         dispatchers.default.throughput (from code)",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_misspelt_variable_is_suggested_and_its_value_is_not_shown() {
+    let cases = [
+        ("TIDEWIRE_TOKENN", "TIDEWIRE_TOKEN"),
+        ("TIDEWIRE_MAILBOX_CAPACTY", "TIDEWIRE_MAILBOX_CAPACITY"),
+        ("TIDEWIRE_DISPATCHERS_IO_THREADS", "TIDEWIRE_DISPATCHERS__IO__THREADS"),
+        ("TIDEWIRE_DISPATCHERS__IO__THREDS", "TIDEWIRE_DISPATCHERS__IO__THREADS"),
+        ("TIDEWIRE_DISPATCHERS__THREADS", "TIDEWIRE_DISPATCHERS__DEFAULT__THREADS"),
+    ];
+    for (wrong, right) in cases {
+        let error = EngineConfig::load(None, None, variables([(wrong, "hush")])).unwrap_err();
+        let expected = format!("configuration: {wrong}: unknown environment variable; did you mean {right}?");
+        assert_eq!(error.to_string(), expected);
+        assert!(!format!("{error:?}").contains("hush"));
+    }
+}
+
+#[test]
+fn a_share_must_lead_to_a_dispatcher() {
+    let text = "[dispatchers.io]\nthreads = 1\n[dispatchers.a]\nshare = \"ioo\"\n[dispatchers.b]\nshare = \"c\"\n";
+    assert_eq!(
+        problems(None, text, variables([("TIDEWIRE_DISPATCHERS__C__SHARE", "b")])),
+        [
+            "dispatchers.a.share: \"ioo\" is no dispatcher; did you mean io? (from app.toml)",
+            "dispatchers.b.share: \"c\" closes a ring of shares (b -> c -> b); let one of them have threads (from app.toml)",
+            "dispatchers.c.share: \"b\" closes a ring of shares (c -> b -> c); let one of them have threads \
+             (from environment variable TIDEWIRE_DISPATCHERS__C__SHARE)",
+        ]
+    );
+}
+
+#[test]
+fn threads_beside_a_share_are_refused() {
+    assert_eq!(
+        problems(None, "[dispatchers.a]\nshare = \"default\"\nthreads = 2\n", Vec::new()),
+        ["dispatchers.a.threads: has no effect, because a shares the threads of default; set it there (from app.toml)"]
+    );
+}
+
+#[test]
+fn a_text_that_is_not_toml_names_its_line() {
+    let found = problems(None, "spin_us = 1\nstall_us = = 3\n", Vec::new());
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("app.toml: line 2 is not TOML: "), "{found:?}");
+}
+
+#[test]
+fn a_configuration_made_by_hand_is_checked() {
+    let mut config = EngineConfig { lane_burst: 256, ..EngineConfig::default() };
+    let looped = DispatcherConfig { share: Some("self".into()), throughput: 0, ..DispatcherConfig::default() };
+    config.dispatchers.insert("self".into(), looped);
+    config.dispatchers.insert("a b".into(), DispatcherConfig::default());
+    let error = config.check().unwrap_err();
+    let keys: Vec<&str> = error.problems.iter().map(|problem| problem.key.as_str()).collect();
+    assert_eq!(keys, ["lane_burst", "dispatchers.self.throughput", "dispatchers.\"a b\"", "dispatchers.self.share"]);
+    assert_eq!(config.owner("self"), "self");
+}
+
+#[test]
+fn dispatchers_are_counted() {
+    let mut config = EngineConfig::default();
+    config.dispatchers.extend((1..64).map(|n| (format!("d{n}"), DispatcherConfig::default())));
+    assert_eq!(config.check(), Ok(()));
+    config.dispatchers.insert("one-more".into(), DispatcherConfig::default());
+    assert_eq!(config.check().unwrap_err().problems[0].key, "dispatchers");
+}
+
+#[test]
+fn a_table_made_of_a_configuration_loads_again() {
+    let text =
+        "mailbox_capacity = 5\n[dispatchers.a]\nshare = \"default\"\nthroughput = 9\n[dispatchers.io]\nthreads = 3\n";
+    let config = EngineConfig::load(None, Some(("app.toml", text)), []).unwrap();
+    assert_eq!(EngineConfig::load(Some(config.to_table()), None, []), Ok(config));
+}
+
+#[test]
+fn many_threads_are_worth_a_warning() {
+    let mut config = EngineConfig::default();
+    config.dispatchers.insert("io".into(), DispatcherConfig { threads: 18, ..DispatcherConfig::default() });
+    assert_eq!(config.warnings(2), Vec::<String>::new());
+    config.dispatchers.insert("io".into(), DispatcherConfig { threads: 19, ..DispatcherConfig::default() });
+    assert_eq!(config.warnings(2).len(), 1);
+}
+
+fn any_key() -> impl Strategy<Value = String> {
+    const KNOWN: [&str; 8] =
+        ["dispatchers", "default", "io", "threads", "share", "throughput", "mailbox_capacity", "spin_us"];
+    prop_oneof![prop::sample::select(&KNOWN[..]).prop_map(str::to_owned), any::<String>()]
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<i64>().prop_map(Value::Integer),
+        (0_i64..100).prop_map(Value::Integer),
+        any::<f64>().prop_map(Value::Float),
+        any::<bool>().prop_map(Value::Boolean),
+        any_key().prop_map(Value::String),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
+            prop::collection::vec((any_key(), inner), 0..4).prop_map(|pairs| Value::Table(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_said_is_taken_or_refused_with_reasons(
+        code in prop::collection::vec((any_key(), any_value()), 0..4),
+        text in any::<String>(),
+        env in prop::collection::vec(("TIDEWIRE_(DISPATCHERS_{1,2})?[A-Za-z_ß]{0,20}(__THREADS)?", any::<String>()), 0..4),
+    ) {
+        match EngineConfig::load(Some(code.into_iter().collect()), Some(("app.toml", &text)), env) {
+            Ok(config) => prop_assert_eq!(config.check(), Ok(())),
+            Err(error) => prop_assert!(!error.problems.is_empty() && !error.to_string().is_empty()),
+        }
+    }
+}
