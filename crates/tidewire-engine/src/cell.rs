@@ -1,0 +1,975 @@
+//! An actor as the engine sees it: mailbox, driver, relations, end.
+//!
+//! Locks, in the order in which they may be held together: `work`, then one of `inbox` or `aside`. No user code runs under
+//! `inbox` or `aside`; messages and wakers are dropped after them.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::actor::ActorId;
+use crate::core::Core;
+use crate::current;
+use crate::dead::DeadLetter;
+use crate::dispatch::{Dispatcher, Run as Runnable, Task};
+use crate::driver::{Driver, End, Turn, add, reason_of};
+use crate::ending::{Ending, Ledger, Report, Stuck};
+use crate::envelope::{Envelope, Meta};
+use crate::error::{DeadReason, Fault, Refusal};
+use crate::inbox::{Inbox, Intake, Pushed, Rare, Run};
+use crate::options::{Mailbox, OnFailure, Priority, Supervision};
+use crate::reply::AskEnd;
+use crate::short_lock::ShortMutex;
+use crate::signal::{Notice, Signal, StopReason};
+use crate::statistics::{ActorStatistics, Timings};
+use crate::supervise::Restarts;
+use crate::timers::Fire;
+
+/// Lanes other than the normal one, or the engine, want attention.
+pub(crate) const ATTEND_LANES: u8 = 1;
+/// Senders wait for room.
+pub(crate) const ATTEND_WAITERS: u8 = 2;
+/// Envelopes that an idle mailbox keeps room for.
+pub(crate) const KEEP: usize = 8;
+
+/// Whether a message was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It waits in the mailbox.
+    Accepted,
+    /// The mailbox was full, and its policy is to let new messages go.
+    Dropped,
+}
+
+/// One actor. Shared by its references, run queues and relations.
+///
+/// The order of the fields keeps what the running actor writes for every message more than a cache line away from what
+/// senders write: without that, each handled message would slow the next sender down.
+#[repr(C)]
+pub struct Cell<M> {
+    pub(crate) handled: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    dead: AtomicU64,
+    /// Taken from the inbox and not begun.
+    pub(crate) in_hand: AtomicU32,
+    pub(crate) thread: AtomicU32,
+    pub(crate) attention: AtomicU8,
+    work: Mutex<Work<M>>,
+
+    pub(crate) id: ActorId,
+    pub(crate) core: Arc<Core>,
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) name: Option<Arc<str>>,
+    aside: Mutex<Option<Box<Aside<M>>>>,
+
+    pub(crate) inbox: ShortMutex<Inbox<M>>,
+}
+
+/// What only the running actor touches.
+#[repr(C)]
+struct Work<M> {
+    hand: VecDeque<Envelope<M>>,
+    driver: Option<Box<dyn Driver<M>>>,
+    turns: u32,
+    /// New state is to be made before the next turn.
+    restart_due: bool,
+    started: bool,
+    /// A handler failed outside of a turn, and the policy is not to resume.
+    failed_outside: Option<Box<str>>,
+    supervision: Option<Box<Supervised>>,
+    reason: Option<Box<StopReason>>,
+}
+
+struct Supervised {
+    policy: Supervision,
+    restarts: Restarts,
+}
+
+/// What most actors never need.
+struct Aside<M> {
+    parent: Option<Arc<dyn AnyCell>>,
+    children: BTreeMap<ActorId, Arc<dyn AnyCell>>,
+    watchers: Vec<Arc<dyn AnyCell>>,
+    ending: Option<Arc<Ending<M>>>,
+    reason: Option<StopReason>,
+    /// Returned messages go to the caller of `stop`; otherwise they become dead letters.
+    returns: bool,
+    report: Option<Report>,
+    /// Its children are being stopped: it takes no more.
+    barren: bool,
+    timings: Timings,
+    restarts: u64,
+    subscriptions: Vec<u64>,
+}
+
+impl<M> Default for Aside<M> {
+    fn default() -> Self {
+        Self {
+            parent: None,
+            children: BTreeMap::new(),
+            watchers: Vec::new(),
+            ending: None,
+            reason: None,
+            returns: false,
+            report: None,
+            barren: false,
+            timings: Timings::default(),
+            restarts: 0,
+            subscriptions: Vec::new(),
+        }
+    }
+}
+
+/// An actor whatever its messages are.
+pub(crate) trait AnyCell: Send + Sync {
+    fn id(&self) -> ActorId;
+    fn name(&self) -> Option<&Arc<str>>;
+    fn notify(self: Arc<Self>, notice: Notice);
+    fn begin_stop(self: Arc<Self>, drain: bool, reason: StopReason);
+    fn abandon(self: Arc<Self>);
+    fn child_gone(self: Arc<Self>, child: ActorId);
+    fn report(&self) -> Option<Report>;
+    fn on_end(self: Arc<Self>, waker: Waker) -> bool;
+    fn has_parent(&self) -> bool;
+    /// Adds a child; false if this actor takes no more.
+    fn adopt(&self, child: Arc<dyn AnyCell>) -> bool;
+    fn statistics(&self) -> ActorStatistics;
+    fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)>;
+    fn run_inline(self: Arc<Self>);
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+pub(crate) struct NewCell {
+    pub id: ActorId,
+    pub core: Arc<Core>,
+    pub dispatcher: Arc<Dispatcher>,
+    pub name: Option<Arc<str>>,
+    pub mailbox: Mailbox,
+    pub supervision: Supervision,
+    pub parent: Option<Arc<dyn AnyCell>>,
+}
+
+impl<M: Send + 'static> Cell<M> {
+    pub(crate) fn new(new: NewCell, driver: Box<dyn Driver<M>>) -> Arc<Self> {
+        let mut inbox = Inbox::new(new.mailbox.capacity as u32, new.mailbox.overflow, Run::Idle);
+        let starts = driver.wants_start();
+        if starts {
+            inbox.notify(Notice::Start);
+        }
+        let usual = new.supervision == Supervision::default();
+        let supervision = (!usual).then(|| Box::new(Supervised::new(new.supervision, new.id)));
+        let aside = new.parent.map(|parent| Box::new(Aside { parent: Some(parent), ..Aside::default() }));
+        Arc::new(Self {
+            id: new.id,
+            core: new.core,
+            dispatcher: new.dispatcher,
+            name: new.name,
+            attention: AtomicU8::new(if starts { ATTEND_LANES } else { 0 }),
+            in_hand: AtomicU32::new(0),
+            thread: AtomicU32::new(0),
+            handled: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            dead: AtomicU64::new(0),
+            inbox: ShortMutex::new(inbox),
+            work: Mutex::new(Work {
+                driver: Some(driver),
+                hand: VecDeque::new(),
+                supervision,
+                turns: 0,
+                restart_due: false,
+                failed_outside: None,
+                started: !starts,
+                reason: None,
+            }),
+            aside: Mutex::new(aside),
+        })
+    }
+
+    /// Lets a new actor run if its start hook wants to.
+    pub(crate) fn launch(self: &Arc<Self>) {
+        if self.attention.load(Ordering::Relaxed) != 0 {
+            self.schedule();
+        }
+    }
+
+    /// Offers a message to the mailbox.
+    ///
+    /// # Errors
+    /// If the mailbox is full or closed. The envelope comes back.
+    #[inline]
+    pub fn push(self: &Arc<Self>, envelope: Envelope<M>, priority: Priority) -> Result<Sent, (Refusal, Envelope<M>)> {
+        let pushed = {
+            let mut inbox = self.inbox.lock();
+            if priority != Priority::Normal {
+                self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
+            }
+            inbox.push(envelope, priority, || self.in_hand.load(Ordering::Relaxed))
+        };
+        match pushed {
+            Pushed::Accepted { wake } => {
+                if wake {
+                    self.schedule();
+                }
+                Ok(Sent::Accepted)
+            }
+            other => self.pushed(other),
+        }
+    }
+
+    #[cold]
+    fn pushed(self: &Arc<Self>, pushed: Pushed<M>) -> Result<Sent, (Refusal, Envelope<M>)> {
+        match pushed {
+            Pushed::Accepted { .. } => Ok(Sent::Accepted),
+            Pushed::Evicted { wake, old } => {
+                if wake {
+                    self.schedule();
+                }
+                self.bury(old, DeadReason::Dropped, None);
+                Ok(Sent::Accepted)
+            }
+            Pushed::Dropped(envelope) => {
+                self.bury(envelope, DeadReason::Dropped, None);
+                Ok(Sent::Dropped)
+            }
+            Pushed::Full(envelope) => {
+                let capacity = self.inbox.lock().capacity() as usize;
+                Err((Refusal::Full { actor: self.id, capacity }, envelope))
+            }
+            Pushed::Stopped(envelope) => Err((Refusal::Stopped { actor: self.id }, envelope)),
+        }
+    }
+
+    /// Offers a message; if the mailbox is full and its senders wait, `waker` is woken when there is room.
+    ///
+    /// # Errors
+    /// As for [`push`](Cell::push); `Full` means that `waker` was registered, if the policy is to wait.
+    pub fn push_or_wait(
+        self: &Arc<Self>,
+        envelope: Envelope<M>,
+        priority: Priority,
+        waker: &Waker,
+    ) -> Result<Sent, (Refusal, Envelope<M>)> {
+        let pushed = {
+            let mut inbox = self.inbox.lock();
+            if priority != Priority::Normal {
+                self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
+            }
+            let pushed = inbox.push(envelope, priority, || self.in_hand.load(Ordering::Relaxed));
+            if matches!(pushed, Pushed::Full(_)) && inbox.senders_wait() {
+                inbox.wait(waker.clone());
+                self.attention.fetch_or(ATTEND_WAITERS, Ordering::Relaxed);
+            }
+            pushed
+        };
+        match pushed {
+            Pushed::Accepted { wake: true } => {
+                self.schedule();
+                Ok(Sent::Accepted)
+            }
+            other => self.pushed(other),
+        }
+    }
+
+    /// Whether a send to this actor waits for room.
+    pub fn senders_wait(&self) -> bool {
+        self.inbox.lock().senders_wait()
+    }
+
+    /// Gives a binding the actor's desk between turns, while its handler awaits something outside: to take the next
+    /// message or to report the end of one.
+    pub fn outside<R>(self: &Arc<Self>, look: impl FnOnce(&mut Turn<'_, M>) -> R) -> R {
+        let mut work = self.work.lock();
+        let (on_failure, max_deliveries) = work.policy();
+        let mut turn = Turn {
+            cell: self,
+            hand: &mut work.hand,
+            budget: 1,
+            end: End::Again,
+            on_failure,
+            max_deliveries,
+            batch: usize::MAX,
+        };
+        let result = look(&mut turn);
+        if let End::Failed(error) = turn.end {
+            work.failed_outside = Some(error.into());
+        }
+        result
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ActorId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
+    /// Whether it still takes messages.
+    pub fn is_open(&self) -> bool {
+        self.inbox.lock().intake == Intake::Open
+    }
+
+    /// Lets an actor run again whose handler waited for something outside.
+    pub fn resume(self: &Arc<Self>) {
+        let wake = {
+            let mut inbox = self.inbox.lock();
+            match inbox.run {
+                Run::Active => {
+                    inbox.resumed = true;
+                    false
+                }
+                _ => {
+                    inbox.run = Run::Active;
+                    true
+                }
+            }
+        };
+        if wake {
+            self.schedule();
+        }
+    }
+
+    /// Puts a message back in order behind a change, or asks for a change of behaviour.
+    pub(crate) fn schedule(self: &Arc<Self>) {
+        self.dispatcher.schedule(Arc::clone(self) as Task);
+    }
+
+    pub(crate) fn wake_senders(&self, woken: Option<Rare<Waker>>) {
+        if let Some(woken) = woken {
+            self.attention.fetch_and(!ATTEND_WAITERS, Ordering::Relaxed);
+            woken.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    pub(crate) fn admit_waiters(&self) {
+        let woken = self.inbox.lock().woken(0);
+        self.wake_senders(woken);
+    }
+
+    /// Closes the mailbox. Answers where the end will be reported.
+    pub(crate) fn close(self: &Arc<Self>, drain: bool, returns: bool, reason: StopReason) -> Arc<Ending<M>> {
+        let ending = self.with_aside(|aside| {
+            aside.reason.get_or_insert(reason);
+            aside.returns |= returns;
+            Arc::clone(aside.ending.get_or_insert_with(|| Ending::new(aside.report.clone())))
+        });
+        let (wake, woken) = {
+            let mut inbox = self.inbox.lock();
+            inbox.intake = match (inbox.intake, drain) {
+                (Intake::Open, true) => Intake::Draining,
+                (Intake::Open | Intake::Draining, false) => Intake::Closing,
+                (intake, _) => intake,
+            };
+            if inbox.intake == Intake::Closing {
+                self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
+            }
+            let closed = inbox.intake == Intake::Closed;
+            if inbox.run == Run::Active {
+                inbox.resumed = true;
+            }
+            let wake = !closed && inbox.run != Run::Active;
+            if wake {
+                inbox.run = Run::Active;
+            }
+            (wake, inbox.woken(0))
+        };
+        self.wake_senders(woken);
+        if wake {
+            self.schedule();
+        }
+        ending
+    }
+
+    /// Dead-letters a message that was taken and will not be handled.
+    pub(crate) fn bury_taken(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
+        add(&self.dead);
+        self.bury(envelope, reason, error);
+    }
+
+    /// Dead-letters a message that a publish or a timer could not deliver.
+    pub(crate) fn bury_refused(&self, envelope: Envelope<M>, reason: DeadReason) {
+        self.bury(envelope, reason, None);
+    }
+
+    pub(crate) fn bury_failed(&self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault, error: &str) {
+        add(&self.dead);
+        self.record_dead(message, DeadReason::Failed, Some(error));
+        if let Some(asked) = meta.and_then(|meta| meta.asked) {
+            asked.settle(AskEnd::Failed(fault));
+        }
+    }
+
+    fn bury(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
+        let (message, meta) = envelope.split();
+        if message.is_some() {
+            self.record_dead(message, reason, error);
+        }
+        if let Some(asked) = meta.and_then(|meta| meta.asked) {
+            asked.settle(AskEnd::Dead { actor: self.id, reason });
+        }
+    }
+
+    fn record_dead(&self, message: Option<M>, reason: DeadReason, error: Option<&str>) {
+        let message = message.map(|message| Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>))));
+        self.core.dead.add(DeadLetter {
+            number: 0,
+            actor: self.id,
+            name: self.name.clone(),
+            reason,
+            error: error.map(Arc::from),
+            at: std::time::SystemTime::now(),
+            message,
+            cell: self.core.find(self.id),
+        });
+    }
+
+    pub(crate) fn record_queueing(&self, time: Duration) {
+        self.with_aside(|aside| aside.timings.queueing.record(time.as_nanos().try_into().unwrap_or(u64::MAX)));
+    }
+
+    /// Remembers a subscription, so that it ends with the actor. False if the actor takes no more messages.
+    pub(crate) fn add_subscription(&self, id: u64) -> bool {
+        let open = self.is_open();
+        if open {
+            self.with_aside(|aside| aside.subscriptions.push(id));
+        }
+        open
+    }
+
+    pub(crate) fn remove_subscription(&self, id: u64) {
+        self.with_aside(|aside| aside.subscriptions.retain(|other| *other != id));
+    }
+
+    pub(crate) fn subscriptions(&self) -> Vec<u64> {
+        self.aside.lock().as_ref().map_or_else(Vec::new, |aside| aside.subscriptions.clone())
+    }
+
+    /// Adds a watcher, or tells it at once if this actor has terminated.
+    pub(crate) fn watched_by(&self, watcher: Arc<dyn AnyCell>) {
+        let gone = self.with_aside(|aside| match (&aside.report, &aside.reason) {
+            (Some(_), reason) => Some(reason.clone().unwrap_or(StopReason::Stopped)),
+            (None, _) => {
+                if !aside.watchers.iter().any(|other| other.id() == watcher.id()) {
+                    aside.watchers.push(Arc::clone(&watcher));
+                }
+                None
+            }
+        });
+        if let Some(reason) = gone {
+            watcher.notify(Notice::Signal(self.terminated(reason)));
+        }
+    }
+
+    pub(crate) fn unwatched_by(&self, watcher: ActorId) {
+        self.with_aside(|aside| aside.watchers.retain(|other| other.id() != watcher));
+    }
+
+    /// The ledger when `returned` messages go back to the caller of `stop`, and `given_up` more are dead-lettered.
+    fn ledger(&self, inbox: &Inbox<M>, returned: u64, given_up: u64) -> Ledger {
+        let dead_lettered = self.dead.load(Ordering::Relaxed) + inbox.evicted + given_up;
+        Ledger { accepted: inbox.accepted, handled: self.handled.load(Ordering::Relaxed), returned, dead_lettered }
+    }
+
+    fn terminated(&self, reason: StopReason) -> Signal {
+        Signal::Terminated { actor: self.id, name: self.name.clone(), reason }
+    }
+
+    fn with_aside<R>(&self, look: impl FnOnce(&mut Aside<M>) -> R) -> R {
+        look(self.aside.lock().get_or_insert_default())
+    }
+
+    /// Reports the end to everybody who wants to know, once.
+    fn end(&self, report: Report, returned: Vec<M>) {
+        let (ending, parent, watchers) = self.with_aside(|aside| {
+            aside.report = Some(report.clone());
+            aside.reason = Some(report.reason.clone());
+            (aside.ending.clone(), aside.parent.take(), std::mem::take(&mut aside.watchers))
+        });
+        for id in self.subscriptions() {
+            self.core.subjects.remove(id);
+        }
+        self.core.forget(self.id, self.name.as_deref());
+        for watcher in watchers {
+            watcher.notify(Notice::Signal(self.terminated(report.reason.clone())));
+        }
+        if let Some(parent) = parent {
+            parent.child_gone(self.id);
+        }
+        match ending {
+            Some(ending) => ending.complete(report, returned),
+            None => drop(returned),
+        }
+    }
+}
+
+impl Supervised {
+    fn new(policy: Supervision, id: ActorId) -> Self {
+        Self { policy, restarts: Restarts::new(&policy, id) }
+    }
+}
+
+/// What `run` does after a turn.
+enum After {
+    Rest,
+    Requeue,
+}
+
+impl<M: Send + 'static> Work<M> {
+    fn go(&mut self, cell: &Arc<Cell<M>>) -> After {
+        loop {
+            if cell.attention.load(Ordering::Relaxed) & ATTEND_LANES != 0 {
+                self.take_notices(cell);
+            }
+            if let Some(error) = self.failed_outside.take() {
+                self.fail(cell, error.into());
+            }
+            if self.restart_due && self.restart(cell) {
+                return self.await_backoff(cell);
+            }
+            let Some(end) = self.turn(cell) else { return After::Rest };
+            match end {
+                End::Budget if crate::dispatch::others_wait() => return After::Requeue,
+                End::Budget | End::Again | End::Notice => {}
+                End::Empty => {
+                    // The last thing before the turn is over: from here on another thread may run the actor.
+                    let mut inbox = cell.inbox.lock();
+                    if inbox.waiting() == 0 && inbox.is_quiet() {
+                        inbox.run = Run::Idle;
+                        return After::Rest;
+                    }
+                    inbox.resumed = false;
+                }
+                End::Awaiting => {
+                    let mut inbox = cell.inbox.lock();
+                    if !std::mem::take(&mut inbox.resumed) && !inbox.has_notice() {
+                        inbox.run = Run::Awaiting;
+                        return After::Rest;
+                    }
+                }
+                End::Failed(error) => self.fail(cell, error),
+                End::Finished(result) => {
+                    self.reason = Some(Box::new(reason_of(result)));
+                    self.close_quietly(cell);
+                }
+                End::Drained => {
+                    if self.finish(cell) {
+                        return After::Rest;
+                    }
+                }
+            }
+        }
+    }
+
+    /// One turn of the driver. None if the actor has terminated.
+    fn turn(&mut self, cell: &Arc<Cell<M>>) -> Option<End> {
+        let (on_failure, max_deliveries) = self.policy();
+        let driver = self.driver.as_mut()?;
+        self.turns = self.turns.wrapping_add(1);
+        let sampled = self.turns < 64 || self.turns.is_multiple_of(64);
+        let start = sampled.then(|| (Instant::now(), cell.handled.load(Ordering::Relaxed)));
+        let budget = cell.dispatcher.throughput;
+        let mut turn =
+            Turn { cell, hand: &mut self.hand, budget, end: End::Again, on_failure, max_deliveries, batch: usize::MAX };
+        driver.turn(&mut turn);
+        let end = turn.end;
+        if let Some((start, before)) = start {
+            let handled = cell.handled.load(Ordering::Relaxed) - before;
+            if let Some(each) = (start.elapsed().as_nanos() as u64).checked_div(handled) {
+                cell.with_aside(|aside| aside.timings.handling.record(each));
+            }
+        }
+        Some(end)
+    }
+
+    fn policy(&self) -> (OnFailure, u32) {
+        self.supervision.as_ref().map_or((OnFailure::Resume, 1), |s| (s.policy.on_failure, s.policy.max_deliveries))
+    }
+
+    fn with_turn<R>(
+        &mut self,
+        cell: &Arc<Cell<M>>,
+        f: impl FnOnce(&mut dyn Driver<M>, &mut Turn<'_, M>) -> R,
+    ) -> Option<R> {
+        let (on_failure, max_deliveries) = self.policy();
+        let driver = self.driver.as_mut()?;
+        let mut turn = Turn {
+            cell,
+            hand: &mut self.hand,
+            budget: 0,
+            end: End::Again,
+            on_failure,
+            max_deliveries,
+            batch: usize::MAX,
+        };
+        Some(f(driver.as_mut(), &mut turn))
+    }
+
+    fn take_notices(&mut self, cell: &Arc<Cell<M>>) {
+        loop {
+            let notice = {
+                let mut inbox = cell.inbox.lock();
+                let notice = inbox.take_notice();
+                if !inbox.urgent() {
+                    cell.attention.fetch_and(!ATTEND_LANES, Ordering::Relaxed);
+                }
+                notice
+            };
+            let Some(notice) = notice else { return };
+            let result = match notice {
+                Notice::Start => self.start(cell),
+                Notice::Signal(signal) => {
+                    self.with_turn(cell, |driver, turn| driver.signal(signal, turn)).unwrap_or(Ok(()))
+                }
+                Notice::Escalated(error) => Err(error.into()),
+            };
+            if let Err(fault) = result {
+                add(&cell.failed);
+                let error = fault.to_string();
+                cell.record_dead(None, DeadReason::Failed, Some(&error));
+                if self.policy().0 != OnFailure::Resume || !self.started {
+                    self.fail(cell, error);
+                }
+                return;
+            }
+        }
+    }
+
+    fn start(&mut self, cell: &Arc<Cell<M>>) -> Result<(), Fault> {
+        let result = self.with_turn(cell, |driver, turn| driver.started(turn)).unwrap_or(Ok(()));
+        self.started = result.is_ok();
+        result
+    }
+
+    /// The policy after a failure that is not to be resumed from.
+    fn fail(&mut self, cell: &Arc<Cell<M>>, error: String) {
+        let restarts = self.driver.as_ref().is_some_and(|driver| driver.can_restart());
+        match (&mut self.supervision, restarts) {
+            (Some(supervised), true) if supervised.policy.on_failure == OnFailure::Restart => {
+                if supervised.restarts.allow(cell.core.now_micros()) {
+                    self.restart_due = true;
+                } else {
+                    self.reason = Some(Box::new(StopReason::RestartLimit(error)));
+                    self.close_quietly(cell);
+                }
+            }
+            (supervised, _) => {
+                let escalates = supervised.as_ref().is_some_and(|s| s.policy.on_failure == OnFailure::Escalate);
+                let parent = cell.aside.lock().as_ref().and_then(|aside| aside.parent.clone());
+                self.reason = Some(Box::new(StopReason::Failed(error.clone())));
+                self.close_quietly(cell);
+                if let (true, Some(parent)) = (escalates, parent) {
+                    parent.notify(Notice::Escalated(error));
+                }
+            }
+        }
+    }
+
+    /// Makes new state, once the time for it has come. Answers whether it has not come yet.
+    fn restart(&mut self, cell: &Arc<Cell<M>>) -> bool {
+        let now = cell.core.now_micros();
+        let open = cell.is_open();
+        let waits = self.supervision.as_ref().is_some_and(|s| open && s.restarts.due() > now);
+        if waits {
+            return true;
+        }
+        self.restart_due = false;
+        cell.with_aside(|aside| aside.restarts += 1);
+        let remade = self.with_turn(cell, |driver, _| driver.restart()).unwrap_or(Ok(()));
+        let starts = self.driver.as_ref().is_some_and(|driver| driver.wants_start());
+        let result = if starts { remade.and_then(|()| self.start(cell)) } else { remade };
+        if let Err(fault) = result {
+            add(&cell.failed);
+            let error = fault.to_string();
+            cell.record_dead(None, DeadReason::Failed, Some(&error));
+            self.fail(cell, error);
+            return self.restart_due && cell.is_open();
+        }
+        false
+    }
+
+    fn await_backoff(&mut self, cell: &Arc<Cell<M>>) -> After {
+        let due = self.supervision.as_ref().map_or(0, |s| s.restarts.due());
+        let at = cell.core.instant(due);
+        {
+            let mut inbox = cell.inbox.lock();
+            inbox.resumed = false;
+            inbox.run = Run::Awaiting;
+        }
+        cell.core.timers.insert(at, Arc::clone(cell) as Arc<dyn Fire>);
+        // A stop that came before the state changed has seen an active actor: look after it now.
+        if !cell.is_open() {
+            cell.resume();
+        }
+        After::Rest
+    }
+
+    fn close_quietly(&mut self, cell: &Arc<Cell<M>>) {
+        let reason = self.reason.as_deref().cloned().unwrap_or(StopReason::Stopped);
+        cell.with_aside(|aside| {
+            aside.reason.get_or_insert(reason);
+        });
+        let mut inbox = cell.inbox.lock();
+        if inbox.intake != Intake::Closed {
+            inbox.intake = Intake::Closing;
+        }
+        cell.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
+        let woken = inbox.woken(0);
+        drop(inbox);
+        cell.wake_senders(woken);
+    }
+
+    /// The mailbox is closed and nothing more is to be handed out: end what is under way, then the children, then the actor.
+    /// Answers whether this turn is over.
+    fn finish(&mut self, cell: &Arc<Cell<M>>) -> bool {
+        if cell.inbox.lock().intake == Intake::Closed {
+            self.bury_hand_of_abandoned(cell);
+            return true;
+        }
+        let over = self.with_turn(cell, |driver, turn| driver.finish(turn)).unwrap_or(true);
+        if !over {
+            return self.rest_unless_resumed(cell);
+        }
+        let children: Vec<Arc<dyn AnyCell>> = cell.with_aside(|aside| {
+            aside.barren = true;
+            aside.children.values().cloned().collect()
+        });
+        if !children.is_empty() {
+            for child in children {
+                child.begin_stop(true, StopReason::ParentStopped);
+            }
+            return self.rest_unless_resumed(cell);
+        }
+        self.terminate(cell);
+        true
+    }
+
+    fn rest_unless_resumed(&mut self, cell: &Arc<Cell<M>>) -> bool {
+        let mut inbox = cell.inbox.lock();
+        if std::mem::take(&mut inbox.resumed) {
+            return false;
+        }
+        inbox.run = Run::Awaiting;
+        true
+    }
+
+    fn terminate(&mut self, cell: &Arc<Cell<M>>) {
+        if let Some(driver) = &mut self.driver
+            && self.started
+            && let Err(fault) = driver.stopped()
+        {
+            add(&cell.failed);
+            cell.record_dead(None, DeadReason::Failed, Some(&fault.to_string()));
+        }
+        let (returns, reason) = cell.with_aside(|aside| (aside.returns, aside.reason.clone()));
+        let mut left: Vec<Envelope<M>> = self.hand.drain(..).collect();
+        let ledger = {
+            let mut inbox = cell.inbox.lock();
+            if inbox.intake == Intake::Closed {
+                drop(inbox);
+                self.hand.extend(left);
+                return self.bury_hand_of_abandoned(cell);
+            }
+            inbox.intake = Intake::Closed;
+            left.extend(inbox.empty());
+            let returnable = left.iter().filter(|envelope| returns && envelope.is_returnable()).count();
+            cell.ledger(&inbox, returnable as u64, (left.len() - returnable) as u64)
+        };
+        let mut returned = Vec::new();
+        for envelope in left {
+            if returns && envelope.is_returnable() {
+                returned.extend(envelope.into_message());
+            } else {
+                cell.bury_taken(envelope, DeadReason::Stopped, None);
+            }
+        }
+        drop(self.driver.take());
+        let reason = reason.unwrap_or(StopReason::Stopped);
+        cell.end(Report { ledger, reason, stuck: None }, returned);
+    }
+
+    /// The actor was abandoned while its handler was stuck, and has come back after all.
+    fn bury_hand_of_abandoned(&mut self, cell: &Arc<Cell<M>>) {
+        for envelope in std::mem::take(&mut self.hand) {
+            cell.bury(envelope, DeadReason::Abandoned, None);
+        }
+        drop(self.driver.take());
+    }
+}
+
+impl<M: Send + 'static> Runnable for Cell<M> {
+    fn run(self: Arc<Self>) {
+        let entered = current::enter(self.id);
+        self.thread.store(crate::threads::number(), Ordering::Relaxed);
+        let mut work = self.work.lock();
+        let after = work.go(&self);
+        drop(work);
+        drop(entered);
+        match after {
+            After::Rest => {}
+            After::Requeue => {
+                let dispatcher = Arc::clone(&self.dispatcher);
+                dispatcher.requeue(self);
+            }
+        }
+    }
+}
+
+impl<M: Send + 'static> AnyCell for Cell<M> {
+    fn id(&self) -> ActorId {
+        self.id
+    }
+
+    fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
+    fn notify(self: Arc<Self>, notice: Notice) {
+        let wake = {
+            let mut inbox = self.inbox.lock();
+            if inbox.intake == Intake::Closed {
+                return;
+            }
+            self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
+            inbox.notify(notice)
+        };
+        if wake {
+            self.schedule();
+        }
+    }
+
+    fn begin_stop(self: Arc<Self>, drain: bool, reason: StopReason) {
+        self.close(drain, false, reason);
+    }
+
+    fn abandon(self: Arc<Self>) {
+        let (left, report) = {
+            let mut inbox = self.inbox.lock();
+            if inbox.intake == Intake::Closed {
+                return;
+            }
+            inbox.intake = Intake::Closed;
+            self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
+            let stuck = Stuck {
+                actor: self.id,
+                name: self.name.clone(),
+                dispatcher: self.dispatcher.name.clone(),
+                thread: crate::threads::name(self.thread.load(Ordering::Relaxed)),
+                awaiting: inbox.run == Run::Awaiting,
+            };
+            let left = inbox.empty();
+            // Besides what waits, this is what the actor has in hand, and the message in progress.
+            let unfinished = {
+                let ledger = self.ledger(&inbox, 0, 0);
+                ledger.accepted.saturating_sub(ledger.handled + ledger.dead_lettered)
+            };
+            let ledger = self.ledger(&inbox, 0, unfinished);
+            (left, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
+        };
+        for envelope in left {
+            self.bury(envelope, DeadReason::Abandoned, None);
+        }
+        let children = self.with_aside(|aside| std::mem::take(&mut aside.children));
+        for child in children.into_values() {
+            child.abandon();
+        }
+        self.end(report, Vec::new());
+        self.resume();
+    }
+
+    fn child_gone(self: Arc<Self>, child: ActorId) {
+        let last = self.with_aside(|aside| aside.children.remove(&child).is_some() && aside.children.is_empty());
+        if last && !self.is_open() {
+            self.resume();
+        }
+    }
+
+    fn report(&self) -> Option<Report> {
+        self.aside.lock().as_ref().and_then(|aside| aside.report.clone())
+    }
+
+    fn on_end(self: Arc<Self>, waker: Waker) -> bool {
+        let ending =
+            self.with_aside(|aside| Arc::clone(aside.ending.get_or_insert_with(|| Ending::new(aside.report.clone()))));
+        ending.watch(waker)
+    }
+
+    fn adopt(&self, child: Arc<dyn AnyCell>) -> bool {
+        self.with_aside(|aside| {
+            let open = aside.report.is_none() && !aside.barren;
+            if open {
+                aside.children.insert(child.id(), child);
+            }
+            open
+        })
+    }
+
+    fn has_parent(&self) -> bool {
+        self.aside.lock().as_ref().is_some_and(|aside| aside.parent.is_some())
+    }
+
+    fn statistics(&self) -> ActorStatistics {
+        let in_hand = self.in_hand.load(Ordering::Relaxed);
+        let (timings, restarts) =
+            self.aside.lock().as_ref().map_or((None, 0), |aside| (Some(aside.timings.clone()), aside.restarts));
+        let inbox = self.inbox.lock();
+        ActorStatistics {
+            id: self.id,
+            name: self.name.clone(),
+            dispatcher: self.dispatcher.name.clone(),
+            accepted: inbox.accepted,
+            handled: self.handled.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            dropped: inbox.dropped + inbox.evicted,
+            depth: (inbox.waiting() + in_hand) as usize,
+            high_water: inbox.high_water as usize,
+            capacity: inbox.capacity() as usize,
+            restarts,
+            timings: timings.unwrap_or_default(),
+        }
+    }
+
+    fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)> {
+        let message = match message.downcast::<M>() {
+            Ok(message) => message,
+            Err(message) => return Err((Refusal::Stopped { actor: self.id }, message)),
+        };
+        match self.push(Envelope::Plain(*message), Priority::Normal) {
+            Ok(_) => Ok(()),
+            Err((refusal, envelope)) => match envelope.into_message() {
+                Some(message) => Err((refusal, Box::new(message))),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn run_inline(self: Arc<Self>) {
+        Runnable::run(self);
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl<M: Send + 'static> Wake for Cell<M> {
+    fn wake(self: Arc<Self>) {
+        self.resume();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.resume();
+    }
+}
+
+impl<M: Send + 'static> Fire for Cell<M> {
+    fn fire(self: Arc<Self>) {
+        self.resume();
+    }
+}

@@ -1,0 +1,180 @@
+//! What all actors of one engine share.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::actor::ActorId;
+use crate::cell::AnyCell;
+use crate::config::EngineConfig;
+use crate::dead::DeadLetters;
+use crate::dispatch::Dispatcher;
+use crate::error::SpawnError;
+use crate::rings::Rings;
+use crate::subjects::Subjects;
+use crate::timers::Timers;
+
+const SHARDS: usize = 16;
+
+/// Live names; a name without an actor is reserved for one that is being made.
+type Names = HashMap<Arc<str>, Option<Arc<dyn AnyCell>>>;
+
+type Shard = HashMap<u64, Arc<dyn AnyCell>, BuildHasherDefault<IdHasher>>;
+
+/// The shared part of an engine. Locks in here are leaves: nothing else is locked under them, and no user code runs.
+pub struct Core {
+    pub(crate) config: EngineConfig,
+    pub(crate) lane_burst: u8,
+    pub(crate) dispatchers: RwLock<BTreeMap<String, Arc<Dispatcher>>>,
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) dead: DeadLetters,
+    pub(crate) rings: Rings,
+    pub(crate) subjects: Subjects,
+    actors: [Mutex<Shard>; SHARDS],
+    alive: AtomicUsize,
+    names: Mutex<Names>,
+    next_id: AtomicU64,
+    started: AtomicBool,
+    stopping: AtomicBool,
+    born: Instant,
+}
+
+impl Core {
+    pub(crate) fn new(config: EngineConfig, dispatchers: BTreeMap<String, Arc<Dispatcher>>) -> Arc<Self> {
+        Arc::new(Self {
+            lane_burst: u8::try_from(config.lane_burst).unwrap_or(u8::MAX),
+            dead: DeadLetters::new(config.dead_letters),
+            config,
+            dispatchers: RwLock::new(dispatchers),
+            timers: Timers::new(),
+            rings: Rings::default(),
+            subjects: Subjects::default(),
+            actors: std::array::from_fn(|_| Mutex::default()),
+            alive: AtomicUsize::new(0),
+            names: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            started: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            born: Instant::now(),
+        })
+    }
+
+    pub(crate) fn next_id(&self) -> ActorId {
+        ActorId::new(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Reserves a name, so that a second spawn with it fails from now on.
+    pub(crate) fn reserve(&self, name: &Arc<str>) -> Result<(), SpawnError> {
+        let mut names = self.names.lock();
+        if names.contains_key(name) {
+            return Err(SpawnError::NameTaken { name: name.to_string() });
+        }
+        names.insert(Arc::clone(name), None);
+        Ok(())
+    }
+
+    pub(crate) fn add(&self, cell: Arc<dyn AnyCell>) {
+        if let Some(name) = cell.name() {
+            self.names.lock().insert(Arc::clone(name), Some(Arc::clone(&cell)));
+        }
+        self.shard(cell.id()).lock().insert(cell.id().get(), cell);
+        self.alive.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forget(&self, id: ActorId, name: Option<&str>) {
+        if let Some(name) = name {
+            self.names.lock().remove(name);
+        }
+        let cell = self.shard(id).lock().remove(&id.get());
+        if cell.is_some() {
+            self.alive.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn release(&self, name: &str) {
+        self.names.lock().remove(name);
+    }
+
+    pub(crate) fn find(&self, id: ActorId) -> Option<Arc<dyn AnyCell>> {
+        self.shard(id).lock().get(&id.get()).cloned()
+    }
+
+    pub(crate) fn find_by_name(&self, name: &str) -> Option<Arc<dyn AnyCell>> {
+        self.names.lock().get(name).cloned().flatten()
+    }
+
+    /// All actors alive, in the order of their ids.
+    pub(crate) fn all(&self) -> Vec<Arc<dyn AnyCell>> {
+        let mut all: Vec<_> =
+            self.actors.iter().flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>()).collect();
+        all.sort_unstable_by_key(|cell| cell.id());
+        all
+    }
+
+    pub(crate) fn alive(&self) -> usize {
+        self.alive.load(Ordering::Relaxed)
+    }
+
+    /// How an actor is called in messages to people.
+    pub(crate) fn title(&self, id: ActorId) -> String {
+        match self.find(id).and_then(|cell| cell.name().cloned()) {
+            Some(name) => format!("{name} ({id})"),
+            None => id.to_string(),
+        }
+    }
+
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
+    }
+
+    /// Marks the engine as started; false if it was.
+    pub(crate) fn set_started(&self) -> bool {
+        !self.started.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Marks the engine as stopping; false if it was.
+    pub(crate) fn set_stopping(&self) -> bool {
+        !self.stopping.swap(true, Ordering::AcqRel)
+    }
+
+    /// Microseconds since the engine was made.
+    pub(crate) fn now_micros(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn instant(&self, micros: u64) -> Instant {
+        self.born.checked_add(Duration::from_micros(micros)).unwrap_or_else(Instant::now)
+    }
+
+    fn shard(&self, id: ActorId) -> &Mutex<Shard> {
+        &self.actors[id.get() as usize % SHARDS]
+    }
+}
+
+/// Ids are given in order: multiplying by an odd constant spreads them well enough.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 << 8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}

@@ -1,0 +1,173 @@
+//! Dead letters: messages that were given up, kept with their reason.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use crate::actor::ActorId;
+use crate::cell::AnyCell;
+use crate::error::{DeadReason, Refusal};
+
+/// The place of a kept message: empty once it has been requeued.
+pub type Kept = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
+
+/// A message that was given up.
+#[derive(Clone)]
+pub struct DeadLetter {
+    /// Its number, from 1, in the order in which letters came.
+    pub number: u64,
+    /// The actor it was meant for.
+    pub actor: ActorId,
+    /// That actor's name.
+    pub name: Option<Arc<str>>,
+    /// Why it was given up.
+    pub reason: DeadReason,
+    /// The error of the handler, where there was one.
+    pub error: Option<Arc<str>>,
+    /// When.
+    pub at: SystemTime,
+    /// The message, where its type allows keeping one.
+    pub message: Option<Kept>,
+    pub(crate) cell: Option<Arc<dyn AnyCell>>,
+}
+
+impl std::fmt::Debug for DeadLetter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeadLetter")
+            .field("number", &self.number)
+            .field("actor", &self.actor)
+            .field("name", &self.name)
+            .field("reason", &self.reason.as_str())
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The bounded store of dead letters of one engine.
+pub struct DeadLetters {
+    state: Mutex<State>,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct State {
+    letters: VecDeque<DeadLetter>,
+    next: u64,
+    let_go: u64,
+    counts: BTreeMap<DeadReason, u64>,
+}
+
+/// Why a dead letter could not be told again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequeueError {
+    /// No letter has this number (any more).
+    Unknown,
+    /// Its message was not kept, because its type has no copy.
+    NotKept,
+    /// Its actor refused it; the letter stays.
+    Refused(Refusal),
+}
+
+impl std::fmt::Display for RequeueError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("no dead letter has this number: it was dropped, requeued, or let go"),
+            Self::NotKept => f.write_str("the message was not kept: implement Actor::copy for its type"),
+            Self::Refused(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RequeueError {}
+
+impl DeadLetters {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { state: Mutex::default(), capacity }
+    }
+
+    /// Copies of the letters kept, oldest first. The messages themselves are shared, not copied.
+    pub fn list(&self) -> Vec<DeadLetter> {
+        self.state.lock().letters.iter().cloned().collect()
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.state.lock().letters.len()
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many there have been for each reason, kept or not.
+    pub fn counts(&self) -> BTreeMap<DeadReason, u64> {
+        self.state.lock().counts.clone()
+    }
+
+    /// How many were let go because the store was full.
+    pub fn let_go(&self) -> u64 {
+        self.state.lock().let_go
+    }
+
+    /// Tells a letter's message to its actor again, and removes the letter.
+    ///
+    /// # Errors
+    /// If there is no such letter, its message was not kept, or the actor refuses it. The letter then stays as it is.
+    pub fn requeue(&self, number: u64) -> Result<(), RequeueError> {
+        let letter = self.find(number).ok_or(RequeueError::Unknown)?;
+        let (Some(place), Some(cell)) = (letter.message, letter.cell) else { return Err(RequeueError::NotKept) };
+        let message = place.lock().take().ok_or(RequeueError::Unknown)?;
+        match cell.tell_any(message) {
+            Ok(()) => {
+                self.remove(number);
+                Ok(())
+            }
+            Err((refusal, message)) => {
+                *place.lock() = Some(message);
+                Err(RequeueError::Refused(refusal))
+            }
+        }
+    }
+
+    /// Drops a letter. Answers whether there was one.
+    pub fn remove(&self, number: u64) -> bool {
+        let letter = {
+            let mut state = self.state.lock();
+            let at = state.letters.binary_search_by_key(&number, |letter| letter.number).ok();
+            at.and_then(|at| state.letters.remove(at))
+        };
+        letter.is_some()
+    }
+
+    /// Drops all letters, and answers how many there were.
+    pub fn clear(&self) -> usize {
+        let letters = std::mem::take(&mut self.state.lock().letters);
+        letters.len()
+    }
+
+    pub(crate) fn add(&self, mut letter: DeadLetter) {
+        let old = {
+            let mut state = self.state.lock();
+            state.next += 1;
+            letter.number = state.next;
+            *state.counts.entry(letter.reason).or_default() += 1;
+            state.letters.push_back(letter);
+            let full = state.letters.len() > self.capacity;
+            state.let_go += u64::from(full);
+            full.then(|| state.letters.pop_front())
+        };
+        drop(old);
+    }
+
+    fn find(&self, number: u64) -> Option<DeadLetter> {
+        let state = self.state.lock();
+        let at = state.letters.binary_search_by_key(&number, |letter| letter.number).ok()?;
+        state.letters.get(at).cloned()
+    }
+}

@@ -1,0 +1,68 @@
+//! Dispatchers: who runs the actors that are ready.
+
+mod external;
+mod pool;
+mod sleepers;
+#[cfg(feature = "tokio")]
+mod tokio;
+mod worker;
+
+use std::sync::Arc;
+
+pub use external::{External, Wakeup};
+pub use pool::{Around, ThreadHooks};
+pub(crate) use pool::{Pool, PoolOptions};
+pub use worker::blocking;
+pub(crate) use worker::others_wait;
+
+#[cfg(feature = "tokio")]
+pub use self::tokio::TokioDispatcher;
+
+/// Something that can be run when it is its turn: an actor with messages.
+pub(crate) trait Run: Send + Sync {
+    /// Runs one turn.
+    fn run(self: Arc<Self>);
+}
+
+/// A ready actor, on its way through run queues.
+pub(crate) type Task = Arc<dyn Run>;
+
+/// A name, a place to run, and how long one actor may keep a thread while others wait.
+pub(crate) struct Dispatcher {
+    pub name: Box<str>,
+    /// Most messages of one turn.
+    pub throughput: u32,
+    pub place: Place,
+}
+
+/// Where ready actors go.
+pub(crate) enum Place {
+    Threads(Arc<Pool>),
+    External(Arc<External>),
+}
+
+impl Dispatcher {
+    /// Puts a ready actor in line.
+    #[inline]
+    pub fn schedule(&self, task: Task) {
+        match &self.place {
+            Place::Threads(pool) => pool.schedule(task),
+            Place::External(external) => external.schedule(task),
+        }
+    }
+
+    /// Whether a thread may look at an empty mailbox a little longer before its actor goes idle.
+    #[inline]
+    pub fn lingers(&self) -> bool {
+        matches!(&self.place, Place::Threads(pool) if pool.options.eager && !pool.options.spin.is_zero())
+            && !others_wait()
+    }
+
+    /// Puts an actor whose turn is over at the end of the line.
+    pub fn requeue(&self, task: Task) {
+        match &self.place {
+            Place::Threads(pool) => pool.requeue(task),
+            Place::External(external) => external.schedule(task),
+        }
+    }
+}

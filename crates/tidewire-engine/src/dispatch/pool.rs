@@ -1,0 +1,373 @@
+//! A pool of threads with work stealing, started one by one as they are needed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_deque::{Injector, Steal, Stealer};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::Task;
+use super::sleepers::Sleepers;
+use super::worker::{self, Post};
+
+/// Must run what it is given, once, on the same thread.
+pub type Around = Box<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
+
+/// Wraps the life and the idle times of dispatcher threads, for hosts that have a lock of their own to hold meanwhile.
+pub struct ThreadHooks {
+    /// Runs the whole life of a thread.
+    pub live: Around,
+    /// Runs what the thread does while it has no actor to run.
+    pub idle: Around,
+}
+
+impl Default for ThreadHooks {
+    fn default() -> Self {
+        Self { live: Box::new(|run| run()), idle: Box::new(|run| run()) }
+    }
+}
+
+pub(crate) struct PoolOptions {
+    pub name: String,
+    pub threads: usize,
+    pub spare_threads: usize,
+    pub spin: Duration,
+    pub stall: Duration,
+    /// Wake a further thread as soon as more than one actor waits, rather than when the first is stuck.
+    pub eager: bool,
+    pub hooks: Arc<ThreadHooks>,
+}
+
+/// A thread that was in a handler when the pool had to end.
+#[derive(Clone, Debug)]
+pub(crate) struct StuckThread {
+    pub thread: String,
+}
+
+pub(crate) struct Pool {
+    pub options: PoolOptions,
+    injector: Injector<Task>,
+    posts: RwLock<Vec<Arc<Post>>>,
+    pub sleepers: Sleepers,
+    /// Threads that look for work without having any.
+    searching: AtomicUsize,
+    /// Somebody shall watch for actors that wait behind a stuck one.
+    watched: AtomicBool,
+    /// Somebody does.
+    watching: AtomicBool,
+    crew: Mutex<Crew>,
+    left: Condvar,
+    started: AtomicBool,
+    ending: AtomicBool,
+}
+
+#[derive(Default)]
+struct Crew {
+    alive: usize,
+    blocked: usize,
+    born: usize,
+    handles: Vec<(Arc<Post>, JoinHandle<()>)>,
+}
+
+impl Pool {
+    pub fn new(options: PoolOptions) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            injector: Injector::new(),
+            posts: RwLock::default(),
+            sleepers: Sleepers::default(),
+            searching: AtomicUsize::new(0),
+            watched: AtomicBool::new(false),
+            watching: AtomicBool::new(false),
+            crew: Mutex::default(),
+            left: Condvar::new(),
+            started: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+        })
+    }
+
+    /// Lets threads run; what was scheduled before is run now.
+    pub fn start(self: &Arc<Self>) {
+        self.started.store(true, Ordering::SeqCst);
+        if !self.injector.is_empty() {
+            self.rouse();
+        }
+    }
+
+    #[inline]
+    pub fn schedule(self: &Arc<Self>, task: Task) {
+        if let Some(task) = worker::push_local(self, task) {
+            self.injector.push(task);
+            self.rouse_for_injected();
+        }
+    }
+
+    pub fn requeue(self: &Arc<Self>, task: Task) {
+        if let Some(task) = worker::push_local(self, task) {
+            self.injector.push(task);
+            self.rouse_for_injected();
+        }
+    }
+
+    /// Called after a thread of the pool put a task in its own line, which now holds `waiting`.
+    pub fn pushed_local(self: &Arc<Self>, waiting: usize) {
+        if self.options.threads == 1 && self.options.spare_threads == 0 {
+            return;
+        }
+        if self.options.eager && waiting > 1 {
+            if self.searching.load(Ordering::Relaxed) == 0 {
+                self.rouse();
+            }
+        } else if !self.watched.load(Ordering::Relaxed) {
+            self.watch();
+        }
+    }
+
+    /// Takes a task for a thread that has none: from the common line first, then from the lines of others.
+    ///
+    /// The next task of a thread in the middle of a turn stays with it, because it will be there first with warm caches;
+    /// a pool that is not eager leaves everything to the thread that is awake. Neither holds for a thread that is stuck.
+    pub fn find(&self, me: &Post, line: &crossbeam_deque::Worker<Task>) -> Option<Task> {
+        let posts = self.posts.read();
+        if self.may_take_injected(me, &posts)
+            && let Some(task) = retry(|| self.injector.steal_batch_with_limit_and_pop(line, 16))
+        {
+            return Some(task);
+        }
+        let start = posts.iter().position(|post| std::ptr::eq(post.as_ref(), me)).map_or(0, |at| at + 1);
+        (0..posts.len())
+            .map(|i| &posts[(start + i) % posts.len()])
+            .filter(|post| self.may_take_from(me, post))
+            .find_map(|post| retry(|| post.stealer.steal_batch_with_limit_and_pop(line, 16)))
+    }
+
+    /// Whether `find` would find something.
+    pub fn available(&self, me: &Post) -> bool {
+        let posts = self.posts.read();
+        (!self.injector.is_empty() && self.may_take_injected(me, &posts))
+            || posts.iter().any(|post| self.may_take_from(me, post))
+    }
+
+    pub fn injected(&self) -> bool {
+        !self.injector.is_empty()
+    }
+
+    /// Marks the threads whose turn has not ended since `seen` was taken, and moves what waits behind them to the
+    /// common line. Answers whether anything waits that no moving thread will take. Updates `seen`.
+    pub fn unblock_stalled(&self, seen: &mut Vec<(usize, u64)>) -> bool {
+        let posts = self.posts.read();
+        let mut stalled = false;
+        for post in posts.iter().filter(|post| post.in_turn() && seen.contains(&(post.number, post.turns()))) {
+            post.mark_stuck();
+            stalled = true;
+            while let Some(task) = retry(|| post.stealer.steal()) {
+                self.injector.push(task);
+            }
+        }
+        seen.clear();
+        seen.extend(posts.iter().map(|post| (post.number, post.turns())));
+        stalled && !self.injector.is_empty()
+    }
+
+    /// Whether any actor waits for a thread.
+    pub fn anything_waits(&self) -> bool {
+        !self.injector.is_empty() || self.posts.read().iter().any(|post| !post.stealer.is_empty())
+    }
+
+    /// Whether no thread is in a turn.
+    pub fn quiet(&self) -> bool {
+        self.posts.read().iter().all(|post| !post.in_turn())
+    }
+
+    pub fn search(&self, start: bool) {
+        if start {
+            self.searching.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.searching.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes the caller the watcher, if one is wanted and there is none.
+    pub fn start_watching(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) && !self.watching.swap(true, Ordering::AcqRel)
+    }
+
+    pub fn stop_watching(&self) {
+        self.watched.store(false, Ordering::SeqCst);
+        self.watching.store(false, Ordering::SeqCst);
+    }
+
+    pub fn ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+
+    /// Wakes a sleeping thread, or starts one more.
+    pub fn rouse(self: &Arc<Self>) {
+        if self.started.load(Ordering::Relaxed) && !self.sleepers.wake_one() {
+            self.hire();
+        }
+    }
+
+    /// A thread is about to block in a handler: somebody else must look after what waits.
+    pub fn block(self: &Arc<Self>) {
+        self.crew.lock().blocked += 1;
+        if !self.sleepers.wake_one() {
+            self.hire();
+        }
+    }
+
+    pub fn unblock(&self) {
+        self.crew.lock().blocked -= 1;
+    }
+
+    /// Whether more threads are awake than there should be, so that the one who asks may go.
+    pub fn leave_if_surplus(&self, post: &Arc<Post>) -> bool {
+        let mut crew = self.crew.lock();
+        let surplus = crew.alive > self.options.threads + crew.blocked;
+        if surplus {
+            self.leave(&mut crew, post);
+        }
+        surplus
+    }
+
+    /// Lets the threads end after their present turn, and waits for them.
+    pub fn end(&self, deadline: Instant) -> Vec<StuckThread> {
+        self.ending.store(true, Ordering::SeqCst);
+        self.sleepers.wake_all();
+        let mut crew = self.crew.lock();
+        let mine = worker::post_of_this_thread();
+        loop {
+            let me = usize::from(
+                mine.as_ref().is_some_and(|post| crew.handles.iter().any(|(other, _)| Arc::ptr_eq(other, post))),
+            );
+            if crew.alive <= me {
+                break;
+            }
+            self.sleepers.wake_all();
+            if self.left.wait_until(&mut crew, deadline).timed_out() {
+                break;
+            }
+        }
+        let handles = std::mem::take(&mut crew.handles);
+        drop(crew);
+        let mut stuck = Vec::new();
+        for (post, handle) in handles {
+            if mine.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, &post)) {
+                continue;
+            }
+            if post.has_left() {
+                // The thread has signed off; what is left of it is its return.
+                let _ = handle.join();
+            } else {
+                stuck.push(StuckThread { thread: handle.thread().name().unwrap_or("?").to_owned() });
+            }
+        }
+        while let Steal::Success(_) | Steal::Retry = self.injector.steal() {}
+        stuck
+    }
+
+    pub fn sign_off(&self, post: &Arc<Post>) {
+        let mut crew = self.crew.lock();
+        self.leave(&mut crew, post);
+    }
+
+    pub fn threads_alive(&self) -> usize {
+        self.crew.lock().alive
+    }
+
+    /// The work of a thread that leaves or blocks, for the others.
+    pub fn give_back(&self, local: &crossbeam_deque::Worker<Task>) {
+        while let Some(task) = local.pop() {
+            self.injector.push(task);
+        }
+    }
+
+    fn leave(&self, crew: &mut Crew, post: &Arc<Post>) {
+        if post.leave() {
+            crew.alive -= 1;
+            self.posts.write().retain(|other| !Arc::ptr_eq(other, post));
+            if !self.ending() {
+                crew.handles.retain(|(other, _)| !Arc::ptr_eq(other, post));
+            }
+            self.left.notify_all();
+        }
+    }
+
+    fn may_take_injected(&self, me: &Post, posts: &[Arc<Post>]) -> bool {
+        self.options.eager || !posts.iter().any(|post| !std::ptr::eq(post.as_ref(), me) && post.is_busy())
+    }
+
+    fn may_take_from(&self, me: &Post, post: &Arc<Post>) -> bool {
+        let waiting = post.stealer.len();
+        let left_to_it = match (post.is_busy(), self.options.eager) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => usize::MAX,
+        };
+        waiting > left_to_it && !std::ptr::eq(post.as_ref(), me)
+    }
+
+    fn rouse_for_injected(self: &Arc<Self>) {
+        fence(Ordering::SeqCst);
+        if self.searching.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        if self.options.eager || self.quiet() {
+            self.rouse();
+        } else if !self.watched.load(Ordering::Relaxed) {
+            self.watch();
+        }
+    }
+
+    fn watch(self: &Arc<Self>) {
+        if !self.watched.swap(true, Ordering::SeqCst) {
+            self.rouse();
+        }
+    }
+
+    /// Starts one more thread, if the pool may have one.
+    fn hire(self: &Arc<Self>) {
+        if self.ending() {
+            return;
+        }
+        let mut crew = self.crew.lock();
+        if crew.alive >= self.options.threads + crew.blocked.min(self.options.spare_threads) {
+            return;
+        }
+        crew.born += 1;
+        let number = crew.born;
+        let (post, line) = Post::new(number);
+        let pool = Arc::clone(self);
+        let name = format!("{}-{number}", self.options.name);
+        let at = Arc::clone(&post);
+        let spawned = thread::Builder::new().name(name).spawn(move || {
+            let hooks = Arc::clone(&pool.options.hooks);
+            let mut work = Some((pool, at, line));
+            (hooks.live)(&mut || {
+                if let Some((pool, post, line)) = work.take() {
+                    worker::work(pool, post, line);
+                }
+            });
+        });
+        // Without a thread the work waits for those that exist; with none at all the next schedule tries again.
+        if let Ok(handle) = spawned {
+            crew.alive += 1;
+            self.posts.write().push(Arc::clone(&post));
+            crew.handles.push((post, handle));
+        }
+    }
+}
+
+pub(crate) type TaskStealer = Stealer<Task>;
+
+fn retry(mut steal: impl FnMut() -> Steal<Task>) -> Option<Task> {
+    loop {
+        match steal() {
+            Steal::Success(task) => return Some(task),
+            Steal::Empty => return None,
+            Steal::Retry => {}
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Threads that sleep because there is nothing to do, and how one of them is woken.
+//!
+//! A thread that wants to sleep first announces itself, then looks for work once more. A producer first makes its
+//! work visible, then looks for sleepers. With a full fence between the two steps on both sides, at least one sees the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// The bed of one thread.
+pub(crate) struct Bed {
+    woken: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Bed {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { woken: AtomicBool::new(false), thread: Mutex::new(None) })
+    }
+
+    /// Says which thread sleeps here; called by that thread.
+    pub fn mine(&self) {
+        *self.thread.lock() = Some(thread::current());
+    }
+
+    fn rouse(&self) {
+        self.woken.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.lock().as_ref() {
+            thread.unpark();
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Sleepers {
+    beds: Mutex<Vec<Arc<Bed>>>,
+    count: AtomicUsize,
+}
+
+impl Sleepers {
+    /// Announces a thread that is about to sleep. It must look for work once more before it does.
+    pub fn announce(&self, bed: &Arc<Bed>) {
+        bed.woken.store(false, Ordering::Relaxed);
+        {
+            let mut beds = self.beds.lock();
+            beds.push(Arc::clone(bed));
+            self.count.store(beds.len(), Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes an announcement back. Answers false if the thread has been woken already.
+    pub fn retract(&self, bed: &Arc<Bed>) -> bool {
+        let mut beds = self.beds.lock();
+        let at = beds.iter().position(|other| Arc::ptr_eq(other, bed));
+        if let Some(at) = at {
+            beds.swap_remove(at);
+            self.count.store(beds.len(), Ordering::Relaxed);
+        }
+        at.is_some()
+    }
+
+    /// Sleeps until woken, or until the time is up. Answers whether it was woken.
+    pub fn sleep(&self, bed: &Arc<Bed>, most: Option<Duration>) -> bool {
+        let until = most.and_then(|most| Instant::now().checked_add(most));
+        while !bed.woken.load(Ordering::Acquire) {
+            match until {
+                None => thread::park(),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return !self.retract(bed);
+                    }
+                    thread::park_timeout(left);
+                }
+            }
+        }
+        true
+    }
+
+    /// Wakes one sleeper, the one that fell asleep last. Answers false if nobody sleeps.
+    pub fn wake_one(&self) -> bool {
+        fence(Ordering::SeqCst);
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let bed = {
+            let mut beds = self.beds.lock();
+            let bed = beds.pop();
+            self.count.store(beds.len(), Ordering::Relaxed);
+            bed
+        };
+        bed.inspect(|bed| bed.rouse()).is_some()
+    }
+
+    pub fn wake_all(&self) {
+        while self.wake_one() {}
+    }
+
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}

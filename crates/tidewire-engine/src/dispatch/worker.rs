@@ -1,0 +1,247 @@
+//! One thread of a pool: find an actor, run its turn, look again, spin a little, sleep.
+
+use std::cell::RefCell;
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use crossbeam_deque::Worker as Line;
+
+use super::Task;
+use super::pool::{Pool, TaskStealer};
+use super::sleepers::Bed;
+
+/// What the others see of one thread.
+pub(crate) struct Post {
+    pub number: usize,
+    pub stealer: TaskStealer,
+    bed: Arc<Bed>,
+    /// Odd while a turn runs; grows by two per turn.
+    turns: AtomicU64,
+    /// The present turn was found not to move.
+    stuck: AtomicBool,
+    gone: AtomicBool,
+}
+
+impl Post {
+    pub fn new(number: usize) -> (Arc<Self>, Line<Task>) {
+        let line = Line::new_fifo();
+        let post = Self {
+            number,
+            stealer: line.stealer(),
+            bed: Bed::new(),
+            turns: AtomicU64::new(0),
+            stuck: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+        };
+        (Arc::new(post), line)
+    }
+
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    pub fn in_turn(&self) -> bool {
+        self.turns() % 2 == 1
+    }
+
+    /// In a turn that moves, as far as is known.
+    pub fn is_busy(&self) -> bool {
+        self.in_turn() && !self.stuck.load(Ordering::Relaxed)
+    }
+
+    pub fn mark_stuck(&self) {
+        self.stuck.store(true, Ordering::Relaxed);
+    }
+
+    /// Marks the thread as gone; answers whether it was still there.
+    pub fn leave(&self) -> bool {
+        !self.gone.swap(true, Ordering::AcqRel)
+    }
+
+    pub fn has_left(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    fn step(&self) {
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        if self.stuck.load(Ordering::Relaxed) {
+            self.stuck.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Seat {
+    pool: Arc<Pool>,
+    post: Arc<Post>,
+    line: Line<Task>,
+}
+
+thread_local! {
+    static SEAT: RefCell<Option<Seat>> = const { RefCell::new(None) };
+}
+
+/// Puts a task in the line of this thread if it belongs to the pool; else gives it back.
+#[inline]
+pub(crate) fn push_local(pool: &Arc<Pool>, task: Task) -> Option<Task> {
+    SEAT.with_borrow(|seat| match seat {
+        Some(seat) if Arc::ptr_eq(&seat.pool, pool) => {
+            seat.line.push(task);
+            pool.pushed_local(seat.line.len());
+            None
+        }
+        _ => Some(task),
+    })
+}
+
+/// Whether another actor waits for this thread.
+pub(crate) fn others_wait() -> bool {
+    SEAT.with_borrow(|seat| seat.as_ref().is_none_or(|seat| !seat.line.is_empty() || seat.pool.injected()))
+}
+
+/// Runs something that may block this thread. If it is a dispatcher thread, others look after its actors meanwhile.
+pub fn blocking<R: Send>(wait: impl FnOnce() -> R + Send) -> R {
+    let pool = SEAT.with_borrow(|seat| {
+        seat.as_ref().map(|seat| {
+            seat.pool.give_back(&seat.line);
+            Arc::clone(&seat.pool)
+        })
+    });
+    let Some(pool) = pool else { return wait() };
+    pool.block();
+    let mut wait = Some(wait);
+    let mut result = None;
+    (pool.options.hooks.idle)(&mut || result = wait.take().map(|wait| wait()));
+    pool.unblock();
+    match result {
+        Some(result) => result,
+        None => unreachable!("the idle hook of a dispatcher thread must run what it is given"),
+    }
+}
+
+pub(crate) fn post_of_this_thread() -> Option<Arc<Post>> {
+    SEAT.with_borrow(|seat| seat.as_ref().map(|seat| Arc::clone(&seat.post)))
+}
+
+/// The life of a thread.
+pub(crate) fn work(pool: Arc<Pool>, post: Arc<Post>, line: Line<Task>) {
+    post.bed.mine();
+    SEAT.set(Some(Seat { pool: Arc::clone(&pool), post: Arc::clone(&post), line }));
+    while !pool.ending() {
+        match next(&pool, &post) {
+            Some(task) => {
+                post.step();
+                task.run();
+                post.step();
+            }
+            None => match rest(&pool, &post) {
+                Rest::Look => {}
+                Rest::Leave => break,
+            },
+        }
+    }
+    if let Some(seat) = SEAT.take() {
+        pool.give_back(&seat.line);
+    }
+    pool.sign_off(&post);
+}
+
+enum Rest {
+    Look,
+    Leave,
+}
+
+fn next(pool: &Pool, post: &Post) -> Option<Task> {
+    SEAT.with_borrow(|seat| {
+        let line = &seat.as_ref()?.line;
+        // Now and then the common line goes first, so that a busy pair of actors cannot keep others out.
+        if post.turns() % 128 == 126
+            && let Some(task) = pool.find(post, line)
+        {
+            return Some(task);
+        }
+        line.pop().or_else(|| pool.find(post, line))
+    })
+}
+
+/// Nothing to do: spin a little, then sleep until woken.
+fn rest(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
+    let mut rest = Rest::Look;
+    (pool.options.hooks.idle)(&mut || {
+        if !spin(pool, post) {
+            rest = doze(pool, post);
+        }
+    });
+    rest
+}
+
+/// Looks for work again and again for a short time. Answers whether there is some.
+fn spin(pool: &Pool, post: &Post) -> bool {
+    if pool.options.spin.is_zero() {
+        return false;
+    }
+    pool.search(true);
+    let start = Instant::now();
+    let mut found = false;
+    let mut pauses = 4;
+    while !found && start.elapsed() < pool.options.spin && !pool.ending() {
+        for _ in 0..pauses {
+            spin_loop();
+        }
+        pauses = (pauses * 2).min(64);
+        found = pool.available(post);
+    }
+    pool.search(false);
+    // A producer that saw this thread searching woke nobody: look once more now that it does not search any more.
+    found || pool.available(post)
+}
+
+/// How many quiet looks in a row end a watch.
+const QUIET_LOOKS: u32 = 8;
+
+fn doze(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
+    pool.sleepers.announce(&post.bed);
+    if pool.available(post) || pool.ending() {
+        pool.sleepers.retract(&post.bed);
+        return Rest::Look;
+    }
+    if pool.leave_if_surplus(post) {
+        // Somebody may have chosen this thread for work in the meantime: that work needs another one.
+        if !pool.sleepers.retract(&post.bed) {
+            pool.rouse();
+        }
+        return Rest::Leave;
+    }
+    if pool.start_watching() {
+        return watch(pool, post);
+    }
+    pool.sleepers.sleep(&post.bed, None);
+    Rest::Look
+}
+
+/// Sleeps, and looks from time to time whether an actor waits behind a stuck one.
+fn watch(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
+    let mut seen = Vec::new();
+    let mut quiet = 0;
+    pool.unblock_stalled(&mut seen);
+    while quiet < QUIET_LOOKS {
+        if pool.sleepers.sleep(&post.bed, Some(pool.options.stall)) {
+            break;
+        }
+        if pool.unblock_stalled(&mut seen) {
+            break;
+        }
+        quiet = if pool.quiet() || !pool.anything_waits() { quiet + 1 } else { 0 };
+        pool.sleepers.announce(&post.bed);
+        if pool.available(post) || pool.ending() {
+            pool.sleepers.retract(&post.bed);
+            break;
+        }
+    }
+    if quiet >= QUIET_LOOKS {
+        pool.sleepers.retract(&post.bed);
+    }
+    pool.stop_watching();
+    Rest::Look
+}

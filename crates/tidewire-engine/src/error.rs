@@ -1,0 +1,327 @@
+//! What can go wrong, as the caller sees it.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use tidewire_proto::subject::SubjectError;
+
+use crate::actor::ActorId;
+
+/// What a handler fails with: any error that can travel between threads.
+pub type Fault = Box<dyn Error + Send + Sync + 'static>;
+
+/// Why a message was not accepted. The message comes back to the caller.
+pub struct TellError<M> {
+    /// The reason.
+    pub reason: Refusal,
+    /// The message, untouched.
+    pub message: M,
+}
+
+/// Why a mailbox refused a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The mailbox is full, and its overflow policy is to wait or to fail.
+    Full {
+        /// The actor that refused.
+        actor: ActorId,
+        /// How many messages its mailbox holds.
+        capacity: usize,
+    },
+    /// The actor is stopping or has stopped.
+    Stopped {
+        /// The actor that refused.
+        actor: ActorId,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { actor, capacity } => write!(
+                f,
+                "the mailbox of actor {actor} is full (capacity {capacity}): send() waits for room, \
+                 a larger mailbox or another overflow policy takes more"
+            ),
+            Self::Stopped { actor } => {
+                write!(f, "actor {actor} is stopping or has stopped: it takes no more messages")
+            }
+        }
+    }
+}
+
+impl Error for Refusal {}
+
+impl<M> fmt::Debug for TellError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TellError").field(&self.reason).finish()
+    }
+}
+
+impl<M> fmt::Display for TellError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<M> Error for TellError<M> {}
+
+impl<M> TellError<M> {
+    /// Whether the mailbox was full.
+    pub fn is_full(&self) -> bool {
+        matches!(self.reason, Refusal::Full { .. })
+    }
+
+    /// Whether the actor takes no more messages.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.reason, Refusal::Stopped { .. })
+    }
+}
+
+/// Why an ask brought no reply.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AskError {
+    /// No reply came before the deadline.
+    Timeout {
+        /// The actor that was asked.
+        actor: ActorId,
+        /// How long the asker was ready to wait.
+        after: Duration,
+    },
+    /// The mailbox refused the message.
+    Refused(Refusal),
+    /// The message was accepted, and then dead-lettered because the actor stopped first, or by its overflow policy.
+    Lost {
+        /// The actor that was asked.
+        actor: ActorId,
+        /// What became of the message.
+        reason: DeadReason,
+    },
+    /// The handler ended and passed the place for the reply to nobody.
+    NoReply {
+        /// The actor that was asked.
+        actor: ActorId,
+    },
+    /// Waiting would close a ring of actors that wait for each other.
+    Cycle {
+        /// The ring, first and last the same actor.
+        path: Vec<String>,
+    },
+    /// The handler failed with this error.
+    Failed(Fault),
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout { actor, after } => {
+                write!(f, "actor {actor} gave no reply within {after:?}: allow more time, or look at its queueing time")
+            }
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Lost { actor, reason } => {
+                write!(f, "actor {actor} did not handle the message: it was dead-lettered as {reason}")
+            }
+            Self::NoReply { actor } => {
+                write!(f, "actor {actor} handled the message and kept no place for its reply: send one, or use tell")
+            }
+            Self::Cycle { path } => write!(
+                f,
+                "waiting would close a ring of actors that wait for each other ({}): \
+                 reply before asking, or tell instead of ask in one of them",
+                path.join(" -> ")
+            ),
+            Self::Failed(fault) => write!(f, "the handler failed: {fault}"),
+        }
+    }
+}
+
+impl Error for AskError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed(fault) => Some(fault.as_ref()),
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+}
+
+/// Why an actor was not created.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// A live actor has this name.
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// No dispatcher has this name.
+    UnknownDispatcher {
+        /// The name that was asked for.
+        name: String,
+        /// The names that exist, sorted.
+        known: Vec<String>,
+    },
+    /// A value is out of its range.
+    Invalid {
+        /// Which one.
+        field: &'static str,
+        /// What it was.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The restart policy needs a factory, and the actor was given as a value.
+    NeedsFactory,
+    /// The parent is stopping or has stopped.
+    ParentStopped {
+        /// The parent.
+        parent: ActorId,
+    },
+    /// The engine is shutting down or has shut down.
+    EngineStopped,
+    /// The engine holds as many actors as it may.
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NameTaken { name } => {
+                write!(f, "name: {name:?} belongs to a live actor: choose another, or stop that one first")
+            }
+            Self::UnknownDispatcher { name, known } => write!(
+                f,
+                "dispatcher: {name:?} does not exist: use one of {}, or add it to the configuration",
+                known.join(", ")
+            ),
+            Self::Invalid { field, value, allowed } => write!(f, "{field}: {value} is not allowed: {allowed}"),
+            Self::NeedsFactory => {
+                write!(f, "supervision: restart needs a way to make new state: spawn with a factory (spawn_with)")
+            }
+            Self::ParentStopped { parent } => {
+                write!(f, "parent: actor {parent} is stopping or has stopped: it takes no more children")
+            }
+            Self::EngineStopped => write!(f, "the engine has been shut down: start a new one"),
+            Self::TooMany { limit } => {
+                write!(f, "actors: {limit} are alive, which is the limit: stop some, or raise the limit `actors`")
+            }
+        }
+    }
+}
+
+impl Error for SpawnError {}
+
+/// Why an engine could not be built or started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The configuration is wrong; all its problems are in it.
+    Config(crate::config::ConfigError),
+    /// The engine runs already.
+    AlreadyStarted,
+    /// The operating system gave no thread.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::AlreadyStarted => write!(f, "the engine has been started already: start() is called once"),
+            Self::Thread(error) => write!(f, "the system gave no thread for a dispatcher: {error}"),
+        }
+    }
+}
+
+impl Error for EngineError {}
+
+impl From<crate::config::ConfigError> for EngineError {
+    fn from(error: crate::config::ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+/// Why a subscription or a publish was refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// The subject or pattern is malformed.
+    Subject(SubjectError),
+    /// The subscriber is stopping or has stopped.
+    Stopped {
+        /// The subscriber.
+        actor: ActorId,
+    },
+    /// The engine holds as many subscriptions as it may.
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for SubscribeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Subject(error) => error.fmt(f),
+            Self::Stopped { actor } => write!(f, "actor {actor} is stopping or has stopped: it takes no subscription"),
+            Self::TooMany { limit } => write!(
+                f,
+                "subscriptions: {limit} exist, which is the limit: unsubscribe some, or raise the limit `subscriptions`"
+            ),
+        }
+    }
+}
+
+impl Error for SubscribeError {}
+
+impl From<SubjectError> for SubscribeError {
+    fn from(error: SubjectError) -> Self {
+        Self::Subject(error)
+    }
+}
+
+/// Why a message became a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum DeadReason {
+    /// Its handler failed, as often as it was allowed to.
+    Failed,
+    /// Its deadline had passed before it was handled.
+    Expired,
+    /// Its asker had gone before it was handled.
+    Cancelled,
+    /// The overflow policy let it go.
+    Dropped,
+    /// Its actor stopped before it was handled.
+    Stopped,
+    /// Its actor was stuck at the end of a stop.
+    Abandoned,
+    /// A publish or a timer met a full mailbox.
+    MailboxFull,
+}
+
+impl DeadReason {
+    /// The reason as one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+            Self::Dropped => "dropped",
+            Self::Stopped => "stopped",
+            Self::Abandoned => "abandoned",
+            Self::MailboxFull => "mailbox_full",
+        }
+    }
+}
+
+impl fmt::Display for DeadReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

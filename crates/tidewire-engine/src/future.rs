@@ -1,0 +1,194 @@
+//! An actor as a future that takes its messages from an inbox.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use crate::actor::ActorRef;
+use crate::cell::Cell;
+use crate::current;
+use crate::driver::{Driver, Turn};
+use crate::engine::EngineHandle;
+use crate::envelope::Meta;
+use crate::error::{DeadReason, Fault};
+use crate::typed::caught;
+
+/// Where an actor that is a future takes its messages from.
+///
+/// A message counts as handled when the next one is asked for, or the future ends.
+pub struct Inbox<M> {
+    gate: Arc<Mutex<Gate<M>>>,
+    cell: Arc<Cell<M>>,
+}
+
+struct Gate<M> {
+    message: Option<M>,
+    /// The future waits for a message.
+    wants: bool,
+    closed: bool,
+}
+
+impl<M: Send + 'static> Inbox<M> {
+    /// The next message; none when the actor is stopping and everything accepted has been handed out.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no message.
+    pub fn recv(&mut self) -> impl Future<Output = Option<M>> + Send + '_ {
+        std::future::poll_fn(move |_| {
+            let mut gate = self.gate.lock();
+            if let Some(message) = gate.message.take() {
+                gate.wants = false;
+                current::set_handling(true);
+                return Poll::Ready(Some(message));
+            }
+            if gate.closed {
+                return Poll::Ready(None);
+            }
+            gate.wants = true;
+            current::set_handling(false);
+            Poll::Pending
+        })
+    }
+
+    /// This actor.
+    pub fn me(&self) -> ActorRef<M> {
+        ActorRef { cell: Arc::clone(&self.cell) }
+    }
+
+    /// The engine, for spawning, publishing and timers.
+    pub fn engine(&self) -> EngineHandle {
+        EngineHandle { core: Arc::clone(&self.cell.core) }
+    }
+}
+
+type Boxed = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+type Make<M> = Box<dyn FnMut(Inbox<M>) -> Boxed + Send>;
+
+/// Drives an actor that is a future.
+pub(crate) struct Task<M> {
+    make: Make<M>,
+    future: Option<Boxed>,
+    gate: Arc<Mutex<Gate<M>>>,
+    waker: Option<Waker>,
+    /// What came with the message that is being handled.
+    present: Option<Option<Box<Meta<M>>>>,
+    handling: bool,
+}
+
+impl<M: Send + 'static> Task<M> {
+    pub fn new<F, Fut>(mut make: F) -> Self
+    where
+        F: FnMut(Inbox<M>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), Fault>> + Send + 'static,
+    {
+        Self {
+            make: Box::new(move |inbox| Box::pin(make(inbox))),
+            future: None,
+            gate: new_gate(),
+            waker: None,
+            present: None,
+            handling: false,
+        }
+    }
+
+    fn poll(&mut self, turn: &mut Turn<'_, M>) -> Poll<()> {
+        let Some(future) = &mut self.future else { return Poll::Ready(()) };
+        let waker = self.waker.get_or_insert_with(|| Waker::from(Arc::clone(turn.cell)));
+        current::set_handling(self.handling);
+        let polled = caught(|| Ok(future.as_mut().poll(&mut TaskContext::from_waker(waker))));
+        self.handling = current::handling().is_some();
+        let result = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(result)) => result,
+            Err(panic) => Err(panic),
+        };
+        self.future = None;
+        let error = result.as_ref().err().map(ToString::to_string);
+        match (result, self.present.take()) {
+            (Ok(()), Some(meta)) => turn.handled(meta),
+            (Ok(()), None) => {}
+            (Err(fault), Some(meta)) => {
+                turn.failed(None, meta, fault);
+            }
+            (Err(_), None) => {}
+        }
+        match error {
+            None => turn.finished(Ok(())),
+            Some(error) => {
+                // There is no state left to resume with.
+                if turn.after_failure(error.clone()) {
+                    turn.finished(Err(error));
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<M: Send + 'static> Driver<M> for Task<M> {
+    fn wants_start(&self) -> bool {
+        true
+    }
+
+    fn started(&mut self, turn: &mut Turn<'_, M>) -> Result<(), Fault> {
+        self.gate = new_gate();
+        self.handling = false;
+        let inbox = Inbox { gate: Arc::clone(&self.gate), cell: Arc::clone(turn.cell) };
+        let make = &mut self.make;
+        self.future = Some(caught(|| Ok(make(inbox)))?);
+        Ok(())
+    }
+
+    fn turn(&mut self, turn: &mut Turn<'_, M>) {
+        while self.future.is_none() {
+            // The future has ended: nothing is left to do but to close.
+            match turn.take() {
+                Some(envelope) => turn.cell.bury_taken(envelope, DeadReason::Stopped, None),
+                None => return,
+            }
+        }
+        loop {
+            if self.poll(turn).is_ready() {
+                return;
+            }
+            if !self.gate.lock().wants {
+                return turn.awaiting();
+            }
+            if let Some(meta) = self.present.take() {
+                turn.handled(meta);
+            }
+            let Some(envelope) = turn.take() else { return };
+            let (message, meta) = envelope.split();
+            match message {
+                Some(message) => {
+                    self.present = Some(meta);
+                    let mut gate = self.gate.lock();
+                    gate.message = Some(message);
+                }
+                // A future has no behaviours to change.
+                None => turn.handled(meta),
+            }
+        }
+    }
+
+    fn finish(&mut self, turn: &mut Turn<'_, M>) -> bool {
+        self.gate.lock().closed = true;
+        self.poll(turn).is_ready()
+    }
+
+    fn can_restart(&self) -> bool {
+        true
+    }
+
+    fn restart(&mut self) -> Result<(), Fault> {
+        self.future = None;
+        Ok(())
+    }
+}
+
+fn new_gate<M>() -> Arc<Mutex<Gate<M>>> {
+    Arc::new(Mutex::new(Gate { message: None, wants: false, closed: false }))
+}

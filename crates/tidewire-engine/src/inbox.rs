@@ -1,0 +1,323 @@
+//! The part of a mailbox that senders and the actor share, as plain data under one short lock.
+//!
+//! Nothing in here calls user code: whatever has to be dropped is handed out, and dropped after the lock.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use crate::envelope::Envelope;
+use crate::options::{Overflow, Priority};
+use crate::signal::Notice;
+
+/// Where an actor is between "nothing to do" and "on a thread".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// Nothing waits. The next message puts it on a run queue.
+    Idle,
+    /// On a run queue or on a thread.
+    Active,
+    /// Its handler waits for something outside; messages do not wake it, `resume` does.
+    Awaiting,
+}
+
+/// Whether messages are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intake {
+    Open,
+    /// No more messages; those accepted are still handled.
+    Draining,
+    /// No more messages, and none is begun any more.
+    Closing,
+    /// Terminated or abandoned.
+    Closed,
+}
+
+/// What became of a push.
+pub(crate) enum Pushed<M> {
+    /// Accepted; `wake` says that the actor must be put on a run queue.
+    Accepted { wake: bool },
+    /// Accepted, and this older one had to go.
+    Evicted { wake: bool, old: Envelope<M> },
+    /// Let go by policy.
+    Dropped(Envelope<M>),
+    /// No room.
+    Full(Envelope<M>),
+    /// Takes no more messages.
+    Stopped(Envelope<M>),
+}
+
+/// A queue that most actors never need: a box, so that one without takes a word.
+#[allow(clippy::box_collection)]
+pub(crate) type Rare<T> = Box<VecDeque<T>>;
+
+/// The fields that change with every message come last; see [`Cell`](crate::cell::Cell) for why their place matters.
+#[repr(C)]
+pub(crate) struct Inbox<M> {
+    /// High and low; most actors never need them.
+    others: Option<Box<[VecDeque<Envelope<M>>; 2]>>,
+    notices: Option<Rare<Notice>>,
+    waiters: Option<Rare<Waker>>,
+    pub dropped: u64,
+    /// Accepted, and let go for a newer one.
+    pub evicted: u64,
+    capacity: u32,
+    /// How many the actor had taken and not begun when it was last looked at: never less than the truth.
+    in_hand: u32,
+    overflow: Overflow,
+    pub intake: Intake,
+    pub run: Run,
+    /// `resume` came while the actor was on a thread.
+    pub resumed: bool,
+    higher_in_row: u8,
+    above_low_in_row: u8,
+    normal: VecDeque<Envelope<M>>,
+    pub accepted: u64,
+    waiting: u32,
+    pub high_water: u32,
+    /// When the message with this number was accepted: a sample of the time in the queue.
+    mark: Option<(Instant, u64)>,
+}
+
+/// The first so many messages are all timed, unless one that is timed still waits.
+const SAMPLE_ALL: u64 = 64;
+/// Then one of so many.
+const SAMPLE_EVERY: u64 = 1024;
+
+const HIGH: usize = 0;
+const LOW: usize = 1;
+
+impl<M> Inbox<M> {
+    pub fn new(capacity: u32, overflow: Overflow, run: Run) -> Self {
+        Self {
+            normal: VecDeque::new(),
+            others: None,
+            notices: None,
+            waiters: None,
+            accepted: 0,
+            dropped: 0,
+            evicted: 0,
+            capacity,
+            waiting: 0,
+            in_hand: 0,
+            high_water: 0,
+            run,
+            intake: Intake::Open,
+            overflow,
+            resumed: false,
+            higher_in_row: 0,
+            above_low_in_row: 0,
+            mark: None,
+        }
+    }
+
+    /// Appends a message, or says why not. `in_hand` reads how many the actor has taken and not begun.
+    #[inline]
+    pub fn push(&mut self, envelope: Envelope<M>, priority: Priority, in_hand: impl Fn() -> u32) -> Pushed<M> {
+        if self.intake != Intake::Open {
+            return Pushed::Stopped(envelope);
+        }
+        if self.waiting + self.in_hand >= self.capacity {
+            self.in_hand = in_hand();
+            if self.waiting + self.in_hand >= self.capacity {
+                return self.overflow(envelope, priority);
+            }
+        }
+        self.append(envelope, priority);
+        Pushed::Accepted { wake: self.activate() }
+    }
+
+    /// Appends a notice of the engine; never refused. Answers whether the actor must be put on a run queue.
+    pub fn notify(&mut self, notice: Notice) -> bool {
+        self.notices.get_or_insert_default().push_back(notice);
+        self.activate()
+    }
+
+    /// Makes an idle actor active, and answers whether it was idle.
+    #[inline]
+    pub fn activate(&mut self) -> bool {
+        let idle = self.run == Run::Idle;
+        if idle {
+            self.run = Run::Active;
+        }
+        idle
+    }
+
+    /// Moves up to `most` messages of the normal lane into the actor's hand.
+    pub fn take(&mut self, hand: &mut VecDeque<Envelope<M>>, most: usize) {
+        let most = if self.overflow == Overflow::DropOld { 1 } else { most };
+        if hand.is_empty() && self.normal.len() <= most {
+            std::mem::swap(&mut self.normal, hand);
+        } else {
+            let n = most.min(self.normal.len());
+            hand.extend(self.normal.drain(..n));
+        }
+        self.waiting -= hand.len() as u32;
+        self.in_hand = hand.len() as u32;
+    }
+
+    /// Takes the next message by priority while lanes other than the normal one hold any. `burst` is how many
+    /// messages of higher lanes may be handled in a row while a lower one waits.
+    pub fn take_by_priority(&mut self, hand: &mut VecDeque<Envelope<M>>, burst: u8) -> Option<Envelope<M>> {
+        let normal_waits = !hand.is_empty() || !self.normal.is_empty();
+        let [high_waits, low_waits] = self.others_wait();
+        let low_is_due = low_waits && self.above_low_in_row >= burst;
+        let normal_is_due = normal_waits && self.higher_in_row >= burst;
+        if low_is_due || (low_waits && !high_waits && !normal_waits) {
+            self.above_low_in_row = 0;
+            return self.pop_other(LOW);
+        }
+        self.above_low_in_row = if low_waits { self.above_low_in_row + 1 } else { 0 };
+        if high_waits && !normal_is_due {
+            self.higher_in_row = if normal_waits { self.higher_in_row + 1 } else { 0 };
+            return self.pop_other(HIGH);
+        }
+        self.higher_in_row = 0;
+        if let Some(envelope) = hand.pop_front() {
+            self.in_hand = hand.len() as u32;
+            return Some(envelope);
+        }
+        let envelope = self.normal.pop_front();
+        self.waiting -= u32::from(envelope.is_some());
+        envelope
+    }
+
+    /// The time that the marked message has waited, if it was among those taken last.
+    pub fn queueing(&mut self) -> Option<Duration> {
+        let (since, number) = self.mark?;
+        if number + u64::from(self.waiting) > self.accepted {
+            return None;
+        }
+        self.mark = None;
+        Some(since.elapsed())
+    }
+
+    /// Whether a lane other than the normal one, or a notice, waits.
+    pub fn urgent(&self) -> bool {
+        self.has_notice()
+            || self.others_wait() != [false, false]
+            || matches!(self.intake, Intake::Closing | Intake::Closed)
+    }
+
+    pub fn has_notice(&self) -> bool {
+        self.notices.as_ref().is_some_and(|n| !n.is_empty())
+    }
+
+    pub fn take_notice(&mut self) -> Option<Notice> {
+        self.notices.as_mut()?.pop_front()
+    }
+
+    /// Open, with nothing for the actor to attend to.
+    pub fn is_quiet(&self) -> bool {
+        self.intake == Intake::Open && !self.resumed && !self.urgent()
+    }
+
+    /// How many messages wait here.
+    pub fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Takes out everything that waits, highest priority first.
+    pub fn empty(&mut self) -> Vec<Envelope<M>> {
+        let mut all = Vec::with_capacity(self.waiting as usize);
+        if let Some(others) = &mut self.others {
+            all.extend(others[HIGH].drain(..));
+        }
+        all.extend(self.normal.drain(..));
+        if let Some(others) = &mut self.others {
+            all.extend(others[LOW].drain(..));
+        }
+        self.waiting = 0;
+        all
+    }
+
+    /// Lets go of buffers that a burst left behind.
+    pub fn shrink(&mut self, keep: usize) {
+        if self.normal.is_empty() && self.normal.capacity() > keep {
+            self.normal = VecDeque::new();
+        }
+    }
+
+    /// Whether senders wait for room, rather than being refused.
+    pub fn senders_wait(&self) -> bool {
+        self.overflow == Overflow::Wait
+    }
+
+    /// Adds somebody who waits for room.
+    pub fn wait(&mut self, waker: Waker) {
+        let waiters = self.waiters.get_or_insert_default();
+        if !waiters.iter().any(|known| known.will_wake(&waker)) {
+            waiters.push_back(waker);
+        }
+    }
+
+    /// Those to be woken now that `in_hand` messages are taken and not begun: all of them, once half of the mailbox is free.
+    pub fn woken(&mut self, in_hand: u32) -> Option<Rare<Waker>> {
+        self.waiters.as_ref()?;
+        if self.waiting + in_hand <= self.capacity / 2 || self.intake != Intake::Open {
+            return self.waiters.take();
+        }
+        None
+    }
+
+    fn overflow(&mut self, envelope: Envelope<M>, priority: Priority) -> Pushed<M> {
+        match self.overflow {
+            Overflow::Wait | Overflow::Fail => Pushed::Full(envelope),
+            Overflow::DropNew => {
+                self.dropped += 1;
+                Pushed::Dropped(envelope)
+            }
+            Overflow::DropOld => match self.pop_oldest() {
+                Some(old) => {
+                    self.evicted += 1;
+                    self.append(envelope, priority);
+                    Pushed::Evicted { wake: self.activate(), old }
+                }
+                None => Pushed::Full(envelope),
+            },
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, envelope: Envelope<M>, priority: Priority) {
+        match priority {
+            Priority::Normal => self.normal.push_back(envelope),
+            Priority::High => self.others.get_or_insert_default()[HIGH].push_back(envelope),
+            Priority::Low => self.others.get_or_insert_default()[LOW].push_back(envelope),
+        }
+        self.accepted += 1;
+        self.waiting += 1;
+        if self.mark.is_none() && (self.accepted < SAMPLE_ALL || self.accepted.is_multiple_of(SAMPLE_EVERY)) {
+            self.mark = Some((Instant::now(), self.accepted));
+        }
+        if self.waiting > self.high_water {
+            self.high_water = self.waiting;
+        }
+    }
+
+    fn others_wait(&self) -> [bool; 2] {
+        self.others.as_ref().map_or([false, false], |others| [!others[HIGH].is_empty(), !others[LOW].is_empty()])
+    }
+
+    fn pop_other(&mut self, lane: usize) -> Option<Envelope<M>> {
+        let envelope = self.others.as_mut()?[lane].pop_front();
+        self.waiting -= u32::from(envelope.is_some());
+        envelope
+    }
+
+    /// The oldest message of the lowest lane that holds any.
+    fn pop_oldest(&mut self) -> Option<Envelope<M>> {
+        if let Some(envelope) = self.pop_other(LOW) {
+            return Some(envelope);
+        }
+        if let Some(envelope) = self.normal.pop_front() {
+            self.waiting -= 1;
+            return Some(envelope);
+        }
+        self.pop_other(HIGH)
+    }
+}

@@ -1,0 +1,73 @@
+//! The in-process engine of Tidewire: actors with bounded mailboxes on dispatchers.
+//!
+//! It needs no network and no async runtime. Start with [`Engine`] and [`Actor`]; `spec/semantics.md` in the repository
+//! says what is promised about order, overflow, failure and stop.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidewire_engine::Engine;
+//!
+//! let engine = Engine::new()?;
+//! let echo = engine.spawn_fn(|n: u64, _| { assert!(n < 10); Ok(()) })?;
+//! for n in 0..10 {
+//!     echo.send_blocking(n)?;
+//! }
+//! let report = engine.shutdown(Duration::from_secs(1));
+//! assert_eq!(report.ledger.handled, 10);
+//! assert!(report.ledger.balances());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod actor;
+mod cell;
+pub mod config;
+mod core;
+mod current;
+mod dead;
+mod dispatch;
+mod driver;
+mod ending;
+mod engine;
+mod envelope;
+mod error;
+mod future;
+mod inbox;
+mod options;
+mod reply;
+mod rings;
+mod short_lock;
+mod signal;
+mod statistics;
+mod subjects;
+mod supervise;
+mod threads;
+mod timers;
+mod typed;
+
+pub use actor::{Actor, ActorId, ActorRef, Behaviour, Context};
+pub use cell::Sent;
+pub use dead::{DeadLetter, DeadLetters, Kept, RequeueError};
+#[cfg(feature = "tokio")]
+pub use dispatch::TokioDispatcher;
+pub use dispatch::{Around, External, ThreadHooks, Wakeup};
+pub use ending::{Ledger, Stop, StopReport, Stopping, Stuck, WaitsForItself};
+pub use engine::{DEFAULT_DISPATCHER, Engine, EngineBuilder, EngineHandle, ShutdownReport};
+pub use error::{AskError, DeadReason, EngineError, Fault, Refusal, SpawnError, SubscribeError, TellError};
+pub use future::Inbox;
+pub use options::{Mailbox, OnFailure, Overflow, Priority, SpawnOptions, Supervision};
+pub use reply::{Pending, Reply};
+pub use signal::{Signal, StopReason};
+pub use statistics::{ActorStatistics, DispatcherStatistics, Statistics, Timings};
+pub use subjects::{Published, Subscription};
+pub use timers::{Timer, TimerOutcome};
+
+/// For bindings to other languages: how to drive an actor whose handlers are not Rust.
+pub mod raw {
+    pub use crate::actor::ActorId;
+    pub use crate::cell::Cell as ActorCell;
+    pub use crate::current::{acting_as, actor as current_actor};
+    pub use crate::dispatch::blocking;
+    pub use crate::driver::{Behaviours, Driver, Turn};
+    pub use crate::envelope::{Change, Envelope, Meta};
+    pub use crate::reply::{AskEnd, Asked, Standing};
+}

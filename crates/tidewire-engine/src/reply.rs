@@ -1,0 +1,295 @@
+//! One reply to one ask: the place for it, and the waiting.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::actor::ActorId;
+use crate::core::Core;
+use crate::current;
+use crate::error::{AskError, DeadReason, Fault};
+use crate::timers::{Fire, TimerKey};
+
+/// Where an ask stands when its message is about to be handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Somebody waits for the reply.
+    Live,
+    /// Its deadline has passed.
+    Expired,
+    /// The asker has gone.
+    Cancelled,
+}
+
+/// How the handling of an asked message ended, apart from the reply itself.
+pub enum AskEnd {
+    /// The handler returned.
+    Handled,
+    /// The handler failed.
+    Failed(Fault),
+    /// The message will not be handled.
+    Dead {
+        /// The actor that was asked.
+        actor: ActorId,
+        /// Why.
+        reason: DeadReason,
+    },
+}
+
+/// The side of an ask that the engine sees.
+pub trait Asked: Send + Sync {
+    /// Whether anybody still waits.
+    fn standing(&self) -> Standing;
+    /// Takes the end of the handling. Called at most once per delivery, outside of all locks of the engine.
+    fn settle(&self, end: AskEnd);
+}
+
+/// The place for one reply. Passing it on lets somebody else reply later.
+///
+/// Dropping it unused ends the ask with [`AskError::NoReply`], or with the handler's error if that failed.
+pub struct Reply<T> {
+    slot: Option<Arc<Slot<T>>>,
+}
+
+impl<T> Reply<T> {
+    /// Sends the reply. Answers false if nobody waits any more.
+    pub fn send(mut self, value: T) -> bool {
+        self.slot.take().is_some_and(|slot| slot.complete(Ok(value)))
+    }
+
+    /// Ends the ask with an error.
+    pub fn fail(mut self, fault: Fault) -> bool {
+        self.slot.take().is_some_and(|slot| slot.complete(Err(AskError::Failed(fault))))
+    }
+
+    /// Whether the asker has gone or its deadline has passed.
+    pub fn is_cancelled(&self) -> bool {
+        self.slot.as_ref().is_none_or(|slot| slot.look() != Standing::Live)
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            slot.reply_gone();
+        }
+    }
+}
+
+/// An ask under way. Await it, or [`wait`](Pending::wait) for it in a plain thread; dropping it cancels the ask.
+pub struct Pending<T> {
+    slot: Arc<Slot<T>>,
+    core: Arc<Core>,
+    timer: Option<TimerKey>,
+    edge: Option<ActorId>,
+    after: Duration,
+}
+
+impl<T: Send + 'static> Pending<T> {
+    pub(crate) fn new(core: Arc<Core>, actor: ActorId, after: Duration) -> (Self, Reply<T>, Arc<dyn Asked>) {
+        let slot = Arc::new(Slot {
+            actor,
+            deadline: Instant::now().checked_add(after),
+            after,
+            state: Mutex::new(State { value: None, waker: None, handled: false, reply_gone: false, cancelled: false }),
+        });
+        let reply = Reply { slot: Some(Arc::clone(&slot)) };
+        let asked: Arc<dyn Asked> = Arc::clone(&slot) as Arc<dyn Asked>;
+        (Self { slot, core, timer: None, edge: None, after }, reply, asked)
+    }
+
+    pub(crate) fn end(&self, error: AskError) {
+        self.slot.complete(Err(error));
+    }
+
+    /// Blocks this thread until the ask ends. On a dispatcher thread, a spare thread takes over its other actors.
+    ///
+    /// # Errors
+    /// Every way an ask can end without a reply: see [`AskError`].
+    pub fn wait(mut self) -> Result<T, AskError> {
+        if let Some(value) = self.slot.state.lock().value.take() {
+            return value;
+        }
+        self.join_ring()?;
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let deadline = self.slot.deadline;
+        crate::dispatch::blocking(|| {
+            loop {
+                {
+                    let mut state = self.slot.state.lock();
+                    if let Some(value) = state.value.take() {
+                        return value;
+                    }
+                    state.waker = Some(waker.clone());
+                }
+                match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
+                    Some(Duration::ZERO) => {
+                        self.slot.complete(Err(AskError::Timeout { actor: self.slot.actor, after: self.after }));
+                    }
+                    Some(left) => thread::park_timeout(left),
+                    None => thread::park(),
+                }
+            }
+        })
+    }
+
+    fn join_ring(&mut self) -> Result<(), AskError> {
+        if self.edge.is_none()
+            && let Some(asker) = current::handling()
+        {
+            self.core.rings.add(&self.core, asker, self.slot.actor)?;
+            self.edge = Some(asker);
+        }
+        Ok(())
+    }
+}
+
+impl<T: Send + 'static> Future for Pending<T> {
+    type Output = Result<T, AskError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        {
+            let mut state = self.slot.state.lock();
+            if let Some(value) = state.value.take() {
+                return Poll::Ready(value);
+            }
+            match &mut state.waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+        }
+        if self.timer.is_none() {
+            self.join_ring()?;
+            if let Some(deadline) = self.slot.deadline {
+                let fire: Arc<dyn Fire> = Arc::clone(&self.slot) as Arc<dyn Fire>;
+                self.timer = Some(self.core.timers.insert(deadline, fire));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        if let Some(asker) = self.edge {
+            self.core.rings.remove(asker, self.slot.actor);
+        }
+        if let Some(key) = self.timer {
+            self.core.timers.remove(key);
+        }
+        let gone = {
+            let mut state = self.slot.state.lock();
+            state.cancelled = true;
+            (state.value.take(), state.waker.take())
+        };
+        drop(gone);
+    }
+}
+
+struct Slot<T> {
+    actor: ActorId,
+    deadline: Option<Instant>,
+    after: Duration,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    value: Option<Result<T, AskError>>,
+    waker: Option<Waker>,
+    handled: bool,
+    reply_gone: bool,
+    cancelled: bool,
+}
+
+impl<T> Slot<T> {
+    /// The first end counts; answers whether this was it and somebody waits.
+    fn complete(&self, value: Result<T, AskError>) -> bool {
+        let mut state = self.state.lock();
+        if state.cancelled || state.value.is_some() {
+            drop(state);
+            return false;
+        }
+        state.value = Some(value);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    fn look(&self) -> Standing {
+        let state = self.state.lock();
+        if state.cancelled {
+            Standing::Cancelled
+        } else if matches!(state.value, Some(Err(AskError::Timeout { .. })))
+            || self.deadline.is_some_and(|at| Instant::now() >= at)
+        {
+            Standing::Expired
+        } else {
+            Standing::Live
+        }
+    }
+
+    /// The place for the reply was dropped: the end of the handling decides, if it is still to come.
+    fn reply_gone(&self) {
+        let handled = {
+            let mut state = self.state.lock();
+            state.reply_gone = true;
+            state.handled
+        };
+        if handled {
+            self.complete(Err(AskError::NoReply { actor: self.actor }));
+        }
+    }
+}
+
+impl<T: Send + 'static> Asked for Slot<T> {
+    fn standing(&self) -> Standing {
+        self.look()
+    }
+
+    fn settle(&self, end: AskEnd) {
+        let error = match end {
+            AskEnd::Handled => {
+                let mut state = self.state.lock();
+                state.handled = true;
+                if !state.reply_gone || state.value.is_some() {
+                    return;
+                }
+                AskError::NoReply { actor: self.actor }
+            }
+            AskEnd::Failed(fault) => AskError::Failed(fault),
+            AskEnd::Dead { reason: DeadReason::Expired, .. } => {
+                AskError::Timeout { actor: self.actor, after: self.after }
+            }
+            AskEnd::Dead { actor, reason } => AskError::Lost { actor, reason },
+        };
+        self.complete(Err(error));
+    }
+}
+
+impl<T: Send + 'static> Fire for Slot<T> {
+    fn fire(self: Arc<Self>) {
+        let (actor, after) = (self.actor, self.after);
+        self.complete(Err(AskError::Timeout { actor, after }));
+    }
+}
+
+/// Wakes a thread that is parked.
+pub(crate) struct Unpark(pub Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}

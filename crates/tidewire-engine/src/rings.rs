@@ -1,0 +1,73 @@
+//! Who waits for whom: finds rings of asks that could never end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::actor::ActorId;
+use crate::core::Core;
+use crate::error::AskError;
+
+/// The edges from actors that wait inside their handlers to the actors they asked.
+#[derive(Default)]
+pub(crate) struct Rings {
+    edges: Mutex<HashMap<ActorId, Vec<ActorId>>>,
+    count: AtomicUsize,
+}
+
+impl Rings {
+    /// Adds an edge, unless it closes a ring.
+    pub fn add(&self, core: &Core, asker: ActorId, asked: ActorId) -> Result<(), AskError> {
+        let ring = {
+            let mut edges = self.edges.lock();
+            match path(&edges, asked, asker) {
+                None => {
+                    edges.entry(asker).or_default().push(asked);
+                    self.count.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Some(path) => path,
+            }
+        };
+        let path = std::iter::once(asker).chain(ring).map(|id| core.title(id)).collect();
+        Err(AskError::Cycle { path })
+    }
+
+    pub fn remove(&self, asker: ActorId, asked: ActorId) {
+        let mut edges = self.edges.lock();
+        if let Some(asks) = edges.get_mut(&asker) {
+            if let Some(at) = asks.iter().position(|id| *id == asked) {
+                asks.swap_remove(at);
+                self.count.fetch_sub(1, Ordering::Relaxed);
+            }
+            if asks.is_empty() {
+                edges.remove(&asker);
+            }
+        }
+    }
+
+    /// How many actors wait for others at this moment.
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// The way from `from` to `to` along the edges, both included.
+fn path(edges: &HashMap<ActorId, Vec<ActorId>>, from: ActorId, to: ActorId) -> Option<Vec<ActorId>> {
+    let mut seen = vec![from];
+    let mut trails = vec![vec![from]];
+    while let Some(trail) = trails.pop() {
+        let last = *trail.last()?;
+        if last == to {
+            return Some(trail);
+        }
+        for next in edges.get(&last).into_iter().flatten() {
+            if !seen.contains(next) {
+                seen.push(*next);
+                trails.push([trail.as_slice(), &[*next]].concat());
+            }
+        }
+    }
+    None
+}

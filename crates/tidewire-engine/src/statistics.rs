@@ -1,0 +1,93 @@
+//! What can be seen of actors and dispatchers while they run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidewire_core::histogram::Histogram;
+
+use crate::actor::ActorId;
+use crate::error::DeadReason;
+
+/// Sampled times in nanoseconds: the first 64 messages or turns, then one message of 1,024 and one turn of 64.
+#[derive(Clone, Debug, Default)]
+pub struct Timings {
+    /// From accepted to taken by the actor.
+    pub queueing: Histogram,
+    /// In the handler, as the mean of one turn.
+    pub handling: Histogram,
+}
+
+/// One actor at one moment.
+#[derive(Clone, Debug)]
+pub struct ActorStatistics {
+    /// Its id.
+    pub id: ActorId,
+    /// Its name.
+    pub name: Option<Arc<str>>,
+    /// The name of its dispatcher.
+    pub dispatcher: Box<str>,
+    /// Messages that its mailbox took.
+    pub accepted: u64,
+    /// Messages handled without failure.
+    pub handled: u64,
+    /// Failures of its handler and hooks.
+    pub failed: u64,
+    /// Messages let go by its overflow policy.
+    pub dropped: u64,
+    /// Messages that wait.
+    pub depth: usize,
+    /// The most that ever waited at once.
+    pub high_water: usize,
+    /// The most that may wait.
+    pub capacity: usize,
+    /// How often it was restarted.
+    pub restarts: u64,
+    /// How long messages wait and are handled.
+    pub timings: Timings,
+}
+
+/// One dispatcher at one moment.
+#[derive(Clone, Debug)]
+pub struct DispatcherStatistics {
+    /// Its name.
+    pub name: Box<str>,
+    /// Threads alive.
+    pub threads: usize,
+    /// Threads asleep.
+    pub asleep: usize,
+    /// Most messages of one turn.
+    pub throughput: usize,
+    /// Actors on it.
+    pub actors: usize,
+    /// Sums over its actors, terminated ones not included.
+    pub accepted: u64,
+    /// As for actors.
+    pub handled: u64,
+    /// As for actors.
+    pub failed: u64,
+    /// As for actors.
+    pub dropped: u64,
+    /// As for actors.
+    pub depth: usize,
+    /// Merged over its actors.
+    pub timings: Timings,
+}
+
+/// An engine at one moment.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    /// Every actor alive, by id.
+    pub actors: Vec<ActorStatistics>,
+    /// Every dispatcher, by name.
+    pub dispatchers: Vec<DispatcherStatistics>,
+    /// Timers that wait.
+    pub timers: usize,
+    /// Subscriptions in force.
+    pub subscriptions: usize,
+    /// Actors that wait in their handlers for the reply of another.
+    pub waiting_for_others: usize,
+    /// Dead letters so far, by reason.
+    pub dead_letters: BTreeMap<DeadReason, u64>,
+    /// Dead letters that had to make room.
+    pub dead_letters_let_go: u64,
+}

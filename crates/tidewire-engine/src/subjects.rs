@@ -1,0 +1,236 @@
+//! Publish and subscribe within one engine.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use tidewire_core::tree::{SubjectTree, SubscriptionId};
+use tidewire_proto::subject::{Pattern, Subject};
+
+use crate::cell::{Cell, Sent};
+use crate::envelope::Envelope;
+use crate::error::{DeadReason, SubscribeError};
+use crate::options::Priority;
+
+/// What became of a publish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Deliveries accepted.
+    pub accepted: usize,
+    /// Deliveries that a full mailbox refused or let go; they are dead letters.
+    pub refused: usize,
+}
+
+/// A subscription in force. Dropping this handle does not end it; [`unsubscribe`](Subscription::unsubscribe) does.
+#[derive(Clone)]
+pub struct Subscription {
+    pub(crate) id: u64,
+    pub(crate) core: Arc<crate::core::Core>,
+    pub(crate) pattern: Pattern,
+}
+
+impl Subscription {
+    /// Ends the subscription. No publish that starts afterwards delivers to it. Answers whether it was in force.
+    pub fn unsubscribe(&self) -> bool {
+        self.core.subjects.remove(self.id)
+    }
+
+    /// The pattern.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+}
+
+/// All subscriptions of one engine.
+#[derive(Default)]
+pub(crate) struct Subjects {
+    table: RwLock<Table>,
+    next: AtomicU64,
+    count: AtomicUsize,
+    turn: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Table {
+    tree: SubjectTree<Entry>,
+    /// From our numbers to places in the tree and, for queue groups, their keys.
+    places: HashMap<u64, (Place, String)>,
+    groups: HashMap<(String, String), (SubscriptionId, Arc<Group>)>,
+}
+
+enum Place {
+    Own(SubscriptionId),
+    Member(String),
+}
+
+#[derive(Clone)]
+enum Entry {
+    One(Arc<dyn Any + Send + Sync>),
+    Group(Arc<Group>),
+}
+
+/// Subscribers that share a pattern; each message goes to one of them.
+struct Group {
+    members: RwLock<Vec<(u64, Arc<dyn Any + Send + Sync>)>>,
+    turn: AtomicUsize,
+}
+
+impl Subjects {
+    pub fn add<M: Send + 'static>(
+        &self,
+        pattern: &Pattern,
+        queue: Option<&str>,
+        cell: &Arc<Cell<M>>,
+        limit: usize,
+    ) -> Result<u64, SubscribeError> {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= limit {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return Err(SubscribeError::TooMany { limit });
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let subscriber: Arc<dyn Any + Send + Sync> = Arc::clone(cell) as _;
+        self.table.write().add(id, pattern, queue, subscriber);
+        if !cell.add_subscription(id) {
+            self.remove(id);
+            return Err(SubscribeError::Stopped { actor: cell.id });
+        }
+        Ok(id)
+    }
+
+    /// Ends a subscription. Answers whether it was in force.
+    pub fn remove(&self, id: u64) -> bool {
+        let removed = self.table.write().remove(id);
+        if removed.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed.is_some()
+    }
+
+    /// Those of `ids` that are in force, with their patterns.
+    pub fn patterns(&self, ids: &[u64]) -> Vec<(u64, String)> {
+        let table = self.table.read();
+        ids.iter().filter_map(|id| Some((*id, table.places.get(id)?.1.clone()))).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// One subscriber that matches now and takes messages of type `M`, in turn.
+    pub fn one<M: Send + 'static>(&self, subject: &Subject) -> Option<Arc<Cell<M>>> {
+        let mut matches = Vec::new();
+        self.table.read().tree.for_each_match(subject, |entry| match entry {
+            Entry::One(one) => matches.push(Arc::clone(one)),
+            Entry::Group(group) => matches.extend(group.members.read().iter().map(|(_, member)| Arc::clone(member))),
+        });
+        let mut cells: Vec<Arc<Cell<M>>> = matches.into_iter().filter_map(|one| one.downcast().ok()).collect();
+        cells.retain(|cell| cell.is_open());
+        let n = cells.len();
+        (n > 0).then(|| cells.swap_remove(self.turn.fetch_add(1, Ordering::Relaxed) % n))
+    }
+
+    pub fn publish<M: Clone + Send + 'static>(&self, subject: &Subject, message: M) -> Published {
+        let mut matches = Vec::new();
+        self.table.read().tree.for_each_match(subject, |entry| matches.push(entry.clone()));
+        let mut published = Published::default();
+        let last = matches.len().saturating_sub(1);
+        let mut message = Some(message);
+        for (i, entry) in matches.into_iter().enumerate() {
+            // The last one receives the message itself, the others copies.
+            let copy = if i == last { message.take() } else { message.clone() };
+            let Some(copy) = copy else { break };
+            let accepted = match entry {
+                Entry::One(subscriber) => deliver(subscriber, copy),
+                Entry::Group(group) => group.deliver(copy),
+            };
+            match accepted {
+                Some(true) => published.accepted += 1,
+                Some(false) => published.refused += 1,
+                None => {}
+            }
+        }
+        published
+    }
+}
+
+impl Table {
+    fn add(&mut self, id: u64, pattern: &Pattern, queue: Option<&str>, subscriber: Arc<dyn Any + Send + Sync>) {
+        let Some(queue) = queue else {
+            let place = self.tree.insert(pattern, Entry::One(subscriber));
+            self.places.insert(id, (Place::Own(place), pattern.as_str().to_owned()));
+            return;
+        };
+        let key = (queue.to_owned(), pattern.as_str().to_owned());
+        if let Some((_, group)) = self.groups.get(&key) {
+            group.members.write().push((id, subscriber));
+        } else {
+            let group = Arc::new(Group { members: RwLock::new(vec![(id, subscriber)]), turn: AtomicUsize::new(0) });
+            let place = self.tree.insert(pattern, Entry::Group(Arc::clone(&group)));
+            self.groups.insert(key.clone(), (place, group));
+        }
+        self.places.insert(id, (Place::Member(key.0), key.1));
+    }
+
+    fn remove(&mut self, id: u64) -> Option<()> {
+        let (place, pattern) = self.places.remove(&id)?;
+        match place {
+            Place::Own(place) => drop(self.tree.remove(place)),
+            Place::Member(queue) => {
+                let key = (queue, pattern);
+                let (place, group) = self.groups.get(&key)?;
+                let mut members = group.members.write();
+                members.retain(|(member, _)| *member != id);
+                let empty = members.is_empty();
+                drop(members);
+                if empty {
+                    let place = *place;
+                    self.groups.remove(&key);
+                    drop(self.tree.remove(place));
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+impl Group {
+    /// Gives the message to the next member that accepts it.
+    fn deliver<M: Clone + Send + 'static>(&self, message: M) -> Option<bool> {
+        let members: Vec<_> = self.members.read().iter().map(|(_, member)| Arc::clone(member)).collect();
+        let start = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut outcome = None;
+        let n = members.len();
+        for i in 0..n {
+            let member = Arc::clone(&members[(start + i) % n]);
+            let Ok(cell) = member.downcast::<Cell<M>>() else { continue };
+            if i + 1 < n {
+                match cell.push(Envelope::Plain(message.clone()), Priority::Normal) {
+                    Ok(Sent::Accepted) => return Some(true),
+                    Ok(Sent::Dropped) => return Some(false),
+                    Err(_) => outcome = Some(false),
+                }
+            } else {
+                return deliver(cell, message).or(outcome);
+            }
+        }
+        outcome
+    }
+}
+
+/// Tells one subscriber. None if it takes other messages, or none any more.
+fn deliver<M: Send + 'static>(subscriber: Arc<dyn Any + Send + Sync>, message: M) -> Option<bool> {
+    let cell = subscriber.downcast::<Cell<M>>().ok()?;
+    match cell.push(Envelope::Plain(message), Priority::Normal) {
+        Ok(Sent::Accepted) => Some(true),
+        Ok(Sent::Dropped) => Some(false),
+        Err((refusal, envelope)) => match refusal {
+            crate::error::Refusal::Full { .. } => {
+                cell.bury_refused(envelope, DeadReason::MailboxFull);
+                Some(false)
+            }
+            crate::error::Refusal::Stopped { .. } => None,
+        },
+    }
+}

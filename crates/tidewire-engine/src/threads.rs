@@ -1,0 +1,48 @@
+//! Small numbers for threads, so that an actor can note on which one it runs with one store.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+static NAMES: Mutex<Names> = Mutex::new(Names { next: 1, names: BTreeMap::new() });
+
+struct Names {
+    next: u32,
+    names: BTreeMap<u32, Arc<str>>,
+}
+
+/// Takes the number back when the thread ends.
+struct Badge(Cell<u32>);
+
+impl Drop for Badge {
+    fn drop(&mut self) {
+        NAMES.lock().names.remove(&self.0.get());
+    }
+}
+
+thread_local! {
+    static BADGE: Badge = const { Badge(Cell::new(0)) };
+}
+
+/// The number of this thread.
+#[inline]
+pub(crate) fn number() -> u32 {
+    BADGE.try_with(|badge| if badge.0.get() == 0 { register(badge) } else { badge.0.get() }).unwrap_or(0)
+}
+
+/// The name of the thread with this number, while it lives.
+pub(crate) fn name(number: u32) -> Option<Arc<str>> {
+    NAMES.lock().names.get(&number).cloned()
+}
+
+#[cold]
+fn register(badge: &Badge) -> u32 {
+    let mut names = NAMES.lock();
+    let number = names.next;
+    names.next = names.next.wrapping_add(1).max(1);
+    names.names.insert(number, Arc::from(std::thread::current().name().unwrap_or("unnamed")));
+    badge.0.set(number);
+    number
+}

@@ -1,0 +1,341 @@
+//! Timers: one thread that sleeps until the next deadline of a timing wheel.
+
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tidewire_core::wheel::{Key, Wheel};
+
+use crate::cell::Cell;
+use crate::core::Core;
+use crate::envelope::Envelope;
+use crate::error::{DeadReason, Refusal};
+use crate::options::Priority;
+
+/// What happens at a deadline. Called on the timer thread, outside of its lock.
+pub(crate) trait Fire: Send + Sync {
+    fn fire(self: Arc<Self>);
+}
+
+pub(crate) type TimerKey = Key;
+
+/// The timers of one engine.
+pub(crate) struct Timers {
+    start: Instant,
+    state: Mutex<State>,
+    sooner: Condvar,
+}
+
+struct State {
+    wheel: Wheel<Arc<dyn Fire>>,
+    /// Until when the thread sleeps, in microseconds; 0 while it is awake.
+    asleep_until: u64,
+    thread: Option<JoinHandle<()>>,
+    ended: bool,
+}
+
+impl Timers {
+    pub fn new() -> Arc<Self> {
+        let state = State { wheel: Wheel::new(), asleep_until: 0, thread: None, ended: false };
+        Arc::new(Self { start: Instant::now(), state: Mutex::new(state), sooner: Condvar::new() })
+    }
+
+    /// Lets `fire` happen at `at`, or as soon as possible after it.
+    pub fn insert(self: &Arc<Self>, at: Instant, fire: Arc<dyn Fire>) -> TimerKey {
+        let micros = self.micros(at);
+        let mut state = self.state.lock();
+        let key = state.wheel.insert(micros, fire);
+        if state.thread.is_none() && !state.ended {
+            self.hire(&mut state);
+        }
+        if micros < state.asleep_until {
+            state.asleep_until = 0;
+            drop(state);
+            self.sooner.notify_one();
+        }
+        key
+    }
+
+    /// Takes a timer out. It answers with what would have happened, if it has not begun to.
+    pub fn remove(&self, key: TimerKey) -> Option<Arc<dyn Fire>> {
+        self.state.lock().wheel.remove(key)
+    }
+
+    pub fn len(&self) -> usize {
+        self.state.lock().wheel.len()
+    }
+
+    /// Ends the thread and drops all timers.
+    pub fn end(&self) {
+        let (thread, wheel) = {
+            let mut state = self.state.lock();
+            state.ended = true;
+            (state.thread.take(), std::mem::replace(&mut state.wheel, Wheel::new()))
+        };
+        self.sooner.notify_one();
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+        {
+            // A panic on that thread was reported when it happened.
+            let _ = thread.join();
+        }
+        drop(wheel);
+    }
+
+    /// Microseconds since the start, rounded up so that nothing fires early.
+    fn micros(&self, at: Instant) -> u64 {
+        let nanos = at.saturating_duration_since(self.start).as_nanos();
+        u64::try_from(nanos.div_ceil(1000)).unwrap_or(u64::MAX)
+    }
+
+    fn hire(self: &Arc<Self>, state: &mut State) {
+        let timers = Arc::clone(self);
+        let thread = thread::Builder::new().name("tidewire-timers".into()).spawn(move || timers.run());
+        // Without a thread the next insertion tries again.
+        state.thread = thread.ok();
+    }
+
+    fn run(&self) {
+        let mut due = Vec::new();
+        let mut state = self.state.lock();
+        while !state.ended {
+            let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+            while due.len() < 1024
+                && let Some((_, fire)) = state.wheel.poll(now)
+            {
+                due.push(fire);
+            }
+            if !due.is_empty() {
+                parking_lot::MutexGuard::unlocked(&mut state, || due.drain(..).for_each(Fire::fire));
+                continue;
+            }
+            match state.wheel.next_deadline() {
+                None => {
+                    state.asleep_until = u64::MAX;
+                    self.sooner.wait(&mut state);
+                }
+                Some(deadline) => {
+                    state.asleep_until = deadline;
+                    let until = self.start.checked_add(Duration::from_micros(deadline));
+                    match until {
+                        Some(until) => drop(self.sooner.wait_until(&mut state, until)),
+                        None => self.sooner.wait(&mut state),
+                    }
+                }
+            }
+            state.asleep_until = 0;
+        }
+    }
+}
+
+/// How a timer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerOutcome {
+    /// Its message was accepted.
+    Delivered,
+    /// It was cancelled.
+    Cancelled,
+    /// Its target had stopped.
+    NoTarget,
+    /// The mailbox of its target was full.
+    MailboxFull,
+}
+
+impl TimerOutcome {
+    /// The outcome as one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Cancelled => "cancelled",
+            Self::NoTarget => "no_target",
+            Self::MailboxFull => "mailbox_full",
+        }
+    }
+}
+
+/// A scheduled message. Dropping this handle does not cancel it.
+#[derive(Clone)]
+pub struct Timer {
+    timers: Arc<Timers>,
+    node: Arc<dyn Alarm>,
+}
+
+impl Timer {
+    pub(crate) fn once<M: Send + 'static>(core: &Arc<Core>, delay: Duration, cell: &Arc<Cell<M>>, message: M) -> Self {
+        Self::arm(core, delay, cell, What::Once(Some(message)), None)
+    }
+
+    pub(crate) fn every<M: Clone + Send + 'static>(
+        core: &Arc<Core>,
+        delay: Duration,
+        every: Duration,
+        cell: &Arc<Cell<M>>,
+        message: M,
+    ) -> Self {
+        Self::arm(core, delay, cell, What::Every(message, M::clone), Some(every.max(Duration::from_micros(1))))
+    }
+
+    /// Prevents the next delivery. Answers true if, and only if, it did; a repeating timer ends with it.
+    pub fn cancel(&self) -> bool {
+        self.node.cancel(&self.timers)
+    }
+
+    /// The outcome, once there is one. A repeating timer has one when it ends.
+    pub fn outcome(&self) -> Option<TimerOutcome> {
+        self.node.outcome()
+    }
+
+    /// Waits for the outcome without blocking a thread. Dropping the future loses nothing.
+    pub fn finished(&self) -> impl Future<Output = TimerOutcome> + use<> {
+        let node = Arc::clone(&self.node);
+        std::future::poll_fn(move |cx: &mut TaskContext<'_>| node.poll(cx.waker()))
+    }
+
+    fn arm<M: Send + 'static>(
+        core: &Arc<Core>,
+        delay: Duration,
+        cell: &Arc<Cell<M>>,
+        what: What<M>,
+        every: Option<Duration>,
+    ) -> Self {
+        let due = Instant::now().checked_add(delay);
+        let node = Arc::new(Node {
+            cell: Arc::clone(cell),
+            timers: Arc::clone(&core.timers),
+            state: Mutex::new(NodeState { what, key: None, due, outcome: None, wakers: Vec::new() }),
+            every,
+        });
+        if let Some(due) = due {
+            // The key is stored under the node's lock, so that a timer that fires at once waits for it.
+            let mut state = node.state.lock();
+            state.key = Some(core.timers.insert(due, Arc::clone(&node) as Arc<dyn Fire>));
+        }
+        Self { timers: Arc::clone(&core.timers), node }
+    }
+}
+
+trait Alarm: Send + Sync {
+    fn cancel(&self, timers: &Timers) -> bool;
+    fn outcome(&self) -> Option<TimerOutcome>;
+    fn poll(&self, waker: &Waker) -> Poll<TimerOutcome>;
+}
+
+struct Node<M> {
+    cell: Arc<Cell<M>>,
+    timers: Arc<Timers>,
+    state: Mutex<NodeState<M>>,
+    every: Option<Duration>,
+}
+
+struct NodeState<M> {
+    what: What<M>,
+    key: Option<TimerKey>,
+    due: Option<Instant>,
+    outcome: Option<TimerOutcome>,
+    wakers: Vec<Waker>,
+}
+
+enum What<M> {
+    Once(Option<M>),
+    Every(M, fn(&M) -> M),
+    Over,
+}
+
+impl<M> What<M> {
+    fn message(&mut self) -> Option<M> {
+        match self {
+            Self::Once(message) => message.take(),
+            Self::Every(message, copy) => Some(copy(message)),
+            Self::Over => None,
+        }
+    }
+}
+
+impl<M: Send + 'static> Node<M> {
+    fn end(&self, outcome: TimerOutcome) {
+        let (what, wakers) = {
+            let mut state = self.state.lock();
+            state.outcome = Some(outcome);
+            (std::mem::replace(&mut state.what, What::Over), std::mem::take(&mut state.wakers))
+        };
+        drop(what);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Sets the next beat of a repeating timer; beats that were missed are skipped.
+    fn again(self: &Arc<Self>, every: Duration) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        // A cancel that came while this beat was delivered has left its mark.
+        if state.outcome.is_some() {
+            return;
+        }
+        let due = state.due.unwrap_or(now);
+        let late = now.saturating_duration_since(due).as_nanos() / every.as_nanos();
+        let beats = u32::try_from(late + 1).unwrap_or(u32::MAX);
+        let next = due.checked_add(every.saturating_mul(beats));
+        state.due = next;
+        state.key = next.map(|next| self.timers.insert(next, Arc::clone(self) as Arc<dyn Fire>));
+    }
+}
+
+impl<M: Send + 'static> Fire for Node<M> {
+    fn fire(self: Arc<Self>) {
+        let message = self.state.lock().what.message();
+        let Some(message) = message else { return };
+        let outcome = match self.cell.push(Envelope::Plain(message), Priority::Normal) {
+            Ok(_) => TimerOutcome::Delivered,
+            Err((Refusal::Stopped { .. }, _)) => TimerOutcome::NoTarget,
+            Err((Refusal::Full { .. }, envelope)) => {
+                self.cell.bury_refused(envelope, DeadReason::MailboxFull);
+                TimerOutcome::MailboxFull
+            }
+        };
+        match self.every {
+            Some(every) if outcome != TimerOutcome::NoTarget => {
+                self.again(every);
+            }
+            _ => self.end(outcome),
+        }
+    }
+}
+
+impl<M: Send + 'static> Alarm for Node<M> {
+    fn cancel(&self, timers: &Timers) -> bool {
+        let mut state = self.state.lock();
+        if state.outcome.is_some() {
+            return false;
+        }
+        let taken = state.key.and_then(|key| timers.remove(key));
+        let never = state.due.is_none();
+        if taken.is_none() && !never && self.every.is_none() {
+            return false;
+        }
+        state.outcome = Some(TimerOutcome::Cancelled);
+        let what = std::mem::replace(&mut state.what, What::Over);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        drop(what);
+        wakers.into_iter().for_each(Waker::wake);
+        taken.is_some() || never
+    }
+
+    fn outcome(&self) -> Option<TimerOutcome> {
+        self.state.lock().outcome
+    }
+
+    fn poll(&self, waker: &Waker) -> Poll<TimerOutcome> {
+        let mut state = self.state.lock();
+        match state.outcome {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                if !state.wakers.iter().any(|known| known.will_wake(waker)) {
+                    state.wakers.push(waker.clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Between the engine's threads and one asyncio event loop: one wake-up per burst, in either direction.
+
+use std::cell::RefCell;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use rustix::pipe::{PipeFlags, pipe_with};
+use tidewire_engine::External;
+
+use crate::pending::Pending;
+
+/// Most completions that one pass of the loop handles before other callbacks get their turn.
+const PASS: usize = 1024;
+
+/// What other threads see of a loop.
+pub struct Line {
+    completed: Mutex<Vec<Py<Pending>>>,
+    externals: Mutex<Vec<Arc<External>>>,
+    woken: AtomicBool,
+    writer: OwnedFd,
+    reader: OwnedFd,
+    call_soon: Mutex<Option<(Py<PyAny>, Py<PyAny>)>>,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<(usize, Arc<Line>)>> = const { RefCell::new(None) };
+}
+
+/// Whether an event loop with a bridge runs on this thread.
+pub fn on_loop_thread() -> bool {
+    HERE.with_borrow(Option::is_some)
+}
+
+/// The line of the loop that runs on this thread, made by `tidewire._loop` if there is none yet.
+pub fn line_here(py: Python<'_>) -> PyResult<Arc<Line>> {
+    let running = PyModule::import(py, "asyncio")?.getattr("get_running_loop")?.call0()?;
+    let key = running.as_ptr() as usize;
+    if let Some(line) = HERE.with_borrow(|here| here.as_ref().filter(|(at, _)| *at == key).map(|(_, l)| Arc::clone(l)))
+    {
+        return Ok(line);
+    }
+    let bridge = PyModule::import(py, "tidewire._loop")?.getattr("bridge_of")?.call1((running,))?;
+    let line = Arc::clone(&bridge.cast::<Bridge>()?.get().line);
+    HERE.set(Some((key, Arc::clone(&line))));
+    Ok(line)
+}
+
+impl Line {
+    /// Hands a pending over that can be looked at again, from any thread.
+    pub fn complete(&self, pending: Py<Pending>) {
+        self.completed.lock().push(pending);
+        self.wake();
+    }
+
+    /// Wakes the loop, once per burst.
+    pub fn wake(&self) {
+        if self.woken.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let here = HERE.with_borrow(|here| here.as_ref().is_some_and(|(_, line)| std::ptr::eq(line.as_ref(), self)));
+        if here && Python::attach(|py| self.call_soon(py)) {
+            return;
+        }
+        // A full pipe wakes the loop as well as an empty one.
+        let _ = rustix::io::write(&self.writer, &[1]);
+    }
+
+    /// On the loop's own thread a callback is cheaper than the pipe.
+    fn call_soon(&self, py: Python<'_>) -> bool {
+        let call = self.call_soon.lock().as_ref().map(|(soon, run)| (soon.clone_ref(py), run.clone_ref(py)));
+        call.is_some_and(|(soon, run)| soon.call1(py, (run,)).is_ok())
+    }
+}
+
+/// The loop's end of the line. Made once per loop, by `tidewire._loop`.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct Bridge {
+    pub line: Arc<Line>,
+}
+
+#[pymethods]
+impl Bridge {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        let line = Line {
+            completed: Mutex::default(),
+            externals: Mutex::default(),
+            woken: AtomicBool::new(false),
+            writer,
+            reader,
+            call_soon: Mutex::new(None),
+        };
+        Ok(Self { line: Arc::new(line) })
+    }
+
+    /// The file descriptor that is readable when the loop shall call `drain`.
+    fn fileno(&self) -> i32 {
+        self.line.reader.as_raw_fd()
+    }
+
+    /// Says how to run `drain` soon, from the loop's own thread.
+    fn open(&self, call_soon: Py<PyAny>, run: Py<PyAny>) {
+        *self.line.call_soon.lock() = Some((call_soon, run));
+    }
+
+    /// Lets go of the loop.
+    fn close(&self) {
+        let gone = self.line.call_soon.lock().take();
+        drop(gone);
+        HERE.with_borrow_mut(|here| {
+            if here.as_ref().is_some_and(|(_, line)| Arc::ptr_eq(line, &self.line)) {
+                *here = None;
+            }
+        });
+    }
+
+    /// Marks this thread as the one that runs the loop.
+    fn enter(&self, running: &Bound<'_, PyAny>) {
+        HERE.set(Some((running.as_ptr() as usize, Arc::clone(&self.line))));
+    }
+
+    /// Empties the pipe, then does what `run` does.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        let mut rung = [0; 64];
+        while matches!(rustix::io::read(&self.line.reader, &mut rung), Ok(n) if n == rung.len()) {}
+        self.run(py)
+    }
+
+    /// Looks at what is complete, and runs the actors that are ready.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        self.line.woken.store(false, Ordering::Release);
+        let completed = {
+            let mut completed = self.line.completed.lock();
+            let n = completed.len().min(PASS);
+            let rest = completed.split_off(n);
+            std::mem::replace(&mut *completed, rest)
+        };
+        for pending in completed {
+            Pending::look(&pending, py);
+        }
+        if !self.line.completed.lock().is_empty() {
+            self.line.wake();
+        }
+        let externals = self.line.externals.lock().clone();
+        for external in externals {
+            external.run_ready();
+        }
+        Ok(())
+    }
+}
+
+/// The place of a node's coroutine actors: a dispatcher whose loop becomes known later.
+#[derive(Clone, Default)]
+pub struct Place {
+    line: Arc<Mutex<Option<Arc<Line>>>>,
+}
+
+impl Place {
+    /// A dispatcher that wakes the loop bound to this place.
+    pub fn external(&self) -> Arc<External> {
+        let place = self.clone();
+        External::new(Box::new(move || {
+            let line = place.line.lock().clone();
+            if let Some(line) = line {
+                line.wake();
+            }
+        }))
+    }
+
+    /// Binds the loop. What became ready before is run now.
+    pub fn bind(&self, line: &Arc<Line>, external: &Arc<External>) {
+        line.externals.lock().push(Arc::clone(external));
+        *self.line.lock() = Some(Arc::clone(line));
+        line.wake();
+    }
+
+    /// Lets go of the loop.
+    pub fn unbind(&self, external: &Arc<External>) {
+        if let Some(line) = self.line.lock().take() {
+            line.externals.lock().retain(|other| !Arc::ptr_eq(other, external));
+        }
+    }
+
+    pub fn is_bound(&self) -> bool {
+        self.line.lock().is_some()
+    }
+}

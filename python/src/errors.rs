@@ -1,0 +1,106 @@
+//! Errors of the engine as the exceptions of `tidewire.errors`, and exceptions as faults of the engine.
+
+use std::fmt;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+use tidewire_engine::{AskError, DeadReason, Fault, Refusal, SpawnError, SubscribeError};
+
+/// An exception that a handler raised, on its way through the engine.
+pub struct Raised(pub PyErr);
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Python::attach(|py| {
+            let value = self.0.value(py);
+            let name = value.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+            match value.str() {
+                Ok(text) if text.len().unwrap_or(0) > 0 => write!(f, "{name}: {text}"),
+                _ => f.write_str(&name),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// Makes an exception of the class `name` of `tidewire.errors`.
+pub fn error(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)]) -> PyErr {
+    make(py, name, text, fields).unwrap_or_else(|error| error)
+}
+
+fn make(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)]) -> PyResult<PyErr> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = MODULE.get_or_try_init(py, || PyModule::import(py, "tidewire.errors").map(Bound::unbind))?;
+    let class = module.bind(py).getattr(name)?;
+    let keywords = PyDict::new(py);
+    for (field, value) in fields {
+        keywords.set_item(field, value)?;
+    }
+    class.call((text,), Some(&keywords)).map(PyErr::from_value)
+}
+
+pub fn refusal(py: Python<'_>, refusal: Refusal) -> PyErr {
+    let name = match refusal {
+        Refusal::Full { .. } => "MailboxFull",
+        Refusal::Stopped { .. } => "ActorStopped",
+    };
+    error(py, name, &refusal.to_string(), &[])
+}
+
+pub fn spawn(py: Python<'_>, failure: &SpawnError) -> PyErr {
+    let name = match failure {
+        SpawnError::NameTaken { .. } => "NameTaken",
+        SpawnError::UnknownDispatcher { .. } => "UnknownDispatcher",
+        SpawnError::ParentStopped { .. } => "ActorStopped",
+        SpawnError::EngineStopped => "NodeStopped",
+        SpawnError::TooMany { .. } => "LimitExceeded",
+        _ => "InvalidArgument",
+    };
+    error(py, name, &failure.to_string(), &[])
+}
+
+pub fn subscribe(py: Python<'_>, failure: &SubscribeError) -> PyErr {
+    let name = match failure {
+        SubscribeError::Subject(_) => "InvalidSubject",
+        SubscribeError::Stopped { .. } => "ActorStopped",
+        _ => "LimitExceeded",
+    };
+    error(py, name, &failure.to_string(), &[])
+}
+
+pub fn ask(py: Python<'_>, failure: AskError) -> PyErr {
+    let text = failure.to_string();
+    match failure {
+        AskError::Timeout { .. } => error(py, "AskTimeout", &text, &[]),
+        AskError::Refused(reason) => refusal(py, reason),
+        AskError::Lost { reason: DeadReason::Dropped, .. } => error(py, "MailboxFull", &text, &[]),
+        AskError::Lost { .. } => error(py, "ActorStopped", &text, &[]),
+        AskError::NoReply { .. } => error(py, "NoReply", &text, &[]),
+        AskError::Cycle { path } => match path.into_pyobject(py) {
+            Ok(path) => error(py, "AskCycle", &text, &[("path", path.unbind())]),
+            Err(failure) => failure,
+        },
+        AskError::Failed(fault) => raised(py, fault),
+        _ => error(py, "TidewireError", &text, &[]),
+    }
+}
+
+/// The exception that a fault carries.
+fn raised(py: Python<'_>, fault: Fault) -> PyErr {
+    match fault.downcast::<Raised>() {
+        Ok(raised) => raised.0,
+        Err(fault) => error(py, "TidewireError", &fault.to_string(), &[]),
+    }
+}
+
+pub fn fault(error: PyErr) -> Fault {
+    Box::new(Raised(error))
+}

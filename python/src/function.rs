@@ -1,0 +1,353 @@
+//! Actors whose handlers are plain Python functions or methods: they run on dispatcher threads.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyList;
+use tidewire_engine::raw::{Behaviours, Change, Driver, Envelope, Turn};
+use tidewire_engine::{Fault, Signal};
+
+use crate::actor::{ActorRef, MessageMeta};
+use crate::context::Context;
+use crate::errors;
+use crate::message::{Extra, Message};
+
+/// A callable, and whether it takes a context besides the message.
+pub struct Handler {
+    pub call: Py<PyAny>,
+    pub takes_context: bool,
+}
+
+impl Handler {
+    /// Looks at a callable's parameters.
+    pub fn inspect(callable: &Bound<'_, PyAny>, field: &str) -> PyResult<Self> {
+        static INSPECT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = callable.py();
+        let inspect = INSPECT.get_or_try_init(py, || {
+            PyModule::import(py, "tidewire._handlers")?.getattr("takes_context").map(Bound::unbind)
+        })?;
+        let takes_context = inspect.call1(py, (callable, field))?.extract(py)?;
+        Ok(Self { call: callable.clone().unbind(), takes_context })
+    }
+
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self { call: self.call.clone_ref(py), takes_context: self.takes_context }
+    }
+}
+
+/// The parts of an actor, as `tidewire._handlers.Plan` holds them.
+pub struct Parts {
+    pub handler: Handler,
+    pub started: Option<Handler>,
+    pub stopped: Option<Py<PyAny>>,
+    pub batch: Option<Py<PyAny>>,
+    pub make: Option<Py<PyAny>>,
+}
+
+impl Parts {
+    pub fn from_plan(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let optional = |name: &str| -> PyResult<Option<Py<PyAny>>> {
+            let value = plan.getattr(name)?;
+            Ok((!value.is_none()).then(|| value.unbind()))
+        };
+        let handler = Handler {
+            call: plan.getattr("handler")?.unbind(),
+            takes_context: plan.getattr("takes_context")?.extract()?,
+        };
+        let started = match optional("started")? {
+            Some(call) => Some(Handler { call, takes_context: plan.getattr("started_takes_context")?.extract()? }),
+            None => None,
+        };
+        Ok(Self { handler, started, stopped: optional("stopped")?, batch: optional("batch")?, make: optional("make")? })
+    }
+
+    /// New parts, for a restart.
+    pub fn remake(&self) -> Result<Option<Self>, Fault> {
+        let Some(make) = &self.make else { return Ok(None) };
+        Python::attach(|py| make.call0(py).and_then(|plan| Self::from_plan(plan.bind(py))).map(Some))
+            .map_err(errors::fault)
+    }
+}
+
+/// Drives an actor on dispatcher threads, which hold the interpreter during a turn.
+pub struct Function {
+    parts: Parts,
+    behaviours: Behaviours<Handler>,
+    node: Py<PyAny>,
+    me: Option<Py<ActorRef>>,
+    copies: bool,
+}
+
+impl Function {
+    pub fn new(parts: Parts, node: Py<PyAny>, copies: bool) -> Self {
+        Self { parts, behaviours: Behaviours::new(), node, me: None, copies }
+    }
+
+    fn me(&mut self, py: Python<'_>, turn: &Turn<'_, Message>) -> Result<Py<ActorRef>, Fault> {
+        reference(py, &mut self.me, turn)
+    }
+
+    fn context(
+        &self,
+        py: Python<'_>,
+        me: &Py<ActorRef>,
+        extra: Option<Extra>,
+        meta: &MessageMeta,
+    ) -> PyResult<Py<Context>> {
+        let failures = meta.as_ref().map_or(0, |meta| meta.failures);
+        Py::new(py, Context::new(me.clone_ref(py), self.node.clone_ref(py), extra, failures))
+    }
+
+    /// Handles one message; answers whether to go on.
+    fn handle(
+        &mut self,
+        py: Python<'_>,
+        me: &Py<ActorRef>,
+        envelope: Envelope<Message>,
+        turn: &mut Turn<'_, Message>,
+    ) -> bool {
+        let (message, mut meta) = envelope.split();
+        let Some(Message { object, extra }) = message else {
+            if let Some(change) = meta.as_mut().and_then(|meta| meta.change.take()) {
+                change_behaviour(&mut self.behaviours, change);
+            }
+            turn.handled(meta);
+            return true;
+        };
+        let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler);
+        if !handler.takes_context && extra.as_ref().is_none_or(|extra| extra.reply.is_none()) {
+            let result = handler.call.bind(py).call1((object.bind(py),));
+            return match result {
+                Ok(_) => {
+                    turn.handled(meta);
+                    true
+                }
+                Err(error) => fail(py, me, turn, Message { object, extra }, meta, error),
+            };
+        }
+        let takes_context = handler.takes_context;
+        let call = handler.call.clone_ref(py);
+        let context = match self.context(py, me, extra.map(|extra| *extra), &meta) {
+            Ok(context) => context,
+            Err(error) => return fail(py, me, turn, Message::plain(object), meta, error),
+        };
+        let result = if takes_context {
+            call.call1(py, (object.bind(py), context.bind(py)))
+        } else {
+            call.call1(py, (object.bind(py),))
+        };
+        for change in context.bind(py).get().take_changes() {
+            change_behaviour(&mut self.behaviours, change);
+        }
+        match result {
+            Ok(value) => {
+                context.bind(py).get().returned(value);
+                // A handler that kept the context may reply later; for the others the place for the reply goes here.
+                drop(context);
+                turn.handled(meta);
+                true
+            }
+            Err(error) => fail(py, me, turn, Message::plain(object), meta, error),
+        }
+    }
+
+    /// Hands everything that waits, up to a turn's worth, to `handle_batch` in one call.
+    fn handle_batch(
+        &mut self,
+        py: Python<'_>,
+        me: &Py<ActorRef>,
+        batch: &Py<PyAny>,
+        turn: &mut Turn<'_, Message>,
+    ) -> bool {
+        let mut taken: Vec<(Message, MessageMeta)> = Vec::new();
+        let mut other = None;
+        while let Some(envelope) = turn.take() {
+            let plain = envelope.asked().is_none();
+            let (message, meta) = envelope.split();
+            match message {
+                Some(message) if plain => taken.push((message, meta)),
+                message => {
+                    other = Some((message, meta));
+                    break;
+                }
+            }
+        }
+        let mut go_on = true;
+        if !taken.is_empty() {
+            let result = PyList::new(py, taken.iter().map(|(message, _)| message.object.bind(py)))
+                .and_then(|list| batch.call1(py, (list,)));
+            match result {
+                Ok(_) => taken.into_iter().for_each(|(_, meta)| turn.handled(meta)),
+                Err(error) => {
+                    for (message, meta) in taken {
+                        go_on &= fail(py, me, turn, message, meta, error.clone_ref(py));
+                    }
+                }
+            }
+        }
+        match other {
+            Some((message, meta)) => {
+                let envelope = match (message, meta) {
+                    (Some(message), Some(meta)) => Envelope::with(message, *meta),
+                    (Some(message), None) => Envelope::Plain(message),
+                    (None, Some(meta)) => Envelope::With(meta),
+                    (None, None) => return go_on,
+                };
+                if go_on {
+                    self.handle(py, me, envelope, turn)
+                } else {
+                    turn.put_back(envelope);
+                    false
+                }
+            }
+            None => false,
+        }
+    }
+}
+
+impl Driver<Message> for Function {
+    fn wants_start(&self) -> bool {
+        self.parts.started.is_some()
+    }
+
+    fn started(&mut self, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
+        Python::attach(|py| {
+            let me = self.me(py, turn)?;
+            let Some(started) = self.parts.started.as_ref().map(|started| started.clone_ref(py)) else { return Ok(()) };
+            crate::present::with(py, &me, || {
+                let result = if started.takes_context {
+                    let context = self.context(py, &me, None, &None).map_err(errors::fault)?;
+                    let result = started.call.call1(py, (context.bind(py),));
+                    for change in context.bind(py).get().take_changes() {
+                        change_behaviour(&mut self.behaviours, change);
+                    }
+                    result
+                } else {
+                    started.call.call0(py)
+                };
+                result.map(drop).map_err(|error| logged(py, &me, "started", error))
+            })
+        })
+    }
+
+    fn turn(&mut self, turn: &mut Turn<'_, Message>) {
+        Python::attach(|py| {
+            let Ok(me) = self.me(py, turn) else { return };
+            let batch = self.parts.batch.as_ref().map(|batch| batch.clone_ref(py));
+            crate::present::with(py, &me, || match batch {
+                Some(batch) => while self.behaviours.depth() == 0 && self.handle_batch(py, &me, &batch, turn) {},
+                None => {
+                    while let Some(envelope) = turn.take() {
+                        if !self.handle(py, &me, envelope, turn) {
+                            return;
+                        }
+                    }
+                }
+            });
+        });
+    }
+
+    fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
+        Python::attach(|py| {
+            let me = self.me(py, turn)?;
+            let notice = terminated(py, &signal).map_err(errors::fault)?;
+            let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler).clone_ref(py);
+            crate::present::with(py, &me, || {
+                let result = if handler.takes_context {
+                    let context = self.context(py, &me, None, &None).map_err(errors::fault)?;
+                    let result = handler.call.call1(py, (notice, context.bind(py)));
+                    for change in context.bind(py).get().take_changes() {
+                        change_behaviour(&mut self.behaviours, change);
+                    }
+                    result
+                } else {
+                    handler.call.call1(py, (notice,))
+                };
+                result.map(drop).map_err(|error| logged(py, &me, "receive", error))
+            })
+        })
+    }
+
+    fn stopped(&mut self) -> Result<(), Fault> {
+        let Some(stopped) = &self.parts.stopped else { return Ok(()) };
+        Python::attach(|py| {
+            stopped.call0(py).map(drop).map_err(|error| match &self.me {
+                Some(me) => logged(py, me, "stopped", error),
+                None => errors::fault(error),
+            })
+        })
+    }
+
+    fn can_restart(&self) -> bool {
+        self.parts.make.is_some() || self.copies
+    }
+
+    fn restart(&mut self) -> Result<(), Fault> {
+        self.behaviours.clear();
+        if let Some(parts) = self.parts.remake()? {
+            self.parts = parts;
+        }
+        Ok(())
+    }
+}
+
+/// The reference to the actor whose turn it is, made once.
+pub fn reference(
+    py: Python<'_>,
+    place: &mut Option<Py<ActorRef>>,
+    turn: &Turn<'_, Message>,
+) -> Result<Py<ActorRef>, Fault> {
+    if place.is_none() {
+        let inner = tidewire_engine::ActorRef::from_cell(turn.cell().clone());
+        *place = Some(Py::new(py, ActorRef { inner }).map_err(errors::fault)?);
+    }
+    match place {
+        Some(me) => Ok(me.clone_ref(py)),
+        None => Err("an actor has no reference to itself".into()),
+    }
+}
+
+pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) {
+    match change {
+        Change::Become { handler, stack } => {
+            if let Ok(handler) = handler.downcast::<Handler>() {
+                drop(behaviours.push(*handler, stack));
+            }
+        }
+        Change::Unbecome => drop(behaviours.pop()),
+    }
+}
+
+/// Reports a failed message; answers whether to go on.
+fn fail(
+    py: Python<'_>,
+    me: &Py<ActorRef>,
+    turn: &mut Turn<'_, Message>,
+    message: Message,
+    meta: MessageMeta,
+    error: PyErr,
+) -> bool {
+    let fault = logged(py, me, "receive", error);
+    turn.failed(Some(message), meta, fault)
+}
+
+/// Tells `tidewire._log`, which decides how much of it is written.
+pub fn logged(py: Python<'_>, me: &Py<ActorRef>, hook: &str, error: PyErr) -> Fault {
+    let told = PyModule::import(py, "tidewire._log")
+        .and_then(|log| log.getattr("failed"))
+        .and_then(|failed| failed.call1((me.bind(py), hook, error.value(py))));
+    if let Err(failure) = told {
+        failure.write_unraisable(py, None);
+    }
+    errors::fault(error)
+}
+
+/// A notice as a `tw.Terminated`.
+pub fn terminated(py: Python<'_>, signal: &Signal) -> PyResult<Py<PyAny>> {
+    let class = PyModule::import(py, "tidewire._ledger")?.getattr("Terminated")?;
+    match signal {
+        Signal::Terminated { actor, name, reason } => {
+            class.call1((actor.get(), name.as_deref(), reason.to_string())).map(Bound::unbind)
+        }
+        _ => class.call1((0, py.None(), "unknown")).map(Bound::unbind),
+    }
+}

@@ -1,0 +1,36 @@
+//! The binding of `tidewire` for Python: conversions and calls, no behaviour of its own.
+
+#![allow(missing_docs)]
+
+mod actor;
+mod bridge;
+mod context;
+mod coroutine;
+mod engine;
+mod errors;
+mod function;
+mod message;
+mod pending;
+mod present;
+mod statistics;
+mod timer;
+mod wait;
+
+use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[pymodule]
+fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<engine::Engine>()?;
+    module.add_class::<actor::ActorRef>()?;
+    module.add_class::<context::Context>()?;
+    module.add_class::<pending::Pending>()?;
+    module.add_class::<timer::Timer>()?;
+    module.add_class::<engine::Subscription>()?;
+    module.add_class::<bridge::Bridge>()?;
+    module.add_class::<coroutine::Intake>()?;
+    module.add_function(wrap_pyfunction!(engine::mark_forked, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,319 @@
+//! Something that will be ready later: awaitable in asyncio, and waitable in plain threads.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use tidewire_engine::raw::{ActorId, acting_as};
+
+use crate::bridge::{Line, line_here};
+use crate::wait::{Operation, wait};
+
+/// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
+#[pyclass(frozen, weakref, module = "tidewire")]
+pub struct Pending {
+    state: Mutex<State>,
+    /// The coroutine actor in whose handler the operation was started.
+    acting: Option<ActorId>,
+    what: &'static str,
+}
+
+enum State {
+    /// Not looked at yet, or under way.
+    Running {
+        operation: Operation,
+        waker: Option<Waker>,
+        blocking: bool,
+        callbacks: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
+    },
+    Done(PyResult<Py<PyAny>>),
+    Cancelled,
+    /// Being looked at on some thread.
+    Busy,
+}
+
+impl Pending {
+    pub fn new(what: &'static str, acting: Option<ActorId>, operation: Operation) -> Self {
+        let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
+        Self { state: Mutex::new(state), acting, what }
+    }
+
+    pub fn done(what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
+        Self { state: Mutex::new(State::Done(result)), acting: None, what }
+    }
+
+    /// Looks whether the operation is ready, and if so calls those who wait. On the loop's thread.
+    pub fn look(this: &Py<Self>, py: Python<'_>) {
+        let callbacks = match this.get().poll(this, py) {
+            Ok(Some(callbacks)) => callbacks,
+            Ok(None) | Err(_) => return,
+        };
+        for (callback, context) in callbacks {
+            let result = match context {
+                Some(context) => context.call_method1(py, "run", (callback, this.clone_ref(py))),
+                None => callback.call1(py, (this.clone_ref(py),)),
+            };
+            if let Err(error) = result {
+                error.write_unraisable(py, None);
+            }
+        }
+    }
+
+    /// Polls once. Some: it has become ready, and these wait for it. None: it has not.
+    #[allow(clippy::type_complexity)]
+    fn poll(&self, this: &Py<Self>, py: Python<'_>) -> PyResult<Option<Vec<(Py<PyAny>, Option<Py<PyAny>>)>>> {
+        let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
+        let State::Running { mut operation, waker, blocking, callbacks } = before else {
+            *self.state.lock() = before;
+            return Ok(Some(Vec::new()));
+        };
+        let waker = match waker {
+            Some(waker) => waker,
+            None => match line_here(py) {
+                Ok(line) => Waker::from(Arc::new(Ring { line, pending: Mutex::new(Some(this.clone_ref(py))) })),
+                Err(error) => {
+                    *self.state.lock() = State::Running { operation, waker: None, blocking, callbacks };
+                    return Err(error);
+                }
+            },
+        };
+        let mut context = Context::from_waker(&waker);
+        let polled = match self.acting {
+            Some(actor) => acting_as(actor, || operation.as_mut().poll(&mut context)),
+            None => operation.as_mut().poll(&mut context),
+        };
+        match polled {
+            Poll::Ready(result) => {
+                *self.state.lock() = State::Done(result);
+                Ok(Some(callbacks))
+            }
+            Poll::Pending => {
+                *self.state.lock() = State::Running { operation, waker: Some(waker), blocking, callbacks };
+                Ok(None)
+            }
+        }
+    }
+
+    fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match &*self.state.lock() {
+            State::Done(Ok(value)) => Ok(value.clone_ref(py)),
+            State::Done(Err(error)) => Err(error.clone_ref(py)),
+            State::Cancelled => Err(cancelled(py)),
+            State::Running { .. } | State::Busy => Err(asyncio_error(py, "InvalidStateError", "Result is not set.")),
+        }
+    }
+}
+
+#[pymethods]
+impl Pending {
+    fn __await__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__(this: &Bound<'_, Self>) -> PyResult<Py<Self>> {
+        let py = this.py();
+        let owned = this.clone().unbind();
+        if this.get().poll(&owned, py)?.is_none() {
+            if let State::Running { blocking, .. } = &mut *this.get().state.lock() {
+                *blocking = true;
+            }
+            return Ok(owned);
+        }
+        let value = this.get().outcome(py)?;
+        // A tuple or an exception must be wrapped, or StopIteration would take it apart.
+        Err(PyStopIteration::new_err((value,)))
+    }
+
+    /// Blocks this thread until the operation is ready, and gives its result. Not on an event loop's thread.
+    fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let operation = match std::mem::replace(&mut *self.state.lock(), State::Busy) {
+            State::Running { operation, callbacks, .. } if callbacks.is_empty() => operation,
+            other => {
+                let running = matches!(other, State::Running { .. } | State::Busy);
+                *self.state.lock() = other;
+                if running {
+                    return Err(PyRuntimeError::new_err(
+                        "somebody awaits this already: await it, or wait() for it, not both",
+                    ));
+                }
+                return self.outcome(py);
+            }
+        };
+        let result = wait(py, operation);
+        *self.state.lock() = State::Done(match &result {
+            Ok(value) => Ok(value.clone_ref(py)),
+            Err(error) => Err(error.clone_ref(py)),
+        });
+        result
+    }
+
+    #[getter(_asyncio_future_blocking)]
+    fn blocking(&self) -> bool {
+        matches!(&*self.state.lock(), State::Running { blocking: true, .. })
+    }
+
+    #[setter(_asyncio_future_blocking)]
+    fn set_blocking(&self, value: bool) {
+        if let State::Running { blocking, .. } = &mut *self.state.lock() {
+            *blocking = value;
+        }
+    }
+
+    #[getter(_loop)]
+    fn running_loop(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(PyModule::import(py, "asyncio")?.getattr("get_running_loop")?.call0()?.unbind())
+    }
+
+    fn get_loop(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.running_loop(py)
+    }
+
+    #[pyo3(signature = (callback, /, *, context=None))]
+    fn add_done_callback(this: &Bound<'_, Self>, callback: Py<PyAny>, context: Option<Py<PyAny>>) -> PyResult<()> {
+        let py = this.py();
+        let owned = this.clone().unbind();
+        {
+            let mut state = this.get().state.lock();
+            if let State::Running { callbacks, waker, .. } = &mut *state {
+                callbacks.push((callback, context));
+                if waker.is_some() {
+                    return Ok(());
+                }
+                drop(state);
+                // Nobody has looked at it yet: start it.
+                if let Some(callbacks) = this.get().poll(&owned, py)? {
+                    return callbacks
+                        .into_iter()
+                        .try_for_each(|(callback, context)| soon(py, &callback, &owned, context));
+                }
+                return Ok(());
+            }
+        }
+        soon(py, &callback, &owned, context)
+    }
+
+    fn remove_done_callback(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let kept = {
+            let mut state = self.state.lock();
+            match &mut *state {
+                State::Running { callbacks, .. } => std::mem::take(callbacks),
+                _ => return Ok(0),
+            }
+        };
+        let py = callback.py();
+        let before = kept.len();
+        let mut left = Vec::new();
+        for (other, context) in kept {
+            if !other.bind(py).eq(callback)? {
+                left.push((other, context));
+            }
+        }
+        let removed = before - left.len();
+        if let State::Running { callbacks, .. } = &mut *self.state.lock() {
+            callbacks.extend(left);
+        }
+        Ok(removed)
+    }
+
+    /// Cancels the operation. Answers whether it was still under way.
+    #[pyo3(signature = (msg=None))]
+    fn cancel(this: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+        let py = this.py();
+        drop(msg);
+        let before = {
+            let mut state = this.get().state.lock();
+            match &*state {
+                State::Running { .. } => std::mem::replace(&mut *state, State::Cancelled),
+                _ => return Ok(false),
+            }
+        };
+        if let State::Running { operation, callbacks, .. } = before {
+            drop(operation);
+            let owned = this.clone().unbind();
+            for (callback, context) in callbacks {
+                soon(py, &callback, &owned, context)?;
+            }
+        }
+        Ok(true)
+    }
+
+    #[pyo3(name = "done")]
+    fn is_done(&self) -> bool {
+        matches!(&*self.state.lock(), State::Done(_) | State::Cancelled)
+    }
+
+    fn cancelled(&self) -> bool {
+        matches!(&*self.state.lock(), State::Cancelled)
+    }
+
+    fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.outcome(py)
+    }
+
+    fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match &*self.state.lock() {
+            State::Done(Ok(_)) => Ok(None),
+            State::Done(Err(error)) => Ok(Some(error.clone_ref(py).into_value(py).into_any())),
+            State::Cancelled => Err(cancelled(py)),
+            State::Running { .. } | State::Busy => Err(asyncio_error(py, "InvalidStateError", "Exception is not set.")),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let state = match &*self.state.lock() {
+            State::Running { .. } | State::Busy => "pending",
+            State::Done(Ok(_)) => "done",
+            State::Done(Err(_)) => "failed",
+            State::Cancelled => "cancelled",
+        };
+        format!("<Pending {} {state}>", self.what)
+    }
+}
+
+/// Rings the loop when the operation can be looked at again.
+struct Ring {
+    line: Arc<Line>,
+    pending: Mutex<Option<Py<Pending>>>,
+}
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let pending = Python::attach(|py| self.pending.lock().as_ref().map(|pending| pending.clone_ref(py)));
+        if let Some(pending) = pending {
+            self.line.complete(pending);
+        }
+    }
+}
+
+fn soon(py: Python<'_>, callback: &Py<PyAny>, this: &Py<Pending>, context: Option<Py<PyAny>>) -> PyResult<()> {
+    let running = PyModule::import(py, "asyncio")?.getattr("get_running_loop")?.call0()?;
+    let keywords = pyo3::types::PyDict::new(py);
+    if let Some(context) = context {
+        keywords.set_item("context", context)?;
+    }
+    running.call_method("call_soon", (callback, this), Some(&keywords)).map(drop)
+}
+
+fn cancelled(py: Python<'_>) -> PyErr {
+    asyncio_error(py, "CancelledError", "")
+}
+
+fn asyncio_error(py: Python<'_>, name: &str, text: &str) -> PyErr {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let made = MODULE
+        .get_or_try_init(py, || PyModule::import(py, "asyncio").map(Bound::unbind))
+        .and_then(|module| module.bind(py).getattr(name))
+        .and_then(|class| if text.is_empty() { class.call0() } else { class.call1((text,)) });
+    made.map_or_else(|error| error, PyErr::from_value)
+}

@@ -1,0 +1,33 @@
+//! Scheduled messages.
+
+use pyo3::prelude::*;
+
+use crate::pending::Pending;
+
+/// A scheduled message. Dropping it does not cancel it.
+#[pyclass(frozen, module = "tidewire")]
+pub struct Timer {
+    pub inner: tidewire_engine::Timer,
+}
+
+#[pymethods]
+impl Timer {
+    /// Prevents the next delivery. True if, and only if, it did.
+    fn cancel(&self) -> bool {
+        self.inner.cancel()
+    }
+
+    /// Waits for the outcome: "delivered", "cancelled", "no_target" or "mailbox_full".
+    fn outcome(&self) -> Pending {
+        let finished = self.inner.finished();
+        let operation = async move {
+            let outcome = finished.await;
+            Python::attach(|py| Ok(outcome.as_str().into_pyobject(py)?.into_any().unbind()))
+        };
+        Pending::new("outcome", None, Box::pin(operation))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Timer {}>", self.inner.outcome().map_or("waiting", tidewire_engine::TimerOutcome::as_str))
+    }
+}

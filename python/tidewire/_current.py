@@ -1,0 +1,15 @@
+"""Which actor a coroutine handler belongs to. The binding reads these when a message is sent."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef
+
+actor: ContextVar[ActorRef | None] = ContextVar("tidewire_actor", default=None)
+"""The actor in whose handler this code runs."""
+
+alone: ContextVar[bool] = ContextVar("tidewire_alone", default=False)
+"""Whether that actor handles one message at a time, so that waiting in its handler makes it wait as a whole."""

@@ -1,0 +1,134 @@
+"""How functions, coroutines, classes and objects become actors, and what is wrong with those that can't."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidewire.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parts of an actor that the engine calls."""
+
+    handler: Callable[..., Any]
+    takes_context: bool
+    coroutine: bool
+    started: Callable[..., Any] | None = None
+    started_takes_context: bool = False
+    stopped: Callable[..., Any] | None = None
+    batch: Callable[..., Any] | None = None
+    make: Callable[[], Plan] | None = None
+
+
+def plan(target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
+    """Look at what is to become an actor.
+
+    Args:
+        target: A function, a coroutine function, a class with ``receive``, or an object with ``receive``.
+        args: Positional arguments for the class.
+        kwargs: Keyword arguments for the class.
+
+    Raises:
+        InvalidArgument: if the target can't be an actor, or takes other parameters than a message and a context.
+    """
+    if inspect.isclass(target):
+        first = target(*args, **kwargs)
+        return _of_object(first, f"target: {target.__qualname__}", lambda: plan(target, args, kwargs))
+    if args or kwargs:
+        given = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+        raise InvalidArgument(
+            f"target: {_title(target)} takes no arguments at spawn, but {given} was given: only a class does; "
+            "use functools.partial for a function"
+        )
+    if hasattr(target, "receive"):
+        return _of_object(target, f"target: {type(target).__qualname__}", None)
+    if callable(target):
+        takes = takes_context(target, "target")
+        return Plan(target, takes, is_coroutine(target))
+    raise InvalidArgument(
+        f"target: {target!r} can't be an actor: give a function, a coroutine function, or a class with a method receive(self, message)"
+    )
+
+
+def takes_context(handler: object, field: str) -> bool:
+    """Return whether a handler takes a context besides the message.
+
+    Raises:
+        InvalidArgument: if it is not callable, a generator function, or takes other parameters.
+    """
+    if not callable(handler):
+        raise InvalidArgument(f"{field}: {handler!r} is not callable: give a function that takes a message")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise InvalidArgument(
+            f"{field}: {_title(handler)} is a generator function, which would never run: return a value instead of yielding, "
+            "or tell the items to another actor"
+        )
+    count = _count_positional(handler, field)
+    return count == 2
+
+
+def is_coroutine(handler: object) -> bool:
+    """Return whether calling the handler gives a coroutine."""
+    while hasattr(handler, "func"):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def _of_object(actor: object, field: str, make: Callable[[], Plan] | None) -> Plan:
+    receive = getattr(actor, "receive", None)
+    if receive is None:
+        raise InvalidArgument(f"{field} has no method receive(self, message): that is where an actor takes its messages")
+    started, stopped, batch = (_hook(actor, name, field) for name in ("started", "stopped", "handle_batch"))
+    coroutine = is_coroutine(receive)
+    for name, hook in (("started", started), ("stopped", stopped)):
+        if hook is not None and is_coroutine(hook) and not coroutine:
+            raise InvalidArgument(f"{field}.{name} is a coroutine function, but receive is not: make both async, or neither")
+    if batch is not None and (coroutine or is_coroutine(batch)):
+        raise InvalidArgument(f"{field}.handle_batch goes with a plain receive, not with coroutines")
+    return Plan(
+        handler=receive,
+        takes_context=takes_context(receive, f"{field}.receive"),
+        coroutine=coroutine,
+        started=started,
+        started_takes_context=started is not None and _count_positional(started, f"{field}.started", (0, 1)) == 1,
+        stopped=stopped,
+        batch=batch,
+        make=make,
+    )
+
+
+def _hook(actor: object, name: str, field: str) -> Callable[..., Any] | None:
+    hook = getattr(actor, name, None)
+    if hook is not None and not callable(hook):
+        raise InvalidArgument(f"{field}.{name}: {hook!r} is not callable: make it a method, or choose another name for the attribute")
+    return hook
+
+
+def _count_positional(handler: Callable[..., Any], field: str, allowed: tuple[int, int] = (1, 2)) -> int:
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        # Builtins without a signature, such as print or list.append, are taken at their word.
+        return allowed[0]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.default is p.empty and p.kind in positional]
+    optional = [p for p in parameters if p.default is not p.empty and p.kind in positional]
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    low, high = allowed
+    too_few = len(required) + len(optional) < low and not variadic
+    if len(required) > high or too_few or named:
+        shape = "(message) or (message, ctx)" if allowed == (1, 2) else "nothing or (ctx)"
+        raise InvalidArgument(f"{field}: {_title(handler)}{inspect.signature(handler)} must take {shape}")
+    if len(required) >= low:
+        return len(required)
+    context = [p for p in optional if p.name in ("ctx", "context", "_ctx")]
+    return max(low, len(required)) if not context else high
+
+
+def _title(handler: object) -> str:
+    return getattr(handler, "__qualname__", None) or repr(handler)

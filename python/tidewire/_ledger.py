@@ -1,0 +1,134 @@
+"""What became of messages and actors at their end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """An actor that was in its handler when the time for its stop was up.
+
+    Attributes:
+        actor: Its id.
+        name: Its name, or None.
+        dispatcher: The name of its dispatcher.
+        thread: The thread that ran it last.
+        awaiting: It holds no thread: its coroutine waits for something.
+        where: The lines of code that it was at, innermost last; empty where they can't be known.
+    """
+
+    actor: int
+    name: str | None
+    dispatcher: str
+    thread: str | None
+    awaiting: bool
+    where: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        title = f"{self.name} (#{self.actor})" if self.name else f"#{self.actor}"
+        place = f" at {self.where[-1]}" if self.where else ""
+        return f"actor {title} on {self.thread or self.dispatcher} is stuck in its handler{place}"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What became of all messages that were accepted: ``accepted == handled + returned + dead_lettered``.
+
+    Attributes:
+        accepted: Messages that mailboxes took.
+        handled: Messages handled without failure.
+        returned: Messages given back to the caller of ``stop(drain=False)``.
+        dead_lettered: Messages given up with a reason.
+        messages: The returned messages themselves, in order.
+        reason: Why the actor terminated, or "shutdown".
+        stuck: Actors that were stuck in their handlers when the time was up.
+        threads: Names of threads that could not end because of them.
+    """
+
+    accepted: int
+    handled: int
+    returned: int
+    dead_lettered: int
+    messages: tuple[Any, ...] = field(default=(), repr=False)
+    reason: str = "stopped"
+    stuck: tuple[Stuck, ...] = ()
+    threads: tuple[str, ...] = ()
+
+    @property
+    def balanced(self) -> bool:
+        """Whether nothing is unaccounted for."""
+        return self.accepted == self.handled + self.returned + self.dead_lettered
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.accepted:,} accepted = {self.handled:,} handled + {self.returned:,} returned "
+            f"+ {self.dead_lettered:,} dead-lettered"
+        )
+        return "\n".join([text, *(str(stuck) for stuck in self.stuck)])
+
+
+@dataclass(frozen=True)
+class Terminated:
+    """The message that a watcher receives when a watched actor has stopped.
+
+    Attributes:
+        actor: The id of the actor.
+        name: Its name, or None.
+        reason: Why, for example "stopped", "failed: ValueError: no" or "restart_limit: ...".
+    """
+
+    actor: int
+    name: str | None
+    reason: str
+
+
+def make(
+    counts: tuple[int, int, int, int],
+    messages: Sequence[Any],
+    stuck: Sequence[dict[str, Any]],
+    reason: str,
+    threads: Sequence[str],
+) -> Ledger:
+    """Make a ledger from what the binding reports."""
+    stacks = _stacks() if stuck else {}
+    return Ledger(
+        *counts,
+        messages=tuple(messages),
+        reason=reason,
+        stuck=tuple(Stuck(**fields, where=_where(fields, stacks)) for fields in stuck),
+        threads=tuple(threads),
+    )
+
+
+def _where(fields: dict[str, Any], stacks: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return () if fields["awaiting"] else stacks.get(fields["thread"] or "", ())
+
+
+def _stacks() -> dict[str, tuple[str, ...]]:
+    """Return the Python stack of every dispatcher thread, by the thread's name."""
+    idents = dict(_threads)
+    frames = sys._current_frames()
+    return {
+        name: tuple(f"{f.filename}:{f.lineno} in {f.name}" for f in traceback.extract_stack(frames[ident]))
+        for name, ident in idents.items()
+        if ident in frames
+    }
+
+
+_threads: dict[str, int] = {}
+
+
+def thread_started(name: str) -> None:
+    """Note the identity of a dispatcher thread. Called by the binding on that thread."""
+    _threads[name] = threading.get_ident()
+
+
+def thread_ended(name: str) -> None:
+    """Forget a dispatcher thread."""
+    _threads.pop(name, None)

@@ -1,0 +1,39 @@
+"""What is written about failures: the first of each actor, then every tenth, hundredth, and so on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef
+
+logger = logging.getLogger("tidewire")
+
+_ACTORS_MAX = 10_000
+_counts: dict[int, int] = {}
+_lock = threading.Lock()
+
+
+def failed(actor: ActorRef, hook: str, error: BaseException) -> None:
+    """Note a failure of an actor's handler or hook, and log it unless it is one of many."""
+    with _lock:
+        count = _counts.pop(actor.id, 0) + 1
+        _counts[actor.id] = count
+        if len(_counts) > _ACTORS_MAX:
+            _counts.pop(next(iter(_counts)))
+    if not _is_power_of_ten(count):
+        return
+    again = "" if count == 1 else f" ({count} failures so far; the next is logged after {count * 10})"
+    logger.error("%r failed in %s: %s%s", actor, hook, _text(error), again, exc_info=error)
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _is_power_of_ten(count: int) -> bool:
+    while count >= 10 and count % 10 == 0:
+        count //= 10
+    return count == 1

@@ -1,0 +1,40 @@
+"""Bridges between asyncio event loops and the engine: one for each loop, made when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+
+from tidewire._binding import Bridge
+
+_bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = weakref.WeakKeyDictionary()
+
+
+def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
+    """Return the bridge of the loop that runs on this thread."""
+    bridge = _bridges.get(loop)
+    if bridge is None:
+        bridge = Bridge()
+        loop.add_reader(bridge.fileno(), bridge.drain)
+        bridge.open(loop.call_soon, bridge.run)
+        _bridges[loop] = bridge
+        # The bridge keeps the loop's call_soon, and with it the loop, only while the loop is open.
+        _close_with(loop, bridge)
+    bridge.enter(loop)
+    return bridge
+
+
+def _close_with(loop: asyncio.AbstractEventLoop, bridge: Bridge) -> None:
+    close = loop.close
+
+    def close_both() -> None:
+        if not loop.is_closed():
+            with contextlib.suppress(OSError, ValueError):
+                loop.remove_reader(bridge.fileno())
+        bridge.close()
+        close()
+
+    # An event loop has no hook for its end. A loop whose class forbids the attribute keeps its bridge until it is collected.
+    with contextlib.suppress(AttributeError):
+        loop.close = close_both  # type: ignore[method-assign]

@@ -1,0 +1,419 @@
+"""A node: actors, subjects and timers of one process."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidewire import _handlers
+from tidewire._binding import ActorRef, Engine, mark_forked
+from tidewire._ledger import Ledger
+from tidewire.config import Config
+from tidewire.dead_letters import DeadLetters
+from tidewire.errors import AlreadyStarted, InvalidArgument, NodeStopped, NoSuchTarget
+from tidewire.supervision import Mailbox, Supervision
+from tidewire.sync import Sync
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending, Subscription, Timer
+    from tidewire.subscription import SubscriptionStream
+
+_STOP_TIMEOUT_S = 30.0
+_EXIT_TIMEOUT_S = 1.0
+_live: weakref.WeakSet[Node] = weakref.WeakSet()
+
+
+class Node:
+    """A node: most programs have one in each process.
+
+    Use it as a context manager: ``async with tw.Node() as node`` in asyncio, ``with tw.Node() as node`` in plain threads.
+    At the end of the block everything accepted is handled, and ``node.ledger`` tells what became of it.
+
+    Args:
+        url: Where the node lives. ``mem://`` is this process alone.
+        name: The node's name, for people; the default is made from the process id.
+        config: A ``tw.Config``, nested tables, or the path of a TOML file.
+
+    Raises:
+        ConfigError: if the configuration is wrong; it names all problems at once.
+        InvalidArgument: if the URL is not one that this version can use.
+    """
+
+    def __init__(
+        self, url: str = "mem://", name: str | None = None, config: Config | Mapping[str, Any] | str | Path | None = None
+    ) -> None:
+        if not isinstance(url, str) or not url.startswith("mem://"):
+            raise InvalidArgument(f"url: {url!r} is not known: this version runs within one process, at mem://")
+        if name is not None and (not isinstance(name, str) or not name):
+            raise InvalidArgument(f"name: {name!r} is not allowed: give a string, or None for a name made from the process id")
+        self.url = url
+        self.name = name if name is not None else f"node-{os.getpid()}"
+        self._engine = Engine(*Config.of(config).layers())
+        self._sync = Sync(self)
+        self._started = False
+        self._stopped = False
+        self._ledger: Ledger | None = None
+        self._loop_thread: _LoopThread | None = None
+        self._lock = threading.Lock()
+        self._self: Callable[[], Node | None] = weakref.ref(self)
+
+    # Life
+
+    def start(self) -> None:
+        """Start the node. What was told before is handled now. The context manager does this by itself.
+
+        Raises:
+            AlreadyStarted: if it was started before.
+            NodeStopped: if it has been stopped.
+        """
+        self._check()
+        if self._started:
+            raise AlreadyStarted(f"{self!r} has been started already: start() is called once, and `with` calls it by itself")
+        self._started = True
+        _live.add(self)
+        self._engine.start()
+
+    async def stop(self, timeout: float | None = _STOP_TIMEOUT_S) -> Ledger:
+        """Stop all actors, children before their parents, and handle what they had accepted. A second call gives the same ledger.
+
+        Args:
+            timeout: Seconds after which actors that are stuck are abandoned, and named in the ledger.
+
+        Returns:
+            What became of all messages of the actors that were alive.
+        """
+        pending = self._begin_stop(timeout)
+        if isinstance(pending, Ledger):
+            return pending
+        ledger: Ledger = await pending
+        return self._end_stop(ledger)
+
+    async def __aenter__(self) -> Node:
+        self._bind_running_loop()
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Node:
+        if asyncio._get_running_loop() is not None:
+            raise InvalidArgument("`with tw.Node()` would block this thread's event loop at its end: use `async with`")
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_blocking(_STOP_TIMEOUT_S)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What became of all messages, once the node has stopped."""
+        return self._ledger
+
+    @property
+    def sync(self) -> Sync:
+        """Blocking forms of what is otherwise awaited, for plain threads and plain handlers."""
+        return self._sync
+
+    # Actors
+
+    def spawn(
+        self,
+        target: Any,
+        *args: Any,
+        name: str | None = None,
+        mailbox: int | Mailbox | None = None,
+        dispatcher: str = "default",
+        concurrency: int = 1,
+        supervision: Supervision | None = None,
+        **kwargs: Any,
+    ) -> ActorRef:
+        """Create an actor.
+
+        Args:
+            target: ``def f(message)``, ``def f(message, ctx)``, the same with ``async def``, or a class with
+                ``receive(self, message[, ctx])`` and optionally ``started``, ``stopped`` and ``handle_batch(self, messages)``.
+            *args: Positional arguments for the class.
+            name: A unique name to look it up by.
+            mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's ``mailbox_capacity``.
+            dispatcher: Which threads run it. Coroutines run on the node's event loop.
+            concurrency: How many messages a coroutine actor handles at once.
+            supervision: What failures lead to; the default is to go on.
+            **kwargs: Keyword arguments for the class.
+
+        Raises:
+            InvalidArgument: if the target can't be an actor, or an option is out of range.
+            NameTaken: if a live actor has this name; no actor is created.
+            UnknownDispatcher: if there is no such dispatcher; the message lists those there are.
+            NodeStopped: if the node has been stopped.
+        """
+        plan = _handlers.plan(target, args, kwargs)
+        return self._spawn(plan, None, name, mailbox, dispatcher, concurrency, supervision)
+
+    def lookup(self, name: str) -> ActorRef | None:
+        """Return the live actor with this name, or None."""
+        return self._engine.lookup(name)
+
+    def tell(self, name: str | Iterable[str], message: Any, priority: str = "normal") -> None:
+        """Tell the actor, or each of the actors, with this name something.
+
+        Raises:
+            NoSuchTarget: if there is no live actor with one of the names; nobody is told anything then.
+            MailboxFull: if a mailbox is full and its policy is not to drop.
+        """
+        names = [name] if isinstance(name, str) else list(name)
+        refs = {wanted: self.lookup(wanted) for wanted in names}
+        missing = [wanted for wanted, ref in refs.items() if ref is None]
+        if missing:
+            raise NoSuchTarget(f"name: no live actor is called {', '.join(map(repr, missing))}: spawn it, or look at node.statistics()")
+        for ref in refs.values():
+            assert ref is not None
+            ref.tell(message, priority)
+
+    # Subjects
+
+    def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
+        """Deliver what is published on matching subjects to an actor, or to a handler of its own.
+
+        Args:
+            pattern: Tokens divided by dots; ``*`` stands for one token, ``>`` at the end for one or more.
+            target: An actor, or a function or coroutine function: ``def f(message)`` or ``def f(message, ctx)``.
+            queue: Members of a queue group share the messages: each goes to one of them.
+
+        Raises:
+            InvalidSubject: if the pattern is malformed.
+            InvalidArgument: if the target can't take messages.
+            ActorStopped: if the actor has stopped.
+        """
+        self._check()
+        if queue is not None and (not isinstance(queue, str) or not queue):
+            raise InvalidArgument(f"queue: {queue!r} is not allowed: give a name, or None")
+        own = not isinstance(target, ActorRef)
+        actor = self.spawn(target) if own else target
+        try:
+            return self._engine.subscribe(pattern, actor, queue, own)
+        except BaseException:
+            if own:
+                actor.stop(drain=False, timeout=0.0)
+            raise
+
+    def set_subscriptions(self, actor: ActorRef, patterns: Iterable[str]) -> list[str]:
+        """Set the subscriptions of an actor to exactly these patterns, and return those in force. Those that stay are not interrupted."""
+        return self._engine.set_subscriptions(list(patterns), actor)
+
+    def unsubscribe(self, actor: ActorRef, pattern: str) -> list[str]:
+        """End the subscriptions of an actor to one pattern, and return those still in force."""
+        return self._engine.unsubscribe(pattern, actor)
+
+    def unsubscribe_all(self, actor: ActorRef) -> int:
+        """End all subscriptions of an actor, and return how many there were."""
+        return self._engine.unsubscribe_all(actor)
+
+    def subscriptions(self, actor: ActorRef) -> list[str]:
+        """Return the patterns that an actor is subscribed to."""
+        return self._engine.subscriptions(actor)
+
+    def subscription(
+        self, pattern: str, capacity: int = 1000, overflow: str = "wait", queue: str | None = None
+    ) -> SubscriptionStream:
+        """Read what is published with ``async with node.subscription(...) as s: async for envelope in s``.
+
+        Args:
+            pattern: As for ``subscribe``.
+            capacity: How many messages may wait to be read.
+            overflow: What happens to one more; "wait" and "fail" count it as refused, and keep it as a dead letter.
+            queue: As for ``subscribe``.
+        """
+        from tidewire.subscription import SubscriptionStream
+
+        return SubscriptionStream(self, pattern, Mailbox(capacity, overflow), queue)  # type: ignore[arg-type]
+
+    def publish(self, subject: str, message: Any, headers: Mapping[str, str] | None = None) -> int:
+        """Publish a message, and return how many subscriptions accepted it.
+
+        Deliveries that a full mailbox refuses become dead letters with the reason "mailbox_full".
+
+        Raises:
+            InvalidSubject: if the subject is malformed.
+        """
+        self._check()
+        accepted, _ = self._engine.publish(subject, message, headers)
+        return accepted
+
+    def request(
+        self, subject: str, message: Any, timeout: float | None = 30.0, headers: Mapping[str, str] | None = None
+    ) -> Pending:
+        """Ask one of those subscribed to ``subject``; await the result.
+
+        Raises:
+            NoResponders: if nobody is subscribed.
+            AskTimeout: if no reply came within ``timeout`` seconds.
+        """
+        self._check()
+        return self._engine.request(subject, message, headers, timeout)
+
+    # Timers
+
+    def schedule(self, delay: float, ref: ActorRef, message: Any, every: float | None = None) -> Timer:
+        """Tell an actor something after ``delay`` seconds, and then, with ``every``, again and again.
+
+        Raises:
+            InvalidArgument: if a time is negative or not a number.
+        """
+        self._check()
+        if not isinstance(ref, ActorRef):
+            raise InvalidArgument(f"ref: {ref!r} is not an actor: give what node.spawn() returned, or node.lookup(name)")
+        return self._engine.schedule(delay, ref, message, every)
+
+    # Looking
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Messages that were given up."""
+        return DeadLetters(self._engine)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counters and times of all actors and dispatchers. The cost grows with the number of actors."""
+        result: dict[str, Any] = self._engine.statistics()
+        return result
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._stopped else "running" if self._started else "not started"
+        return f"<Node {self.name!r} {self.url} {state}, {self._engine.actors} actors>"
+
+    # Inside
+
+    def _spawn_child(self, parent: ActorRef, target: Any, args: tuple[Any, ...], options: dict[str, Any] | None) -> ActorRef:
+        options = dict(options or {})
+        taken = {key: options.pop(key, None) for key in ("name", "mailbox", "supervision")}
+        dispatcher = options.pop("dispatcher", "default")
+        concurrency = options.pop("concurrency", 1)
+        plan = _handlers.plan(target, args, options)
+        return self._spawn(plan, parent, taken["name"], taken["mailbox"], dispatcher, concurrency, taken["supervision"])
+
+    def _spawn(
+        self,
+        plan: _handlers.Plan,
+        parent: ActorRef | None,
+        name: str | None,
+        mailbox: int | Mailbox | None,
+        dispatcher: str,
+        concurrency: int,
+        supervision: Supervision | None,
+    ) -> ActorRef:
+        self._check()
+        if name is not None and not isinstance(name, str):
+            raise InvalidArgument(f"name: {name!r} is not allowed: give a string, or None")
+        if not isinstance(dispatcher, str):
+            raise InvalidArgument(f"dispatcher: {dispatcher!r} is not allowed: give the name of a dispatcher")
+        if supervision is not None and not isinstance(supervision, Supervision):
+            raise InvalidArgument(f"supervision: {supervision!r} is not allowed: give a tw.Supervision")
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 1_000_000:
+            raise InvalidArgument(f"concurrency: {concurrency!r} is not allowed: give a whole number from 1 to 1,000,000")
+        if concurrency > 1 and not plan.coroutine:
+            raise InvalidArgument(f"concurrency: {concurrency} needs coroutines: make the handler `async def`, or leave concurrency at 1")
+        if plan.coroutine:
+            self._ensure_loop()
+        box = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
+        return self._engine.spawn(
+            plan,
+            self._self,
+            parent,
+            name=name,
+            capacity=None if box is None else box.capacity,
+            overflow=None if box is None else box.overflow,
+            dispatcher=dispatcher,
+            concurrency=concurrency,
+            supervision=supervision,
+        )
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise NodeStopped(f"{self!r} has been stopped: make a new one")
+
+    def _bind_running_loop(self) -> None:
+        from tidewire._loop import bridge_of
+
+        self._engine.bind(bridge_of(asyncio.get_running_loop()))
+
+    def _ensure_loop(self) -> None:
+        """Coroutines need a loop: the running one, or else one in a thread of the node's own."""
+        with self._lock:
+            if self._engine.is_bound:
+                return
+            if asyncio._get_running_loop() is not None:
+                self._bind_running_loop()
+                return
+            self._loop_thread = _LoopThread(self.name)
+            self._loop_thread.call(self._bind_running_loop)
+
+    def _begin_stop(self, timeout: float | None) -> Pending | Ledger:
+        if self._ledger is not None:
+            return self._ledger
+        self._stopped = True
+        return self._engine.shutdown(timeout)
+
+    def _end_stop(self, ledger: Ledger) -> Ledger:
+        if self._ledger is None:
+            self._ledger = ledger
+            self._engine.unbind()
+            if self._loop_thread is not None:
+                self._loop_thread.end()
+            _live.discard(self)
+        return self._ledger
+
+    def _stop_blocking(self, timeout: float | None) -> Ledger:
+        pending = self._begin_stop(timeout)
+        return pending if isinstance(pending, Ledger) else self._end_stop(pending.wait())
+
+
+class _LoopThread:
+    """An event loop in a thread of its own, for nodes that are used without asyncio."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=f"{name}-asyncio", daemon=True)
+        self._thread.start()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function on the loop's thread, and wait for it."""
+
+        async def run() -> None:
+            function()
+
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def end(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_EXIT_TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+
+def _stop_all() -> None:
+    """Stop the nodes that are still live when the interpreter ends, so that none of their threads outlives it."""
+    for node in list(_live):
+        node._stop_blocking(_EXIT_TIMEOUT_S)
+
+
+atexit.register(_stop_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: (mark_forked(True), _live.clear()))

@@ -1,0 +1,85 @@
+"""Subscriptions that are read with ``async for``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidewire.supervision import Mailbox
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef, Context, Subscription
+    from tidewire.node import Node
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A published message with what belongs to it.
+
+    Attributes:
+        subject: The subject it was published on.
+        message: The message itself.
+        headers: The headers it was published with; empty if there were none.
+        sender: The actor in whose handler it was published, or None.
+    """
+
+    subject: str
+    message: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sender: ActorRef | None = None
+
+
+class SubscriptionStream:
+    """Messages of a pattern, as an asynchronous iterator. Made by ``node.subscription(...)``.
+
+    A reader that is slow fills the stream's mailbox; what happens then is the stream's overflow policy.
+    """
+
+    def __init__(self, node: Node, pattern: str, mailbox: Mailbox, queue: str | None) -> None:
+        self._node = node
+        self._pattern = pattern
+        self._mailbox = mailbox
+        self._group = queue
+        self._next: asyncio.Queue[Envelope] = asyncio.Queue(maxsize=1)
+        self._actor: ActorRef | None = None
+        self._subscription: Subscription | None = None
+
+    async def __aenter__(self) -> SubscriptionStream:
+        async def receive(message: Any, ctx: Context) -> None:
+            envelope = Envelope(ctx.subject or "", message, ctx.headers or {}, ctx.sender)
+            await self._next.put(envelope)
+
+        self._actor = self._node.spawn(receive, mailbox=self._mailbox)
+        try:
+            self._subscription = self._node.subscribe(self._pattern, self._actor, queue=self._group)
+        except BaseException:
+            self._actor.stop(drain=False, timeout=0.0)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._subscription is not None:
+            self._subscription.unsubscribe()
+        if self._actor is not None:
+            actor, self._actor = self._actor, None
+            stopping = actor.stop(drain=False, timeout=1.0)
+            # A message that nobody will read any more holds the handler up: take it.
+            while not self._next.empty():
+                self._next.get_nowait()
+            await stopping
+
+    def __aiter__(self) -> AsyncIterator[Envelope]:
+        return self
+
+    async def __anext__(self) -> Envelope:
+        if self._actor is None:
+            raise StopAsyncIteration
+        return await self._next.get()
+
+    def __repr__(self) -> str:
+        return f"<SubscriptionStream {self._pattern}>"

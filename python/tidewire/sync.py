@@ -1,0 +1,72 @@
+"""The blocking form of a node, for plain threads and for handlers that are plain functions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef, Pending, Timer
+    from tidewire._ledger import Ledger
+    from tidewire.node import Node
+
+
+class Sync:
+    """Blocking calls, at ``node.sync``. Not for the thread of an event loop: there, ``await`` the same thing.
+
+    Inside a handler that is a plain function, a call that blocks lets another thread look after the other actors.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def send(self, ref: ActorRef, message: Any, *, priority: str = "normal") -> None:
+        """Send a message, and block while the mailbox is full.
+
+        Raises:
+            MailboxFull: if the mailbox is full and its policy is to fail.
+            ActorStopped: if the actor takes no more messages.
+        """
+        if not ref.try_send(message, priority):
+            _wait(ref.send(message, priority))
+
+    def ask(self, ref: ActorRef, message: Any, timeout: float | None = 30.0) -> Any:
+        """Ask an actor, and block until it replies.
+
+        Raises:
+            AskTimeout: if no reply came within ``timeout`` seconds.
+            AskCycle: if the actors would wait for each other in a ring.
+            ActorStopped: if the actor takes no more messages.
+            BaseException: whatever the handler raised.
+        """
+        return _wait(ref.ask(message, timeout))
+
+    def request(
+        self, subject: str, message: Any, timeout: float | None = 30.0, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """Ask whoever is subscribed to ``subject``, and block until it replies. Raises as ``ask`` does, and NoResponders."""
+        return _wait(self._node.request(subject, message, timeout=timeout, headers=headers))
+
+    def stop(self, ref: ActorRef, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
+        """Stop an actor, and block until it has stopped or the time is up."""
+        result: Ledger = _wait(ref.stop(drain, timeout))
+        return result
+
+    def outcome(self, timer: Timer) -> str:
+        """Block until a timer was delivered or cancelled, and return which."""
+        result: str = _wait(timer.outcome())
+        return result
+
+
+def _wait(pending: Pending) -> Any:
+    if _on_loop():
+        pending.cancel()
+        raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
+    return pending.wait()
+
+
+def _on_loop() -> bool:
+    return asyncio._get_running_loop() is not None
