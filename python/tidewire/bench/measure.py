@@ -6,16 +6,19 @@ This file uses nothing but the standard library, so that peers can use it withou
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import ceil
 
 Figures = dict[str, float]
 Workload = Callable[[argparse.Namespace], Figures]
 
 now_ns = time.perf_counter_ns
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def rate(count: int, seconds: float) -> Figures:
@@ -46,10 +49,36 @@ def others(own: int, actors: int, count: int) -> list[int]:
     return (ring * (count // len(ring) + 1))[:count]
 
 
+async def ask_many(ask: Callable[[int], Awaitable[int]], options: argparse.Namespace) -> Figures:
+    """``in_flight`` askers, each with one request under way, and how long the requests took."""
+    share = options.count // options.in_flight
+    samples: list[int] = []
+
+    async def asker() -> None:
+        for word in range(share):
+            began = now_ns()
+            assert await ask(word) == word
+            samples.append(now_ns() - began)
+
+    start = time.perf_counter()
+    await asyncio.gather(*(asker() for _ in range(options.in_flight)))
+    seconds = time.perf_counter() - start
+    return {**latency(samples), **rate(share * options.in_flight, seconds)}
+
+
+def in_loop(workload: Callable[[argparse.Namespace], Awaitable[Figures]]) -> Workload:
+    """Runs a coroutine workload in a loop of its own."""
+
+    async def body(options: argparse.Namespace) -> Figures:
+        return await workload(options)
+
+    return lambda options: asyncio.run(body(options))
+
+
 def resident_bytes() -> int:
     """Resident memory of this process."""
     with open("/proc/self/statm", encoding="ascii") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(statm.read().split()[1]) * PAGE_BYTES
 
 
 def run(contenders: Mapping[str, Mapping[str, Workload]], argv: Sequence[str] | None = None) -> int:
