@@ -24,8 +24,7 @@ pub struct ActorRef {
 impl ActorRef {
     /// A message with its sender, if it is sent from inside a handler.
     pub fn message(py: Python<'_>, object: Py<PyAny>) -> Message {
-        let extra = present::actor(py).map(|sender| Box::new(Extra { sender: Some(sender), ..Extra::default() }));
-        Message { object, extra }
+        Message { object, sender: present::actor(py), extra: None }
     }
 
     fn offer(&self, py: Python<'_>, object: Py<PyAny>, priority: Priority) -> Result<bool, Refusal> {
@@ -41,9 +40,9 @@ impl ActorRef {
 
     /// The operation of an ask; the message is on its way when this returns.
     pub fn asking(&self, py: Python<'_>, object: Py<PyAny>, extra: Extra, timeout: Duration) -> Pending {
-        let sender = extra.sender.or_else(|| present::actor(py));
+        let sender = present::actor(py);
         let acting = sender.as_ref().and_then(|sender| crate::coroutine::acting(py, sender));
-        let make = |reply| Message { object, extra: Some(Box::new(Extra { reply: Some(reply), sender, ..extra })) };
+        let make = |reply| Message { object, sender, extra: Some(Box::new(Extra { reply: Some(reply), ..extra })) };
         let pending = match acting {
             Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask(make, timeout)),
             None => self.inner.ask(make, timeout),
@@ -97,13 +96,13 @@ impl ActorRef {
     }
 
     #[pyo3(signature = (message, priority = None))]
-    fn send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<&str>) -> PyResult<Pending> {
+    fn send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<&str>) -> PyResult<Py<Pending>> {
         crate::engine::check_fork(py)?;
         let priority = self::priority(py, priority)?;
         let cell = self.inner.cell();
         let envelope = Envelope::Plain(Self::message(py, message));
         let envelope = match cell.push(envelope, priority) {
-            Ok(_) => return Ok(Pending::done("send", Ok(py.None()))),
+            Ok(_) => return Pending::none(py),
             Err((Refusal::Full { .. }, envelope)) if cell.senders_wait() => envelope,
             Err((refusal, _)) => return Err(errors::refusal(py, refusal)),
         };
@@ -130,7 +129,7 @@ impl ActorRef {
                 }
             }
         });
-        Ok(Pending::new("send", None, Box::pin(operation)))
+        Py::new(py, Pending::new("send", None, Box::pin(operation)))
     }
 
     #[pyo3(signature = (message, timeout = 30.0))]
@@ -196,6 +195,18 @@ impl ActorRef {
         );
         Err(error(py, "InvalidArgument", &text, &[]))
     }
+}
+
+/// Sends, and blocks this thread while the mailbox is full.
+#[pyfunction]
+#[pyo3(signature = (actor, message, priority = None))]
+pub fn send_blocking(actor: &Bound<'_, ActorRef>, message: Py<PyAny>, priority: Option<&str>) -> PyResult<()> {
+    let py = actor.py();
+    let pending = actor.get().send(py, message, priority)?;
+    if pending.bind(py).get().is_done() {
+        return Ok(());
+    }
+    Pending::block(pending.bind(py)).map(drop)
 }
 
 /// A lane by its name.

@@ -1,12 +1,13 @@
 //! Between the engine's threads and one asyncio event loop: one wake-up per burst, in either direction.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tidewire_engine::External;
 
@@ -27,16 +28,30 @@ pub struct Line {
 
 thread_local! {
     static HERE: RefCell<Option<(usize, Arc<Line>)>> = const { RefCell::new(None) };
+    static COROUTINES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether an event loop with a bridge runs on this thread.
-pub fn on_loop_thread() -> bool {
-    HERE.with_borrow(Option::is_some)
+/// The event loop that runs on this thread.
+pub fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let get =
+        GET.get_or_try_init(py, || PyModule::import(py, "asyncio")?.getattr("get_running_loop").map(Bound::unbind))?;
+    get.bind(py).call0()
+}
+
+/// Notes that coroutine actors run on this thread.
+pub fn has_coroutines() {
+    COROUTINES.set(true);
+}
+
+/// Whether a coroutine actor has ever run on this thread.
+pub fn runs_coroutines() -> bool {
+    COROUTINES.get()
 }
 
 /// The line of the loop that runs on this thread, made by `tidewire._loop` if there is none yet.
 pub fn line_here(py: Python<'_>) -> PyResult<Arc<Line>> {
-    let running = PyModule::import(py, "asyncio")?.getattr("get_running_loop")?.call0()?;
+    let running = running_loop(py)?;
     let key = running.as_ptr() as usize;
     if let Some(line) = HERE.with_borrow(|here| here.as_ref().filter(|(at, _)| *at == key).map(|(_, l)| Arc::clone(l)))
     {

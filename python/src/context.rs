@@ -30,12 +30,18 @@ struct State {
 }
 
 impl Context {
-    pub fn new(me: Py<ActorRef>, node: Py<PyAny>, extra: Option<Extra>, failures: u32) -> Self {
+    pub fn new(
+        me: Py<ActorRef>,
+        node: Py<PyAny>,
+        sender: Option<Py<ActorRef>>,
+        extra: Option<Extra>,
+        failures: u32,
+    ) -> Self {
         let extra = extra.unwrap_or_default();
         let state = State {
             asked: extra.reply.is_some(),
             reply: extra.reply,
-            sender: extra.sender,
+            sender,
             subject: extra.subject,
             headers: extra.headers,
             failures,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use tidewire_engine::raw::{ActorCell, ActorId, Behaviours, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
@@ -17,14 +18,16 @@ use crate::message::{Extra, Message};
 
 /// The actor that waits when its handler asks, if it handles one message at a time.
 pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorId> {
-    static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    if !crate::bridge::on_loop_thread() {
+    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if !crate::bridge::runs_coroutines() {
         return None;
     }
-    let variable = VARIABLE
-        .get_or_try_init(py, || PyModule::import(py, "tidewire._current")?.getattr("alone").map(Bound::unbind))
+    let get = GET
+        .get_or_try_init(py, || {
+            PyModule::import(py, "tidewire._current")?.getattr("alone")?.getattr("get").map(Bound::unbind)
+        })
         .ok()?;
-    let alone: bool = variable.call_method0(py, "get").ok()?.extract(py).ok()?;
+    let alone: bool = get.bind(py).call0().ok()?.extract().ok()?;
     alone.then(|| sender.bind(py).get().inner.id())
 }
 
@@ -73,14 +76,16 @@ impl Coroutine {
             state: Mutex::new(Present { first: Some(first), ..Present::default() }),
         };
         self.active.fetch_add(1, Ordering::Relaxed);
-        let start = PyModule::import(py, "tidewire._drive").and_then(|drive| drive.getattr("start"));
+        crate::bridge::has_coroutines();
+        let start = start(py);
         let intake = Py::new(py, intake).map_err(errors::fault)?;
-        start.and_then(|start| start.call1((intake.clone_ref(py), me, self.concurrency == 1))).map(drop).map_err(
-            |error| {
+        start
+            .and_then(|start| start.bind(py).call1((intake.clone_ref(py), me, self.concurrency == 1)))
+            .map(drop)
+            .map_err(|error| {
                 self.active.fetch_sub(1, Ordering::Relaxed);
                 errors::fault(error)
-            },
-        )
+            })
     }
 }
 
@@ -150,6 +155,11 @@ impl Driver<Message> for Coroutine {
     }
 }
 
+fn start(py: Python<'_>) -> PyResult<&Py<PyAny>> {
+    static START: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    START.get_or_try_init(py, || PyModule::import(py, "tidewire._drive")?.getattr("start").map(Bound::unbind))
+}
+
 enum First {
     Message(Box<Envelope<Message>>),
     Notice(Py<PyAny>),
@@ -181,10 +191,17 @@ struct Present {
 
 #[pymethods]
 impl Intake {
-    /// The next call to make, as an awaitable; None when the task is over.
-    fn next_call(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    /// The next call to make, as an awaitable. Asking for it says that the one before has returned.
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         loop {
-            let first = self.state.lock().first.take();
+            let (first, tired) = {
+                let mut state = self.state.lock();
+                (state.first.take(), state.handled >= TURN)
+            };
             let envelope = match first {
                 Some(First::Hook(hook)) => match self.call_hook(py, &hook)? {
                     Some(call) => return Ok(Some(call)),
@@ -195,8 +212,7 @@ impl Intake {
                     None => continue,
                 },
                 Some(First::Message(envelope)) => Some(*envelope),
-                None if self.state.lock().handled >= TURN => None,
-                None => self.cell.outside(|turn| turn.take()),
+                None => self.finish_and_take(py, !tired),
             };
             let Some(envelope) = envelope else { return Ok(None) };
             let (message, mut meta) = envelope.split();
@@ -216,19 +232,11 @@ impl Intake {
         }
     }
 
-    /// The present call has returned `value`.
+    /// The present call has returned something else than None.
     fn returned(&self, py: Python<'_>, value: Py<PyAny>) {
-        let (context, meta, counts, message) = self.take_present();
-        drop(message);
+        let context = self.state.lock().context.as_ref().map(|context| context.clone_ref(py));
         if let Some(context) = context {
-            for change in context.bind(py).get().take_changes() {
-                change_behaviour(&mut self.behaviours.lock(), change);
-            }
             context.bind(py).get().returned(value);
-            drop(context);
-        }
-        if counts {
-            self.cell.outside(|turn| turn.handled(meta));
         }
     }
 
@@ -255,6 +263,8 @@ impl Intake {
     }
 }
 
+static COROUTINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
 /// Most messages that one task handles before it makes room for others.
 const TURN: u32 = 256;
 
@@ -263,10 +273,10 @@ impl Intake {
     fn call(&self, py: Python<'_>, message: Message, meta: MessageMeta, counts: bool) -> PyResult<Option<Py<PyAny>>> {
         let handler = self.behaviours.lock().top().map(|handler| handler.clone_ref(py));
         let handler = handler.as_ref().unwrap_or(&self.base);
-        let Message { object, extra } = message;
+        let Message { object, sender, extra } = message;
         let needs = handler.takes_context || extra.as_ref().is_some_and(|extra| extra.reply.is_some());
         let failures = meta.as_ref().map_or(0, |meta| meta.failures);
-        let context = needs.then(|| self.context(py, extra.map(|extra| *extra), failures)).transpose()?;
+        let context = needs.then(|| self.context(py, sender, extra.map(|extra| *extra), failures)).transpose()?;
         {
             let mut state = self.state.lock();
             state.handled += 1;
@@ -283,11 +293,32 @@ impl Intake {
     }
 
     fn unless_returned(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        if value.bind(py).hasattr(pyo3::intern!(py, "__await__"))? {
+        let coroutine = COROUTINE.import(py, "types", "CoroutineType")?;
+        let value_type = value.bind(py).get_type();
+        if value_type.is(coroutine) || value_type.hasattr(pyo3::intern!(py, "__await__"))? {
             return Ok(Some(value));
         }
         self.returned(py, value);
         Ok(None)
+    }
+
+    /// Reports the end of the present call, and takes the next message if `more`.
+    fn finish_and_take(&self, py: Python<'_>, more: bool) -> Option<Envelope<Message>> {
+        let (context, meta, counts, message) = self.take_present();
+        drop(message);
+        if let Some(context) = context {
+            for change in context.bind(py).get().take_changes() {
+                change_behaviour(&mut self.behaviours.lock(), change);
+            }
+            context.bind(py).get().returned(py.None());
+            drop(context);
+        }
+        self.cell.outside(|turn| {
+            if counts {
+                turn.handled(meta);
+            }
+            if more { turn.take() } else { None }
+        })
     }
 
     fn call_hook(&self, py: Python<'_>, hook: &Handler) -> PyResult<Option<Py<PyAny>>> {
@@ -295,14 +326,20 @@ impl Intake {
             let value = hook.call.call0(py)?;
             return self.unless_returned(py, value);
         }
-        let context = self.context(py, None, 0)?;
+        let context = self.context(py, None, None, 0)?;
         self.state.lock().context = Some(context.clone_ref(py));
         let value = hook.call.call1(py, (context.bind(py),))?;
         self.unless_returned(py, value)
     }
 
-    fn context(&self, py: Python<'_>, extra: Option<Extra>, failures: u32) -> PyResult<Py<Context>> {
-        Py::new(py, Context::new(self.me.clone_ref(py), self.node.clone_ref(py), extra, failures))
+    fn context(
+        &self,
+        py: Python<'_>,
+        sender: Option<Py<ActorRef>>,
+        extra: Option<Extra>,
+        failures: u32,
+    ) -> PyResult<Py<Context>> {
+        Py::new(py, Context::new(self.me.clone_ref(py), self.node.clone_ref(py), sender, extra, failures))
     }
 
     fn take_present(&self) -> (Option<Py<Context>>, MessageMeta, bool, Option<Message>) {

@@ -90,11 +90,12 @@ impl Function {
         &self,
         py: Python<'_>,
         me: &Py<ActorRef>,
+        sender: Option<Py<ActorRef>>,
         extra: Option<Extra>,
         meta: &MessageMeta,
     ) -> PyResult<Py<Context>> {
         let failures = meta.as_ref().map_or(0, |meta| meta.failures);
-        Py::new(py, Context::new(me.clone_ref(py), self.node.clone_ref(py), extra, failures))
+        Py::new(py, Context::new(me.clone_ref(py), self.node.clone_ref(py), sender, extra, failures))
     }
 
     /// Handles one message; answers whether to go on.
@@ -106,7 +107,7 @@ impl Function {
         turn: &mut Turn<'_, Message>,
     ) -> bool {
         let (message, mut meta) = envelope.split();
-        let Some(Message { object, extra }) = message else {
+        let Some(Message { object, sender, extra }) = message else {
             if let Some(change) = meta.as_mut().and_then(|meta| meta.change.take()) {
                 change_behaviour(&mut self.behaviours, change);
             }
@@ -121,12 +122,26 @@ impl Function {
                     turn.handled(meta);
                     true
                 }
-                Err(error) => fail(py, me, turn, Message { object, extra }, meta, error),
+                Err(error) => fail(py, me, turn, Message { object, sender, extra }, meta, error),
+            };
+        }
+        if !handler.takes_context {
+            let result = handler.call.bind(py).call1((object.bind(py),));
+            let reply = extra.and_then(|mut extra| extra.reply.take());
+            return match result {
+                Ok(value) => {
+                    if let Some(reply) = reply {
+                        reply.send(value.unbind());
+                    }
+                    turn.handled(meta);
+                    true
+                }
+                Err(error) => fail(py, me, turn, Message::plain(object), meta, error),
             };
         }
         let takes_context = handler.takes_context;
         let call = handler.call.clone_ref(py);
-        let context = match self.context(py, me, extra.map(|extra| *extra), &meta) {
+        let context = match self.context(py, me, sender, extra.map(|extra| *extra), &meta) {
             Ok(context) => context,
             Err(error) => return fail(py, me, turn, Message::plain(object), meta, error),
         };
@@ -215,7 +230,7 @@ impl Driver<Message> for Function {
             let Some(started) = self.parts.started.as_ref().map(|started| started.clone_ref(py)) else { return Ok(()) };
             crate::present::with(py, &me, || {
                 let result = if started.takes_context {
-                    let context = self.context(py, &me, None, &None).map_err(errors::fault)?;
+                    let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
                     let result = started.call.call1(py, (context.bind(py),));
                     for change in context.bind(py).get().take_changes() {
                         change_behaviour(&mut self.behaviours, change);
@@ -253,7 +268,7 @@ impl Driver<Message> for Function {
             let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler).clone_ref(py);
             crate::present::with(py, &me, || {
                 let result = if handler.takes_context {
-                    let context = self.context(py, &me, None, &None).map_err(errors::fault)?;
+                    let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
                     let result = handler.call.call1(py, (notice, context.bind(py)));
                     for change in context.bind(py).get().take_changes() {
                         change_behaviour(&mut self.behaviours, change);

@@ -32,5 +32,6 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bridge::Bridge>()?;
     module.add_class::<coroutine::Intake>()?;
     module.add_function(wrap_pyfunction!(engine::mark_forked, module)?)?;
+    module.add_function(wrap_pyfunction!(actor::send_blocking, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

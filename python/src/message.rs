@@ -8,13 +8,14 @@ use crate::actor::ActorRef;
 /// A message: the object itself, and what only some messages carry.
 pub struct Message {
     pub object: Py<PyAny>,
+    /// The actor in whose handler it was sent.
+    pub sender: Option<Py<ActorRef>>,
     pub extra: Option<Box<Extra>>,
 }
 
 #[derive(Default)]
 pub struct Extra {
     pub reply: Option<Reply<Py<PyAny>>>,
-    pub sender: Option<Py<ActorRef>>,
     pub subject: Option<Py<PyAny>>,
     pub headers: Option<Py<PyAny>>,
     /// A notice about a watched actor, rather than a message.
@@ -23,7 +24,7 @@ pub struct Extra {
 
 impl Message {
     pub fn plain(object: Py<PyAny>) -> Self {
-        Self { object, extra: None }
+        Self { object, sender: None, extra: None }
     }
 }
 
@@ -32,10 +33,10 @@ impl Clone for Message {
     fn clone(&self) -> Self {
         Python::attach(|py| Self {
             object: self.object.clone_ref(py),
+            sender: self.sender.as_ref().map(|sender| sender.clone_ref(py)),
             extra: self.extra.as_ref().map(|extra| {
                 Box::new(Extra {
                     reply: None,
-                    sender: extra.sender.as_ref().map(|sender| sender.clone_ref(py)),
                     subject: extra.subject.as_ref().map(|subject| subject.clone_ref(py)),
                     headers: extra.headers.as_ref().map(|headers| headers.clone_ref(py)),
                     notice: extra.notice,

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use tidewire_engine::raw::{ActorId, acting_as};
 
-use crate::bridge::{Line, line_here};
+use crate::bridge::{Line, line_here, running_loop};
 use crate::wait::{Operation, wait};
 
 /// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
@@ -45,6 +45,12 @@ impl Pending {
         Self { state: Mutex::new(State::Done(result)), acting: None, what }
     }
 
+    /// One that is done, with None; always the same object.
+    pub fn none(py: Python<'_>) -> PyResult<Py<Self>> {
+        static NONE: PyOnceLock<Py<Pending>> = PyOnceLock::new();
+        NONE.get_or_try_init(py, || Py::new(py, Self::done("send", Ok(py.None())))).map(|none| none.clone_ref(py))
+    }
+
     /// Looks whether the operation is ready, and if so calls those who wait. On the loop's thread.
     pub fn look(this: &Py<Self>, py: Python<'_>) {
         let callbacks = match this.get().poll(this, py) {
@@ -53,7 +59,7 @@ impl Pending {
         };
         for (callback, context) in callbacks {
             let result = match context {
-                Some(context) => context.call_method1(py, "run", (callback, this.clone_ref(py))),
+                Some(context) => context.call_method1(py, pyo3::intern!(py, "run"), (callback, this.clone_ref(py))),
                 None => callback.call1(py, (this.clone_ref(py),)),
             };
             if let Err(error) = result {
@@ -107,6 +113,19 @@ impl Pending {
     }
 }
 
+impl Pending {
+    /// Blocks this thread until the operation is ready, unless an event loop runs on it.
+    pub fn block(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let py = this.py();
+        if running_loop(py).is_ok() {
+            Self::cancel(this, None)?;
+            let text = "node.sync would block this thread's event loop: await the same call without .sync";
+            return Err(crate::errors::error(py, "InvalidArgument", text, &[]));
+        }
+        this.get().wait(py)
+    }
+}
+
 #[pymethods]
 impl Pending {
     fn __await__(this: Py<Self>) -> Py<Self> {
@@ -117,14 +136,17 @@ impl Pending {
         this
     }
 
-    fn __next__(this: &Bound<'_, Self>) -> PyResult<Py<Self>> {
+    fn __next__(this: &Bound<'_, Self>) -> PyResult<Option<Py<Self>>> {
         let py = this.py();
+        if matches!(&*this.get().state.lock(), State::Done(Ok(value)) if value.is_none(py)) {
+            return Ok(None);
+        }
         let owned = this.clone().unbind();
         if this.get().poll(&owned, py)?.is_none() {
             if let State::Running { blocking, .. } = &mut *this.get().state.lock() {
                 *blocking = true;
             }
-            return Ok(owned);
+            return Ok(Some(owned));
         }
         let value = this.get().outcome(py)?;
         // A tuple or an exception must be wrapped, or StopIteration would take it apart.
@@ -168,7 +190,7 @@ impl Pending {
 
     #[getter(_loop)]
     fn running_loop(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(PyModule::import(py, "asyncio")?.getattr("get_running_loop")?.call0()?.unbind())
+        running_loop(py).map(Bound::unbind)
     }
 
     fn get_loop(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -245,7 +267,7 @@ impl Pending {
     }
 
     #[pyo3(name = "done")]
-    fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         matches!(&*self.state.lock(), State::Done(_) | State::Cancelled)
     }
 
@@ -297,7 +319,7 @@ impl Wake for Ring {
 }
 
 fn soon(py: Python<'_>, callback: &Py<PyAny>, this: &Py<Pending>, context: Option<Py<PyAny>>) -> PyResult<()> {
-    let running = PyModule::import(py, "asyncio")?.getattr("get_running_loop")?.call0()?;
+    let running = running_loop(py)?;
     let keywords = pyo3::types::PyDict::new(py);
     if let Some(context) = context {
         keywords.set_item("context", context)?;

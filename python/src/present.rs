@@ -11,8 +11,8 @@ thread_local! {
     static PRESENT: RefCell<Option<Py<ActorRef>>> = const { RefCell::new(None) };
 }
 
-/// The variable `tidewire._current.actor`, which coroutine handlers run under.
-static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// Reads the variable `tidewire._current.actor`, which coroutine handlers run under.
+static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Runs `what` with `actor` as the present one.
 pub fn with<R>(py: Python<'_>, actor: &Py<ActorRef>, what: impl FnOnce() -> R) -> R {
@@ -25,13 +25,15 @@ pub fn with<R>(py: Python<'_>, actor: &Py<ActorRef>, what: impl FnOnce() -> R) -
 /// The actor in whose handler this thread is.
 pub fn actor(py: Python<'_>) -> Option<Py<ActorRef>> {
     let here = PRESENT.with_borrow(|present| present.as_ref().map(|actor| actor.clone_ref(py)));
-    here.or_else(|| if crate::bridge::on_loop_thread() { from_context(py) } else { None })
+    here.or_else(|| if crate::bridge::runs_coroutines() { from_context(py) } else { None })
 }
 
 fn from_context(py: Python<'_>) -> Option<Py<ActorRef>> {
-    let variable = VARIABLE
-        .get_or_try_init(py, || PyModule::import(py, "tidewire._current")?.getattr("actor").map(Bound::unbind))
+    let get = GET
+        .get_or_try_init(py, || {
+            PyModule::import(py, "tidewire._current")?.getattr("actor")?.getattr("get").map(Bound::unbind)
+        })
         .ok()?;
-    let actor = variable.bind(py).call_method0("get").ok()?;
+    let actor = get.bind(py).call0().ok()?;
     actor.cast_into::<ActorRef>().ok().map(Bound::unbind)
 }

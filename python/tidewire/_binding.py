@@ -13,6 +13,7 @@ from tidewire._tidewire import (
     Timer,
     __version__,
     mark_forked,
+    send_blocking,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "Timer",
     "__version__",
     "mark_forked",
+    "send_blocking",
 ]

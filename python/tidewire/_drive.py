@@ -24,18 +24,18 @@ def start(intake: Intake, actor: ActorRef, alone: bool) -> None:
 async def _run(intake: Intake, actor: ActorRef, alone: bool) -> None:
     _current.actor.set(actor)
     _current.alone.set(alone)
-    next_call, returned = intake.next_call, intake.returned
+    going = True
     try:
-        while True:
+        while going:
             try:
-                call = next_call()
-                if call is None:
-                    return
-                returned(await call)
-            # Whatever a handler raises concerns its message and its actor, never the loop: CancelledError of a
-            # cancelled task included, which then ends below.
+                for call in intake:
+                    value = await call
+                    if value is not None:
+                        intake.returned(value)
+                going = False
+            # Whatever a handler raises concerns its message and its actor, never the loop. The CancelledError of this
+            # very task ends it, once the message is accounted for.
             except BaseException as error:
-                if not intake.failed(error) or isinstance(error, asyncio.CancelledError):
-                    return
+                going = intake.failed(error) and not isinstance(error, asyncio.CancelledError)
     finally:
         intake.over()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidewire._binding import send_blocking
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -23,15 +24,11 @@ class Sync:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    def send(self, ref: ActorRef, message: Any, *, priority: str = "normal") -> None:
-        """Send a message, and block while the mailbox is full.
+    send = staticmethod(send_blocking)
+    """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is full.
 
-        Raises:
-            MailboxFull: if the mailbox is full and its policy is to fail.
-            ActorStopped: if the actor takes no more messages.
-        """
-        if not ref.try_send(message, priority):
-            _wait(ref.send(message, priority))
+    Raises MailboxFull if the mailbox is full and its policy is to fail, and ActorStopped if the actor takes no more messages.
+    """
 
     def ask(self, ref: ActorRef, message: Any, timeout: float | None = 30.0) -> Any:
         """Ask an actor, and block until it replies.

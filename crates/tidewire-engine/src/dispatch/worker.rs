@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::yield_now;
 use std::time::Instant;
 
 use crossbeam_deque::Worker as Line;
@@ -189,7 +190,9 @@ fn spin(pool: &Pool, post: &Post) -> bool {
         for _ in 0..pauses {
             spin_loop();
         }
-        pauses = (pauses * 2).min(64);
+        pauses = (pauses * 2).min(16);
+        // A thread that was woken by the last turn may have been put on this very core: let it run.
+        yield_now();
         found = pool.available(post);
     }
     pool.search(false);
