@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::current;
 use crate::dead::DeadLetter;
 use crate::dispatch::{Dispatcher, Run as Runnable, Task};
-use crate::driver::{Driver, End, Turn, add, reason_of};
+use crate::driver::{Driver, End, Turn, reason_of};
 use crate::ending::{Ending, Ledger, Report, Stuck};
 use crate::envelope::{Envelope, Meta};
 use crate::error::{DeadReason, Fault, Refusal};
@@ -53,8 +53,6 @@ pub enum Sent {
 #[repr(C)]
 pub struct Cell<M> {
     pub(crate) handled: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    dead: AtomicU64,
     /// Taken from the inbox and not begun.
     pub(crate) in_hand: AtomicU32,
     pub(crate) thread: AtomicU32,
@@ -80,9 +78,8 @@ struct Work<M> {
     restart_due: bool,
     started: bool,
     /// A handler failed outside of a turn, and the policy is not to resume.
-    failed_outside: Option<Box<str>>,
+    failed_outside: bool,
     supervision: Option<Box<Supervised>>,
-    reason: Option<Box<StopReason>>,
 }
 
 struct Supervised {
@@ -103,6 +100,10 @@ struct Aside<M> {
     /// Its children are being stopped: it takes no more.
     barren: bool,
     timings: Timings,
+    failed: u64,
+    /// Messages that were taken and became dead letters.
+    dead: u64,
+    failed_outside: Option<String>,
     restarts: u64,
     subscriptions: Vec<u64>,
 }
@@ -119,6 +120,9 @@ impl<M> Default for Aside<M> {
             report: None,
             barren: false,
             timings: Timings::default(),
+            failed: 0,
+            dead: 0,
+            failed_outside: None,
             restarts: 0,
             subscriptions: Vec::new(),
         }
@@ -173,8 +177,6 @@ impl<M: Send + 'static> Cell<M> {
             in_hand: AtomicU32::new(0),
             thread: AtomicU32::new(0),
             handled: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            dead: AtomicU64::new(0),
             inbox: ShortMutex::new(inbox),
             work: Mutex::new(Work {
                 driver: Some(driver),
@@ -182,9 +184,8 @@ impl<M: Send + 'static> Cell<M> {
                 supervision,
                 turns: 0,
                 restart_due: false,
-                failed_outside: None,
+                failed_outside: false,
                 started: !starts,
-                reason: None,
             }),
             aside: Mutex::new(aside),
         })
@@ -296,7 +297,8 @@ impl<M: Send + 'static> Cell<M> {
         };
         let result = look(&mut turn);
         if let End::Failed(error) = turn.end {
-            work.failed_outside = Some(error.into());
+            work.failed_outside = true;
+            self.with_aside(|aside| aside.failed_outside = Some(error));
         }
         result
     }
@@ -389,7 +391,7 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Dead-letters a message that was taken and will not be handled.
     pub(crate) fn bury_taken(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
-        add(&self.dead);
+        self.with_aside(|aside| aside.dead += 1);
         self.bury(envelope, reason, error);
     }
 
@@ -399,7 +401,7 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     pub(crate) fn bury_failed(&self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault, error: &str) {
-        add(&self.dead);
+        self.with_aside(|aside| aside.dead += 1);
         self.record_dead(message, DeadReason::Failed, Some(error));
         if let Some(asked) = meta.and_then(|meta| meta.asked) {
             asked.settle(AskEnd::Failed(fault));
@@ -428,6 +430,10 @@ impl<M: Send + 'static> Cell<M> {
             message,
             cell: self.core.find(self.id),
         });
+    }
+
+    pub(crate) fn count_failure(&self) {
+        self.with_aside(|aside| aside.failed += 1);
     }
 
     pub(crate) fn record_queueing(&self, time: Duration) {
@@ -472,8 +478,8 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     /// The ledger when `returned` messages go back to the caller of `stop`, and `given_up` more are dead-lettered.
-    fn ledger(&self, inbox: &Inbox<M>, returned: u64, given_up: u64) -> Ledger {
-        let dead_lettered = self.dead.load(Ordering::Relaxed) + inbox.evicted + given_up;
+    fn ledger(&self, inbox: &Inbox<M>, dead: u64, returned: u64, given_up: u64) -> Ledger {
+        let dead_lettered = dead + inbox.evicted + given_up;
         Ledger { accepted: inbox.accepted, handled: self.handled.load(Ordering::Relaxed), returned, dead_lettered }
     }
 
@@ -527,8 +533,10 @@ impl<M: Send + 'static> Work<M> {
             if cell.attention.load(Ordering::Relaxed) & ATTEND_LANES != 0 {
                 self.take_notices(cell);
             }
-            if let Some(error) = self.failed_outside.take() {
-                self.fail(cell, error.into());
+            if std::mem::take(&mut self.failed_outside)
+                && let Some(error) = cell.with_aside(|aside| aside.failed_outside.take())
+            {
+                self.fail(cell, error);
             }
             if self.restart_due && self.restart(cell) {
                 return self.await_backoff(cell);
@@ -555,8 +563,7 @@ impl<M: Send + 'static> Work<M> {
                 }
                 End::Failed(error) => self.fail(cell, error),
                 End::Finished(result) => {
-                    self.reason = Some(Box::new(reason_of(result)));
-                    self.close_quietly(cell);
+                    self.close_quietly(cell, reason_of(result));
                 }
                 End::Drained => {
                     if self.finish(cell) {
@@ -630,7 +637,7 @@ impl<M: Send + 'static> Work<M> {
                 Notice::Escalated(error) => Err(error.into()),
             };
             if let Err(fault) = result {
-                add(&cell.failed);
+                cell.count_failure();
                 let error = fault.to_string();
                 cell.record_dead(None, DeadReason::Failed, Some(&error));
                 if self.policy().0 != OnFailure::Resume || !self.started {
@@ -655,15 +662,13 @@ impl<M: Send + 'static> Work<M> {
                 if supervised.restarts.allow(cell.core.now_micros()) {
                     self.restart_due = true;
                 } else {
-                    self.reason = Some(Box::new(StopReason::RestartLimit(error)));
-                    self.close_quietly(cell);
+                    self.close_quietly(cell, StopReason::RestartLimit(error));
                 }
             }
             (supervised, _) => {
                 let escalates = supervised.as_ref().is_some_and(|s| s.policy.on_failure == OnFailure::Escalate);
                 let parent = cell.aside.lock().as_ref().and_then(|aside| aside.parent.clone());
-                self.reason = Some(Box::new(StopReason::Failed(error.clone())));
-                self.close_quietly(cell);
+                self.close_quietly(cell, StopReason::Failed(error.clone()));
                 if let (true, Some(parent)) = (escalates, parent) {
                     parent.notify(Notice::Escalated(error));
                 }
@@ -685,7 +690,7 @@ impl<M: Send + 'static> Work<M> {
         let starts = self.driver.as_ref().is_some_and(|driver| driver.wants_start());
         let result = if starts { remade.and_then(|()| self.start(cell)) } else { remade };
         if let Err(fault) = result {
-            add(&cell.failed);
+            cell.count_failure();
             let error = fault.to_string();
             cell.record_dead(None, DeadReason::Failed, Some(&error));
             self.fail(cell, error);
@@ -710,8 +715,7 @@ impl<M: Send + 'static> Work<M> {
         After::Rest
     }
 
-    fn close_quietly(&mut self, cell: &Arc<Cell<M>>) {
-        let reason = self.reason.as_deref().cloned().unwrap_or(StopReason::Stopped);
+    fn close_quietly(&mut self, cell: &Arc<Cell<M>>, reason: StopReason) {
         cell.with_aside(|aside| {
             aside.reason.get_or_insert(reason);
         });
@@ -764,10 +768,10 @@ impl<M: Send + 'static> Work<M> {
             && self.started
             && let Err(fault) = driver.stopped()
         {
-            add(&cell.failed);
+            cell.count_failure();
             cell.record_dead(None, DeadReason::Failed, Some(&fault.to_string()));
         }
-        let (returns, reason) = cell.with_aside(|aside| (aside.returns, aside.reason.clone()));
+        let (returns, reason, dead) = cell.with_aside(|aside| (aside.returns, aside.reason.clone(), aside.dead));
         let mut left: Vec<Envelope<M>> = self.hand.drain(..).collect();
         let ledger = {
             let mut inbox = cell.inbox.lock();
@@ -779,7 +783,7 @@ impl<M: Send + 'static> Work<M> {
             inbox.intake = Intake::Closed;
             left.extend(inbox.empty());
             let returnable = left.iter().filter(|envelope| returns && envelope.is_returnable()).count();
-            cell.ledger(&inbox, returnable as u64, (left.len() - returnable) as u64)
+            cell.ledger(&inbox, dead, returnable as u64, (left.len() - returnable) as u64)
         };
         let mut returned = Vec::new();
         for envelope in left {
@@ -849,6 +853,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
     }
 
     fn abandon(self: Arc<Self>) {
+        let dead = self.aside.lock().as_ref().map_or(0, |aside| aside.dead);
         let (left, report) = {
             let mut inbox = self.inbox.lock();
             if inbox.intake == Intake::Closed {
@@ -866,10 +871,10 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
             let left = inbox.empty();
             // Besides what waits, this is what the actor has in hand, and the message in progress.
             let unfinished = {
-                let ledger = self.ledger(&inbox, 0, 0);
+                let ledger = self.ledger(&inbox, dead, 0, 0);
                 ledger.accepted.saturating_sub(ledger.handled + ledger.dead_lettered)
             };
-            let ledger = self.ledger(&inbox, 0, unfinished);
+            let ledger = self.ledger(&inbox, dead, 0, unfinished);
             (left, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
         };
         for envelope in left {
@@ -916,8 +921,11 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
 
     fn statistics(&self) -> ActorStatistics {
         let in_hand = self.in_hand.load(Ordering::Relaxed);
-        let (timings, restarts) =
-            self.aside.lock().as_ref().map_or((None, 0), |aside| (Some(aside.timings.clone()), aside.restarts));
+        let (timings, restarts, failed) = self
+            .aside
+            .lock()
+            .as_ref()
+            .map_or((None, 0, 0), |aside| (Some(aside.timings.clone()), aside.restarts, aside.failed));
         let inbox = self.inbox.lock();
         ActorStatistics {
             id: self.id,
@@ -925,7 +933,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
             dispatcher: self.dispatcher.name.clone(),
             accepted: inbox.accepted,
             handled: self.handled.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
+            failed,
             dropped: inbox.dropped + inbox.evicted,
             depth: (inbox.waiting() + in_hand) as usize,
             high_water: inbox.high_water as usize,

@@ -144,7 +144,7 @@ impl<M: Send + 'static> Turn<'_, M> {
     /// Reports that a handler failed. `kept` is the message or a copy of it, where there is one.
     /// Answers whether the driver may go on with the next message.
     pub fn failed(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
-        add(&self.cell.failed);
+        self.cell.count_failure();
         let error = fault.to_string();
         let failures = meta.as_ref().map_or(0, |meta| meta.failures) + 1;
         if failures < self.max_deliveries
@@ -284,43 +284,51 @@ pub(crate) fn add(counter: &std::sync::atomic::AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// A stack of handlers over a base that is never lost.
-#[derive(Default)]
+/// A stack of handlers over a base that is never lost. An actor that never changes its behaviour pays one word for it.
 pub struct Behaviours<H> {
-    above: Vec<H>,
+    #[allow(clippy::box_collection)]
+    above: Option<Box<Vec<H>>>,
+}
+
+impl<H> Default for Behaviours<H> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<H> Behaviours<H> {
     /// Nothing above the base.
     pub fn new() -> Self {
-        Self { above: Vec::new() }
+        Self { above: None }
     }
 
     /// Puts a handler on top, or in the place of the one on top. At the base, both put it above the base.
     pub fn push(&mut self, handler: H, stack: bool) -> Option<H> {
-        let old = if stack { None } else { self.above.pop() };
-        self.above.push(handler);
+        let above = self.above.get_or_insert_default();
+        let old = if stack { None } else { above.pop() };
+        above.push(handler);
         old
     }
 
     /// Takes the handler on top away. At the base nothing happens.
     pub fn pop(&mut self) -> Option<H> {
-        self.above.pop()
+        self.above.as_mut()?.pop()
     }
 
     /// The handler in force, or none for the base.
+    #[inline]
     pub fn top(&mut self) -> Option<&mut H> {
-        self.above.last_mut()
+        self.above.as_mut()?.last_mut()
     }
 
     /// How many handlers are above the base.
     pub fn depth(&self) -> usize {
-        self.above.len()
+        self.above.as_ref().map_or(0, |above| above.len())
     }
 
     /// Back to the base.
     pub fn clear(&mut self) {
-        self.above.clear();
+        self.above = None;
     }
 }
 

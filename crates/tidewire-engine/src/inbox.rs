@@ -3,6 +3,8 @@
 //! Nothing in here calls user code: whatever has to be dropped is handed out, and dropped after the lock.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -76,13 +78,20 @@ pub(crate) struct Inbox<M> {
     waiting: u32,
     pub high_water: u32,
     /// When the message with this number was accepted: a sample of the time in the queue.
-    mark: Option<(Instant, u64)>,
+    mark: Option<(NonZeroU64, u64)>,
 }
 
 /// The first so many messages are all timed, unless one that is timed still waits.
 const SAMPLE_ALL: u64 = 64;
 /// Then one of so many.
 const SAMPLE_EVERY: u64 = 1024;
+
+/// Nanoseconds since the first call, in one word.
+fn nanos() -> NonZeroU64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let nanos = START.get_or_init(Instant::now).elapsed().as_nanos();
+    u64::try_from(nanos).ok().and_then(|nanos| NonZeroU64::new(nanos + 1)).unwrap_or(NonZeroU64::MAX)
+}
 
 const HIGH: usize = 0;
 const LOW: usize = 1;
@@ -189,7 +198,7 @@ impl<M> Inbox<M> {
             return None;
         }
         self.mark = None;
-        Some(since.elapsed())
+        Some(Duration::from_nanos(nanos().get() - since.get()))
     }
 
     /// Whether a lane other than the normal one, or a notice, waits.
@@ -292,7 +301,7 @@ impl<M> Inbox<M> {
         self.accepted += 1;
         self.waiting += 1;
         if self.mark.is_none() && (self.accepted < SAMPLE_ALL || self.accepted.is_multiple_of(SAMPLE_EVERY)) {
-            self.mark = Some((Instant::now(), self.accepted));
+            self.mark = Some((nanos(), self.accepted));
         }
         if self.waiting > self.high_water {
             self.high_water = self.waiting;

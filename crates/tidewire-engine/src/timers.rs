@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use tidewire_core::wheel::{Key, Wheel};
 
 use crate::cell::Cell;
@@ -13,6 +12,7 @@ use crate::core::Core;
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::options::Priority;
+use crate::short_lock::ShortMutex;
 
 /// What happens at a deadline. Called on the timer thread, outside of its lock.
 pub(crate) trait Fire: Send + Sync {
@@ -24,8 +24,7 @@ pub(crate) type TimerKey = Key;
 /// The timers of one engine.
 pub(crate) struct Timers {
     start: Instant,
-    state: Mutex<State>,
-    sooner: Condvar,
+    state: ShortMutex<State>,
 }
 
 struct State {
@@ -33,27 +32,28 @@ struct State {
     /// Until when the thread sleeps, in microseconds; 0 while it is awake.
     asleep_until: u64,
     thread: Option<JoinHandle<()>>,
+    hiring: bool,
     ended: bool,
 }
 
 impl Timers {
     pub fn new() -> Arc<Self> {
-        let state = State { wheel: Wheel::new(), asleep_until: 0, thread: None, ended: false };
-        Arc::new(Self { start: Instant::now(), state: Mutex::new(state), sooner: Condvar::new() })
+        let state = State { wheel: Wheel::new(), asleep_until: 0, thread: None, hiring: false, ended: false };
+        Arc::new(Self { start: Instant::now(), state: ShortMutex::new(state) })
     }
 
     /// Lets `fire` happen at `at`, or as soon as possible after it.
     pub fn insert(self: &Arc<Self>, at: Instant, fire: Arc<dyn Fire>) -> TimerKey {
         let micros = self.micros(at);
-        let mut state = self.state.lock();
-        let key = state.wheel.insert(micros, fire);
-        if state.thread.is_none() && !state.ended {
-            self.hire(&mut state);
-        }
-        if micros < state.asleep_until {
-            state.asleep_until = 0;
-            drop(state);
-            self.sooner.notify_one();
+        let (key, sleeper) = {
+            let mut state = self.state.lock();
+            let key = state.wheel.insert(micros, fire);
+            (key, state.rouse(micros))
+        };
+        match sleeper {
+            Sleeper::Sleeps => {}
+            Sleeper::Wakes(thread) => thread.unpark(),
+            Sleeper::Missing => self.hire(),
         }
         key
     }
@@ -74,59 +74,95 @@ impl Timers {
             state.ended = true;
             (state.thread.take(), std::mem::replace(&mut state.wheel, Wheel::new()))
         };
-        self.sooner.notify_one();
-        if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
-        {
-            // A panic on that thread was reported when it happened.
-            let _ = thread.join();
+        if let Some(thread) = thread {
+            thread.thread().unpark();
+            if thread.thread().id() != thread::current().id() {
+                // A panic on that thread was reported when it happened.
+                let _ = thread.join();
+            }
         }
         drop(wheel);
     }
 
     /// Microseconds since the start, rounded up so that nothing fires early.
     fn micros(&self, at: Instant) -> u64 {
-        let nanos = at.saturating_duration_since(self.start).as_nanos();
-        u64::try_from(nanos.div_ceil(1000)).unwrap_or(u64::MAX)
+        let since = at.saturating_duration_since(self.start);
+        since.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(since.subsec_nanos().div_ceil(1000)))
     }
 
-    fn hire(self: &Arc<Self>, state: &mut State) {
+    /// Starts the thread. Engines without timers have none.
+    fn hire(self: &Arc<Self>) {
         let timers = Arc::clone(self);
-        let thread = thread::Builder::new().name("tidewire-timers".into()).spawn(move || timers.run());
+        let hired = thread::Builder::new().name("tidewire-timers".into()).spawn(move || timers.run());
+        let mut state = self.state.lock();
         // Without a thread the next insertion tries again.
-        state.thread = thread.ok();
+        state.hiring = false;
+        let Ok(thread) = hired else { return };
+        let ended = state.ended;
+        if !ended {
+            state.thread = Some(thread);
+            return;
+        }
+        drop(state);
+        // The thread sees the end by itself.
+        drop(thread);
     }
 
     fn run(&self) {
         let mut due = Vec::new();
-        let mut state = self.state.lock();
-        while !state.ended {
-            let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-            while due.len() < 1024
-                && let Some((_, fire)) = state.wheel.poll(now)
-            {
-                due.push(fire);
-            }
+        loop {
+            let sleep = {
+                let mut state = self.state.lock();
+                if state.ended {
+                    return;
+                }
+                let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+                while due.len() < BURST
+                    && let Some((_, fire)) = state.wheel.poll(now)
+                {
+                    due.push(fire);
+                }
+                let next = if due.is_empty() { state.wheel.next_deadline() } else { Some(now) };
+                state.asleep_until = if due.is_empty() { next.unwrap_or(u64::MAX) } else { 0 };
+                next
+            };
             if !due.is_empty() {
-                parking_lot::MutexGuard::unlocked(&mut state, || due.drain(..).for_each(Fire::fire));
+                due.drain(..).for_each(Fire::fire);
                 continue;
             }
-            match state.wheel.next_deadline() {
-                None => {
-                    state.asleep_until = u64::MAX;
-                    self.sooner.wait(&mut state);
-                }
-                Some(deadline) => {
-                    state.asleep_until = deadline;
-                    let until = self.start.checked_add(Duration::from_micros(deadline));
-                    match until {
-                        Some(until) => drop(self.sooner.wait_until(&mut state, until)),
-                        None => self.sooner.wait(&mut state),
-                    }
-                }
+            match sleep.and_then(|deadline| self.start.checked_add(Duration::from_micros(deadline))) {
+                Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
+                None => thread::park(),
             }
-            state.asleep_until = 0;
         }
+    }
+}
+
+/// Most timers that fire before newer ones are looked at.
+const BURST: usize = 1024;
+
+/// What an insertion has to do about the timer thread.
+enum Sleeper {
+    /// It is awake, or wakes early enough.
+    Sleeps,
+    /// It must be woken.
+    Wakes(Thread),
+    /// There is none yet, and this insertion is to start it.
+    Missing,
+}
+
+impl State {
+    /// Looks whether the thread has to wake earlier than it would, for a timer at `micros`.
+    fn rouse(&mut self, micros: u64) -> Sleeper {
+        let Some(thread) = &self.thread else {
+            let missing = !self.ended && !std::mem::replace(&mut self.hiring, true);
+            return if missing { Sleeper::Missing } else { Sleeper::Sleeps };
+        };
+        if micros >= self.asleep_until {
+            return Sleeper::Sleeps;
+        }
+        self.asleep_until = 0;
+        Sleeper::Wakes(thread.thread().clone())
     }
 }
 
@@ -158,7 +194,6 @@ impl TimerOutcome {
 /// A scheduled message. Dropping this handle does not cancel it.
 #[derive(Clone)]
 pub struct Timer {
-    timers: Arc<Timers>,
     node: Arc<dyn Alarm>,
 }
 
@@ -179,7 +214,7 @@ impl Timer {
 
     /// Prevents the next delivery. Answers true if, and only if, it did; a repeating timer ends with it.
     pub fn cancel(&self) -> bool {
-        self.node.cancel(&self.timers)
+        self.node.cancel()
     }
 
     /// The outcome, once there is one. A repeating timer has one when it ends.
@@ -203,8 +238,7 @@ impl Timer {
         let due = Instant::now().checked_add(delay);
         let node = Arc::new(Node {
             cell: Arc::clone(cell),
-            timers: Arc::clone(&core.timers),
-            state: Mutex::new(NodeState { what, key: None, due, outcome: None, wakers: Vec::new() }),
+            state: ShortMutex::new(NodeState { what, key: None, due, outcome: None, wakers: Vec::new() }),
             every,
         });
         if let Some(due) = due {
@@ -212,20 +246,19 @@ impl Timer {
             let mut state = node.state.lock();
             state.key = Some(core.timers.insert(due, Arc::clone(&node) as Arc<dyn Fire>));
         }
-        Self { timers: Arc::clone(&core.timers), node }
+        Self { node }
     }
 }
 
 trait Alarm: Send + Sync {
-    fn cancel(&self, timers: &Timers) -> bool;
+    fn cancel(&self) -> bool;
     fn outcome(&self) -> Option<TimerOutcome>;
     fn poll(&self, waker: &Waker) -> Poll<TimerOutcome>;
 }
 
 struct Node<M> {
     cell: Arc<Cell<M>>,
-    timers: Arc<Timers>,
-    state: Mutex<NodeState<M>>,
+    state: ShortMutex<NodeState<M>>,
     every: Option<Duration>,
 }
 
@@ -277,7 +310,7 @@ impl<M: Send + 'static> Node<M> {
         let beats = u32::try_from(late + 1).unwrap_or(u32::MAX);
         let next = due.checked_add(every.saturating_mul(beats));
         state.due = next;
-        state.key = next.map(|next| self.timers.insert(next, Arc::clone(self) as Arc<dyn Fire>));
+        state.key = next.map(|next| self.cell.core.timers.insert(next, Arc::clone(self) as Arc<dyn Fire>));
     }
 }
 
@@ -303,12 +336,12 @@ impl<M: Send + 'static> Fire for Node<M> {
 }
 
 impl<M: Send + 'static> Alarm for Node<M> {
-    fn cancel(&self, timers: &Timers) -> bool {
+    fn cancel(&self) -> bool {
         let mut state = self.state.lock();
         if state.outcome.is_some() {
             return false;
         }
-        let taken = state.key.and_then(|key| timers.remove(key));
+        let taken = state.key.and_then(|key| self.cell.core.timers.remove(key));
         let never = state.due.is_none();
         if taken.is_none() && !never && self.every.is_none() {
             return false;

@@ -11,10 +11,13 @@ use crate::signal::Signal;
 /// Drives an [`Actor`].
 pub(crate) struct Typed<A: Actor> {
     actor: Option<A>,
-    factory: Option<Box<dyn FnMut() -> A + Send>>,
+    factory: Option<Box<Factory<A>>>,
     behaviours: Behaviours<Behaviour<A::Message>>,
     starts: bool,
 }
+
+/// Makes the state; boxed twice so that actors without one pay a word for it, not two.
+type Factory<A> = Box<dyn FnMut() -> A + Send>;
 
 impl<A: Actor> Typed<A> {
     pub fn new(actor: A) -> Self {
@@ -23,7 +26,7 @@ impl<A: Actor> Typed<A> {
 
     /// The state is made by `factory`, on the actor's dispatcher, at the start and at every restart.
     pub fn with_factory(factory: impl FnMut() -> A + Send + 'static) -> Self {
-        Self { actor: None, factory: Some(Box::new(factory)), behaviours: Behaviours::new(), starts: true }
+        Self { actor: None, factory: Some(Box::new(Box::new(factory))), behaviours: Behaviours::new(), starts: true }
     }
 
     /// Without a start hook: nothing runs before the first message.

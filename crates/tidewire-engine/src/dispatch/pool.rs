@@ -61,6 +61,8 @@ pub(crate) struct Pool {
     left: Condvar,
     started: AtomicBool,
     ending: AtomicBool,
+    /// There are as many threads as there may be; only a hint, set under the crew's lock.
+    complete: AtomicBool,
 }
 
 #[derive(Default)]
@@ -85,6 +87,7 @@ impl Pool {
             left: Condvar::new(),
             started: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            complete: AtomicBool::new(false),
         })
     }
 
@@ -117,7 +120,7 @@ impl Pool {
             return;
         }
         if self.options.eager && waiting > 1 {
-            if self.searching.load(Ordering::Relaxed) == 0 {
+            if waiting.is_power_of_two() && self.searching.load(Ordering::Relaxed) == 0 {
                 self.rouse();
             }
         } else if !self.watched.load(Ordering::Relaxed) {
@@ -127,8 +130,9 @@ impl Pool {
 
     /// Takes a task for a thread that has none: from the common line first, then from the lines of others.
     ///
-    /// The next task of a thread in the middle of a turn stays with it, because it will be there first with warm caches;
-    /// a pool that is not eager leaves everything to the thread that is awake. Neither holds for a thread that is stuck.
+    /// What a thread in the middle of a turn will get to within microseconds stays with it, because it will be there first
+    /// and with warm caches; a pool that is not eager leaves everything to the thread that is awake. Neither holds for a
+    /// thread that is stuck.
     pub fn find(&self, me: &Post, line: &crossbeam_deque::Worker<Task>) -> Option<Task> {
         let posts = self.posts.read();
         if self.may_take_injected(me, &posts)
@@ -141,6 +145,23 @@ impl Pool {
             .map(|i| &posts[(start + i) % posts.len()])
             .filter(|post| self.may_take_from(me, post))
             .find_map(|post| retry(|| post.stealer.steal_batch_with_limit_and_pop(line, 16)))
+    }
+
+    /// Looks how fast the busy threads get through their lines: one that needs longer than a look is apart lags.
+    pub fn observe(&self, seen: &mut Vec<(usize, u64, Instant)>) {
+        let now = Instant::now();
+        for post in self.posts.read().iter() {
+            let turns = post.turns();
+            match seen.iter_mut().find(|(number, ..)| *number == post.number) {
+                None => seen.push((post.number, turns, now)),
+                Some((_, before, since)) if now - *since >= LOOK => {
+                    let done = turns.wrapping_sub(*before) / 2;
+                    post.set_lags(done < post.stealer.len() as u64);
+                    (*before, *since) = (turns, now);
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     /// Whether `find` would find something.
@@ -191,7 +212,7 @@ impl Pool {
 
     /// Makes the caller the watcher, if one is wanted and there is none.
     pub fn start_watching(&self) -> bool {
-        self.watched.load(Ordering::Relaxed) && !self.watching.swap(true, Ordering::AcqRel)
+        (self.watched.load(Ordering::Relaxed) || self.anything_waits()) && !self.watching.swap(true, Ordering::AcqRel)
     }
 
     pub fn stop_watching(&self) {
@@ -213,6 +234,7 @@ impl Pool {
     /// A thread is about to block in a handler: somebody else must look after what waits.
     pub fn block(self: &Arc<Self>) {
         self.crew.lock().blocked += 1;
+        self.complete.store(false, Ordering::Relaxed);
         if !self.sleepers.wake_one() {
             self.hire();
         }
@@ -287,6 +309,7 @@ impl Pool {
     fn leave(&self, crew: &mut Crew, post: &Arc<Post>) {
         if post.leave() {
             crew.alive -= 1;
+            self.complete.store(false, Ordering::Relaxed);
             self.posts.write().retain(|other| !Arc::ptr_eq(other, post));
             if !self.ending() {
                 crew.handles.retain(|(other, _)| !Arc::ptr_eq(other, post));
@@ -301,7 +324,7 @@ impl Pool {
 
     fn may_take_from(&self, me: &Post, post: &Arc<Post>) -> bool {
         let waiting = post.stealer.len();
-        let left_to_it = match (post.is_busy(), self.options.eager) {
+        let left_to_it = match (post.is_busy(), self.options.eager && post.lags()) {
             (false, _) => 0,
             (true, true) => 1,
             (true, false) => usize::MAX,
@@ -327,13 +350,18 @@ impl Pool {
         }
     }
 
+    fn is_complete(&self, crew: &Crew) -> bool {
+        crew.alive >= self.options.threads + crew.blocked.min(self.options.spare_threads)
+    }
+
     /// Starts one more thread, if the pool may have one.
     fn hire(self: &Arc<Self>) {
-        if self.ending() {
+        if self.ending() || self.complete.load(Ordering::Relaxed) {
             return;
         }
         let mut crew = self.crew.lock();
-        if crew.alive >= self.options.threads + crew.blocked.min(self.options.spare_threads) {
+        if self.is_complete(&crew) {
+            self.complete.store(true, Ordering::Relaxed);
             return;
         }
         crew.born += 1;
@@ -359,6 +387,10 @@ impl Pool {
         }
     }
 }
+
+/// A line that takes longer than this to work off is worth sharing: a task that moves to another core has to fetch its
+/// memory from there, which costs about as much as several short turns.
+const LOOK: Duration = Duration::from_micros(30);
 
 pub(crate) type TaskStealer = Stealer<Task>;
 

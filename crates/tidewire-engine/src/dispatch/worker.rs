@@ -22,6 +22,8 @@ pub(crate) struct Post {
     turns: AtomicU64,
     /// The present turn was found not to move.
     stuck: AtomicBool,
+    /// Its line is long for the pace at which it works.
+    lags: AtomicBool,
     gone: AtomicBool,
 }
 
@@ -34,6 +36,7 @@ impl Post {
             bed: Bed::new(),
             turns: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
+            lags: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         };
         (Arc::new(post), line)
@@ -50,6 +53,14 @@ impl Post {
     /// In a turn that moves, as far as is known.
     pub fn is_busy(&self) -> bool {
         self.in_turn() && !self.stuck.load(Ordering::Relaxed)
+    }
+
+    pub fn lags(&self) -> bool {
+        self.lags.load(Ordering::Relaxed)
+    }
+
+    pub fn set_lags(&self, lags: bool) {
+        self.lags.store(lags, Ordering::Relaxed);
     }
 
     pub fn mark_stuck(&self) {
@@ -186,6 +197,7 @@ fn spin(pool: &Pool, post: &Post) -> bool {
     let start = Instant::now();
     let mut found = false;
     let mut pauses = 4;
+    let mut seen = Vec::new();
     while !found && start.elapsed() < pool.options.spin && !pool.ending() {
         for _ in 0..pauses {
             spin_loop();
@@ -193,6 +205,7 @@ fn spin(pool: &Pool, post: &Post) -> bool {
         pauses = (pauses * 2).min(16);
         // A thread that was woken by the last turn may have been put on this very core: let it run.
         yield_now();
+        pool.observe(&mut seen);
         found = pool.available(post);
     }
     pool.search(false);
