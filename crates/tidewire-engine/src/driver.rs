@@ -254,13 +254,13 @@ impl<M: Send + 'static> Turn<'_, M> {
 }
 
 /// A batch with fewer messages is worth waiting a moment for more.
-const SMALL: usize = 32;
+const SMALL: usize = 128;
 /// How often an empty mailbox is looked at again.
 const LOOKS: u32 = 8;
 
-/// About a microsecond in which senders are left alone with the lock.
+/// A few microseconds in which senders are left alone with the lock.
 fn gather() {
-    for _ in 0..16 {
+    for _ in 0..48 {
         std::hint::spin_loop();
     }
 }
