@@ -1,0 +1,114 @@
+# Each target does one thing; `make test` and `make lint` are what CI calls.
+# A second run does only what has changed: finished steps leave a mark in .make/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYO3_PYTHON := $(abspath $(BIN)/python)
+RUST_SOURCES := $(shell find crates python/src -name '*.rs') Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) python/Cargo.toml
+FUZZ_SECONDS ?= 5
+
+say = @printf '\033[1m== %s\033[0m\n' "$(1)"
+
+.PHONY: help
+help: ## Show the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: .make/extension .make/flights ## Build, and run the flights demonstration
+	$(call say,running the demonstration)
+	@$(BIN)/python examples/flights/main.py
+
+.PHONY: test
+test: test-rust test-loom test-python test-demo test-fuzz ## Build, and pass all tests
+	$(call say,all tests passed)
+
+.PHONY: lint
+lint: .make/venv .make/extension ## Check format, lints, types, generated files and the import table
+	$(call say,rustfmt and clippy)
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio -- -D warnings
+	$(call say,ruff)
+	@$(BIN)/ruff check python tools examples bench
+	@$(BIN)/ruff format --check python tools examples bench
+	$(call say,mypy)
+	@cd python && ../$(BIN)/mypy
+	$(call say,generated files and the import table)
+	@$(BIN)/python tools/generate.py --check
+	@$(BIN)/python tools/check_imports.py
+
+.PHONY: bench
+bench: .make/extension ## Measure beside peers, short (under 3 minutes once built)
+	@cd python && ../$(BIN)/python -m tidewire bench engine --out ../out
+
+.PHONY: bench-full
+bench-full: .make/extension ## Measure beside peers, at the sizes of the workloads page
+	@cd python && ../$(BIN)/python -m tidewire bench engine --full --out ../out
+
+.PHONY: test-rust
+test-rust: .make/venv ## Rust unit, integration and documentation tests
+	$(call say,Rust tests)
+	@cargo test --workspace --exclude tidewire-python --features tidewire-engine/tokio
+
+.PHONY: test-loom
+test-loom: ## Models of the concurrent parts, in all interleavings
+	$(call say,concurrency models)
+	@if compgen -G 'crates/tidewire-engine/tests/loom_*.rs' >/dev/null; then \
+		CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/loom" RUSTFLAGS="--cfg loom" \
+			cargo test -p tidewire-engine --release --test 'loom_*'; \
+	fi
+
+.PHONY: test-python
+test-python: .make/extension .make/flights ## Python tests
+	$(call say,Python tests)
+	@cd python && ../$(BIN)/python -m pytest
+
+.PHONY: test-demo
+test-demo: .make/extension .make/flights ## The demonstration on 20,000 flights, and the benchmarks' smoke run
+	$(call say,the demonstration on 20,000 flights)
+	@$(BIN)/python examples/flights/main.py --flights 20000 --out out/flights-small.html
+	$(call say,benchmarks: smoke run)
+	@cd python && ../$(BIN)/python -m tidewire bench engine --smoke --out ../out/smoke
+
+.PHONY: test-fuzz
+test-fuzz: ## Fuzz the parsers and the timing wheel for a few seconds each (FUZZ_SECONDS)
+	$(call say,fuzzing for $(FUZZ_SECONDS) s each)
+	@cd fuzz && unset RUSTFLAGS && for target in subject tree wheel; do \
+		mkdir -p corpus/$$target artifacts; \
+		cargo run --quiet --release --bin $$target -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 \
+			-artifact_prefix=artifacts/ corpus/$$target; \
+	done
+
+.PHONY: fuzz
+fuzz: ## Fuzz for a minute each
+	@$(MAKE) test-fuzz FUZZ_SECONDS=60
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf target .make $(VENV) out fuzz/target bench/rust/target bench/pekko/target python/tidewire/*.so
+
+.make:
+	@mkdir -p .make
+
+.make/venv: tools/requirements-dev.txt | .make
+	$(call say,virtual environment in $(VENV))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "$(PYTHON) is older than 3.10: call make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+		|| { echo "$(PYTHON) can't make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-dev.txt
+	@touch $@
+
+.make/extension: .make/venv $(RUST_SOURCES) python/pyproject.toml
+	$(call say,building the extension with maturin)
+	@cd python && VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
+	@touch $@
+
+.make/flights: .make/venv $(wildcard examples/flights/requirements.txt)
+	$(call say,fetching the flights)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r examples/flights/requirements.txt
+	@touch $@
