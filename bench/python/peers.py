@@ -1,6 +1,6 @@
 """What Python programmers use today, under the workloads of the engine: no Tidewire is loaded here.
 
-    python peers.py --contender asyncio-queue --workload p1 --count 1000000
+python peers.py --contender asyncio-queue --workload p1 --count 1000000
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "tidewire" / "bench"))
 
-from measure import Figures, Workload, ask_many, in_loop, latency, now_ns, others, rate, run  # noqa: E402
-from seed_like import Broker, Message  # noqa: E402
+from measure import Figures, Workload, ask_many, in_loop, latency, now_ns, others, rate, run
+from seed_like import Broker, Message
 
 Put = Callable[[Any], None]
 Get = Callable[[], Any]

@@ -40,8 +40,7 @@ impl Outcome {
 
     /// The line that the runner reads.
     pub fn to_json(&self, allocator: &str, job: &Job) -> String {
-        let figures: Vec<String> =
-            self.figures.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+        let figures: Vec<String> = self.figures.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
         format!(
             "{{\"contender\": \"{}\", \"allocator\": \"{allocator}\", \"workload\": \"{}\", \"params\": {{\"count\": {}, \
              \"actors\": {}, \"idle\": {}, \"in_flight\": {}, \"threads\": {}, \"mailbox\": {}}}, \"figures\": {{{}}}}}",

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"tidewire bench engine: {error}", file=sys.stderr)
         return 2
     bench = bench_folder()
-    with Progress(plan.runs(), quiet=options.quiet) as progress:
+    with closing(Progress(plan.runs(), quiet=options.quiet)) as progress:
         programs = prepare(bench, {run.program for run in all_runs(plan)}, progress.say, build=not options.no_build)
         session = Session(plan, programs, progress)
         session.run()
@@ -125,8 +126,7 @@ class Session:
         for turn in range(self.plan.repeat):
             for run in case.runs:
                 if turn < repeats(self.plan, run):
-                    figures = self._figures(case.title, run)
-                    if figures is not None:
+                    for figures in self._figures(case.title, run):
                         result.add(run, figures)
         return result
 
@@ -135,20 +135,19 @@ class Session:
         for _ in range(curve_repeats(self.plan)):
             for size, runs in curve.points:
                 for run in runs:
-                    figures = self._figures(f"{curve.title}: {size:,}", run)
-                    if figures is not None:
+                    for figures in self._figures(f"{curve.title}: {size:,}", run):
                         result.add(size, run, figures)
         return result
 
-    def _figures(self, title: str, run: Run) -> dict[str, float] | None:
+    def _figures(self, title: str, run: Run) -> list[dict[str, float]]:
         self.progress.step(f"{title} · {run.contender} ({run.form})")
         if run.program not in self.programs.commands:
-            return None
+            return []
         try:
-            return self.programs.figures(run)
+            return self.programs.figures(run, self.plan.timeout_s)
         except RunFailed as failure:
             self.failures.append({"workload": title, "contender": run.contender, "kind": run.kind, "why": str(failure)})
-            return None
+            return []
 
 
 def all_runs(plan: Plan) -> list[Run]:

@@ -50,20 +50,27 @@ def others(own: int, actors: int, count: int) -> list[int]:
 
 
 async def ask_many(ask: Callable[[int], Awaitable[int]], options: argparse.Namespace) -> Figures:
-    """``in_flight`` askers, each with one request under way, and how long the requests took."""
+    """``in_flight`` askers, each with one request under way; the times of the requests are taken only if there is one."""
     share = options.count // options.in_flight
     samples: list[int] = []
 
     async def asker() -> None:
+        for word in range(share):
+            assert await ask(word) == word
+
+    async def timing_asker() -> None:
         for word in range(share):
             began = now_ns()
             assert await ask(word) == word
             samples.append(now_ns() - began)
 
     start = time.perf_counter()
-    await asyncio.gather(*(asker() for _ in range(options.in_flight)))
-    seconds = time.perf_counter() - start
-    return {**latency(samples), **rate(share * options.in_flight, seconds)}
+    if options.in_flight == 1:
+        await timing_asker()
+    else:
+        await asyncio.gather(*(asker() for _ in range(options.in_flight)))
+    figures = rate(share * options.in_flight, time.perf_counter() - start)
+    return {**figures, **latency(samples)} if samples else figures
 
 
 def in_loop(workload: Callable[[argparse.Namespace], Awaitable[Figures]]) -> Workload:

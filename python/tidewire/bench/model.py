@@ -61,6 +61,11 @@ class Plan:
     cases: tuple[Case, ...]
     curves: tuple[Curve, ...]
 
+    @property
+    def timeout_s(self) -> float:
+        """The longest that one process may take."""
+        return 300.0 if self.scale == "full" else 60.0
+
     def runs(self) -> int:
         """How many processes that is."""
         in_cases = sum(repeats(self, run) for case in self.cases for run in case.runs)
@@ -68,8 +73,8 @@ class Plan:
 
 
 def repeats(plan: Plan, run: Run) -> int:
-    """A process of Pekko times three rounds after its warm-up, so that the short scale starts fewer of them."""
-    return min(plan.repeat, 2) if run.program == "pekko" and plan.scale != "full" else plan.repeat
+    """A process of Pekko gives several rounds after a long warm-up, so that the short scale starts one of them."""
+    return 1 if run.program == "pekko" and plan.scale != "full" else plan.repeat
 
 
 def curve_repeats(plan: Plan) -> int:

@@ -15,7 +15,9 @@ def native_cases(sizes: Sizes, scale: Scale) -> Iterator[Case]:
     make_runs = Native(sizes)
     storm = ("--workload", "a1", "--count", str(sizes.storm))
     yield rate_case(
-        "A1", "storm: 1 sender, 1 actor", "msg/s",
+        "A1",
+        "storm: 1 sender, 1 actor",
+        "msg/s",
         make_runs.ours("tidewire", "tidewire-task", arguments=storm),
         make_runs.tasks(*TASKS, arguments=storm),
         make_runs.pekko(storm),
@@ -24,7 +26,9 @@ def native_cases(sizes: Sizes, scale: Scale) -> Iterator[Case]:
     )
     exchange = ("--workload", "a2", "--count", str(sizes.exchange))
     yield rate_case(
-        "A2", "exchange: 50 actors, each to all others", "msg/s",
+        "A2",
+        "exchange: 50 actors, each to all others",
+        "msg/s",
         make_runs.ours("tidewire", arguments=exchange),
         make_runs.tasks(*TASKS, arguments=exchange, threads=(1, 2)),
         make_runs.pekko(exchange),
@@ -33,7 +37,10 @@ def native_cases(sizes: Sizes, scale: Scale) -> Iterator[Case]:
     )
     ping = ("--workload", "a3-hot", "--count", str(sizes.ping))
     yield latency_case(
-        "A3-hot", "ping-pong, round trip", ("p99_us", "p999_us"), "p50_us",
+        "A3-hot",
+        "ping-pong, round trip",
+        ("p99_us", "p999_us"),
+        "p50_us",
         make_runs.ours("tidewire", arguments=ping),
         make_runs.tasks(*TASKS, arguments=ping),
         make_runs.pekko(ping),
@@ -46,14 +53,19 @@ def native_cases(sizes: Sizes, scale: Scale) -> Iterator[Case]:
     yield many_idle(make_runs, sizes)
     fan_out = ("--workload", "a8", "--count", str(sizes.fan_out))
     yield rate_case(
-        "A8", "fan-out to 50 subscribers", "deliveries/s",
+        "A8",
+        "fan-out to 50 subscribers",
+        "deliveries/s",
         make_runs.ours("tidewire", "tidewire-task", arguments=fan_out),
         make_runs.tasks(*TASKS, arguments=fan_out),
         make_runs.channels("tokio-mpsc", arguments=fan_out),
     )
     burst = ("--workload", "a9", "--count", str(sizes.bursts))
     yield latency_case(
-        "A9", "burst of 500 after idle, until the last is handled", ("p99_us",), "p50_us",
+        "A9",
+        "burst of 500 after idle, until the last is handled",
+        ("p99_us",),
+        "p50_us",
         make_runs.ours("tidewire", arguments=burst),
         make_runs.tasks(*TASKS, arguments=burst),
         make_runs.channels("tokio-mpsc", arguments=burst),
@@ -68,7 +80,10 @@ def wake_ups(make_runs: Native, sizes: Sizes) -> Case:
     """A3 across threads; the futex is the floor."""
     idle = ("--workload", "a3-idle", "--count", str(sizes.idle_pings))
     return latency_case(
-        "A3-idle", "wake-up across threads after 1 ms idle, one way", ("p50_us", "p999_us"), "p99_us",
+        "A3-idle",
+        "wake-up across threads after 1 ms idle, one way",
+        ("p50_us", "p999_us"),
+        "p99_us",
         make_runs.ours("tidewire", arguments=idle),
         make_runs.tasks(*TASKS, arguments=idle),
         make_runs.pekko(idle),
@@ -82,7 +97,9 @@ def asks(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
     inside = ("--workload", "a4", "--count", str(sizes.asks))
     across = ("--workload", "a4", "--count", str(sizes.asks_across))
     yield rate_case(
-        "A4-seq", "ask, one after another", "asks/s",
+        "A4-seq",
+        "ask, one after another",
+        "asks/s",
         make_runs.ours("tidewire-task", arguments=inside),
         make_runs.ours("tidewire", arguments=across),
         make_runs.tasks(*TASKS, arguments=inside),
@@ -91,7 +108,9 @@ def asks(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
     )
     many = (*inside, "--in-flight", "64")
     yield rate_case(
-        "A4-x64", "ask, 64 in flight", "asks/s",
+        "A4-x64",
+        "ask, 64 in flight",
+        "asks/s",
         make_runs.ours("tidewire-task", "tidewire", arguments=many),
         make_runs.tasks(*TASKS, arguments=many),
         make_runs.pekko(many),
@@ -116,7 +135,9 @@ def timers(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
     """A6: scheduling and cancelling, and being on time."""
     cancelled = ("--workload", "a6", "--count", str(sizes.timers))
     yield rate_case(
-        "A6", "timers: schedule and cancel", "timers/s",
+        "A6",
+        "timers: schedule and cancel",
+        "timers/s",
         make_runs.ours("tidewire", arguments=cancelled),
         make_runs.tasks("kameo", "ractor", arguments=cancelled),
         make_runs.channels("tokio-mpsc", arguments=cancelled),
@@ -124,12 +145,18 @@ def timers(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
     )
     due = ("--workload", "a6-due", "--count", str(min(sizes.timers, 100_000)))
     yield Case(
-        "A6-due", "timers: the last of 100,000 due at 100 ms fires after", "last_after_ms", "ms", False,
-        tuple(flat(
-            make_runs.ours("tidewire", arguments=due),
-            make_runs.tasks(*TASKS, arguments=due),
-            make_runs.channels("tokio-mpsc", arguments=due),
-        )),
+        "A6-due",
+        "timers: the last of 100,000 due at 100 ms fires after",
+        "last_after_ms",
+        "ms",
+        False,
+        tuple(
+            flat(
+                make_runs.ours("tidewire", arguments=due),
+                make_runs.tasks(*TASKS, arguments=due),
+                make_runs.channels("tokio-mpsc", arguments=due),
+            )
+        ),
     )
 
 
@@ -137,7 +164,9 @@ def many_idle(make_runs: Native, sizes: Sizes) -> Case:
     """A7: the storm again among a thousand that sleep."""
     storm = ("--workload", "a1", "--count", str(sizes.storm), "--idle", "1000")
     return rate_case(
-        "A7", "storm among 1,000 idle actors", "msg/s",
+        "A7",
+        "storm among 1,000 idle actors",
+        "msg/s",
         make_runs.ours("tidewire", "tidewire-task", arguments=storm),
         make_runs.tasks(*TASKS, arguments=storm),
         make_runs.pekko(storm),
@@ -163,11 +192,17 @@ def native_curves(sizes: Sizes) -> Iterator[Curve]:
         return (*ours, *flat(*theirs))
 
     yield Curve(
-        "curve-actors", "Throughput as actors are added (exchange, 2 threads)", "actors", "messages/s",
+        "curve-actors",
+        "Throughput as actors are added (exchange, 2 threads)",
+        "actors",
+        "messages/s",
         tuple((actors, exchange(actors)) for actors in sizes.curve_actors),
     )
     yield Curve(
-        "curve-idle", "One storm among more and more idle actors", "idle actors", "messages/s",
+        "curve-idle",
+        "One storm among more and more idle actors",
+        "idle actors",
+        "messages/s",
         tuple((idle, storm(idle)) for idle in sizes.curve_idle),
     )
 
@@ -180,7 +215,7 @@ class Native:
         self._with_pekko = sizes.with_pekko
 
     def ours(self, *names: str, arguments: tuple[str, ...]) -> Iterator[Run]:
-        """Tidewire on one thread and on two, with both allocators."""
+        """Tidewire on one thread and on two."""
         for name in names:
             yield from self._forms(name, "ours", (1, 2), arguments)
 
@@ -220,6 +255,6 @@ class Native:
 
     def _forms(self, name: str, kind: Kind, threads: tuple[int, ...], arguments: tuple[str, ...]) -> Iterator[Run]:
         yield from self.mimalloc(name, kind, threads, arguments)
-        if kind == "ours" or self._all_forms:
+        if self._all_forms:
             for run in self.mimalloc(name, kind, threads, arguments):
                 yield Run(name, kind, "rust", run.form.replace("mimalloc", "system"), run.arguments)

@@ -15,7 +15,6 @@ from .model import Program, Run
 
 Say = Callable[[str], None]
 
-RUN_TIMEOUT_S = 300.0
 BUILD_TIMEOUT_S = 1_800.0
 
 
@@ -30,23 +29,22 @@ class Programs:
     commands: dict[Program, list[str]] = field(default_factory=dict)
     missing: dict[Program, str] = field(default_factory=dict)
 
-    def figures(self, run: Run) -> dict[str, float]:
-        """Runs one workload in a process of its own.
+    def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:
+        """Runs one workload in a process of its own; what each of its rounds found.
 
         Raises:
             RunFailed: if it fails, hangs or prints something else.
         """
         command = [*self.commands[run.program], *run.arguments]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
         except subprocess.TimeoutExpired:
-            raise RunFailed(f"was not done after {RUN_TIMEOUT_S:.0f} s") from None
+            raise RunFailed(f"was not done after {timeout_s:.0f} s") from None
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode != 0 or not lines:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise RunFailed(said[-1] if said else f"exit status {done.returncode}")
-        figures: dict[str, float] = json.loads(lines[-1])["figures"]
-        return figures
+        return [json.loads(line)["figures"] for line in lines]
 
 
 def bench_folder() -> Path | None:
@@ -125,9 +123,7 @@ def stale(jar: Path, folder: Path) -> bool:
 def problem_of(command: list[str], folder: Path) -> str | None:
     """Runs a build; what went wrong, if anything did."""
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return f"{command[0]} was not done after {BUILD_TIMEOUT_S:.0f} s"
     if done.returncode == 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 
 
 class Progress:
@@ -18,12 +17,8 @@ class Progress:
         self._started = time.monotonic()
         self._workload = ""
 
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Clear the line."""
         if self._live and not self._quiet:
             self._write("\r\x1b[K")
 

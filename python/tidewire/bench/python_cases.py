@@ -12,7 +12,9 @@ def python_cases(sizes: Sizes) -> Iterator[Case]:
     storm = ("--workload", "p1", "--count", str(sizes.python_storm))
     slow = ("--workload", "p1", "--count", str(max(1_000, sizes.python_storm // 10)))
     yield rate_case(
-        "P1", "Python storm", "msg/s",
+        "P1",
+        "Python storm",
+        "msg/s",
         python_ours("functions", "functions-tell", "coroutines", "coroutines-send", arguments=storm),
         python_peers("asyncio-queue", arguments=storm),
         python_peers("seed-like", arguments=slow),
@@ -21,39 +23,53 @@ def python_cases(sizes: Sizes) -> Iterator[Case]:
     )
     exchange = ("--workload", "p2", "--count", str(sizes.python_exchange))
     yield rate_case(
-        "P2", "Python exchange: 50 actors", "msg/s",
+        "P2",
+        "Python exchange: 50 actors",
+        "msg/s",
         python_ours("functions", arguments=exchange),
         python_peers("asyncio-queue", arguments=exchange),
     )
     ask = ("--workload", "p4", "--count", str(sizes.python_asks))
     few = ("--workload", "p4", "--count", str(max(100, sizes.python_asks // 50)))
     yield latency_case(
-        "P4-seq", "Python ask from a coroutine, one after another", ("p99_us",), "p50_us",
+        "P4-seq",
+        "Python ask from a coroutine, one after another",
+        ("p99_us",),
+        "p50_us",
         python_ours("functions", "coroutines", arguments=ask),
         python_peers("asyncio-queue", arguments=ask),
         python_peers("seed-like", arguments=few),
     )
     yield rate_case(
-        "P4-x64", "Python ask from coroutines, 64 in flight", "asks/s",
+        "P4-x64",
+        "Python ask from coroutines, 64 in flight",
+        "asks/s",
         python_ours("functions", "coroutines", arguments=(*ask, "--in-flight", "64")),
         python_peers("asyncio-queue", arguments=(*ask, "--in-flight", "64")),
         python_peers("seed-like", arguments=(*few, "--in-flight", "64")),
     )
     yield rate_case(
-        "P7", "Python storm among 1,000 idle actors", "msg/s",
+        "P7",
+        "Python storm among 1,000 idle actors",
+        "msg/s",
         python_ours("functions", "functions-tell", arguments=(*storm, "--idle", "1000")),
         python_peers("asyncio-queue", arguments=(*storm, "--idle", "1000")),
     )
     wake = ("--workload", "p3", "--count", str(max(20, sizes.idle_pings)))
     yield latency_case(
-        "P3-idle", "Python wake-up across threads after 1 ms idle, one way", ("p50_us",), "p99_us",
+        "P3-idle",
+        "Python wake-up across threads after 1 ms idle, one way",
+        ("p50_us",),
+        "p99_us",
         python_ours("functions", arguments=wake),
         python_queues("simple-queue", "thread-queue", arguments=wake),
         python_limits("bare-lock", arguments=wake),
     )
     fan_out = ("--workload", "p8", "--count", str(max(100, sizes.fan_out // 5)))
     yield rate_case(
-        "P8", "Python fan-out to 50 subscribers", "deliveries/s",
+        "P8",
+        "Python fan-out to 50 subscribers",
+        "deliveries/s",
         python_ours("functions", arguments=fan_out),
         python_peers("asyncio-queue", arguments=fan_out),
     )

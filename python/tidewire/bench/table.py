@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,18 +13,26 @@ from .model import Kind
 from .results import CaseResult, Series
 
 COMPARED: tuple[tuple[Kind, str], ...] = (
-    ("peer", "best peer"), ("channel", "best bare channel"), ("limit", "bare limit")
+    ("peer", "best peer"),
+    ("channel", "best bare channel"),
+    ("limit", "bare limit"),
 )
 
 MEANINGS = {
-    "p50_us": "p50", "p99_us": "p99", "p999_us": "p99.9", "bytes_each": "bytes each", "schedule_rate": "scheduled/s",
-    "cancel_rate": "cancelled/s", "bare_mb": "bare Python, MB", "node_mb": "with a node, MB",
+    "p50_us": "p50",
+    "p99_us": "p99",
+    "p999_us": "p99.9",
+    "bytes_each": "bytes each",
+    "schedule_rate": "scheduled/s",
+    "cancel_rate": "cancelled/s",
+    "bare_mb": "bare Python, MB",
+    "node_mb": "with a node, MB",
 }
 
 
 def show(report: dict[str, Any], cases: Sequence[CaseResult]) -> None:
     """Prints one table for each workload."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     machine, versions = report["machine"], report["versions"]
     console.print(
         f"[bold]{machine['cpu']}[/bold], {machine['cores']} cores, {machine['memory_gb']} GB, "

@@ -1,6 +1,6 @@
 """Tidewire from Python under the workloads of the engine.
 
-    python -m tidewire.bench.workloads --contender functions --workload p1 --count 1000000
+python -m tidewire.bench.workloads --contender functions --workload p1 --count 1000000
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def idle_cpu(options: Namespace) -> Figures:
             ref.tell(0)
         time.sleep(0.5)
         used, start = time.process_time(), time.perf_counter()
-        time.sleep(3.0)
+        time.sleep(2.0)
         used, elapsed = time.process_time() - used, time.perf_counter() - start
         return {"percent_of_core": 100 * used / elapsed, "seconds": elapsed}
 

@@ -119,7 +119,11 @@ async fn spawn(job: Job) -> Outcome {
 async fn timers_due(job: Job) -> Outcome {
     let finish = Finish::after(1);
     let start = Instant::now();
-    let many = ManyTimers { count: job.count, due: start + Duration::from_millis(100), counter: Counter::new(job.count, &finish) };
+    let many = ManyTimers {
+        count: job.count,
+        due: start + Duration::from_millis(100),
+        counter: Counter::new(job.count, &finish),
+    };
     let actor = many.start();
     let elapsed = until(finish, start).await;
     drop(actor);

@@ -28,12 +28,8 @@ pub fn run(job: &Job) -> Option<Outcome> {
         Workload::Timers => Some(inside(job.threads, timers(theirs))),
         Workload::TimersDue => Some(inside(job.threads, timers_due(theirs))),
         Workload::FanOut => Some(inside(job.threads, fan_out(theirs))),
-        Workload::PingIdle => {
-            Some(paced(job, job.count, 1, |send| pacing::after_idle(job.count, send)))
-        }
-        Workload::Burst => {
-            Some(paced(job, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send)))
-        }
+        Workload::PingIdle => Some(paced(job, job.count, 1, |send| pacing::after_idle(job.count, send))),
+        Workload::Burst => Some(paced(job, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send))),
         Workload::Limit => None,
     }
 }

@@ -1,5 +1,6 @@
 //! kanal's bounded channel between tasks of a tokio runtime.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::contenders::inside;
@@ -32,21 +33,23 @@ async fn storm(job: Job) -> Outcome {
 
 async fn exchange(job: Job) -> Outcome {
     let finish = Finish::after(job.actors);
-    let (senders, receivers): (Vec<_>, Vec<_>) =
-        (0..job.actors).map(|_| kanal::bounded_async(job.mailbox)).unzip();
+    // Everybody sends first and receives then, so each channel must hold all that is meant for it.
+    let places = job.mailbox.max(job.count as usize);
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..job.actors).map(|_| kanal::bounded_async(places)).unzip();
+    let senders: Arc<[kanal::AsyncSender<u64>]> = senders.into();
     let start = Instant::now();
     let mut tasks = Vec::new();
     for (own, receiver) in receivers.into_iter().enumerate() {
-        let (senders, counter) = (senders.clone(), Counter::new(job.count, &finish));
+        let (senders, mut counter) = (Arc::clone(&senders), Counter::new(job.count, &finish));
         tasks.push(tokio::spawn(async move {
             for (word, other) in (0..job.count).zip(Others::new(own, senders.len())) {
                 senders[other].send(word).await.expect("the receiver lives");
             }
-            drop(senders);
-            consume(receiver, counter).await;
+            for _ in 0..job.count {
+                counter.take(receiver.recv().await.expect("the senders live"));
+            }
         }));
     }
-    drop(senders);
     for task in tasks {
         task.await.expect("an actor does not panic");
     }

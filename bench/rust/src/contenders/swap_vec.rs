@@ -16,9 +16,7 @@ pub fn run(job: &Job) -> Option<Outcome> {
     match job.workload {
         Workload::Storm if job.idle == 0 => Some(storm(job)),
         Workload::PingIdle => Some(paced(job, job.count, 1, |send| pacing::after_idle(job.count, send))),
-        Workload::Burst => {
-            Some(paced(job, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send)))
-        }
+        Workload::Burst => Some(paced(job, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send))),
         _ => None,
     }
 }

@@ -36,12 +36,8 @@ fn run<P: Pipe>(job: &Job) -> Option<Outcome> {
     match job.workload {
         Workload::Storm if job.idle == 0 => Some(storm::<P>(job)),
         Workload::Exchange => Some(exchange::<P>(job)),
-        Workload::PingIdle => {
-            Some(paced::<P>(job, job.count, 1, |send| pacing::after_idle(job.count, send)))
-        }
-        Workload::Burst => {
-            Some(paced::<P>(job, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send)))
-        }
+        Workload::PingIdle => Some(paced::<P>(job, job.count, 1, |send| pacing::after_idle(job.count, send))),
+        Workload::Burst => Some(paced::<P>(job, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send))),
         _ => None,
     }
 }
@@ -59,18 +55,20 @@ fn storm<P: Pipe>(job: &Job) -> Outcome {
 /// A thread for each actor: there is no other way to wait for many of these channels.
 fn exchange<P: Pipe>(job: &Job) -> Outcome {
     let finish = Finish::after(job.actors);
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..job.actors).map(|_| P::bounded(job.mailbox)).unzip();
     let count = job.count;
+    // Everybody sends first and receives then, so each channel must hold all that is meant for it.
+    let places = job.mailbox.max(count as usize);
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..job.actors).map(|_| P::bounded(places)).unzip();
+    let theirs: Vec<_> = (0..job.actors).map(|_| senders.clone()).collect();
     let start = Instant::now();
-    for (own, receiver) in receivers.into_iter().enumerate() {
-        let (senders, mut counter) = (senders.clone(), Counter::new(count, &finish));
+    for (own, (receiver, senders)) in receivers.into_iter().zip(theirs).enumerate() {
+        let mut counter = Counter::new(count, &finish);
         thread::spawn(move || {
             for (word, other) in (0..count).zip(Others::new(own, senders.len())) {
                 P::send(&senders[other], word);
             }
-            drop(senders);
-            while let Some(word) = P::receive(&receiver) {
-                counter.take(word);
+            for _ in 0..count {
+                counter.take(P::receive(&receiver).expect("the senders live"));
             }
         });
     }

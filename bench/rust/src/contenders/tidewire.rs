@@ -24,12 +24,8 @@ pub fn run(job: &Job) -> Option<Outcome> {
         Workload::Timers => Some(timers(&engine, job)),
         Workload::TimersDue => Some(timers_due(&engine, job)),
         Workload::FanOut => Some(fan_out(&engine, job)),
-        Workload::PingIdle => {
-            Some(paced(&engine, job.count, 1, |send| pacing::after_idle(job.count, send)))
-        }
-        Workload::Burst => {
-            Some(paced(&engine, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send)))
-        }
+        Workload::PingIdle => Some(paced(&engine, job.count, 1, |send| pacing::after_idle(job.count, send))),
+        Workload::Burst => Some(paced(&engine, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send))),
         Workload::Limit => None,
     }
 }

@@ -1,5 +1,6 @@
 //! tokio's bounded channel between tasks: the ground that kameo and ractor stand on.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -23,12 +24,8 @@ pub fn run(job: &Job) -> Option<Outcome> {
         Workload::Timers => Some(inside(job.threads, timers(theirs))),
         Workload::TimersDue => Some(inside(job.threads, timers_due(theirs))),
         Workload::FanOut => Some(inside(job.threads, fan_out(theirs))),
-        Workload::PingIdle => {
-            Some(paced(job, job.count, 1, |send| pacing::after_idle(job.count, send)))
-        }
-        Workload::Burst => {
-            Some(paced(job, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send)))
-        }
+        Workload::PingIdle => Some(paced(job, job.count, 1, |send| pacing::after_idle(job.count, send))),
+        Workload::Burst => Some(paced(job, job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send))),
         Workload::Limit => None,
     }
 }
@@ -51,21 +48,23 @@ async fn storm(job: Job) -> Outcome {
 
 async fn exchange(job: Job) -> Outcome {
     let finish = Finish::after(job.actors);
-    let (senders, receivers): (Vec<_>, Vec<_>) =
-        (0..job.actors).map(|_| mpsc::channel(job.mailbox)).unzip();
+    // Everybody sends first and receives then, so each channel must hold all that is meant for it.
+    let places = job.mailbox.max(job.count as usize);
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..job.actors).map(|_| mpsc::channel(places)).unzip();
+    let senders: Arc<[mpsc::Sender<u64>]> = senders.into();
     let mut tasks = JoinSet::new();
     let start = Instant::now();
-    for (own, receiver) in receivers.into_iter().enumerate() {
-        let (senders, counter) = (senders.clone(), Counter::new(job.count, &finish));
+    for (own, mut receiver) in receivers.into_iter().enumerate() {
+        let (senders, mut counter) = (Arc::clone(&senders), Counter::new(job.count, &finish));
         tasks.spawn(async move {
             for (word, other) in (0..job.count).zip(Others::new(own, senders.len())) {
                 senders[other].send(word).await.expect("the receiver lives");
             }
-            drop(senders);
-            consume(receiver, counter).await;
+            for _ in 0..job.count {
+                counter.take(receiver.recv().await.expect("the senders live"));
+            }
         });
     }
-    drop(senders);
     tasks.join_all().await;
     Outcome::rate(job.count * job.actors as u64, finish.since(start))
 }

@@ -2,13 +2,12 @@ package bench;
 
 import com.typesafe.config.Config;
 import com.typesafe.config.ConfigFactory;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.pekko.actor.typed.ActorSystem;
 
-/** Runs one workload for Pekko, warm, and prints one line of JSON: the twin of the Rust program engine-bench. */
+/** Runs one workload for Pekko, warm, and prints a line of JSON for each of its rounds: the twin of the Rust program engine-bench. */
 public final class Main {
     private static final int ROUNDS = 3;
     private static final String TUNED = """
@@ -30,31 +29,25 @@ public final class Main {
         ActorSystem<Actors.Work> system = ActorSystem.create(Actors.guardian(), "bench", config(contender));
         try {
             Workloads workloads = new Workloads(system, count, inFlight, idle);
-            print(contender, workload, count, inFlight, idle, measure(workloads, workload));
+            String about = String.format(
+                "\"contender\": \"%s\", \"allocator\": \"jvm\", \"workload\": \"%s\", "
+                    + "\"params\": {\"count\": %d, \"in_flight\": %d, \"idle\": %d}",
+                contender, workload, count, inFlight, idle);
+            measure(workloads, workload, about);
         } finally {
             system.terminate();
         }
     }
 
-    /** Warm-up rounds first: nothing that the compiler of the JVM still works on is timed. Then the round in the middle. */
-    private static Map<String, Double> measure(Workloads workloads, String workload) throws Exception {
-        int warmUp = workload.equals("a3-idle") || workload.equals("a5") ? 1 : 5;
-        for (int round = 0; round < warmUp; round++) {
+    /** Warm-up rounds first: nothing that the compiler of the JVM still works on is timed. Then a line for each round. */
+    private static void measure(Workloads workloads, String workload, String about) throws Exception {
+        boolean slow = workload.equals("a3-idle") || workload.equals("a5");
+        for (int round = 0; round < (slow ? 1 : 5); round++) {
             workloads.run(workload);
         }
-        boolean single = workload.equals("a3-idle") || workload.equals("a5");
-        Map<String, double[]> all = new TreeMap<>();
-        int rounds = single ? 1 : ROUNDS;
-        for (int round = 0; round < rounds; round++) {
-            int index = round;
-            workloads.run(workload).forEach((name, value) -> all.computeIfAbsent(name, key -> new double[rounds])[index] = value);
+        for (int round = 0; round < (slow ? 1 : ROUNDS); round++) {
+            print(about, workloads.run(workload));
         }
-        Map<String, Double> median = new TreeMap<>();
-        all.forEach((name, values) -> {
-            Arrays.sort(values);
-            median.put(name, values[values.length / 2]);
-        });
-        return median;
     }
 
     private static Config config(String contender) {
@@ -70,11 +63,10 @@ public final class Main {
         return options;
     }
 
-    private static void print(String contender, String workload, long count, int inFlight, int idle, Map<String, Double> figures) {
+    private static void print(String about, Map<String, Double> figures) {
         StringBuilder text = new StringBuilder();
-        figures.forEach((name, value) -> text.append(text.isEmpty() ? "" : ", ").append('"').append(name).append("\": ").append(value));
-        System.out.printf(
-            "{\"contender\": \"%s\", \"allocator\": \"jvm\", \"workload\": \"%s\", \"params\": {\"count\": %d, \"in_flight\": %d, \"idle\": %d}, \"figures\": {%s}}%n",
-            contender, workload, count, inFlight, idle, text);
+        new TreeMap<>(figures).forEach(
+            (name, value) -> text.append(text.isEmpty() ? "" : ", ").append('"').append(name).append("\": ").append(value));
+        System.out.printf("{%s, \"figures\": {%s}}%n", about, text);
     }
 }
