@@ -69,7 +69,12 @@ def row(case: dict[str, Any]) -> str:
     if kind is None:
         return f"| {title} | {own} | | |"
     other = case["best"][kind]
-    name = {"tokio-mpsc": "tokio channel", "futex": "bare futex", "bare-lock": "bare lock", "asyncio-queue": "asyncio.Queue"}.get(other["contender"], other["contender"])
+    name = {
+        "tokio-mpsc": "tokio channel",
+        "futex": "bare futex",
+        "bare-lock": "bare lock",
+        "asyncio-queue": "asyncio.Queue",
+    }.get(other["contender"], other["contender"])
     theirs = f"{name} {amount(other['median'], case, ours=False)}"
     return f"| {title} | {own} | {theirs} | {cut(ratio(case, ours, other), 2)}x |"
 

@@ -35,7 +35,7 @@ async def _run(intake: Intake, actor: ActorRef, alone: bool) -> None:
                 going = False
             # Whatever a handler raises concerns its message and its actor, never the loop. The CancelledError of this
             # very task ends it, once the message is accounted for.
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001
                 going = intake.failed(error) and not isinstance(error, asyncio.CancelledError)
     finally:
         intake.over()

@@ -81,12 +81,16 @@ def is_coroutine(handler: object) -> bool:
 def _of_object(actor: object, field: str, make: Callable[[], Plan] | None) -> Plan:
     receive = getattr(actor, "receive", None)
     if receive is None:
-        raise InvalidArgument(f"{field} has no method receive(self, message): that is where an actor takes its messages")
+        raise InvalidArgument(
+            f"{field} has no method receive(self, message): that is where an actor takes its messages"
+        )
     started, stopped, batch = (_hook(actor, name, field) for name in ("started", "stopped", "handle_batch"))
     coroutine = is_coroutine(receive)
     for name, hook in (("started", started), ("stopped", stopped)):
         if hook is not None and is_coroutine(hook) and not coroutine:
-            raise InvalidArgument(f"{field}.{name} is a coroutine function, but receive is not: make both async, or neither")
+            raise InvalidArgument(
+                f"{field}.{name} is a coroutine function, but receive is not: make both async, or neither"
+            )
     if batch is not None and (coroutine or is_coroutine(batch)):
         raise InvalidArgument(f"{field}.handle_batch goes with a plain receive, not with coroutines")
     return Plan(
@@ -104,7 +108,9 @@ def _of_object(actor: object, field: str, make: Callable[[], Plan] | None) -> Pl
 def _hook(actor: object, name: str, field: str) -> Callable[..., Any] | None:
     hook = getattr(actor, name, None)
     if hook is not None and not callable(hook):
-        raise InvalidArgument(f"{field}.{name}: {hook!r} is not callable: make it a method, or choose another name for the attribute")
+        raise InvalidArgument(
+            f"{field}.{name}: {hook!r} is not callable: make it a method, or choose another name for the attribute"
+        )
     return hook
 
 

@@ -46,7 +46,9 @@ class Config:
             return cls(values=source)
         if isinstance(source, (str, Path)):
             return cls(file=source)
-        raise _problem(f"config: {source!r} is not a configuration: give a tw.Config, a dict, or the path of a TOML file")
+        raise _problem(
+            f"config: {source!r} is not a configuration: give a tw.Config, a dict, or the path of a TOML file"
+        )
 
     def layers(self) -> tuple[dict[str, Any], tuple[str, str] | None, list[tuple[str, str]]]:
         """Return the code, file and environment layers, as the engine takes them."""

@@ -41,7 +41,9 @@ class DeadLetters:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def list(self, *, reason: str | None = None, actor: int | None = None, limit: int | None = None) -> list[DeadLetter]:
+    def list(
+        self, *, reason: str | None = None, actor: int | None = None, limit: int | None = None
+    ) -> list[DeadLetter]:
         """Return the letters kept, oldest first.
 
         Args:

@@ -47,12 +47,17 @@ class Node:
     """
 
     def __init__(
-        self, url: str = "mem://", name: str | None = None, config: Config | Mapping[str, Any] | str | Path | None = None
+        self,
+        url: str = "mem://",
+        name: str | None = None,
+        config: Config | Mapping[str, Any] | str | Path | None = None,
     ) -> None:
         if not isinstance(url, str) or not url.startswith("mem://"):
             raise InvalidArgument(f"url: {url!r} is not known: this version runs within one process, at mem://")
         if name is not None and (not isinstance(name, str) or not name):
-            raise InvalidArgument(f"name: {name!r} is not allowed: give a string, or None for a name made from the process id")
+            raise InvalidArgument(
+                f"name: {name!r} is not allowed: give a string, or None for a name made from the process id"
+            )
         self.url = url
         self.name = name if name is not None else f"node-{os.getpid()}"
         self._engine = Engine(*Config.of(config).layers())
@@ -75,7 +80,9 @@ class Node:
         """
         self._check()
         if self._started:
-            raise AlreadyStarted(f"{self!r} has been started already: start() is called once, and `with` calls it by itself")
+            raise AlreadyStarted(
+                f"{self!r} has been started already: start() is called once, and `with` calls it by itself"
+            )
         self._started = True
         _live.add(self)
         self._engine.start()
@@ -176,7 +183,9 @@ class Node:
         refs = {wanted: self.lookup(wanted) for wanted in names}
         missing = [wanted for wanted, ref in refs.items() if ref is None]
         if missing:
-            raise NoSuchTarget(f"name: no live actor is called {', '.join(map(repr, missing))}: spawn it, or look at node.statistics()")
+            raise NoSuchTarget(
+                f"name: no live actor is called {', '.join(map(repr, missing))}: spawn it, or look at node.statistics()"
+            )
         for ref in refs.values():
             assert ref is not None
             ref.tell(message, priority)
@@ -273,7 +282,9 @@ class Node:
         """
         self._check()
         if not isinstance(ref, ActorRef):
-            raise InvalidArgument(f"ref: {ref!r} is not an actor: give what node.spawn() returned, or node.lookup(name)")
+            raise InvalidArgument(
+                f"ref: {ref!r} is not an actor: give what node.spawn() returned, or node.lookup(name)"
+            )
         return self._engine.schedule(delay, ref, message, every)
 
     # Looking
@@ -294,7 +305,9 @@ class Node:
 
     # Inside
 
-    def _spawn_child(self, parent: ActorRef, target: Any, args: tuple[Any, ...], options: dict[str, Any] | None) -> ActorRef:
+    def _spawn_child(
+        self, parent: ActorRef, target: Any, args: tuple[Any, ...], options: dict[str, Any] | None
+    ) -> ActorRef:
         options = dict(options or {})
         taken = {key: options.pop(key, None) for key in ("name", "mailbox", "supervision")}
         dispatcher = options.pop("dispatcher", "default")
@@ -320,9 +333,13 @@ class Node:
         if supervision is not None and not isinstance(supervision, Supervision):
             raise InvalidArgument(f"supervision: {supervision!r} is not allowed: give a tw.Supervision")
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 1_000_000:
-            raise InvalidArgument(f"concurrency: {concurrency!r} is not allowed: give a whole number from 1 to 1,000,000")
+            raise InvalidArgument(
+                f"concurrency: {concurrency!r} is not allowed: give a whole number from 1 to 1,000,000"
+            )
         if concurrency > 1 and not plan.coroutine:
-            raise InvalidArgument(f"concurrency: {concurrency} needs coroutines: make the handler `async def`, or leave concurrency at 1")
+            raise InvalidArgument(
+                f"concurrency: {concurrency} needs coroutines: make the handler `async def`, or leave concurrency at 1"
+            )
         if plan.coroutine:
             self._ensure_loop()
         box = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)

@@ -52,7 +52,9 @@ class Supervision:
         for name in ("window_ms", "backoff_ms", "backoff_max_ms"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 86_400_000:
-                raise InvalidArgument(f"supervision.{name}: {value!r} is not allowed: give 0 to 86,400,000 milliseconds")
+                raise InvalidArgument(
+                    f"supervision.{name}: {value!r} is not allowed: give 0 to 86,400,000 milliseconds"
+                )
 
 
 @dataclass(frozen=True)
