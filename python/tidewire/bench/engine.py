@@ -28,7 +28,7 @@ from .results import CaseResult, CurveResult
 
 EXAMPLES = """examples:
   tidewire bench engine                      three minutes: every workload, peers included
-  tidewire bench engine --full               everything at full size, in every form (an hour)
+  tidewire bench engine --full               everything at full size, in every form (an hour or more)
   tidewire bench engine --only A1,A2         some workloads
   tidewire bench engine --json | jq .cases   for a program to read
 """
@@ -50,10 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"tidewire bench engine: {error}", file=sys.stderr)
         return 2
-    bench = bench_folder()
+    bench, before = bench_folder(), machine()
     with closing(Progress(plan.runs(), quiet=options.quiet)) as progress:
         programs = prepare(bench, {run.program for run in all_runs(plan)}, progress.say, build=not options.no_build)
-        session = Session(plan, programs, progress)
+        session = Session(plan, programs, progress, before)
         session.run()
     report = session.report(bench)
     write(report, session.curves, options.out or default_out(bench))
@@ -92,11 +92,11 @@ class Session:
     plan: Plan
     programs: Programs
     progress: Progress
+    before: dict[str, object]
     cases: list[CaseResult] = field(default_factory=list)
     curves: list[CurveResult] = field(default_factory=list)
     failures: list[dict[str, str]] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
-    before: dict[str, object] = field(default_factory=machine)
 
     def run(self) -> None:
         """Every case, then every curve."""

@@ -6,8 +6,9 @@ import os
 import platform
 import re
 import subprocess
-from importlib import metadata
 from pathlib import Path
+
+from tidewire import __version__
 
 PEERS = ("kameo", "ractor", "actix", "tokio", "kanal", "crossbeam-channel", "parking_lot", "mimalloc")
 
@@ -26,7 +27,7 @@ def machine() -> dict[str, object]:
 
 def versions(bench: Path | None) -> dict[str, str]:
     """Python, Tidewire, and with the repository at hand Rust, Java and the peers."""
-    found = {"python": platform.python_version(), "tidewire": tidewire_version()}
+    found = {"python": platform.python_version(), "tidewire": __version__}
     if bench is None:
         return found
     found.update(commit=commit(bench), rust=first_line("rustc", "--version"), java=first_line("java", "-version"))
@@ -47,14 +48,6 @@ def processor() -> str:
 def memory_bytes() -> int:
     """All the memory there is."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def tidewire_version() -> str:
-    """The version of the installed package."""
-    try:
-        return metadata.version("tidewire")
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def commit(bench: Path) -> str:

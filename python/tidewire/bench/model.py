@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Scale = Literal["smoke", "short", "full"]
@@ -116,6 +116,12 @@ def rate_case(id: str, title: str, unit: str, *runs: Iterable[Run], also: tuple[
 def latency_case(id: str, title: str, also: tuple[str, ...], figure: str, *runs: Iterable[Run]) -> Case:
     """Less is better."""
     return Case(id, title, figure, "us", False, tuple(flat(*runs)), also)
+
+
+def alone(runs: Iterable[Run]) -> Iterator[Run]:
+    """The same runs as a limit to compare with: ourselves without what a workload adds."""
+    for run in runs:
+        yield replace(run, contender=f"{run.contender} alone", kind="limit")
 
 
 def flat(*runs: Iterable[Run]) -> Iterator[Run]:

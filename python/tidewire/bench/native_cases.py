@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .model import Case, Curve, Kind, Run, Scale, Sizes, flat, latency_case, rate_case
+from .model import Case, Curve, Kind, Run, Scale, Sizes, alone, flat, latency_case, rate_case
 
 TASKS = ("kameo", "ractor", "actix")
 """Actor libraries on tokio."""
@@ -161,16 +161,18 @@ def timers(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
 
 
 def many_idle(make_runs: Native, sizes: Sizes) -> Case:
-    """A7: the storm again among a thousand that sleep."""
-    storm = ("--workload", "a1", "--count", str(sizes.storm), "--idle", "1000")
+    """A7: the storm again among a thousand that sleep, and in the same turns without them: the limit is ourselves alone."""
+    storm = ("--workload", "a1", "--count", str(sizes.storm))
+    idle = (*storm, "--idle", "1000")
     return rate_case(
         "A7",
         "storm among 1,000 idle actors",
         "msg/s",
-        make_runs.ours("tidewire", "tidewire-task", arguments=storm),
-        make_runs.tasks(*TASKS, arguments=storm),
-        make_runs.pekko(storm),
-        make_runs.channels("tokio-mpsc", arguments=storm),
+        make_runs.ours("tidewire", "tidewire-task", arguments=idle),
+        alone(make_runs.ours("tidewire", "tidewire-task", arguments=storm)),
+        make_runs.tasks(*TASKS, arguments=idle),
+        make_runs.pekko(idle),
+        make_runs.channels("tokio-mpsc", arguments=idle),
     )
 
 

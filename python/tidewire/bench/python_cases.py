@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .model import Case, Kind, Program, Run, Sizes, latency_case, rate_case
+from .model import Case, Kind, Program, Run, Sizes, alone, latency_case, rate_case
 
 
 def python_cases(sizes: Sizes) -> Iterator[Case]:
@@ -53,6 +53,7 @@ def python_cases(sizes: Sizes) -> Iterator[Case]:
         "Python storm among 1,000 idle actors",
         "msg/s",
         python_ours("functions", "functions-tell", arguments=(*storm, "--idle", "1000")),
+        alone(python_ours("functions", "functions-tell", arguments=storm)),
         python_peers("asyncio-queue", arguments=(*storm, "--idle", "1000")),
     )
     wake = ("--workload", "p3", "--count", str(max(20, sizes.idle_pings)))

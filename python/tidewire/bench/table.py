@@ -15,7 +15,7 @@ from .results import CaseResult, Series
 COMPARED: tuple[tuple[Kind, str], ...] = (
     ("peer", "best peer"),
     ("channel", "best bare channel"),
-    ("limit", "bare limit"),
+    ("limit", "limit"),
 )
 
 MEANINGS = {
