@@ -9,8 +9,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PYO3_PYTHON := $(abspath $(BIN)/python)
-RUST_SOURCES := $(shell find crates python/src -name '*.rs') Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) python/Cargo.toml
+RUST_SOURCES := $(shell find crates/*/src python/src -name '*.rs') Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) python/Cargo.toml
 FUZZ_SECONDS ?= 5
+
+# A mark whose result was removed by hand no longer counts.
+$(if $(wildcard $(BIN)/python),,$(shell rm -rf .make))
+$(if $(wildcard python/tidewire/_tidewire*.so),,$(shell rm -f .make/extension))
 
 say = @printf '\033[1m== %s\033[0m\n' "$(1)"
 
@@ -31,23 +35,29 @@ test: test-rust test-loom test-python test-demo test-fuzz ## Build, and pass all
 lint: .make/venv .make/extension ## Check format, lints, types, generated files and the import table
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
+	@for package in fuzz bench/rust; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio -- -D warnings
 	$(call say,ruff)
 	@$(BIN)/ruff check python tools examples bench
 	@$(BIN)/ruff format --check python tools examples bench
-	$(call say,mypy)
+	$(call say,Rust documentation)
+	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio
+	$(call say,mypy and stubtest)
 	@cd python && ../$(BIN)/mypy
+	@if compgen -G 'python/tidewire/*.pyi' >/dev/null; then cd python && ../$(BIN)/stubtest tidewire._tidewire; fi
 	$(call say,generated files and the import table)
 	@$(BIN)/python tools/generate.py --check
 	@$(BIN)/python tools/check_imports.py
 
 .PHONY: bench
 bench: .make/extension ## Measure beside peers, short (under 3 minutes once built)
-	@cd python && ../$(BIN)/python -m tidewire bench engine --out ../out
+	$(call say,measuring beside peers; the report goes to out/)
+	@$(BIN)/python -m tidewire bench engine --out out
 
 .PHONY: bench-full
 bench-full: .make/extension ## Measure beside peers, at the sizes of the workloads page
-	@cd python && ../$(BIN)/python -m tidewire bench engine --full --out ../out
+	$(call say,measuring beside peers at full size; the report goes to out/)
+	@$(BIN)/python -m tidewire bench engine --full --out out
 
 .PHONY: test-rust
 test-rust: .make/venv ## Rust unit, integration and documentation tests
@@ -69,27 +79,32 @@ test-python: .make/extension .make/flights ## Python tests
 
 .PHONY: test-demo
 test-demo: .make/extension .make/flights ## The demonstration on 20,000 flights, and the benchmarks' smoke run
-	$(call say,the demonstration on 20,000 flights)
+	$(call say,the demonstration on the first 20 000 flights)
 	@$(BIN)/python examples/flights/main.py --flights 20000 --out out/flights-small.html
 	$(call say,benchmarks: smoke run)
-	@cd python && ../$(BIN)/python -m tidewire bench engine --smoke --out ../out/smoke
+	@$(BIN)/python -m tidewire bench engine --smoke --out out/smoke
 
 .PHONY: test-fuzz
 test-fuzz: ## Fuzz the parsers and the timing wheel for a few seconds each (FUZZ_SECONDS)
 	$(call say,fuzzing for $(FUZZ_SECONDS) s each)
+	@command -v c++ >/dev/null || { echo "libFuzzer needs a C++ compiler, and there is no c++: apt-get install g++"; exit 1; }
 	@cd fuzz && unset RUSTFLAGS && for target in subject tree wheel; do \
 		mkdir -p corpus/$$target artifacts; \
-		cargo run --quiet --release --bin $$target -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 \
-			-artifact_prefix=artifacts/ corpus/$$target; \
+		echo "fuzz target $$target; its log is fuzz/artifacts/$$target.log"; \
+		cargo run --quiet --release --bin $$target -- -max_total_time=$(FUZZ_SECONDS) \
+			-artifact_prefix=artifacts/ corpus/$$target >artifacts/$$target.log 2>&1 \
+			|| { tail -n 40 artifacts/$$target.log; exit 1; }; \
+		grep '^Done' artifacts/$$target.log; \
 	done
 
 .PHONY: fuzz
 fuzz: ## Fuzz for a minute each
-	@$(MAKE) test-fuzz FUZZ_SECONDS=60
+	@$(MAKE) --no-print-directory test-fuzz FUZZ_SECONDS=60
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf target .make $(VENV) out fuzz/target bench/rust/target bench/pekko/target python/tidewire/*.so
+	$(call say,removing what was built)
+	@rm -rf target .make $(VENV) out fuzz/target bench/rust/target bench/pekko/target python/tidewire/*.so
 
 .make:
 	@mkdir -p .make
