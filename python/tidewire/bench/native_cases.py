@@ -122,7 +122,7 @@ def spawns(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
     """A5: how fast, and how large."""
     spawn = ("--workload", "a5", "--count", str(sizes.actors))
     runs = (
-        make_runs.ours("tidewire", arguments=spawn),
+        make_runs.ours("tidewire", "tidewire-fn", arguments=spawn),
         make_runs.tasks("ractor", "actix", arguments=spawn),
         make_runs.tasks("kameo", arguments=spawn, threads=(2,)),
         make_runs.pekko(("--workload", "a5", "--count", str(min(sizes.actors, 100_000)))),

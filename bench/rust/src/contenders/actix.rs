@@ -150,7 +150,7 @@ async fn fan_out(job: Job) -> Outcome {
 fn paced(goal: u64, every: u64, pace: impl FnOnce(&mut dyn FnMut(u64))) -> Outcome {
     let finish = Finish::after(1);
     let theirs = finish.clone();
-    let (hand_over, actor) = std::sync::mpsc::channel();
+    let (hand_over, actor) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
         System::new().block_on(async {
             let _ = hand_over.send(Sink(Latency::new(goal, every, &theirs)).start());

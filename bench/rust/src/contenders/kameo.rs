@@ -161,7 +161,7 @@ async fn fan_out(job: Job) -> Outcome {
 fn paced(job: &Job, goal: u64, every: u64, pace: impl FnOnce(&mut dyn FnMut(u64))) -> Outcome {
     let finish = Finish::after(1);
     let (places, threads, theirs) = (job.mailbox, job.threads, finish.clone());
-    let (hand_over, actor) = std::sync::mpsc::channel();
+    let (hand_over, actor) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
         tokio_runtime(threads).block_on(async {
             let handler = Latency::new(goal, every, &theirs);

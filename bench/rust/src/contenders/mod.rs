@@ -28,6 +28,8 @@ pub const ALL: &[Contender] = &[
     Contender { name: "tidewire", run: tidewire::run },
     #[cfg(feature = "tidewire")]
     Contender { name: "tidewire-task", run: tidewire::run_from_task },
+    #[cfg(feature = "tidewire")]
+    Contender { name: "tidewire-fn", run: tidewire::run_functions },
     Contender { name: "kameo", run: kameo::run },
     Contender { name: "ractor", run: ractor::run },
     Contender { name: "actix", run: actix::run },

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tidewire_engine::{Actor, ActorRef, Context, Engine, Fault, Inbox, Mailbox, Pending, Reply, SpawnOptions};
+use tidewire_engine::{
+    Actor, ActorRef, Context, Engine, Fault, Inbox, Mailbox, Pending, Reply, SpawnError, SpawnOptions,
+};
 
 use crate::contenders::tokio_mpsc::spread;
 use crate::job::{Job, Workload};
@@ -20,7 +22,7 @@ pub fn run(job: &Job) -> Option<Outcome> {
         Workload::Exchange => Some(exchange(&engine, job)),
         Workload::PingHot => Some(ping_pong(&engine, job)),
         Workload::Ask => Some(ask(&engine, job)),
-        Workload::Spawn => Some(spawn(&engine, job)),
+        Workload::Spawn => Some(spawn(job, |counter| engine.spawn(Sink(counter)))),
         Workload::Timers => Some(timers(&engine, job)),
         Workload::TimersDue => Some(timers_due(&engine, job)),
         Workload::FanOut => Some(fan_out(&engine, job)),
@@ -37,6 +39,20 @@ pub fn run_from_task(job: &Job) -> Option<Outcome> {
         Workload::Storm => Some(storm_from_task(&engine, job)),
         Workload::Ask => Some(ask_from_tasks(&engine, job)),
         Workload::FanOut => Some(fan_out_from_task(&engine, job)),
+        _ => None,
+    }
+}
+
+/// Runs the one workload in which actors made of a function differ from those made of a type.
+pub fn run_functions(job: &Job) -> Option<Outcome> {
+    let engine = engine(job);
+    match job.workload {
+        Workload::Spawn => Some(spawn(job, |mut counter| {
+            engine.spawn_fn(move |word, _| {
+                counter.take(word);
+                Ok(())
+            })
+        })),
         _ => None,
     }
 }
@@ -152,13 +168,13 @@ fn ask_from_tasks(engine: &Engine, job: &Job) -> Outcome {
     Outcome::rate(share * job.in_flight as u64, finish.since(start))
 }
 
-fn spawn(engine: &Engine, job: &Job) -> Outcome {
+fn spawn(job: &Job, one: impl Fn(Counter) -> Result<ActorRef<u64>, SpawnError>) -> Outcome {
     let finish = Finish::after(1);
     let mut actors = Vec::with_capacity(job.count as usize);
     let before = resident_bytes();
     let start = Instant::now();
     for _ in 0..job.count {
-        actors.push(engine.spawn(Sink(Counter::new(1, &finish))).expect("it spawns"));
+        actors.push(one(Counter::new(1, &finish)).expect("it spawns"));
     }
     actors.last().expect("at least one").tell(0).expect("the actor lives");
     let elapsed = finish.since(start);
