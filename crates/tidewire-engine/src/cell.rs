@@ -24,7 +24,7 @@ use crate::error::{DeadReason, Fault, Refusal};
 use crate::inbox::{Inbox, Intake, Pushed, Rare, Run};
 use crate::options::{Mailbox, OnFailure, Priority, Supervision};
 use crate::reply::AskEnd;
-use crate::short_lock::ShortMutex;
+use crate::short_mutex::ShortMutex;
 use crate::signal::{Notice, Signal, StopReason};
 use crate::statistics::{ActorStatistics, Timings};
 use crate::supervise::Restarts;
@@ -716,8 +716,12 @@ impl<M: Send + 'static> Work<M> {
     }
 
     fn close_quietly(&mut self, cell: &Arc<Cell<M>>, reason: StopReason) {
-        cell.with_aside(|aside| {
-            aside.reason.get_or_insert(reason);
+        cell.with_aside(|aside| match reason {
+            // A future that ends because it was stopped was stopped; a failure is one whatever came before it.
+            StopReason::Finished => {
+                aside.reason.get_or_insert(reason);
+            }
+            _ => aside.reason = Some(reason),
         });
         let mut inbox = cell.inbox.lock();
         if inbox.intake != Intake::Closed {

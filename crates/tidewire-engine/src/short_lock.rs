@@ -5,54 +5,37 @@
 //! waiting thread cannot sleep; it spins briefly and then yields its time slice, so this lock is only for sections
 //! that never block, allocate rarely and run no user code.
 //!
-//! Invariant: `locked` is true exactly while one guard exists. The exchange acquires, the store releases, so each
-//! holder sees everything that the one before it wrote. `tests/loom_short_lock.rs` checks it in all interleavings.
+//! Invariant: `locked` is true exactly while one thread is between `acquire` and `release`. The exchange acquires, the
+//! store releases, so each holder sees everything that the one before it wrote. `tests/loom_short_lock.rs` includes this
+//! file and checks that in all interleavings.
 
-#![allow(unsafe_code)]
-
-use std::hint::spin_loop;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::yield_now;
-
-/// A mutex for very short sections.
-pub(crate) type ShortMutex<T> = lock_api::Mutex<RawShort, T>;
-
-/// Spins before each yield.
-const SPINS: u32 = 32;
+use super::sync::{AtomicBool, Ordering, SPINS, spin_loop, yield_now};
 
 pub(crate) struct RawShort {
-    locked: AtomicBool,
+    pub locked: AtomicBool,
 }
 
-// SAFETY: only one thread can change `locked` from false to true, and nobody else changes it back until that thread,
-// through `unlock`, does; see the invariant above.
-unsafe impl lock_api::RawMutex for RawShort {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = Self { locked: AtomicBool::new(false) };
-
-    type GuardMarker = lock_api::GuardNoSend;
-
+impl RawShort {
     #[inline]
-    fn lock(&self) {
-        if !self.try_lock() {
-            self.lock_slow();
+    pub fn acquire(&self) {
+        if !self.try_acquire() {
+            self.acquire_slowly();
         }
     }
 
     #[inline]
-    fn try_lock(&self) -> bool {
+    pub fn try_acquire(&self) -> bool {
         !self.locked.swap(true, Ordering::Acquire)
     }
 
+    /// Only for the thread that holds the lock.
     #[inline]
-    unsafe fn unlock(&self) {
+    pub fn release(&self) {
         self.locked.store(false, Ordering::Release);
     }
-}
 
-impl RawShort {
     #[cold]
-    fn lock_slow(&self) {
+    fn acquire_slowly(&self) {
         let mut spins = 0;
         loop {
             while self.locked.load(Ordering::Relaxed) {
@@ -64,7 +47,7 @@ impl RawShort {
                     yield_now();
                 }
             }
-            if !self.locked.swap(true, Ordering::Acquire) {
+            if self.try_acquire() {
                 return;
             }
         }

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::options::Priority;
-use crate::short_lock::ShortMutex;
+use crate::short_mutex::ShortMutex;
 
 /// What happens at a deadline. Called on the timer thread, outside of its lock.
 pub(crate) trait Fire: Send + Sync {

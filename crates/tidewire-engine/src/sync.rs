@@ -1,0 +1,8 @@
+//! What [`short_lock`](crate::short_lock) is made of. Its model puts loom's in their place.
+
+pub(crate) use std::hint::spin_loop;
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use std::thread::yield_now;
+
+/// Spins of a waiting thread before each yield.
+pub(crate) const SPINS: u32 = 32;
