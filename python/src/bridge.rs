@@ -39,6 +39,15 @@ pub fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     get.bind(py).call0()
 }
 
+/// Whether an event loop runs on this thread; does not load asyncio to find out.
+pub fn on_a_loop(py: Python<'_>) -> PyResult<bool> {
+    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let get = GET.get_or_try_init(py, || {
+        PyModule::import(py, "tidewire._current")?.getattr("running_loop").map(Bound::unbind)
+    })?;
+    Ok(!get.bind(py).call0()?.is_none())
+}
+
 /// Notes that coroutine actors run on this thread.
 pub fn has_coroutines() {
     COROUTINES.set(true);

@@ -349,7 +349,7 @@ fn fail(
 pub fn logged(py: Python<'_>, me: &Py<ActorRef>, hook: &str, error: PyErr) -> Fault {
     let told = PyModule::import(py, "tidewire._log")
         .and_then(|log| log.getattr("failed"))
-        .and_then(|failed| failed.call1((me.bind(py), hook, error.value(py))));
+        .and_then(|failed| failed.call1((me.bind(py), hook, error.clone_ref(py).into_value(py))));
     if let Err(failure) = told {
         failure.write_unraisable(py, None);
     }

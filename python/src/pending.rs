@@ -117,7 +117,7 @@ impl Pending {
     /// Blocks this thread until the operation is ready, unless an event loop runs on it.
     pub fn block(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let py = this.py();
-        if running_loop(py).is_ok() {
+        if crate::bridge::on_a_loop(py)? {
             Self::cancel(this, None)?;
             let text = "node.sync would block this thread's event loop: await the same call without .sync";
             return Err(crate::errors::error(py, "InvalidArgument", text, &[]));

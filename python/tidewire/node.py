@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _handlers
+from tidewire import _current, _handlers
 from tidewire._binding import ActorRef, Engine, mark_forked
 from tidewire._ledger import Ledger
 from tidewire.config import Config
@@ -23,6 +22,7 @@ from tidewire.sync import Sync
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, Subscription, Timer
+    from tidewire._loop_thread import LoopThread
     from tidewire.subscription import SubscriptionStream
 
 _STOP_TIMEOUT_S = 30.0
@@ -65,7 +65,7 @@ class Node:
         self._started = False
         self._stopped = False
         self._ledger: Ledger | None = None
-        self._loop_thread: _LoopThread | None = None
+        self._loop_thread: LoopThread | None = None
         self._lock = threading.Lock()
         self._self: Callable[[], Node | None] = weakref.ref(self)
 
@@ -113,7 +113,7 @@ class Node:
         await self.stop()
 
     def __enter__(self) -> Node:
-        if asyncio._get_running_loop() is not None:
+        if _current.running_loop() is not None:
             raise InvalidArgument("`with tw.Node()` would block this thread's event loop at its end: use `async with`")
         self.start()
         return self
@@ -360,6 +360,8 @@ class Node:
             raise NodeStopped(f"{self!r} has been stopped: make a new one")
 
     def _bind_running_loop(self) -> None:
+        import asyncio
+
         from tidewire._loop import bridge_of
 
         self._engine.bind(bridge_of(asyncio.get_running_loop()))
@@ -369,10 +371,12 @@ class Node:
         with self._lock:
             if self._engine.is_bound:
                 return
-            if asyncio._get_running_loop() is not None:
+            if _current.running_loop() is not None:
                 self._bind_running_loop()
                 return
-            self._loop_thread = _LoopThread(self.name)
+            from tidewire._loop_thread import LoopThread
+
+            self._loop_thread = LoopThread(self.name)
             self._loop_thread.call(self._bind_running_loop)
 
     def _begin_stop(self, timeout: float | None) -> Pending | Ledger:
@@ -393,36 +397,6 @@ class Node:
     def _stop_blocking(self, timeout: float | None) -> Ledger:
         pending = self._begin_stop(timeout)
         return pending if isinstance(pending, Ledger) else self._end_stop(pending.wait())
-
-
-class _LoopThread:
-    """An event loop in a thread of its own, for nodes that are used without asyncio."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=f"{name}-asyncio", daemon=True)
-        self._thread.start()
-
-    def call(self, function: Callable[[], None]) -> None:
-        """Run a function on the loop's thread, and wait for it."""
-
-        async def run() -> None:
-            function()
-
-        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
-
-    def end(self) -> None:
-        """End the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_EXIT_TIMEOUT_S)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
 
 
 def _stop_all() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
+    import asyncio
+
     from tidewire._binding import ActorRef, Context, Subscription
     from tidewire.node import Node
 
@@ -43,6 +44,8 @@ class SubscriptionStream:
         self._pattern = pattern
         self._mailbox = mailbox
         self._group = queue
+        import asyncio
+
         self._next: asyncio.Queue[Envelope] = asyncio.Queue(maxsize=1)
         self._actor: ActorRef | None = None
         self._subscription: Subscription | None = None

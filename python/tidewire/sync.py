@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import send_blocking
+from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -59,11 +59,9 @@ class Sync:
 
 
 def _wait(pending: Pending) -> Any:
-    if _on_loop():
+    if running_loop() is not None:
         pending.cancel()
         raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
     return pending.wait()
 
 
-def _on_loop() -> bool:
-    return asyncio._get_running_loop() is not None

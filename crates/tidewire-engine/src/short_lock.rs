@@ -9,7 +9,7 @@
 //! store releases, so each holder sees everything that the one before it wrote. `tests/loom_short_lock.rs` includes this
 //! file and checks that in all interleavings.
 
-use super::sync::{AtomicBool, Ordering, SPINS, spin_loop, yield_now};
+use super::sync::{AtomicBool, Ordering, SPINS, looks_taken, spin_loop, yield_now};
 
 pub(crate) struct RawShort {
     pub locked: AtomicBool,
@@ -38,7 +38,7 @@ impl RawShort {
     fn acquire_slowly(&self) {
         let mut spins = 0;
         loop {
-            while self.locked.load(Ordering::Relaxed) {
+            while looks_taken(&self.locked) {
                 if spins < SPINS {
                     spins += 1;
                     spin_loop();

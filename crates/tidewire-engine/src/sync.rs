@@ -6,3 +6,9 @@ pub(crate) use std::thread::yield_now;
 
 /// Spins of a waiting thread before each yield.
 pub(crate) const SPINS: u32 = 32;
+
+/// Whether it is not worth trying yet. Reading is cheaper than trying: it leaves the cache line where it is.
+#[inline]
+pub(crate) fn looks_taken(locked: &AtomicBool) -> bool {
+    locked.load(Ordering::Relaxed)
+}

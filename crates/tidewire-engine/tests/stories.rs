@@ -189,7 +189,10 @@ impl Actor for Adder {
                 }
             }
             Sum::Get(reply) => assert!(reply.send(self.total)),
-            Sum::Fail(_) => return Err("no sum today".into()),
+            Sum::Fail(reply) => {
+                drop(reply);
+                return Err("no sum today".into());
+            }
             Sum::Forget(reply) => drop(reply),
             Sum::Keep(reply) => self.kept = Some(reply),
         }
@@ -420,14 +423,14 @@ fn a_failure_resumes_restarts_or_stops_as_the_policy_says() {
     let engine = engine(1);
     for (on_failure, expected) in [(OnFailure::Resume, vec![1, 2]), (OnFailure::Restart, vec![2])] {
         let (actor, seen) = fragile(&engine, Supervision::on_failure(on_failure));
-        [1, 0, 2].map(|n| actor.tell(n).unwrap());
+        [1, 0, 2].into_iter().for_each(|n| assert_eq!(actor.tell(n).unwrap(), Sent::Accepted));
         assert_eq!(wait(&seen), [1]);
         assert_eq!(wait(&seen), expected, "{on_failure:?}");
         let ledger = actor.stop(drain()).wait().unwrap().ledger;
         assert_eq!((ledger.accepted, ledger.handled, ledger.dead_lettered), (3, 2, 1));
     }
     let (actor, seen) = fragile(&engine, Supervision::on_failure(OnFailure::Stop));
-    [1, 0].map(|n| actor.tell(n).unwrap());
+    [1, 0].into_iter().for_each(|n| assert_eq!(actor.tell(n).unwrap(), Sent::Accepted));
     assert_eq!(wait(&seen), [1]);
     let report = actor.stop(drain()).wait().unwrap();
     assert_eq!(report.reason, StopReason::Failed("panic: zero".into()));
@@ -447,7 +450,7 @@ fn a_failed_message_is_delivered_again_as_often_as_allowed_and_restarts_are_limi
 
     let supervision = Supervision { on_failure: OnFailure::Restart, max_restarts: 2, ..Supervision::default() };
     let (actor, _seen) = fragile(&engine, supervision);
-    [0, 0, 0, 5].map(|n| drop(actor.tell(n)));
+    [0, 0, 0, 5].into_iter().for_each(|n| drop(actor.tell(n)));
     let report = actor.stop(drain()).wait().unwrap();
     assert_eq!(report.reason, StopReason::RestartLimit("panic: zero".into()));
     assert_eq!(actor.statistics().restarts, 2);
@@ -563,7 +566,7 @@ impl Actor for Watcher {
 fn a_stop_without_drain_gives_back_what_waits() {
     let engine = engine(1);
     let (actor, gate) = held(&engine, SpawnOptions::new(), 0, |n: u8| panic!("{n} must not be handled"));
-    [1, 2, 3].map(|n| actor.tell(n).unwrap());
+    [1, 2, 3].into_iter().for_each(|n| assert_eq!(actor.tell(n).unwrap(), Sent::Accepted));
     let stopping = actor.stop(Stop::now(PATIENCE));
     let refused = actor.tell(4).unwrap_err();
     assert!(refused.is_stopped());
@@ -606,12 +609,11 @@ fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
 
 #[test]
 fn dead_letters_are_bounded_and_can_be_told_again() {
-    let mut config = config::EngineConfig::default();
-    config.dead_letters = 3;
+    let config = config::EngineConfig { dead_letters: 3, ..config::EngineConfig::default() };
     let engine = Engine::builder().config(config).threads(1).build().unwrap();
     let fail = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let (actor, seen) = fragile(&engine, Supervision::default());
-    (0..5).for_each(|_| drop(actor.tell(0).unwrap()));
+    (0..5).for_each(|_| assert_eq!(actor.tell(0).unwrap(), Sent::Accepted));
     actor.tell(9).unwrap();
     assert_eq!(wait(&seen), [9]);
     assert_eq!((engine.dead_letters().len(), engine.dead_letters().let_go()), (3, 2));
@@ -642,11 +644,9 @@ fn an_engine_can_be_shut_down_twice_and_a_new_one_made() {
 fn the_last_engine_can_be_dropped_inside_a_handler() {
     let engine = engine(1);
     let (done, finished) = channel();
-    let mut own = None;
     let actor = engine
         .spawn_fn(move |engine: Engine, _| {
-            own = Some(engine);
-            drop(own.take());
+            drop(engine);
             Ok(done.send(())?)
         })
         .unwrap();

@@ -36,7 +36,11 @@ fn four_senders_lose_nothing_and_keep_their_order() {
     thread::scope(|scope| {
         for sender in 0..4 {
             let sink = sink.clone();
-            scope.spawn(move || (0..EACH).for_each(|n| drop(sink.send_blocking((sender, n)).unwrap())));
+            scope.spawn(move || {
+                (0..EACH).for_each(|n| {
+                    sink.send_blocking((sender, n)).unwrap();
+                })
+            });
         }
     });
     wait(&finished);
