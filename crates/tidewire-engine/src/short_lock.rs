@@ -25,7 +25,7 @@ impl RawShort {
 
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        !self.locked.swap(true, Ordering::Acquire)
+        self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Only for the thread that holds the lock.
