@@ -120,7 +120,7 @@ clean: ## Remove what was built
 
 .make/extension: .make/venv $(RUST_SOURCES) python/pyproject.toml
 	$(call say,building the extension with maturin)
-	@cd python && VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
+	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
 	@touch $@
 
 .make/flights: .make/venv $(wildcard examples/flights/requirements.txt)
