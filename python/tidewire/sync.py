@@ -63,5 +63,3 @@ def _wait(pending: Pending) -> Any:
         pending.cancel()
         raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
     return pending.wait()
-
-

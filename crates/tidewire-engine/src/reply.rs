@@ -224,16 +224,11 @@ impl<T> Slot<T> {
     }
 
     fn look(&self) -> Standing {
-        let state = self.state.lock();
-        if state.cancelled {
-            Standing::Cancelled
-        } else if matches!(state.value, Some(Err(AskError::Timeout { .. })))
-            || self.deadline.is_some_and(|at| Instant::now() >= at)
-        {
-            Standing::Expired
-        } else {
-            Standing::Live
+        // An asker whose time was up has gone for that reason.
+        if self.deadline.is_some_and(|at| Instant::now() >= at) {
+            return Standing::Expired;
         }
+        if self.state.lock().cancelled { Standing::Cancelled } else { Standing::Live }
     }
 
     /// The place for the reply was dropped: the end of the handling decides, if it is still to come.

@@ -1,0 +1,173 @@
+"""Asks: replies, errors, deadlines, cancellation, rings; in asyncio and in plain threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import traceback
+from typing import Any
+
+import pytest
+
+import tidewire as tw
+
+
+def broken(message: object) -> None:
+    raise KeyError(message)
+
+
+def test_an_error_arrives_as_it_was_raised_with_its_traceback(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        async def broken_coroutine(message: object) -> None:
+            broken(message)
+
+        for target in (broken, broken_coroutine):
+            ref = node.spawn(target)
+            with pytest.raises(KeyError) as caught:
+                await ref.ask("x")
+            lines = traceback.format_exception(caught.value)
+            assert any("in broken" in line and __file__ in line for line in lines), lines
+
+    run(story)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
+def test_whatever_a_handler_raises_the_actor_and_its_thread_go_on(node: tw.Node, error: BaseException) -> None:
+    def fragile(message: object) -> str:
+        if message == "raise":
+            raise error
+        return "fine"
+
+    ref = node.spawn(fragile)
+    with pytest.raises(type(error)):
+        node.sync.ask(ref, "raise")
+    assert node.sync.ask(ref, "more") == "fine"
+    assert node.dead_letters.list()[0].reason == "failed"
+
+
+def test_a_deadline_ends_the_wait_and_the_message_is_not_handled(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        gate, handled = asyncio.Event(), []
+
+        async def slow(message: str) -> None:
+            handled.append(message)
+            await gate.wait()
+
+        ref = node.spawn(slow)
+        first = asyncio.ensure_future(ref.ask("first"))
+        await asyncio.sleep(0)
+        with pytest.raises(tw.AskTimeout):
+            await ref.ask("second", timeout=0.01)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(ref.ask("third"), 0.01)
+        gate.set()
+        await first
+        ledger = await ref.stop()
+        assert handled == ["first"]
+        assert (ledger.handled, ledger.dead_lettered) == (1, 2)
+        assert sorted(letter.reason for letter in node.dead_letters.list()) == ["cancelled", "expired"]
+
+    run(story)
+
+
+def test_asks_go_together_with_asyncios_tools(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        plain = node.spawn(lambda n: n + 1)
+        assert await asyncio.gather(*(plain.ask(n) for n in range(64))) == list(range(1, 65))
+        done, pending = await asyncio.wait([asyncio.ensure_future(plain.ask(n)) for n in range(3)])
+        assert not pending and sorted(task.result() for task in done) == [1, 2, 3]
+        assert await asyncio.shield(plain.ask(1)) == 2
+
+        async def in_a_task() -> Any:
+            return await plain.ask(5)
+
+        assert await asyncio.create_task(in_a_task()) == 6
+
+    run(story)
+
+
+def test_a_thousand_cancelled_asks_leave_nothing_behind(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        gate = asyncio.Event()
+
+        async def never(_: object) -> None:
+            await gate.wait()
+
+        ref = node.spawn(never)
+        tasks = [asyncio.create_task(_await(ref.ask(n))) for n in range(1_000)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+        assert node.statistics()["timers"] == 0
+        gate.set()
+        assert (await ref.stop()).balanced
+
+    run(story)
+
+
+async def _await(pending: Any) -> Any:
+    return await pending
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_a_ring_of_asks_is_reported_with_its_path(run: Any, kind: str) -> None:
+    async def story(node: tw.Node) -> None:
+        def plain(next_name: str, ctx: tw.Context) -> Any:
+            following = {"a": "b", "b": "c", "c": "a"}[next_name]
+            return ctx.node.sync.ask(ctx.node.lookup(next_name), following)
+
+        async def coroutine(next_name: str, ctx: tw.Context) -> Any:
+            following = {"a": "b", "b": "c", "c": "a"}[next_name]
+            return await ctx.node.lookup(next_name).ask(following)
+
+        for name in ("a", "b", "c"):
+            node.spawn(plain if kind == "plain" else coroutine, name=name)
+        with pytest.raises(tw.AskCycle) as caught:
+            await node.lookup("a").ask("b", timeout=20)
+        assert [part.split()[0] for part in caught.value.path] == ["c", "a", "b", "c"]
+
+    run(story)
+
+
+def test_thirty_plain_handlers_can_wait_for_each_other(node: tw.Node) -> None:
+    refs: list[tw.ActorRef] = []
+
+    def link(n: int, ctx: tw.Context) -> int:
+        return 0 if n == 0 else 1 + node.sync.ask(refs[n - 1], n - 1)
+
+    refs.extend(node.spawn(link) for _ in range(30))
+    assert node.sync.ask(refs[29], 29) == 29
+
+
+def test_two_event_loops_can_ask_the_same_actor(node: tw.Node) -> None:
+    ref = node.spawn(lambda n: n * n)
+    results: dict[int, list[int]] = {}
+
+    def loop(k: int) -> None:
+        async def main() -> None:
+            results[k] = await asyncio.gather(*(ref.ask(n) for n in range(k, k + 50)))
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=loop, args=(k,)) for k in (0, 100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == {k: [n * n for n in range(k, k + 50)] for k in (0, 100)}
+
+
+def test_a_blocked_handler_does_not_hold_up_the_others(node: tw.Node) -> None:
+    gate, entered = threading.Event(), threading.Event()
+
+    def block(_: object) -> None:
+        entered.set()
+        gate.wait(30)
+
+    blocked = node.spawn(block)
+    blocked.tell(1)
+    assert entered.wait(30)
+    assert node.sync.ask(node.spawn(lambda n: n), 5, timeout=20) == 5
+    gate.set()

@@ -1,0 +1,236 @@
+"""The life of a node and of the process around it: start, exit, fork, signals, garbage, many cycles."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidewire as tw
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def program(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program of its own, which must end within 20 seconds."""
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, env=environment, **options)
+
+
+def test_messages_before_the_start_wait() -> None:
+    node = tw.Node()
+    seen: list[int] = []
+    ref = node.spawn(seen.append)
+    ref.tell(1)
+    assert seen == []
+    with node:
+        with pytest.raises(tw.AlreadyStarted):
+            node.start()
+        node.sync.stop(ref)
+    assert seen == [1]
+
+
+def test_a_process_can_have_one_node_after_another() -> None:
+    for _ in range(20):
+        with tw.Node() as node:
+            assert node.sync.ask(node.spawn(lambda n: n), 1) == 1
+    assert not [t for t in threading.enumerate() if t.name.startswith("tidewire")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ref = node.spawn(lambda m: None); ref.tell(1)",
+        "node.schedule(3600, node.spawn(print), 'never')",
+        "node.spawn(lambda m: time.sleep(3600)).tell(1); time.sleep(0.05)",
+        "node.sync.ask(node.spawn(coroutine), 1)",
+    ],
+)
+def test_an_interpreter_with_live_actors_ends(body: str) -> None:
+    ran = program(
+        f"""
+        import time, asyncio, tidewire as tw
+        async def coroutine(m): await asyncio.sleep(0)
+        node = tw.Node()
+        node.start()
+        {body}
+        """
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+
+
+def test_ctrl_c_interrupts_a_blocking_ask() -> None:
+    ran = program(
+        """
+        import os, signal, threading, tidewire as tw
+        with tw.Node() as node:
+            def block(_):
+                os.kill(os.getpid(), signal.SIGINT)
+                threading.Event().wait(0.2)
+            try:
+                node.sync.ask(node.spawn(block), 1)
+            except KeyboardInterrupt:
+                print("interrupted")
+        print(node.ledger.balanced)
+        """
+    )
+    assert (ran.returncode, ran.stdout) == (0, "interrupted\nTrue\n"), ran.stderr
+
+
+def test_ctrl_c_in_asyncio_stops_the_node() -> None:
+    ran = program(
+        """
+        import asyncio, os, signal, tidewire as tw
+        async def main():
+            async with tw.Node() as node:
+                node.spawn(lambda _: os.kill(os.getpid(), signal.SIGINT)).tell(1)
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    print("ending")
+        try:
+            asyncio.run(main())
+        except KeyboardInterrupt:
+            print("interrupted")
+        """
+    )
+    assert (ran.returncode, ran.stdout) == (0, "ending\ninterrupted\n"), ran.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_is_told_and_the_parent_goes_on() -> None:
+    ran = program(
+        """
+        import os, warnings, tidewire as tw
+        warnings.simplefilter("ignore")
+        with tw.Node() as node:
+            ref = node.spawn(lambda n: n + 1)
+            node.sync.ask(ref, 1)
+            child = os.fork()
+            if child == 0:
+                try:
+                    ref.tell(1)
+                except tw.NodeStopped as error:
+                    os._exit(7 if "fork" in str(error) else 8)
+                os._exit(9)
+            _, status = os.waitpid(child, 0)
+            print(os.waitstatus_to_exitcode(status), node.sync.ask(ref, 1))
+        """
+    )
+    assert (ran.returncode, ran.stdout) == (0, "7 2\n"), ran.stderr
+
+
+def test_cycles_between_actors_and_closures_are_freed_with_the_node() -> None:
+    class Thing:
+        pass
+
+    def build() -> weakref.ref[Thing]:
+        with tw.Node() as node:
+            thing = Thing()
+            refs: list[Any] = [thing]
+            refs.append(node.spawn(lambda _: refs))
+            refs.append(node.spawn(lambda _: (refs, node)))
+            refs[1].tell(refs)
+            thing.node = node  # type: ignore[attr-defined]
+            return weakref.ref(thing)
+
+    alive = build()
+    gc.collect()
+    assert alive() is None
+
+
+def test_messages_that_tell_when_they_die_do_not_deadlock(node: tw.Node) -> None:
+    last = threading.Event()
+    ref = node.spawn(lambda message: last.set() if message == "bye" else None, mailbox=tw.Mailbox(2, "drop_old"))
+
+    class Loud:
+        def __del__(self) -> None:
+            ref.try_tell("bye")
+
+    for _ in range(1_000):
+        ref.tell(Loud())
+    assert last.wait(30)
+
+
+def test_ten_thousand_cycles_leave_nothing_behind(node: tw.Node) -> None:
+    def usage() -> tuple[int, int, int]:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * 4096, len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+    def cycle() -> None:
+        refs = [node.spawn(lambda _: None) for _ in range(5)]
+        for ref in refs:
+            for n in range(3):
+                ref.tell(n)
+        for ref in refs:
+            ledger = node.sync.stop(ref)
+            assert (ledger.accepted, ledger.handled) == (3, 3)
+
+    for _ in range(200):
+        cycle()
+    gc.collect()
+    memory, threads, files = usage()
+    for _ in range(2_000):
+        cycle()
+    gc.collect()
+    memory_after, threads_after, files_after = usage()
+    assert threads_after <= threads + 1
+    assert files_after <= files
+    assert memory_after - memory < 8 << 20, f"{memory_after - memory} bytes in 2,000 cycles of five actors"
+
+
+def test_four_threads_lose_nothing_and_keep_their_order(node: tw.Node) -> None:
+    each = 25_000
+    following = [0] * 4
+
+    def sink(message: tuple[int, int]) -> None:
+        sender, n = message
+        assert following[sender] == n
+        following[sender] += 1
+
+    ref = node.spawn(sink)
+    threads = [
+        threading.Thread(target=lambda sender=sender: [node.sync.send(ref, (sender, n)) for n in range(each)])
+        for sender in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    assert node.sync.stop(ref).handled == 4 * each
+    assert following == [each] * 4
+
+
+def test_a_loop_that_is_closed_does_not_hold_the_node_up(node: tw.Node) -> None:
+    ref = node.spawn(lambda n: n)
+    for _ in range(3):
+
+        async def main() -> Any:
+            return await ref.ask(1)
+
+        assert asyncio.run(main()) == 1
+    assert node.sync.ask(ref, 2) == 2
+
+
+def test_sigterm_ends_a_program_at_once() -> None:
+    code = "import tidewire as tw\nwith tw.Node() as n:\n n.spawn(print); print('ready', flush=True); n.sync.ask(n.spawn(lambda _: __import__('time').sleep(60)), 1)"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)}
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == -signal.SIGTERM
+    child.stdout.close()

@@ -1,0 +1,231 @@
+"""Full mailboxes, stops, ledgers, dead letters and supervision."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import tidewire as tw
+
+
+class Held:
+    """An actor that waits at its first message until it is let go."""
+
+    def __init__(self, node: tw.Node, mailbox: tw.Mailbox) -> None:
+        self.gate, self.entered, self.seen = threading.Event(), threading.Event(), []
+        self.ref = node.spawn(self.receive, mailbox=mailbox)
+        self.ref.tell(0)
+        assert self.entered.wait(30)
+
+    def receive(self, message: Any) -> None:
+        self.entered.set()
+        self.gate.wait(30)
+        self.seen.append(message)
+
+
+def test_each_overflow_policy_does_what_it_says(node: tw.Node) -> None:
+    for overflow, kept in (("wait", [0, 1, 2]), ("fail", [0, 1, 2]), ("drop_new", [0, 1, 2]), ("drop_old", [0, 2, 3])):
+        held = Held(node, tw.Mailbox(2, overflow))  # type: ignore[arg-type]
+        assert held.ref.tell(1) and held.ref.tell(2)
+        if overflow in ("wait", "fail"):
+            with pytest.raises(tw.MailboxFull, match="capacity 2"):
+                held.ref.tell(3)
+            assert held.ref.try_tell(3) is False
+        else:
+            assert held.ref.tell(3) is (overflow == "drop_old")
+        held.gate.set()
+        ledger = node.sync.stop(held.ref)
+        assert ledger.balanced
+        assert held.seen == kept, overflow
+    assert [letter.reason for letter in node.dead_letters.list()] == ["dropped", "dropped"]
+
+
+def test_send_waits_for_room_and_a_cancelled_send_has_sent_nothing(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        held = Held(node, tw.Mailbox(1))
+        await held.ref.send(1)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(held.ref.send(2), 0.01)
+        waiting = asyncio.ensure_future(held.ref.send(3))
+        held.gate.set()
+        await waiting
+        await held.ref.stop()
+        assert held.seen == [0, 1, 3]
+
+    run(story)
+
+
+def test_a_plain_thread_waits_for_room_too(node: tw.Node) -> None:
+    seen: list[int] = []
+    ref = node.spawn(seen.append, mailbox=1)
+    for n in range(1_000):
+        node.sync.send(ref, n)
+    node.sync.stop(ref)
+    assert seen == list(range(1_000))
+
+
+def test_a_stop_without_drain_gives_the_messages_back(node: tw.Node) -> None:
+    held = Held(node, tw.Mailbox(10))
+    for n in (1, 2, 3):
+        held.ref.tell(n)
+    stopping = held.ref.stop(drain=False)
+    with pytest.raises(tw.ActorStopped):
+        held.ref.tell(4)
+    held.gate.set()
+    ledger = stopping.wait()
+    assert ledger.messages == (1, 2, 3)
+    assert (ledger.accepted, ledger.handled, ledger.returned) == (4, 1, 3)
+
+
+def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -> None:
+    gate = threading.Event()
+
+    def stuck(_: object) -> None:
+        gate.wait(60)
+
+    ref = node.spawn(stuck, name="stuck")
+    ref.tell(1)
+    ref.tell(2)
+    while ref.statistics()["depth"] != 1:
+        node.sync.ask(node.spawn(lambda _: None), 0)
+    ledger = node.sync.stop(ref, timeout=0.05)
+    gate.set()
+    assert (ledger.reason, ledger.dead_lettered, ledger.balanced) == ("abandoned", 2, True)
+    assert any("in stuck" in line for line in ledger.stuck[0].where), ledger.stuck
+    assert "is stuck in its handler" in str(ledger)
+    assert node.lookup("stuck") is None
+
+
+def test_a_handler_can_stop_its_actor_but_not_wait_for_that(node: tw.Node) -> None:
+    def last(message: Any, ctx: tw.Context) -> Any:
+        if message == "wait":
+            with pytest.raises(tw.AskCycle, match="its own stop"):
+                node.sync.stop(ctx.self)
+            return "told so"
+        ctx.stop()
+        return None
+
+    ref = node.spawn(last)
+    assert node.sync.ask(ref, "wait") == "told so"
+    assert not ref.alive
+    assert node.sync.stop(ref).handled == 1
+
+
+def test_restart_makes_a_new_object_and_keeps_the_mailbox(node: tw.Node) -> None:
+    class Fragile:
+        def __init__(self, start: int) -> None:
+            self.seen = [start]
+
+        def receive(self, message: Any) -> list[int]:
+            if message == "fail":
+                raise ValueError("broken")
+            self.seen.append(message)
+            return self.seen
+
+    ref = node.spawn(Fragile, 100, supervision=tw.Supervision(on_failure="restart", backoff_ms=0))
+    assert node.sync.ask(ref, 1) == [100, 1]
+    ref.tell("fail")
+    assert node.sync.ask(ref, 2) == [100, 2]
+    assert ref.statistics()["restarts"] == 1
+
+
+def test_a_restart_limit_stops_the_actor(node: tw.Node) -> None:
+    supervision = tw.Supervision(on_failure="restart", max_restarts=3, backoff_ms=0)
+    ref = node.spawn(_fail, supervision=supervision)
+    for n in range(10):
+        ref.try_tell(n)
+    ledger = node.sync.stop(ref)
+    assert ledger.reason.startswith("restart_limit: ValueError")
+    assert ledger.balanced and ledger.handled == 0
+
+
+def _fail(message: object) -> None:
+    raise ValueError(message)
+
+
+def test_a_poison_message_is_tried_as_often_as_allowed(node: tw.Node) -> None:
+    attempts: list[int] = []
+
+    def poisoned(message: object, ctx: tw.Context) -> None:
+        attempts.append(ctx.delivery)
+        raise ValueError("poison")
+
+    ref = node.spawn(poisoned, supervision=tw.Supervision(max_deliveries=3))
+    ref.tell("x")
+    assert node.sync.stop(ref).dead_lettered == 1
+    assert attempts == [1, 2, 3]
+    [letter] = node.dead_letters.list(reason="failed", actor=ref.id)
+    assert (letter.message, letter.error) == ("x", "ValueError: poison")
+
+
+def test_dead_letters_can_be_listed_requeued_and_dropped(node: tw.Node) -> None:
+    healthy = threading.Event()
+    seen: list[object] = []
+
+    def moody(message: object) -> None:
+        if not healthy.is_set():
+            raise ValueError("not today")
+        seen.append(message)
+
+    ref = node.spawn(moody)
+    for n in range(3):
+        ref.tell(n)
+    node.sync.ask(node.spawn(lambda _: None), 0)
+    while len(node.dead_letters) < 3:
+        node.sync.ask(node.spawn(lambda _: None), 0)
+    healthy.set()
+    first, second, _ = node.dead_letters.list()
+    node.dead_letters.requeue(first)
+    with pytest.raises(tw.NoSuchTarget):
+        node.dead_letters.requeue(first)
+    assert node.dead_letters.drop(second) == 1
+    assert node.dead_letters.drop() == 1
+    node.sync.stop(ref)
+    assert seen == [0]
+
+
+def test_exceptions_in_hooks_are_contained(node: tw.Node) -> None:
+    class Bad:
+        def started(self) -> None:
+            raise RuntimeError("never began")
+
+        def receive(self, message: object) -> None:
+            pass
+
+    class BadEnd:
+        def receive(self, message: object) -> None:
+            pass
+
+        def stopped(self) -> None:
+            raise RuntimeError("never ended")
+
+    bad = node.spawn(Bad)
+    assert node.sync.stop(bad).reason == "failed: RuntimeError: never began"
+    end = node.spawn(BadEnd)
+    end.tell(1)
+    assert node.sync.stop(end).handled == 1
+    assert [letter.error for letter in node.dead_letters.list()] == [
+        "RuntimeError: never began",
+        "RuntimeError: never ended",
+    ]
+
+
+def test_the_node_at_its_end_accounts_for_everything(run: Any) -> None:
+    async def main() -> None:
+        async with tw.Node() as node:
+            refs = [node.spawn(lambda _: None) for _ in range(50)]
+            for ref in refs:
+                for n in range(50):
+                    ref.tell(n)
+        assert node.ledger is not None
+        assert (node.ledger.accepted, node.ledger.handled) == (2_500, 2_500)
+        assert await node.stop() is node.ledger
+        with pytest.raises(tw.NodeStopped):
+            node.spawn(lambda _: None)
+        with pytest.raises(tw.NodeStopped):
+            node.publish("a.b", 1)
+
+    asyncio.run(main())

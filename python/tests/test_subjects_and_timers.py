@@ -1,0 +1,134 @@
+"""Publish, subscribe, request, schedule."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import tidewire as tw
+
+
+def test_handlers_see_subject_headers_and_sender(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        seen: asyncio.Queue[Any] = asyncio.Queue(10)
+
+        async def handler(message: Any, ctx: tw.Context) -> None:
+            await seen.put((message, ctx.subject, ctx.headers))
+
+        subscription = node.subscribe("orders.*", handler)
+        assert node.publish("orders.created", 1, headers={"v": "2"}) == 1
+        assert node.publish("orders.eu.created", 2) == 0
+        assert await seen.get() == (1, "orders.created", {"v": "2"})
+        assert subscription.unsubscribe() and not subscription.unsubscribe()
+        assert node.publish("orders.created", 3) == 0
+
+    run(story)
+
+
+def test_a_request_is_answered_by_one_of_those_subscribed(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
+        node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
+        assert await node.request("pricing.quote", "X") == "X: 42"
+        with pytest.raises(
+            tw.NoResponders, match="nobody is subscribed to 'pricing.none'|nobody is subscribed to \"pricing.none\""
+        ):
+            await node.request("pricing.none", "X")
+
+    run(story)
+
+
+def test_a_subscription_is_read_with_async_for(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        async with node.subscription("news.>") as stream:
+            for n in range(5):
+                node.publish(f"news.{n}", n)
+            got = []
+            async for envelope in stream:
+                got.append((envelope.subject, envelope.message))
+                if len(got) == 5:
+                    break
+        assert got == [(f"news.{n}", n) for n in range(5)]
+        assert node.publish("news.late", 1) == 0
+
+    run(story)
+
+
+def test_subscriptions_of_an_actor_are_set_and_ended(node: tw.Node) -> None:
+    ref = node.spawn(lambda _: None)
+    node.subscribe("a.*", ref)
+    assert node.set_subscriptions(ref, ["b.>", "a.*"]) == ["a.*", "b.>"]
+    assert node.unsubscribe(ref, "a.*") == ["b.>"]
+    assert node.unsubscribe_all(ref) == 1
+    assert node.subscriptions(ref) == []
+    node.subscribe("c", ref)
+    node.sync.stop(ref)
+    assert node.publish("c", 1) == 0
+
+
+@pytest.mark.parametrize("pattern", ["", "a..b", "a b", ".a", "a.", "a.>.b", "a*", "x" * 300, 7, None])
+def test_a_bad_pattern_is_refused_and_leaves_no_actor(node: tw.Node, pattern: Any) -> None:
+    with pytest.raises((tw.InvalidSubject, TypeError)):
+        node.subscribe(pattern, lambda _: None)
+    with pytest.raises((tw.InvalidSubject, TypeError)):
+        node.publish(pattern, 1)
+
+
+def test_a_constant_subscriber_sees_everything_while_others_come_and_go(node: tw.Node) -> None:
+    seen: list[int] = []
+    constant = node.spawn(seen.append, mailbox=1_000_000)
+    node.subscribe("news.*", constant)
+    over = threading.Event()
+
+    def visit() -> None:
+        while not over.is_set():
+            node.subscribe("news.>", constant_other).unsubscribe()
+
+    constant_other = node.spawn(lambda _: None, mailbox=1_000_000)
+    visitors = [threading.Thread(target=visit) for _ in range(2)]
+    for visitor in visitors:
+        visitor.start()
+    for n in range(20_000):
+        assert node.publish("news.today", n) >= 1
+    over.set()
+    for visitor in visitors:
+        visitor.join(30)
+    node.sync.stop(constant)
+    assert seen == list(range(20_000))
+
+
+def test_a_timer_says_how_it_ended(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        seen: list[str] = []
+        ref = node.spawn(seen.append)
+        assert await node.schedule(0.001, ref, "once").outcome() == "delivered"
+        cancelled = node.schedule(60, ref, "never")
+        assert cancelled.cancel() and not cancelled.cancel()
+        assert await cancelled.outcome() == "cancelled"
+        ticks = node.spawn(lambda _: beat.set())
+        beat = threading.Event()
+        every = node.schedule(0, ticks, "tick", every=0.001)
+        for _ in range(3):
+            assert await asyncio.to_thread(beat.wait, 30)
+            beat.clear()
+        every.cancel()
+        await ref.stop()
+        assert seen == ["once"]
+        assert await node.schedule(0, ref, "late").outcome() == "no_target"
+        assert node.statistics()["timers"] == 0
+
+    run(story)
+
+
+def test_timers_are_fired_or_cancelled_never_both(node: tw.Node) -> None:
+    fired: set[int] = set()
+    ref = node.spawn(fired.add, mailbox=1_000_000)
+    cancelled = {n for n in range(50_000) if node.schedule(0, ref, n).cancel()}
+    last = node.schedule(0.001, node.spawn(lambda _: None), "last")
+    assert node.sync.outcome(last) == "delivered"
+    node.sync.stop(ref)
+    assert fired.isdisjoint(cancelled)
+    assert fired | cancelled == set(range(50_000))
