@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-
 import tidewire as tw
 
 

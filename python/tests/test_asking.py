@@ -8,7 +8,6 @@ import traceback
 from typing import Any
 
 import pytest
-
 import tidewire as tw
 
 

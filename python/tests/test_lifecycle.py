@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 import tidewire as tw
 
 PACKAGE = Path(__file__).resolve().parents[1]

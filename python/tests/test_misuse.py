@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 import tidewire as tw
 
 
@@ -88,7 +87,7 @@ def test_wrong_settings_of_supervision_and_mailbox_are_refused() -> None:
 
 def test_a_taken_name_is_refused_and_nothing_is_spawned(node: tw.Node) -> None:
     node.spawn(lambda _: None, name="one")
-    with pytest.raises(tw.NameTaken, match="'one'|\"one\""):
+    with pytest.raises(tw.NameTaken, match="one"):
         node.spawn(lambda _: None, name="one")
     assert len(node.statistics()["actors"]) == 1
     with pytest.raises(tw.NoSuchTarget, match="'two'"):

@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 import pytest
-
 import tidewire as tw
 
 
@@ -33,9 +32,7 @@ def test_a_request_is_answered_by_one_of_those_subscribed(run: Any) -> None:
         node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
         node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
         assert await node.request("pricing.quote", "X") == "X: 42"
-        with pytest.raises(
-            tw.NoResponders, match="nobody is subscribed to 'pricing.none'|nobody is subscribed to \"pricing.none\""
-        ):
+        with pytest.raises(tw.NoResponders, match="nobody is subscribed to"):
             await node.request("pricing.none", "X")
 
     run(story)

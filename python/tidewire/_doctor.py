@@ -47,7 +47,7 @@ def examine(config: Path | None) -> dict[str, Any]:
 def _run(check: Callable[[tw.Node], None], node: tw.Node) -> str | None:
     try:
         check(node)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return f"{type(error).__name__}: {error}"
     return None
 

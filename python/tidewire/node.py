@@ -209,7 +209,7 @@ class Node:
         if queue is not None and (not isinstance(queue, str) or not queue):
             raise InvalidArgument(f"queue: {queue!r} is not allowed: give a name, or None")
         own = not isinstance(target, ActorRef)
-        actor = self.spawn(target) if own else target
+        actor = target if isinstance(target, ActorRef) else self.spawn(target)
         try:
             return self._engine.subscribe(pattern, actor, queue, own)
         except BaseException:
@@ -405,6 +405,12 @@ def _stop_all() -> None:
         node._stop_blocking(_EXIT_TIMEOUT_S)
 
 
+def _forget_all() -> None:
+    """In the child of a fork: the threads of all nodes have stayed in the parent."""
+    mark_forked(True)
+    _live.clear()
+
+
 atexit.register(_stop_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: (mark_forked(True), _live.clear()))
+    os.register_at_fork(after_in_child=_forget_all)
