@@ -333,6 +333,11 @@ impl Engine {
         Ok(Pending::new("shutdown", None, Box::pin(operation)))
     }
 
+    /// What is allowed in the configuration, and probably not meant.
+    fn warnings(&self) -> Vec<String> {
+        self.inner.config().warnings(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
     /// The configuration in force, as TOML.
     fn config(&self) -> String {
         self.inner.config().to_table().to_string()

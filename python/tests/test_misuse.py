@@ -194,3 +194,9 @@ def test_every_error_has_a_code_and_says_whether_to_try_again() -> None:
         if isinstance(thing, type) and issubclass(thing, Exception):
             assert issubclass(thing, tw.TidewireError)
             assert isinstance(thing.code, str) and isinstance(thing.retryable, bool)
+
+
+def test_far_more_threads_than_cores_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "tidewire")
+    tw.Node(config={"dispatchers": {"io": {"threads": 1_000}}})
+    assert any("threads on" in record.getMessage() for record in caplog.records)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _current, _handlers
 from tidewire._binding import ActorRef, Engine, mark_forked
 from tidewire._ledger import Ledger
+from tidewire._log import logger
 from tidewire.config import Config
 from tidewire.dead_letters import DeadLetters
 from tidewire.errors import AlreadyStarted, InvalidArgument, NodeStopped, NoSuchTarget
@@ -61,6 +62,8 @@ class Node:
         self.url = url
         self.name = name if name is not None else f"node-{os.getpid()}"
         self._engine = Engine(*Config.of(config).layers())
+        for warning in self._engine.warnings():
+            logger.warning("%s: %s", self.name, warning)
         self._sync = Sync(self)
         self._started = False
         self._stopped = False
