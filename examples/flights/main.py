@@ -88,6 +88,7 @@ async def run(limit: int | None) -> Outcome:
         restarts=system.restarts,
         messages=messages,
         dead=dead,
+        auditor=system.ledgers["auditor"],
         ledger=ledger,
         carriers=data.airlines(),
         airports=data.airports(),

@@ -23,6 +23,7 @@ class Outcome:
     restarts: int
     messages: int
     dead: Counter[str]
+    auditor: tw.Ledger
     ledger: tw.Ledger
     carriers: dict[str, str]
     airports: dict[str, str]
@@ -76,7 +77,8 @@ def lines(outcome: Outcome) -> list[str]:
     dead = ", ".join(f"{count:,} {reason}" for reason, count in sorted(outcome.dead.items())) or "none"
     out += [
         f"{outcome.restarts:,} restarts of the auditor, one for each record without an arrival; dead letters: {dead}",
-        f"ledger at the end: {outcome.ledger}",
+        f"ledger of the auditor: {outcome.auditor}",
+        f"ledger of all others: {outcome.ledger}",
         (
             f"{outcome.messages:,} messages in {outcome.seconds:.2f} s: {outcome.messages / outcome.seconds:,.0f} a second, "
             f"files read meanwhile (the plain loop took {outcome.plain_seconds:.2f} s)"
