@@ -52,14 +52,15 @@ def test_a_process_can_have_one_node_after_another() -> None:
     [
         "ref = node.spawn(lambda m: None); ref.tell(1)",
         "node.schedule(3600, node.spawn(print), 'never')",
-        "node.spawn(lambda m: time.sleep(3600)).tell(1); time.sleep(0.05)",
+        "node.spawn(lambda m: (entered.set(), time.sleep(3600))).tell(1); entered.wait()",
         "node.sync.ask(node.spawn(coroutine), 1)",
     ],
 )
 def test_an_interpreter_with_live_actors_ends(body: str) -> None:
     ran = program(
         f"""
-        import time, asyncio, tidewire as tw
+        import threading, time, asyncio, tidewire as tw
+        entered = threading.Event()
         async def coroutine(m): await asyncio.sleep(0)
         node = tw.Node()
         node.start()

@@ -4,11 +4,11 @@
 //! `inbox` or `aside`; messages and wakers are dropped after them.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -17,18 +17,18 @@ use crate::core::Core;
 use crate::current;
 use crate::dead::DeadLetter;
 use crate::dispatch::{Dispatcher, Run as Runnable, Task};
-use crate::driver::{Driver, End, Turn, reason_of};
+use crate::driver::{Driver, Turn};
 use crate::ending::{Ending, Ledger, Report, Stuck};
 use crate::envelope::{Envelope, Meta};
 use crate::error::{DeadReason, Fault, Refusal};
 use crate::inbox::{Inbox, Intake, Pushed, Rare, Run};
-use crate::options::{Mailbox, OnFailure, Priority, Supervision};
+use crate::options::{Mailbox, Priority, Supervision};
 use crate::reply::AskEnd;
 use crate::short_mutex::ShortMutex;
 use crate::signal::{Notice, Signal, StopReason};
 use crate::statistics::{ActorStatistics, Timings};
-use crate::supervise::Restarts;
 use crate::timers::Fire;
+use crate::work::{After, Work};
 
 /// Lanes other than the normal one, or the engine, want attention.
 pub(crate) const ATTEND_LANES: u8 = 1;
@@ -68,44 +68,25 @@ pub struct Cell<M> {
     pub(crate) inbox: ShortMutex<Inbox<M>>,
 }
 
-/// What only the running actor touches.
-#[repr(C)]
-struct Work<M> {
-    hand: VecDeque<Envelope<M>>,
-    driver: Option<Box<dyn Driver<M>>>,
-    turns: u32,
-    /// New state is to be made before the next turn.
-    restart_due: bool,
-    started: bool,
-    /// A handler failed outside of a turn, and the policy is not to resume.
-    failed_outside: bool,
-    supervision: Option<Box<Supervised>>,
-}
-
-struct Supervised {
-    policy: Supervision,
-    restarts: Restarts,
-}
-
 /// What most actors never need.
-struct Aside<M> {
-    parent: Option<Arc<dyn AnyCell>>,
-    children: BTreeMap<ActorId, Arc<dyn AnyCell>>,
-    watchers: Vec<Arc<dyn AnyCell>>,
-    ending: Option<Arc<Ending<M>>>,
-    reason: Option<StopReason>,
+pub(crate) struct Aside<M> {
+    pub parent: Option<Arc<dyn AnyCell>>,
+    pub children: BTreeMap<ActorId, Arc<dyn AnyCell>>,
+    pub watchers: Vec<Arc<dyn AnyCell>>,
+    pub ending: Option<Arc<Ending<M>>>,
+    pub reason: Option<StopReason>,
     /// Returned messages go to the caller of `stop`; otherwise they become dead letters.
-    returns: bool,
-    report: Option<Report>,
+    pub returns: bool,
+    pub report: Option<Report>,
     /// Its children are being stopped: it takes no more.
-    barren: bool,
-    timings: Timings,
-    failed: u64,
+    pub barren: bool,
+    pub timings: Timings,
+    pub failed: u64,
     /// Messages that were taken and became dead letters.
-    dead: u64,
-    failed_outside: Option<String>,
-    restarts: u64,
-    subscriptions: Vec<u64>,
+    pub dead: u64,
+    pub failed_outside: Option<String>,
+    pub restarts: u64,
+    pub subscriptions: Vec<u64>,
 }
 
 impl<M> Default for Aside<M> {
@@ -165,8 +146,6 @@ impl<M: Send + 'static> Cell<M> {
         if starts {
             inbox.notify(Notice::Start);
         }
-        let usual = new.supervision == Supervision::default();
-        let supervision = (!usual).then(|| Box::new(Supervised::new(new.supervision, new.id)));
         let aside = new.parent.map(|parent| Box::new(Aside { parent: Some(parent), ..Aside::default() }));
         Arc::new(Self {
             id: new.id,
@@ -178,15 +157,7 @@ impl<M: Send + 'static> Cell<M> {
             thread: AtomicU32::new(0),
             handled: AtomicU64::new(0),
             inbox: ShortMutex::new(inbox),
-            work: Mutex::new(Work {
-                driver: Some(driver),
-                hand: VecDeque::new(),
-                supervision,
-                turns: 0,
-                restart_due: false,
-                failed_outside: false,
-                started: !starts,
-            }),
+            work: Mutex::new(Work::new(driver, new.supervision, new.id)),
             aside: Mutex::new(aside),
         })
     }
@@ -284,23 +255,7 @@ impl<M: Send + 'static> Cell<M> {
     /// Gives a binding the actor's desk between turns, while its handler awaits something outside: to take the next
     /// message or to report the end of one.
     pub fn outside<R>(self: &Arc<Self>, look: impl FnOnce(&mut Turn<'_, M>) -> R) -> R {
-        let mut work = self.work.lock();
-        let (on_failure, max_deliveries) = work.policy();
-        let mut turn = Turn {
-            cell: self,
-            hand: &mut work.hand,
-            budget: 1,
-            end: End::Again,
-            on_failure,
-            max_deliveries,
-            batch: usize::MAX,
-        };
-        let result = look(&mut turn);
-        if let End::Failed(error) = turn.end {
-            work.failed_outside = true;
-            self.with_aside(|aside| aside.failed_outside = Some(error));
-        }
-        result
+        self.work.lock().outside(self, look)
     }
 
     /// Its id.
@@ -408,7 +363,7 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
-    fn bury(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
+    pub(crate) fn bury(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
         let (message, meta) = envelope.split();
         if message.is_some() {
             self.record_dead(message, reason, error);
@@ -418,7 +373,7 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
-    fn record_dead(&self, message: Option<M>, reason: DeadReason, error: Option<&str>) {
+    pub(crate) fn record_dead(&self, message: Option<M>, reason: DeadReason, error: Option<&str>) {
         let message = message.map(|message| Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>))));
         self.core.dead.add(DeadLetter {
             number: 0,
@@ -478,7 +433,7 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     /// The ledger when `returned` messages go back to the caller of `stop`, and `given_up` more are dead-lettered.
-    fn ledger(&self, inbox: &Inbox<M>, dead: u64, returned: u64, given_up: u64) -> Ledger {
+    pub(crate) fn ledger(&self, inbox: &Inbox<M>, dead: u64, returned: u64, given_up: u64) -> Ledger {
         let dead_lettered = dead + inbox.evicted + given_up;
         Ledger { accepted: inbox.accepted, handled: self.handled.load(Ordering::Relaxed), returned, dead_lettered }
     }
@@ -487,12 +442,12 @@ impl<M: Send + 'static> Cell<M> {
         Signal::Terminated { actor: self.id, name: self.name.clone(), reason }
     }
 
-    fn with_aside<R>(&self, look: impl FnOnce(&mut Aside<M>) -> R) -> R {
+    pub(crate) fn with_aside<R>(&self, look: impl FnOnce(&mut Aside<M>) -> R) -> R {
         look(self.aside.lock().get_or_insert_default())
     }
 
     /// Reports the end to everybody who wants to know, once.
-    fn end(&self, report: Report, returned: Vec<M>) {
+    pub(crate) fn end(&self, report: Report, returned: Vec<M>) {
         let (ending, parent, watchers) = self.with_aside(|aside| {
             aside.report = Some(report.clone());
             aside.reason = Some(report.reason.clone());
@@ -512,302 +467,6 @@ impl<M: Send + 'static> Cell<M> {
             Some(ending) => ending.complete(report, returned),
             None => drop(returned),
         }
-    }
-}
-
-impl Supervised {
-    fn new(policy: Supervision, id: ActorId) -> Self {
-        Self { policy, restarts: Restarts::new(&policy, id) }
-    }
-}
-
-/// What `run` does after a turn.
-enum After {
-    Rest,
-    Requeue,
-}
-
-impl<M: Send + 'static> Work<M> {
-    fn go(&mut self, cell: &Arc<Cell<M>>) -> After {
-        loop {
-            if cell.attention.load(Ordering::Relaxed) & ATTEND_LANES != 0 {
-                self.take_notices(cell);
-            }
-            if std::mem::take(&mut self.failed_outside)
-                && let Some(error) = cell.with_aside(|aside| aside.failed_outside.take())
-            {
-                self.fail(cell, error);
-            }
-            if self.restart_due && self.restart(cell) {
-                return self.await_backoff(cell);
-            }
-            let Some(end) = self.turn(cell) else { return After::Rest };
-            match end {
-                End::Budget if crate::dispatch::others_wait() => return After::Requeue,
-                End::Budget | End::Again | End::Notice => {}
-                End::Empty => {
-                    // The last thing before the turn is over: from here on another thread may run the actor.
-                    let mut inbox = cell.inbox.lock();
-                    if inbox.waiting() == 0 && inbox.is_quiet() {
-                        inbox.run = Run::Idle;
-                        return After::Rest;
-                    }
-                    inbox.resumed = false;
-                }
-                End::Awaiting => {
-                    let mut inbox = cell.inbox.lock();
-                    if !std::mem::take(&mut inbox.resumed) && !inbox.has_notice() {
-                        inbox.run = Run::Awaiting;
-                        return After::Rest;
-                    }
-                }
-                End::Failed(error) => self.fail(cell, error),
-                End::Finished(result) => {
-                    self.close_quietly(cell, reason_of(result));
-                }
-                End::Drained => {
-                    if self.finish(cell) {
-                        return After::Rest;
-                    }
-                }
-            }
-        }
-    }
-
-    /// One turn of the driver. None if the actor has terminated.
-    fn turn(&mut self, cell: &Arc<Cell<M>>) -> Option<End> {
-        let (on_failure, max_deliveries) = self.policy();
-        let driver = self.driver.as_mut()?;
-        self.turns = self.turns.wrapping_add(1);
-        let sampled = self.turns < 64 || self.turns.is_multiple_of(64);
-        let start = sampled.then(|| (Instant::now(), cell.handled.load(Ordering::Relaxed)));
-        let budget = cell.dispatcher.throughput;
-        let mut turn =
-            Turn { cell, hand: &mut self.hand, budget, end: End::Again, on_failure, max_deliveries, batch: usize::MAX };
-        driver.turn(&mut turn);
-        let end = turn.end;
-        if let Some((start, before)) = start {
-            let handled = cell.handled.load(Ordering::Relaxed) - before;
-            if let Some(each) = (start.elapsed().as_nanos() as u64).checked_div(handled) {
-                cell.with_aside(|aside| aside.timings.handling.record(each));
-            }
-        }
-        Some(end)
-    }
-
-    fn policy(&self) -> (OnFailure, u32) {
-        self.supervision.as_ref().map_or((OnFailure::Resume, 1), |s| (s.policy.on_failure, s.policy.max_deliveries))
-    }
-
-    fn with_turn<R>(
-        &mut self,
-        cell: &Arc<Cell<M>>,
-        f: impl FnOnce(&mut dyn Driver<M>, &mut Turn<'_, M>) -> R,
-    ) -> Option<R> {
-        let (on_failure, max_deliveries) = self.policy();
-        let driver = self.driver.as_mut()?;
-        let mut turn = Turn {
-            cell,
-            hand: &mut self.hand,
-            budget: 0,
-            end: End::Again,
-            on_failure,
-            max_deliveries,
-            batch: usize::MAX,
-        };
-        Some(f(driver.as_mut(), &mut turn))
-    }
-
-    fn take_notices(&mut self, cell: &Arc<Cell<M>>) {
-        loop {
-            let notice = {
-                let mut inbox = cell.inbox.lock();
-                let notice = inbox.take_notice();
-                if !inbox.urgent() {
-                    cell.attention.fetch_and(!ATTEND_LANES, Ordering::Relaxed);
-                }
-                notice
-            };
-            let Some(notice) = notice else { return };
-            let result = match notice {
-                Notice::Start => self.start(cell),
-                Notice::Signal(signal) => {
-                    self.with_turn(cell, |driver, turn| driver.signal(signal, turn)).unwrap_or(Ok(()))
-                }
-                Notice::Escalated(error) => Err(error.into()),
-            };
-            if let Err(fault) = result {
-                cell.count_failure();
-                let error = fault.to_string();
-                cell.record_dead(None, DeadReason::Failed, Some(&error));
-                if self.policy().0 != OnFailure::Resume || !self.started {
-                    self.fail(cell, error);
-                }
-                return;
-            }
-        }
-    }
-
-    fn start(&mut self, cell: &Arc<Cell<M>>) -> Result<(), Fault> {
-        let result = self.with_turn(cell, |driver, turn| driver.started(turn)).unwrap_or(Ok(()));
-        self.started = result.is_ok();
-        result
-    }
-
-    /// The policy after a failure that is not to be resumed from.
-    fn fail(&mut self, cell: &Arc<Cell<M>>, error: String) {
-        let restarts = self.driver.as_ref().is_some_and(|driver| driver.can_restart());
-        match (&mut self.supervision, restarts) {
-            (Some(supervised), true) if supervised.policy.on_failure == OnFailure::Restart => {
-                if supervised.restarts.allow(cell.core.now_micros()) {
-                    self.restart_due = true;
-                } else {
-                    self.close_quietly(cell, StopReason::RestartLimit(error));
-                }
-            }
-            (supervised, _) => {
-                let escalates = supervised.as_ref().is_some_and(|s| s.policy.on_failure == OnFailure::Escalate);
-                let parent = cell.aside.lock().as_ref().and_then(|aside| aside.parent.clone());
-                self.close_quietly(cell, StopReason::Failed(error.clone()));
-                if let (true, Some(parent)) = (escalates, parent) {
-                    parent.notify(Notice::Escalated(error));
-                }
-            }
-        }
-    }
-
-    /// Makes new state, once the time for it has come. Answers whether it has not come yet.
-    fn restart(&mut self, cell: &Arc<Cell<M>>) -> bool {
-        let now = cell.core.now_micros();
-        let open = cell.is_open();
-        let waits = self.supervision.as_ref().is_some_and(|s| open && s.restarts.due() > now);
-        if waits {
-            return true;
-        }
-        self.restart_due = false;
-        cell.with_aside(|aside| aside.restarts += 1);
-        let remade = self.with_turn(cell, |driver, _| driver.restart()).unwrap_or(Ok(()));
-        let starts = self.driver.as_ref().is_some_and(|driver| driver.wants_start());
-        let result = if starts { remade.and_then(|()| self.start(cell)) } else { remade };
-        if let Err(fault) = result {
-            cell.count_failure();
-            let error = fault.to_string();
-            cell.record_dead(None, DeadReason::Failed, Some(&error));
-            self.fail(cell, error);
-            return self.restart_due && cell.is_open();
-        }
-        false
-    }
-
-    fn await_backoff(&mut self, cell: &Arc<Cell<M>>) -> After {
-        let due = self.supervision.as_ref().map_or(0, |s| s.restarts.due());
-        let at = cell.core.instant(due);
-        {
-            let mut inbox = cell.inbox.lock();
-            inbox.resumed = false;
-            inbox.run = Run::Awaiting;
-        }
-        cell.core.timers.insert(at, Arc::clone(cell) as Arc<dyn Fire>);
-        // A stop that came before the state changed has seen an active actor: look after it now.
-        if !cell.is_open() {
-            cell.resume();
-        }
-        After::Rest
-    }
-
-    fn close_quietly(&mut self, cell: &Arc<Cell<M>>, reason: StopReason) {
-        cell.with_aside(|aside| match reason {
-            // A future that ends because it was stopped was stopped; a failure is one whatever came before it.
-            StopReason::Finished => {
-                aside.reason.get_or_insert(reason);
-            }
-            _ => aside.reason = Some(reason),
-        });
-        let mut inbox = cell.inbox.lock();
-        if inbox.intake != Intake::Closed {
-            inbox.intake = Intake::Closing;
-        }
-        cell.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
-        let woken = inbox.woken(0);
-        drop(inbox);
-        cell.wake_senders(woken);
-    }
-
-    /// The mailbox is closed and nothing more is to be handed out: end what is under way, then the children, then the actor.
-    /// Answers whether this turn is over.
-    fn finish(&mut self, cell: &Arc<Cell<M>>) -> bool {
-        if cell.inbox.lock().intake == Intake::Closed {
-            self.bury_hand_of_abandoned(cell);
-            return true;
-        }
-        let over = self.with_turn(cell, |driver, turn| driver.finish(turn)).unwrap_or(true);
-        if !over {
-            return self.rest_unless_resumed(cell);
-        }
-        let children: Vec<Arc<dyn AnyCell>> = cell.with_aside(|aside| {
-            aside.barren = true;
-            aside.children.values().cloned().collect()
-        });
-        if !children.is_empty() {
-            for child in children {
-                child.begin_stop(true, StopReason::ParentStopped);
-            }
-            return self.rest_unless_resumed(cell);
-        }
-        self.terminate(cell);
-        true
-    }
-
-    fn rest_unless_resumed(&mut self, cell: &Arc<Cell<M>>) -> bool {
-        let mut inbox = cell.inbox.lock();
-        if std::mem::take(&mut inbox.resumed) {
-            return false;
-        }
-        inbox.run = Run::Awaiting;
-        true
-    }
-
-    fn terminate(&mut self, cell: &Arc<Cell<M>>) {
-        if let Some(driver) = &mut self.driver
-            && self.started
-            && let Err(fault) = driver.stopped()
-        {
-            cell.count_failure();
-            cell.record_dead(None, DeadReason::Failed, Some(&fault.to_string()));
-        }
-        let (returns, reason, dead) = cell.with_aside(|aside| (aside.returns, aside.reason.clone(), aside.dead));
-        let mut left: Vec<Envelope<M>> = self.hand.drain(..).collect();
-        let ledger = {
-            let mut inbox = cell.inbox.lock();
-            if inbox.intake == Intake::Closed {
-                drop(inbox);
-                self.hand.extend(left);
-                return self.bury_hand_of_abandoned(cell);
-            }
-            inbox.intake = Intake::Closed;
-            left.extend(inbox.empty());
-            let returnable = left.iter().filter(|envelope| returns && envelope.is_returnable()).count();
-            cell.ledger(&inbox, dead, returnable as u64, (left.len() - returnable) as u64)
-        };
-        let mut returned = Vec::new();
-        for envelope in left {
-            if returns && envelope.is_returnable() {
-                returned.extend(envelope.into_message());
-            } else {
-                cell.bury_taken(envelope, DeadReason::Stopped, None);
-            }
-        }
-        drop(self.driver.take());
-        let reason = reason.unwrap_or(StopReason::Stopped);
-        cell.end(Report { ledger, reason, stuck: None }, returned);
-    }
-
-    /// The actor was abandoned while its handler was stuck, and has come back after all.
-    fn bury_hand_of_abandoned(&mut self, cell: &Arc<Cell<M>>) {
-        for envelope in std::mem::take(&mut self.hand) {
-            cell.bury(envelope, DeadReason::Abandoned, None);
-        }
-        drop(self.driver.take());
     }
 }
 

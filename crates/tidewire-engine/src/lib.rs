@@ -45,6 +45,7 @@ mod sync;
 mod threads;
 mod timers;
 mod typed;
+mod work;
 
 pub use actor::{Actor, ActorId, ActorRef, Behaviour, Context};
 pub use cell::Sent;
