@@ -213,7 +213,13 @@ impl<M> Inbox<M> {
     }
 
     pub fn take_notice(&mut self) -> Option<Notice> {
-        self.notices.as_mut()?.pop_front()
+        let notices = self.notices.as_mut()?;
+        let notice = notices.pop_front();
+        if notices.is_empty() {
+            // Most actors have one notice in their life, the one to start.
+            self.notices = None;
+        }
+        notice
     }
 
     /// Open, with nothing for the actor to attend to.
