@@ -116,15 +116,19 @@ impl Pool {
 
     /// Called after a thread of the pool put a task in its own line, which now holds `waiting`.
     pub fn pushed_local(self: &Arc<Self>, waiting: usize) {
-        if self.options.threads == 1 && self.options.spare_threads == 0 {
+        if self.is_alone() {
             return;
         }
         if self.options.eager && waiting > 1 {
             if waiting.is_power_of_two() && self.searching.load(Ordering::Relaxed) == 0 {
                 self.rouse();
             }
-        } else if !self.watched.load(Ordering::Relaxed) {
-            self.watch();
+        } else {
+            // Either this sees that the watch has ended, or the one who ends it sees the task.
+            fence(Ordering::SeqCst);
+            if !self.watched.load(Ordering::Relaxed) {
+                self.watch();
+            }
         }
     }
 
@@ -215,9 +219,25 @@ impl Pool {
         (self.watched.load(Ordering::Relaxed) || self.anything_waits()) && !self.watching.swap(true, Ordering::AcqRel)
     }
 
-    pub fn stop_watching(&self) {
-        self.watched.store(false, Ordering::SeqCst);
+    /// Ends the caller's watch. Unless nothing has waited for a while, one is still wanted: the caller has found work, and
+    /// passes the watch on, or comes back to it.
+    pub fn stop_watching(&self, still_wanted: bool) {
+        self.watched.store(still_wanted, Ordering::SeqCst);
         self.watching.store(false, Ordering::SeqCst);
+    }
+
+    /// A thread that rested, perhaps woken to watch, has found an actor to run: another one must watch what still waits.
+    ///
+    /// Together with `start_watching` this keeps the promise that whatever waits behind a handler that blocks is found: a
+    /// thread goes to sleep only if nothing waits or somebody watches, and a thread that stops resting wakes another one
+    /// to watch unless nothing waits or somebody does.
+    pub fn pass_watch_on(self: &Arc<Self>) {
+        if !self.is_alone() && !self.watching.load(Ordering::SeqCst) {
+            self.watched.store(false, Ordering::SeqCst);
+            if self.anything_waits() {
+                self.watch();
+            }
+        }
     }
 
     pub fn ending(&self) -> bool {
@@ -342,6 +362,11 @@ impl Pool {
         } else if !self.watched.load(Ordering::Relaxed) {
             self.watch();
         }
+    }
+
+    /// Whether there is one thread, and never another one.
+    fn is_alone(&self) -> bool {
+        self.options.threads == 1 && self.options.spare_threads == 0
     }
 
     fn watch(self: &Arc<Self>) {

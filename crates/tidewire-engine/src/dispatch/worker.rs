@@ -140,15 +140,19 @@ pub(crate) fn post_of_this_thread() -> Option<Arc<Post>> {
 pub(crate) fn work(pool: Arc<Pool>, post: Arc<Post>, line: Line<Task>) {
     post.bed.mine();
     SEAT.set(Some(Seat { pool: Arc::clone(&pool), post: Arc::clone(&post), line }));
+    let mut rested = true;
     while !pool.ending() {
         match next(&pool, &post) {
             Some(task) => {
+                if std::mem::take(&mut rested) {
+                    pool.pass_watch_on();
+                }
                 post.step();
                 task.run();
                 post.step();
             }
             None => match rest(&pool, &post) {
-                Rest::Look => {}
+                Rest::Look => rested = true,
                 Rest::Leave => break,
             },
         }
@@ -258,6 +262,6 @@ fn watch(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
     if quiet >= QUIET_LOOKS {
         pool.sleepers.retract(&post.bed);
     }
-    pool.stop_watching();
+    pool.stop_watching(quiet < QUIET_LOOKS);
     Rest::Look
 }
