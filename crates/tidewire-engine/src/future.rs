@@ -5,8 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use parking_lot::Mutex;
-
 use crate::actor::ActorRef;
 use crate::cell::Cell;
 use crate::current;
@@ -14,13 +12,14 @@ use crate::driver::{Driver, Turn};
 use crate::engine::EngineHandle;
 use crate::envelope::Meta;
 use crate::error::{DeadReason, Fault};
+use crate::short_mutex::ShortMutex;
 use crate::typed::caught;
 
 /// Where an actor that is a future takes its messages from.
 ///
 /// A message counts as handled when the next one is asked for, or the future ends.
 pub struct Inbox<M> {
-    gate: Arc<Mutex<Gate<M>>>,
+    gate: Arc<ShortMutex<Gate<M>>>,
     cell: Arc<Cell<M>>,
 }
 
@@ -71,7 +70,7 @@ type Make<M> = Box<dyn FnMut(Inbox<M>) -> Boxed + Send>;
 pub(crate) struct Task<M> {
     make: Make<M>,
     future: Option<Boxed>,
-    gate: Arc<Mutex<Gate<M>>>,
+    gate: Arc<ShortMutex<Gate<M>>>,
     waker: Option<Waker>,
     /// What came with the message that is being handled.
     present: Option<Option<Box<Meta<M>>>>,
@@ -189,6 +188,6 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
     }
 }
 
-fn new_gate<M>() -> Arc<Mutex<Gate<M>>> {
-    Arc::new(Mutex::new(Gate { message: None, wants: false, closed: false }))
+fn new_gate<M>() -> Arc<ShortMutex<Gate<M>>> {
+    Arc::new(ShortMutex::new(Gate { message: None, wants: false, closed: false }))
 }

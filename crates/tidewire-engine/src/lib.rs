@@ -24,6 +24,7 @@ pub mod config;
 mod core;
 mod current;
 mod dead;
+mod deadlines;
 mod dispatch;
 mod driver;
 mod ending;

@@ -3,17 +3,18 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
 use crate::actor::ActorId;
 use crate::core::Core;
 use crate::current;
+use crate::deadlines::DeadlineKey;
 use crate::error::{AskError, DeadReason, Fault};
-use crate::timers::{Fire, TimerKey};
+use crate::short_mutex::ShortMutex;
+use crate::timers::Fire;
 
 /// Where an ask stands when its message is about to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +86,10 @@ impl<T> Drop for Reply<T> {
 pub struct Pending<T> {
     slot: Arc<Slot<T>>,
     core: Arc<Core>,
-    timer: Option<TimerKey>,
+    watch: Option<DeadlineKey>,
     edge: Option<ActorId>,
-    after: Duration,
+    /// The result was taken out: nothing is left to cancel.
+    over: bool,
 }
 
 impl<T: Send + 'static> Pending<T> {
@@ -96,11 +98,13 @@ impl<T: Send + 'static> Pending<T> {
             actor,
             deadline: Instant::now().checked_add(after),
             after,
-            state: Mutex::new(State { value: None, waker: None, handled: false, reply_gone: false, cancelled: false }),
+            stage: AtomicU8::new(OPEN),
+            watched: AtomicBool::new(false),
+            state: ShortMutex::new(State { value: None, waker: None, handled: false, reply_gone: false }),
         });
         let reply = Reply { slot: Some(Arc::clone(&slot)) };
         let asked: Arc<dyn Asked> = Arc::clone(&slot) as Arc<dyn Asked>;
-        (Self { slot, core, timer: None, edge: None, after }, reply, asked)
+        (Self { slot, core, watch: None, edge: None, over: false }, reply, asked)
     }
 
     pub(crate) fn end(&self, error: AskError) {
@@ -120,17 +124,16 @@ impl<T: Send + 'static> Pending<T> {
         let deadline = self.slot.deadline;
         crate::dispatch::blocking(|| {
             loop {
-                {
+                let before = {
                     let mut state = self.slot.state.lock();
                     if let Some(value) = state.value.take() {
                         return value;
                     }
-                    state.waker = Some(waker.clone());
-                }
+                    state.waker.replace(waker.clone())
+                };
+                drop(before);
                 match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
-                    Some(Duration::ZERO) => {
-                        self.slot.complete(Err(AskError::Timeout { actor: self.slot.actor, after: self.after }));
-                    }
+                    Some(Duration::ZERO) => self.slot.time_is_up(),
                     Some(left) => thread::park_timeout(left),
                     None => thread::park(),
                 }
@@ -153,21 +156,16 @@ impl<T: Send + 'static> Future for Pending<T> {
     type Output = Result<T, AskError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        {
-            let mut state = self.slot.state.lock();
-            if let Some(value) = state.value.take() {
-                return Poll::Ready(value);
-            }
-            match &mut state.waker {
-                Some(waker) => waker.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
+        if let Some(value) = self.slot.look_or_wait(cx.waker()) {
+            self.over = true;
+            return Poll::Ready(value);
         }
-        if self.timer.is_none() {
+        if self.watch.is_none() {
             self.join_ring()?;
             if let Some(deadline) = self.slot.deadline {
                 let fire: Arc<dyn Fire> = Arc::clone(&self.slot) as Arc<dyn Fire>;
-                self.timer = Some(self.core.timers.insert(deadline, fire));
+                self.watch = Some(self.core.timers.watch(deadline, fire));
+                self.slot.watched.store(true, Ordering::Relaxed);
             }
         }
         Poll::Pending
@@ -179,23 +177,33 @@ impl<T> Drop for Pending<T> {
         if let Some(asker) = self.edge {
             self.core.rings.remove(asker, self.slot.actor);
         }
-        if let Some(key) = self.timer {
-            self.core.timers.remove(key);
+        if let Some(key) = self.watch {
+            self.core.timers.unwatch(key);
         }
-        let gone = {
-            let mut state = self.slot.state.lock();
-            state.cancelled = true;
-            (state.value.take(), state.waker.take())
-        };
-        drop(gone);
+        if !self.over {
+            self.slot.cancel();
+        }
     }
 }
+
+/// Nobody has replied, and somebody waits.
+const OPEN: u8 = 0;
+/// The ask has ended.
+const ENDED: u8 = 1;
+/// Its time was up.
+const EXPIRED: u8 = 2;
+/// Nobody waits any more.
+const CANCELLED: u8 = 3;
 
 struct Slot<T> {
     actor: ActorId,
     deadline: Option<Instant>,
     after: Duration,
-    state: Mutex<State<T>>,
+    /// Leaves `OPEN` once, under the lock; may be looked at without.
+    stage: AtomicU8,
+    /// Somebody ends the ask at its deadline.
+    watched: AtomicBool,
+    state: ShortMutex<State<T>>,
 }
 
 struct State<T> {
@@ -203,32 +211,71 @@ struct State<T> {
     waker: Option<Waker>,
     handled: bool,
     reply_gone: bool,
-    cancelled: bool,
 }
 
 impl<T> Slot<T> {
     /// The first end counts; answers whether this was it and somebody waits.
     fn complete(&self, value: Result<T, AskError>) -> bool {
-        let mut state = self.state.lock();
-        if state.cancelled || state.value.is_some() {
-            drop(state);
-            return false;
-        }
-        state.value = Some(value);
-        let waker = state.waker.take();
-        drop(state);
+        self.end(value, ENDED)
+    }
+
+    fn time_is_up(&self) {
+        self.end(Err(AskError::Timeout { actor: self.actor, after: self.after }), EXPIRED);
+    }
+
+    fn end(&self, value: Result<T, AskError>, stage: u8) -> bool {
+        let waker = {
+            let mut state = self.state.lock();
+            if self.stage.load(Ordering::Relaxed) != OPEN {
+                // What comes too late is dropped after the lock.
+                drop(state);
+                return false;
+            }
+            self.stage.store(stage, Ordering::Release);
+            state.value = Some(value);
+            state.waker.take()
+        };
         if let Some(waker) = waker {
             waker.wake();
         }
         true
     }
 
+    /// The result, if the ask has ended; else `waker` is woken when it does.
+    fn look_or_wait(&self, waker: &Waker) -> Option<Result<T, AskError>> {
+        let mut waker = (self.stage.load(Ordering::Acquire) == OPEN).then(|| waker.clone());
+        let mut state = self.state.lock();
+        let value = state.value.take();
+        if value.is_none() {
+            std::mem::swap(&mut state.waker, &mut waker);
+        }
+        drop(state);
+        // What is left of the wakers is dropped after the lock.
+        value
+    }
+
+    fn cancel(&self) {
+        let gone = {
+            let mut state = self.state.lock();
+            if self.stage.load(Ordering::Relaxed) == OPEN {
+                self.stage.store(CANCELLED, Ordering::Release);
+            }
+            (state.value.take(), state.waker.take())
+        };
+        drop(gone);
+    }
+
     fn look(&self) -> Standing {
         // An asker whose time was up has gone for that reason.
-        if self.deadline.is_some_and(|at| Instant::now() >= at) {
-            return Standing::Expired;
+        if self.deadline.is_some_and(|at| Instant::now() >= at) { Standing::Expired } else { self.stage() }
+    }
+
+    fn stage(&self) -> Standing {
+        match self.stage.load(Ordering::Acquire) {
+            EXPIRED => Standing::Expired,
+            CANCELLED => Standing::Cancelled,
+            _ => Standing::Live,
         }
-        if self.state.lock().cancelled { Standing::Cancelled } else { Standing::Live }
     }
 
     /// The place for the reply was dropped: the end of the handling decides, if it is still to come.
@@ -246,11 +293,13 @@ impl<T> Slot<T> {
 
 impl<T: Send + 'static> Asked for Slot<T> {
     fn standing(&self) -> Standing {
-        self.look()
+        // Whoever watches the deadline ends the ask when it comes; without a watch, the clock has to be read.
+        if self.watched.load(Ordering::Relaxed) { self.stage() } else { self.look() }
     }
 
     fn settle(&self, end: AskEnd) {
         let error = match end {
+            AskEnd::Handled if self.stage.load(Ordering::Acquire) != OPEN => return,
             AskEnd::Handled => {
                 let mut state = self.state.lock();
                 state.handled = true;
@@ -271,8 +320,7 @@ impl<T: Send + 'static> Asked for Slot<T> {
 
 impl<T: Send + 'static> Fire for Slot<T> {
     fn fire(self: Arc<Self>) {
-        let (actor, after) = (self.actor, self.after);
-        self.complete(Err(AskError::Timeout { actor, after }));
+        self.time_is_up();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Timers: one thread that sleeps until the next deadline of a timing wheel.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use tidewire_core::wheel::{Key, Wheel};
 
 use crate::cell::Cell;
 use crate::core::Core;
+use crate::deadlines::{DeadlineKey, Deadlines, Taken};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::options::Priority;
@@ -25,12 +27,13 @@ pub(crate) type TimerKey = Key;
 pub(crate) struct Timers {
     start: Instant,
     state: ShortMutex<State>,
+    deadlines: Deadlines,
+    /// Until when the thread sleeps, in microseconds; 0 while it is awake.
+    asleep_until: AtomicU64,
 }
 
 struct State {
     wheel: Wheel<Arc<dyn Fire>>,
-    /// Until when the thread sleeps, in microseconds; 0 while it is awake.
-    asleep_until: u64,
     thread: Option<JoinHandle<()>>,
     hiring: bool,
     ended: bool,
@@ -38,8 +41,13 @@ struct State {
 
 impl Timers {
     pub fn new() -> Arc<Self> {
-        let state = State { wheel: Wheel::new(), asleep_until: 0, thread: None, hiring: false, ended: false };
-        Arc::new(Self { start: Instant::now(), state: ShortMutex::new(state) })
+        let state = State { wheel: Wheel::new(), thread: None, hiring: false, ended: false };
+        Arc::new(Self {
+            start: Instant::now(),
+            state: ShortMutex::new(state),
+            deadlines: Deadlines::new(),
+            asleep_until: AtomicU64::new(u64::MAX),
+        })
     }
 
     /// Lets `fire` happen at `at`, or as soon as possible after it.
@@ -48,14 +56,31 @@ impl Timers {
         let (key, sleeper) = {
             let mut state = self.state.lock();
             let key = state.wheel.insert(micros, fire);
-            (key, state.rouse(micros))
+            (key, self.sleeper(&mut state, micros))
         };
-        match sleeper {
-            Sleeper::Sleeps => {}
-            Sleeper::Wakes(thread) => thread.unpark(),
-            Sleeper::Missing => self.hire(),
+        self.rouse(sleeper);
+        key
+    }
+
+    /// As [`insert`](Timers::insert), for something that is usually taken back long before its time. It must be taken back
+    /// by [`unwatch`](Timers::unwatch) in the end, whether it has fired or not.
+    #[inline]
+    pub fn watch(self: &Arc<Self>, at: Instant, fire: Arc<dyn Fire>) -> DeadlineKey {
+        let micros = self.micros(at);
+        let key = self.deadlines.insert(micros, fire);
+        if micros < self.asleep_until.load(Ordering::Relaxed) {
+            let sleeper = self.sleeper(&mut self.state.lock(), micros);
+            self.rouse(sleeper);
         }
         key
+    }
+
+    /// Ends a watch.
+    #[inline]
+    pub fn unwatch(&self, key: DeadlineKey) {
+        if let Taken::InWheel(key) = self.deadlines.remove(key) {
+            self.remove(key);
+        }
     }
 
     /// Takes a timer out. It answers with what would have happened, if it has not begun to.
@@ -63,8 +88,10 @@ impl Timers {
         self.state.lock().wheel.remove(key)
     }
 
+    /// How many timers and watches there are.
     pub fn len(&self) -> usize {
-        self.state.lock().wheel.len()
+        let watches = self.deadlines.len();
+        self.state.lock().wheel.len() + watches
     }
 
     /// Ends the thread and drops all timers.
@@ -100,6 +127,8 @@ impl Timers {
         let Ok(thread) = hired else { return };
         let ended = state.ended;
         if !ended {
+            // What was inserted before this line knew of no thread to wake.
+            thread.thread().unpark();
             state.thread = Some(thread);
             return;
         }
@@ -111,30 +140,61 @@ impl Timers {
     fn run(&self) {
         let mut due = Vec::new();
         loop {
-            let sleep = {
+            let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.deadlines.move_due(now, |at, fire| self.state.lock().wheel.insert(at, fire));
+            let until = {
                 let mut state = self.state.lock();
                 if state.ended {
                     return;
                 }
-                let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
                 while due.len() < BURST
                     && let Some((_, fire)) = state.wheel.poll(now)
                 {
                     due.push(fire);
                 }
-                let next = if due.is_empty() { state.wheel.next_deadline() } else { Some(now) };
-                state.asleep_until = if due.is_empty() { next.unwrap_or(u64::MAX) } else { 0 };
-                next
+                let until = if due.is_empty() { state.wheel.next_deadline().unwrap_or(u64::MAX) } else { 0 };
+                self.asleep_until.store(until, Ordering::Relaxed);
+                until
             };
-            if !due.is_empty() {
-                due.drain(..).for_each(Fire::fire);
-                continue;
+            if due.is_empty() {
+                self.sleep(until);
             }
-            match sleep.and_then(|deadline| self.start.checked_add(Duration::from_micros(deadline))) {
-                Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
-                None => thread::park(),
-            }
+            due.drain(..).for_each(Fire::fire);
         }
+    }
+
+    /// Sleeps until the next deadline, or until an earlier one is inserted.
+    fn sleep(&self, wheel: u64) {
+        // An insertion that this does not see yet has seen what `run` wrote, and wakes this thread.
+        let until = self.deadlines.earliest().min(wheel);
+        self.asleep_until.store(until, Ordering::Relaxed);
+        if until == u64::MAX {
+            return thread::park();
+        }
+        if let Some(until) = self.start.checked_add(Duration::from_micros(until)) {
+            thread::park_timeout(until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn rouse(self: &Arc<Self>, sleeper: Sleeper) {
+        match sleeper {
+            Sleeper::Sleeps => {}
+            Sleeper::Wakes(thread) => thread.unpark(),
+            Sleeper::Missing => self.hire(),
+        }
+    }
+
+    /// Looks whether the thread has to wake earlier than it would, for something at `micros`.
+    fn sleeper(&self, state: &mut State, micros: u64) -> Sleeper {
+        let Some(thread) = &state.thread else {
+            let missing = !state.ended && !std::mem::replace(&mut state.hiring, true);
+            return if missing { Sleeper::Missing } else { Sleeper::Sleeps };
+        };
+        if micros >= self.asleep_until.load(Ordering::Relaxed) {
+            return Sleeper::Sleeps;
+        }
+        self.asleep_until.store(0, Ordering::Relaxed);
+        Sleeper::Wakes(thread.thread().clone())
     }
 }
 
@@ -149,21 +209,6 @@ enum Sleeper {
     Wakes(Thread),
     /// There is none yet, and this insertion is to start it.
     Missing,
-}
-
-impl State {
-    /// Looks whether the thread has to wake earlier than it would, for a timer at `micros`.
-    fn rouse(&mut self, micros: u64) -> Sleeper {
-        let Some(thread) = &self.thread else {
-            let missing = !self.ended && !std::mem::replace(&mut self.hiring, true);
-            return if missing { Sleeper::Missing } else { Sleeper::Sleeps };
-        };
-        if micros >= self.asleep_until {
-            return Sleeper::Sleeps;
-        }
-        self.asleep_until = 0;
-        Sleeper::Wakes(thread.thread().clone())
-    }
 }
 
 /// How a timer ended.

@@ -145,7 +145,8 @@ fn a_blocked_dispatcher_does_not_delay_another() {
     slow.tell(()).unwrap();
     wait(&inside);
     let (done, finished) = channel();
-    let quick = engine.spawn_fn_with(SpawnOptions::new().dispatcher("quick"), move |n: u64, _| Ok(done.send(n)?)).unwrap();
+    let quick =
+        engine.spawn_fn_with(SpawnOptions::new().dispatcher("quick"), move |n: u64, _| Ok(done.send(n)?)).unwrap();
     (0..1_000).for_each(|n| assert_eq!(quick.send_blocking(n).unwrap(), Sent::Accepted));
     (0..1_000).for_each(|n| assert_eq!(wait(&finished), n));
     gate.send(()).unwrap();

@@ -1,7 +1,7 @@
 //! A pool of threads with work stealing, started one by one as they are needed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,9 @@ pub(crate) struct Pool {
     pub sleepers: Sleepers,
     /// Threads that look for work without having any.
     searching: AtomicUsize,
+    /// How many calls for help with a growing line are passed over after one that was heard, and how many still are.
+    pause: AtomicU32,
+    pause_left: AtomicU32,
     /// Somebody shall watch for actors that wait behind a stuck one.
     watched: AtomicBool,
     /// Somebody does.
@@ -81,6 +84,8 @@ impl Pool {
             posts: RwLock::default(),
             sleepers: Sleepers::default(),
             searching: AtomicUsize::new(0),
+            pause: AtomicU32::new(0),
+            pause_left: AtomicU32::new(0),
             watched: AtomicBool::new(false),
             watching: AtomicBool::new(false),
             crew: Mutex::default(),
@@ -120,7 +125,7 @@ impl Pool {
             return;
         }
         if self.options.eager && waiting > 1 {
-            if waiting.is_power_of_two() && self.searching.load(Ordering::Relaxed) == 0 {
+            if waiting.is_power_of_two() && self.searching.load(Ordering::Relaxed) == 0 && self.may_rouse_again() {
                 self.rouse();
             }
         } else {
@@ -159,8 +164,8 @@ impl Pool {
             match seen.iter_mut().find(|(number, ..)| *number == post.number) {
                 None => seen.push((post.number, turns, now)),
                 Some((_, before, since)) if now - *since >= LOOK => {
-                    let done = turns.wrapping_sub(*before) / 2;
-                    post.set_lags(done < post.stealer.len() as u64);
+                    let done = u32::try_from(turns.wrapping_sub(*before) / 2).unwrap_or(u32::MAX);
+                    post.set_lags(lags(done, now - *since, post.stealer.len()));
                     (*before, *since) = (turns, now);
                 }
                 Some(_) => {}
@@ -201,17 +206,20 @@ impl Pool {
         !self.injector.is_empty() || self.posts.read().iter().any(|post| !post.stealer.is_empty())
     }
 
-    /// Whether no thread is in a turn.
+    /// Whether all threads rest.
     pub fn quiet(&self) -> bool {
-        self.posts.read().iter().all(|post| !post.in_turn())
+        self.posts.read().iter().all(|post| !post.is_at_work())
     }
 
-    pub fn search(&self, start: bool) {
-        if start {
-            self.searching.fetch_add(1, Ordering::SeqCst);
-        } else {
-            self.searching.fetch_sub(1, Ordering::SeqCst);
-        }
+    pub fn start_search(&self) {
+        self.searching.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ends a search. After searches for nothing, threads with growing lines wake others less often.
+    pub fn end_search(&self, found: bool) {
+        self.searching.fetch_sub(1, Ordering::SeqCst);
+        let pause = if found { 0 } else { (self.pause.load(Ordering::Relaxed) * 2 + 1).min(PAUSE_MAX) };
+        self.pause.store(pause, Ordering::Relaxed);
     }
 
     /// Makes the caller the watcher, if one is wanted and there is none.
@@ -352,6 +360,13 @@ impl Pool {
         waiting > left_to_it && !std::ptr::eq(post.as_ref(), me)
     }
 
+    fn may_rouse_again(&self) -> bool {
+        // Two threads may count at once: it is a hint, and whoever watches looks at the pace of the others as well.
+        let left = self.pause_left.load(Ordering::Relaxed);
+        self.pause_left.store(if left == 0 { self.pause.load(Ordering::Relaxed) } else { left - 1 }, Ordering::Relaxed);
+        left == 0
+    }
+
     fn rouse_for_injected(self: &Arc<Self>) {
         fence(Ordering::SeqCst);
         if self.searching.load(Ordering::SeqCst) > 0 {
@@ -413,9 +428,22 @@ impl Pool {
     }
 }
 
-/// A line that takes longer than this to work off is worth sharing: a task that moves to another core has to fetch its
-/// memory from there, which costs about as much as several short turns.
+/// A line that takes longer than this to work off is worth sharing.
 const LOOK: Duration = Duration::from_micros(30);
+/// A task that moves to another core has to fetch its memory from there. Turns shorter than this cost less than that.
+const SHORT_TURN: Duration = Duration::from_micros(4);
+/// A line of short turns that takes longer than this is worth sharing all the same.
+const LONG_LINE: Duration = Duration::from_micros(500);
+
+/// Most calls for help that are passed over.
+const PAUSE_MAX: u32 = 255;
+
+/// Whether a thread that did so many turns in this time is too slow for its line.
+fn lags(turns: u32, time: Duration, line: usize) -> bool {
+    let Some(turn) = time.checked_div(turns) else { return line > 0 };
+    let backlog = turn.saturating_mul(u32::try_from(line).unwrap_or(u32::MAX));
+    backlog > if turn < SHORT_TURN { LONG_LINE } else { LOOK }
+}
 
 pub(crate) type TaskStealer = Stealer<Task>;
 

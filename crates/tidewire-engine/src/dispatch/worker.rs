@@ -20,6 +20,8 @@ pub(crate) struct Post {
     bed: Arc<Bed>,
     /// Odd while a turn runs; grows by two per turn.
     turns: AtomicU64,
+    /// It has found nothing to do, and looks or sleeps.
+    resting: AtomicBool,
     /// The present turn was found not to move.
     stuck: AtomicBool,
     /// Its line is long for the pace at which it works.
@@ -35,6 +37,7 @@ impl Post {
             stealer: line.stealer(),
             bed: Bed::new(),
             turns: AtomicU64::new(0),
+            resting: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             lags: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -50,9 +53,14 @@ impl Post {
         self.turns() % 2 == 1
     }
 
-    /// In a turn that moves, as far as is known.
+    /// In a turn or on the way to the next one.
+    pub fn is_at_work(&self) -> bool {
+        !self.resting.load(Ordering::Relaxed)
+    }
+
+    /// At work, and moving as far as is known.
     pub fn is_busy(&self) -> bool {
-        self.in_turn() && !self.stuck.load(Ordering::Relaxed)
+        self.is_at_work() && !self.stuck.load(Ordering::Relaxed)
     }
 
     pub fn lags(&self) -> bool {
@@ -184,11 +192,13 @@ fn next(pool: &Pool, post: &Post) -> Option<Task> {
 /// Nothing to do: spin a little, then sleep until woken.
 fn rest(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
     let mut rest = Rest::Look;
+    post.resting.store(true, Ordering::Relaxed);
     (pool.options.hooks.idle)(&mut || {
         if !spin(pool, post) {
             rest = doze(pool, post);
         }
     });
+    post.resting.store(false, Ordering::Relaxed);
     rest
 }
 
@@ -197,7 +207,7 @@ fn spin(pool: &Pool, post: &Post) -> bool {
     if pool.options.spin.is_zero() {
         return false;
     }
-    pool.search(true);
+    pool.start_search();
     let start = Instant::now();
     let mut found = false;
     let mut pauses = 4;
@@ -212,7 +222,7 @@ fn spin(pool: &Pool, post: &Post) -> bool {
         pool.observe(&mut seen);
         found = pool.available(post);
     }
-    pool.search(false);
+    pool.end_search(found);
     // A producer that saw this thread searching woke nobody: look once more now that it does not search any more.
     found || pool.available(post)
 }
@@ -243,8 +253,10 @@ fn doze(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
 /// Sleeps, and looks from time to time whether an actor waits behind a stuck one.
 fn watch(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
     let mut seen = Vec::new();
+    let mut pace = Vec::new();
     let mut quiet = 0;
     pool.unblock_stalled(&mut seen);
+    pool.observe(&mut pace);
     while quiet < QUIET_LOOKS {
         if pool.sleepers.sleep(&post.bed, Some(pool.options.stall)) {
             break;
@@ -252,6 +264,7 @@ fn watch(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
         if pool.unblock_stalled(&mut seen) {
             break;
         }
+        pool.observe(&mut pace);
         quiet = if pool.quiet() || !pool.anything_waits() { quiet + 1 } else { 0 };
         pool.sleepers.announce(&post.bed);
         if pool.available(post) || pool.ending() {

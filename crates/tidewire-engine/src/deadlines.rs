@@ -1,0 +1,213 @@
+//! Deadlines of asks. Nearly every ask ends long before its deadline, so putting one down and taking it back is what counts.
+//!
+//! A deadline lies in a plain slab, in one of a few shards, so that threads seldom meet. Nobody looks at it there until the
+//! earliest deadline that its shard has seen comes. Those that are still there then move to the timing wheel, which finds
+//! them at their time. Each deadline moves at most once, and one that is taken back before has cost two short locks.
+
+use std::sync::Arc;
+
+use tidewire_core::wheel::Key;
+
+use crate::short_mutex::ShortMutex;
+use crate::timers::Fire;
+
+const SHARDS: u32 = 8;
+/// Most deadlines that move to the wheel under one hold of a shard's lock.
+const MOVES: usize = 128;
+/// An empty shard keeps room for so many.
+const KEEP: usize = 1024;
+const NIL: u32 = u32::MAX;
+
+/// Names one deadline of one engine, for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeadlineKey {
+    shard: u32,
+    index: u32,
+    serial: u64,
+}
+
+/// All deadlines that are not in the wheel, and where in the wheel the others are.
+pub(crate) struct Deadlines {
+    shards: [ShortMutex<Shard>; SHARDS as usize],
+}
+
+struct Shard {
+    entries: Vec<Entry>,
+    free: u32,
+    used: usize,
+    serial: u64,
+    /// No deadline that was put down since the last move is before this.
+    earliest: u64,
+}
+
+struct Entry {
+    serial: u64,
+    place: Place,
+}
+
+enum Place {
+    Free { next: u32 },
+    Here { at: u64, fire: Arc<dyn Fire> },
+    InWheel(Key),
+}
+
+/// What a deadline was found to be when it was taken back.
+pub(crate) enum Taken {
+    /// It was here, or nowhere any more.
+    Over,
+    /// The wheel has it.
+    InWheel(Key),
+}
+
+impl Deadlines {
+    pub fn new() -> Self {
+        Self { shards: std::array::from_fn(|_| ShortMutex::new(Shard::new())) }
+    }
+
+    /// Puts a deadline down. The caller then looks whether whoever watches has to wake earlier.
+    #[inline]
+    pub fn insert(&self, at: u64, fire: Arc<dyn Fire>) -> DeadlineKey {
+        let shard = crate::threads::number() % SHARDS;
+        let (index, serial) = self.shards[shard as usize].lock().insert(at, fire);
+        DeadlineKey { shard, index, serial }
+    }
+
+    /// Takes a deadline back, so that it does not fire unless it has begun to.
+    #[inline]
+    pub fn remove(&self, key: DeadlineKey) -> Taken {
+        let place = self.shards[key.shard as usize].lock().remove(key);
+        match place {
+            Some(Place::InWheel(key)) => Taken::InWheel(key),
+            _ => Taken::Over,
+        }
+    }
+
+    /// The earliest deadline that may be here.
+    ///
+    /// Taking each lock is what makes this meet insertions: one that this has not seen sees what the caller wrote before.
+    pub fn earliest(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().earliest).min().unwrap_or(u64::MAX)
+    }
+
+    /// Moves all deadlines of the shards in which one is due to a wheel, by `insert`.
+    pub fn move_due(&self, now: u64, mut insert: impl FnMut(u64, Arc<dyn Fire>) -> Key) {
+        for shard in &self.shards {
+            let mut next = 0;
+            if shard.lock().begin_move(now) {
+                while let Some(from) = shard.lock().move_some(next, &mut insert) {
+                    next = from;
+                }
+            }
+        }
+    }
+
+    /// How many deadlines are here or in the wheel.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().used).sum()
+    }
+}
+
+impl Shard {
+    fn new() -> Self {
+        Self { entries: Vec::new(), free: NIL, used: 0, serial: 0, earliest: u64::MAX }
+    }
+
+    fn insert(&mut self, at: u64, fire: Arc<dyn Fire>) -> (u32, u64) {
+        self.earliest = self.earliest.min(at);
+        self.used += 1;
+        self.serial += 1;
+        let entry = Entry { serial: self.serial, place: Place::Here { at, fire } };
+        let index = self.free;
+        if let Some(old) = self.entries.get_mut(index as usize) {
+            if let Place::Free { next } = old.place {
+                self.free = next;
+            }
+            *old = entry;
+            return (index, self.serial);
+        }
+        self.entries.push(entry);
+        (self.entries.len() as u32 - 1, self.serial)
+    }
+
+    fn remove(&mut self, key: DeadlineKey) -> Option<Place> {
+        let entry = self.entries.get_mut(key.index as usize).filter(|entry| entry.serial == key.serial)?;
+        let place = std::mem::replace(&mut entry.place, Place::Free { next: self.free });
+        entry.serial = 0;
+        self.free = key.index;
+        self.used -= 1;
+        if self.used == 0 && self.entries.capacity() > KEEP {
+            *self = Self { serial: self.serial, earliest: self.earliest, ..Self::new() };
+        }
+        Some(place)
+    }
+
+    fn begin_move(&mut self, now: u64) -> bool {
+        let due = self.earliest <= now;
+        if due {
+            self.earliest = u64::MAX;
+        }
+        due
+    }
+
+    /// Moves what lies in the next few places. Answers where to go on.
+    fn move_some(&mut self, from: usize, insert: &mut impl FnMut(u64, Arc<dyn Fire>) -> Key) -> Option<usize> {
+        let to = self.entries.len().min(from + MOVES);
+        for entry in self.entries.get_mut(from..to)? {
+            if let Place::Here { at, fire } = &entry.place {
+                entry.place = Place::InWheel(insert(*at, Arc::clone(fire)));
+            }
+        }
+        (to > from).then_some(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Fire for Nothing {
+        fn fire(self: Arc<Self>) {}
+    }
+
+    fn put(deadlines: &Deadlines, at: u64) -> DeadlineKey {
+        deadlines.insert(at, Arc::new(Nothing))
+    }
+
+    #[test]
+    fn only_what_is_still_there_when_the_first_is_due_moves_and_it_moves_once() {
+        let deadlines = Deadlines::new();
+        let mut wheel = tidewire_core::wheel::Wheel::new();
+        let gone = put(&deadlines, 10);
+        let kept: Vec<_> = (0..1_000).map(|n| put(&deadlines, 20 + n)).collect();
+        assert!(matches!(deadlines.remove(gone), Taken::Over));
+        assert_eq!(deadlines.earliest(), 10, "what was taken back may wake the watcher once for nothing");
+
+        deadlines.move_due(9, |at, fire| wheel.insert(at, fire));
+        assert_eq!(wheel.len(), 0);
+        deadlines.move_due(10, |at, fire| wheel.insert(at, fire));
+        assert_eq!((wheel.len(), deadlines.len(), deadlines.earliest()), (1_000, 1_000, u64::MAX));
+        deadlines.move_due(u64::MAX, |_, _| unreachable!("all have moved"));
+
+        for key in kept {
+            let Taken::InWheel(at) = deadlines.remove(key) else { panic!("{key:?} is in the wheel") };
+            assert!(wheel.remove(at).is_some());
+            assert!(matches!(deadlines.remove(key), Taken::Over), "a key names one deadline for ever");
+        }
+        assert_eq!(deadlines.len(), 0);
+    }
+
+    #[test]
+    fn an_empty_shard_gives_its_memory_back_and_old_keys_stay_dead() {
+        let deadlines = Deadlines::new();
+        let keys: Vec<_> = (0..5_000).map(|n| put(&deadlines, n)).collect();
+        keys.iter().for_each(|key| assert!(matches!(deadlines.remove(*key), Taken::Over)));
+        assert!(deadlines.shards.iter().all(|shard| shard.lock().entries.capacity() <= KEEP));
+        let new = put(&deadlines, 1);
+        keys.iter().for_each(|key| assert!(matches!(deadlines.remove(*key), Taken::Over)));
+        assert_eq!(deadlines.len(), 1);
+        deadlines.remove(new);
+        assert_eq!(deadlines.len(), 0);
+    }
+}
