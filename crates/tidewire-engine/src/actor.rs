@@ -288,6 +288,11 @@ impl<M: Send + 'static> ActorRef<M> {
         })
     }
 
+    /// How many messages it has accepted and not finished: those that wait, and one if it is at work.
+    pub fn outstanding(&self) -> usize {
+        self.cell.outstanding()
+    }
+
     /// Sends a message with a place for a reply. The message is sent before this returns; the result can be awaited or waited for.
     pub fn ask<T, F>(&self, make: F, timeout: Duration) -> Pending<T>
     where

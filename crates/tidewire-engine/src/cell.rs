@@ -268,6 +268,13 @@ impl<M: Send + 'static> Cell<M> {
         self.name.as_ref()
     }
 
+    /// How many messages it has accepted and not finished.
+    pub fn outstanding(&self) -> usize {
+        let in_hand = self.in_hand.load(Ordering::Relaxed);
+        let inbox = self.inbox.lock();
+        (inbox.waiting() + in_hand) as usize + usize::from(inbox.run != Run::Idle)
+    }
+
     /// Whether it still takes messages.
     pub fn is_open(&self) -> bool {
         self.inbox.lock().intake == Intake::Open

@@ -19,9 +19,9 @@ use crate::dead::DeadLetters;
 use crate::dispatch::{Dispatcher, External, Place, Pool, PoolOptions, ThreadHooks};
 use crate::driver::Driver;
 use crate::ending::{Ledger, Stuck};
-use crate::error::{EngineError, Fault, SpawnError, SubscribeError};
+use crate::error::{DeadReason, EngineError, Fault, SpawnError, SubscribeError};
 use crate::future::{Inbox, Task};
-use crate::options::{Mailbox, OnFailure, Overflow, SpawnOptions};
+use crate::options::{Mailbox, OnFailure, Overflow, Priority, SpawnOptions};
 use crate::reply::Unpark;
 use crate::signal::StopReason;
 use crate::statistics::{DispatcherStatistics, Statistics, Timings};
@@ -438,12 +438,23 @@ impl EngineHandle {
 
     /// Tells an actor something after a delay.
     pub fn schedule<M: Send + 'static>(&self, delay: Duration, actor: &ActorRef<M>, message: M) -> Timer {
-        Timer::once(&self.core, delay, &actor.cell, message)
+        self.schedule_with(delay, actor, message, Priority::Normal)
+    }
+
+    /// As [`schedule`](EngineHandle::schedule), in a lane of choice.
+    pub fn schedule_with<M: Send + 'static>(
+        &self,
+        delay: Duration,
+        actor: &ActorRef<M>,
+        message: M,
+        priority: Priority,
+    ) -> Timer {
+        Timer::once(&self.core, delay, &actor.cell, message, priority)
     }
 
     /// Tells an actor something again and again, first after one period.
     pub fn every<M: Clone + Send + 'static>(&self, period: Duration, actor: &ActorRef<M>, message: M) -> Timer {
-        Timer::every(&self.core, period, period, &actor.cell, message)
+        self.every_after(period, period, actor, message)
     }
 
     /// As [`every`](EngineHandle::every), with a delay of its own before the first time.
@@ -454,7 +465,24 @@ impl EngineHandle {
         actor: &ActorRef<M>,
         message: M,
     ) -> Timer {
-        Timer::every(&self.core, delay, period, &actor.cell, message)
+        self.every_after_with(delay, period, actor, message, Priority::Normal)
+    }
+
+    /// As [`every_after`](EngineHandle::every_after), in a lane of choice.
+    pub fn every_after_with<M: Clone + Send + 'static>(
+        &self,
+        delay: Duration,
+        period: Duration,
+        actor: &ActorRef<M>,
+        message: M,
+        priority: Priority,
+    ) -> Timer {
+        Timer::every(&self.core, delay, period, &actor.cell, message, priority)
+    }
+
+    /// Adds a dead letter for a message that no mailbox has: one that was to be delivered later, or to be tried again.
+    pub fn give_up<M: Send + 'static>(&self, actor: &ActorRef<M>, message: M, reason: DeadReason, error: Option<&str>) {
+        actor.cell.record_dead(Some(message), reason, error);
     }
 
     /// Messages that were given up.

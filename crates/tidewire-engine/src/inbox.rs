@@ -56,8 +56,8 @@ pub(crate) type Rare<T> = Box<VecDeque<T>>;
 /// The fields that change with every message come last; see [`Cell`](crate::cell::Cell) for why their place matters.
 #[repr(C)]
 pub(crate) struct Inbox<M> {
-    /// High and low; most actors never need them.
-    others: Option<Box<[VecDeque<Envelope<M>>; 2]>>,
+    /// Urgent, high and low; most actors never need them.
+    others: Option<Box<[VecDeque<Envelope<M>>; 3]>>,
     notices: Option<Rare<Notice>>,
     waiters: Option<Rare<Waker>>,
     pub dropped: u64,
@@ -71,8 +71,8 @@ pub(crate) struct Inbox<M> {
     pub run: Run,
     /// `resume` came while the actor was on a thread.
     pub resumed: bool,
-    higher_in_row: u8,
-    above_low_in_row: u8,
+    /// How often in a row the high, the normal and the low lane have waited for a message of a lane above them.
+    passed: [u8; 3],
     normal: VecDeque<Envelope<M>>,
     pub accepted: u64,
     waiting: u32,
@@ -93,8 +93,9 @@ fn nanos() -> NonZeroU64 {
     u64::try_from(nanos).ok().and_then(|nanos| NonZeroU64::new(nanos + 1)).unwrap_or(NonZeroU64::MAX)
 }
 
-const HIGH: usize = 0;
-const LOW: usize = 1;
+const URGENT: usize = 0;
+const HIGH: usize = 1;
+const LOW: usize = 2;
 
 impl<M> Inbox<M> {
     pub fn new(capacity: u32, overflow: Overflow, run: Run) -> Self {
@@ -114,8 +115,7 @@ impl<M> Inbox<M> {
             intake: Intake::Open,
             overflow,
             resumed: false,
-            higher_in_row: 0,
-            above_low_in_row: 0,
+            passed: [0; 3],
             mark: None,
         }
     }
@@ -168,27 +168,23 @@ impl<M> Inbox<M> {
     /// Takes the next message by priority while lanes other than the normal one hold any. `burst` is how many
     /// messages of higher lanes may be handled in a row while a lower one waits.
     pub fn take_by_priority(&mut self, hand: &mut VecDeque<Envelope<M>>, burst: u8) -> Option<Envelope<M>> {
-        let normal_waits = !hand.is_empty() || !self.normal.is_empty();
-        let [high_waits, low_waits] = self.others_wait();
-        let low_is_due = low_waits && self.above_low_in_row >= burst;
-        let normal_is_due = normal_waits && self.higher_in_row >= burst;
-        if low_is_due || (low_waits && !high_waits && !normal_waits) {
-            self.above_low_in_row = 0;
-            return self.pop_other(LOW);
+        let [urgent, high, low] = self.others_wait();
+        let waits = [urgent, high, !hand.is_empty() || !self.normal.is_empty(), low];
+        let due = (1..4).rev().find(|lane| waits[*lane] && self.passed[lane - 1] >= burst);
+        let chosen = due.or_else(|| waits.iter().position(|waits| *waits))?;
+        for (lane, passed) in (1..).zip(&mut self.passed) {
+            *passed = match lane > chosen {
+                true if waits[lane] => *passed + 1,
+                false if waits[lane] && lane != chosen => *passed,
+                _ => 0,
+            };
         }
-        self.above_low_in_row = if low_waits { self.above_low_in_row + 1 } else { 0 };
-        if high_waits && !normal_is_due {
-            self.higher_in_row = if normal_waits { self.higher_in_row + 1 } else { 0 };
-            return self.pop_other(HIGH);
+        match chosen {
+            0 => self.pop_other(URGENT),
+            1 => self.pop_other(HIGH),
+            2 => self.pop_normal(hand),
+            _ => self.pop_other(LOW),
         }
-        self.higher_in_row = 0;
-        if let Some(envelope) = hand.pop_front() {
-            self.in_hand = hand.len() as u32;
-            return Some(envelope);
-        }
-        let envelope = self.normal.pop_front();
-        self.waiting -= u32::from(envelope.is_some());
-        envelope
     }
 
     /// The time that the marked message has waited, if it was among those taken last.
@@ -203,9 +199,7 @@ impl<M> Inbox<M> {
 
     /// Whether a lane other than the normal one, or a notice, waits.
     pub fn urgent(&self) -> bool {
-        self.has_notice()
-            || self.others_wait() != [false, false]
-            || matches!(self.intake, Intake::Closing | Intake::Closed)
+        self.has_notice() || self.others_wait() != [false; 3] || matches!(self.intake, Intake::Closing | Intake::Closed)
     }
 
     pub fn has_notice(&self) -> bool {
@@ -240,6 +234,7 @@ impl<M> Inbox<M> {
     pub fn empty(&mut self) -> Vec<Envelope<M>> {
         let mut all = Vec::with_capacity(self.waiting as usize);
         if let Some(others) = &mut self.others {
+            all.extend(others[URGENT].drain(..));
             all.extend(others[HIGH].drain(..));
         }
         all.extend(self.normal.drain(..));
@@ -301,6 +296,7 @@ impl<M> Inbox<M> {
     fn append(&mut self, envelope: Envelope<M>, priority: Priority) {
         match priority {
             Priority::Normal => self.normal.push_back(envelope),
+            Priority::Urgent => self.others.get_or_insert_default()[URGENT].push_back(envelope),
             Priority::High => self.others.get_or_insert_default()[HIGH].push_back(envelope),
             Priority::Low => self.others.get_or_insert_default()[LOW].push_back(envelope),
         }
@@ -314,8 +310,18 @@ impl<M> Inbox<M> {
         }
     }
 
-    fn others_wait(&self) -> [bool; 2] {
-        self.others.as_ref().map_or([false, false], |others| [!others[HIGH].is_empty(), !others[LOW].is_empty()])
+    fn others_wait(&self) -> [bool; 3] {
+        self.others.as_ref().map_or([false; 3], |others| others.each_ref().map(|lane| !lane.is_empty()))
+    }
+
+    fn pop_normal(&mut self, hand: &mut VecDeque<Envelope<M>>) -> Option<Envelope<M>> {
+        if let Some(envelope) = hand.pop_front() {
+            self.in_hand = hand.len() as u32;
+            return Some(envelope);
+        }
+        let envelope = self.normal.pop_front();
+        self.waiting -= u32::from(envelope.is_some());
+        envelope
     }
 
     fn pop_other(&mut self, lane: usize) -> Option<Envelope<M>> {
@@ -333,6 +339,6 @@ impl<M> Inbox<M> {
             self.waiting -= 1;
             return Some(envelope);
         }
-        self.pop_other(HIGH)
+        self.pop_other(HIGH).or_else(|| self.pop_other(URGENT))
     }
 }

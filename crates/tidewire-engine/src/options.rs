@@ -23,7 +23,9 @@ pub enum Overflow {
 /// Which waiting message is handled first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// Before the others.
+    /// Before all others.
+    Urgent,
+    /// Before the usual ones.
     High,
     /// The usual lane.
     #[default]

@@ -243,8 +243,14 @@ pub struct Timer {
 }
 
 impl Timer {
-    pub(crate) fn once<M: Send + 'static>(core: &Arc<Core>, delay: Duration, cell: &Arc<Cell<M>>, message: M) -> Self {
-        Self::arm(core, delay, cell, What::Once(Some(message)), None)
+    pub(crate) fn once<M: Send + 'static>(
+        core: &Arc<Core>,
+        delay: Duration,
+        cell: &Arc<Cell<M>>,
+        message: M,
+        priority: Priority,
+    ) -> Self {
+        Self::arm(core, delay, cell, What::Once(Some(message)), None, priority)
     }
 
     pub(crate) fn every<M: Clone + Send + 'static>(
@@ -253,8 +259,10 @@ impl Timer {
         every: Duration,
         cell: &Arc<Cell<M>>,
         message: M,
+        priority: Priority,
     ) -> Self {
-        Self::arm(core, delay, cell, What::Every(message, M::clone), Some(every.max(Duration::from_micros(1))))
+        let every = every.max(Duration::from_micros(1));
+        Self::arm(core, delay, cell, What::Every(message, M::clone), Some(every), priority)
     }
 
     /// Prevents the next delivery. Answers true if, and only if, it did; a repeating timer ends with it.
@@ -279,12 +287,14 @@ impl Timer {
         cell: &Arc<Cell<M>>,
         what: What<M>,
         every: Option<Duration>,
+        priority: Priority,
     ) -> Self {
         let due = Instant::now().checked_add(delay);
         let node = Arc::new(Node {
             cell: Arc::clone(cell),
             state: ShortMutex::new(NodeState { what, key: None, due, outcome: None, wakers: Vec::new() }),
             every,
+            priority,
         });
         if let Some(due) = due {
             // The key is stored under the node's lock, so that a timer that fires at once waits for it.
@@ -305,6 +315,7 @@ struct Node<M> {
     cell: Arc<Cell<M>>,
     state: ShortMutex<NodeState<M>>,
     every: Option<Duration>,
+    priority: Priority,
 }
 
 struct NodeState<M> {
@@ -363,7 +374,7 @@ impl<M: Send + 'static> Fire for Node<M> {
     fn fire(self: Arc<Self>) {
         let message = self.state.lock().what.message();
         let Some(message) = message else { return };
-        let outcome = match self.cell.push(Envelope::Plain(message), Priority::Normal) {
+        let outcome = match self.cell.push(Envelope::Plain(message), self.priority) {
             Ok(_) => TimerOutcome::Delivered,
             Err((Refusal::Stopped { .. }, _)) => TimerOutcome::NoTarget,
             Err((Refusal::Full { .. }, envelope)) => {

@@ -26,7 +26,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => prop_oneof![Just(Priority::High), Just(Priority::Normal), Just(Priority::Low)].prop_map(Step::Tell),
+        8 => prop_oneof![Just(Priority::Urgent), Just(Priority::High), Just(Priority::Normal), Just(Priority::Low)].prop_map(Step::Tell),
         4 => Just(Step::Send),
         3 => any::<bool>().prop_map(|waits| Step::Ask { waits }),
         2 => Just(Step::Become),

@@ -54,18 +54,25 @@ fn higher_priorities_overtake_and_lower_ones_do_not_starve() {
         actor.tell_with((Priority::Low, n), Priority::Low).unwrap();
         actor.tell_with((Priority::Normal, n), Priority::Normal).unwrap();
         actor.tell_with((Priority::High, n), Priority::High).unwrap();
+        actor.tell_with((Priority::Urgent, n), Priority::Urgent).unwrap();
     }
     gate.send(()).unwrap();
     actor.stop(drain()).wait().unwrap();
     let order: Vec<(Priority, i32)> = seen.iter().collect();
-    assert_eq!(order[0].0, Priority::High);
-    for lane in [Priority::High, Priority::Normal, Priority::Low] {
+    assert_eq!(order[0].0, Priority::Urgent);
+    for lane in [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low] {
         let numbers: Vec<i32> = order.iter().filter(|(p, _)| *p == lane).map(|(_, n)| *n).collect();
         assert_eq!(numbers, (0..100).collect::<Vec<_>>(), "{lane:?} is in order");
     }
     let first = |lane| order.iter().position(|(p, _)| *p == lane).unwrap();
     assert_eq!(first(Priority::Low), 16, "sixteen of higher lanes in a row, then one of the lowest");
-    assert_eq!(first(Priority::Normal), 17, "and one of the middle lane");
+    assert_eq!(first(Priority::Normal), 17, "and one of the lane above it");
+    assert_eq!(first(Priority::High), 18, "and one of the lane above that");
+    let lows: Vec<usize> = (0..400).filter(|at| order[*at].0 == Priority::Low).collect();
+    assert!(
+        lows.windows(2).all(|pair| pair[1] - pair[0] <= 19),
+        "a low one waits for 16 others and the two lanes that are due too"
+    );
 }
 
 #[test]
