@@ -16,6 +16,7 @@ MEANING_WIDTH = 100
 SETTERS = {
     "config": "configuration",
     "dispatcher": "configuration, per dispatcher",
+    "broker": "configuration, table broker",
     "spawn": "spawn",
     "supervision": "supervision of an actor",
     "call": "call",

@@ -6,8 +6,9 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use tidewire_engine::raw::{Change, Envelope, Meta};
-use tidewire_engine::{Priority, Refusal, Stop};
+use tidewire_engine::{Refusal, Stop};
 
+use crate::arguments::{Actor, Drain, Patience, Priority, Stack};
 use crate::errors::{self, error};
 use crate::function::Handler;
 use crate::message::{Extra, Message};
@@ -27,9 +28,9 @@ impl ActorRef {
         Message { object, sender: present::actor(py), extra: None }
     }
 
-    fn offer(&self, py: Python<'_>, object: Py<PyAny>, priority: Priority) -> Result<bool, Refusal> {
+    fn offer(&self, py: Python<'_>, object: Py<PyAny>, priority: Option<Priority>) -> Result<bool, Refusal> {
         let message = Self::message(py, object);
-        match self.inner.cell().push(Envelope::Plain(message), priority) {
+        match self.inner.cell().push(Envelope::Plain(message), Priority::lane(priority)) {
             Ok(sent) => Ok(sent == tidewire_engine::Sent::Accepted),
             Err((refusal, envelope)) => {
                 drop(envelope);
@@ -38,14 +39,27 @@ impl ActorRef {
         }
     }
 
+    /// Whether the actor runs on the node's event loop, so that its handlers may be coroutines.
+    pub fn on_loop(&self) -> bool {
+        &*self.inner.statistics().dispatcher == crate::engine::LOOP
+    }
+
     /// The operation of an ask; the message is on its way when this returns.
-    pub fn asking(&self, py: Python<'_>, object: Py<PyAny>, extra: Extra, timeout: Duration) -> Pending {
+    pub fn asking(
+        &self,
+        py: Python<'_>,
+        object: Py<PyAny>,
+        extra: Extra,
+        timeout: Duration,
+        priority: Option<Priority>,
+    ) -> Pending {
+        let priority = Priority::lane(priority);
         let sender = present::actor(py);
         let acting = sender.as_ref().and_then(|sender| crate::coroutine::acting(py, sender));
         let make = |reply| Message { object, sender, extra: Some(Box::new(Extra { reply: Some(reply), ..extra })) };
         let pending = match acting {
-            Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask(make, timeout)),
-            None => self.inner.ask(make, timeout),
+            Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask_with(make, timeout, priority)),
+            None => self.inner.ask_with(make, timeout, priority),
         };
         let operation = async move { pending.await.map_err(|error| Python::attach(|py| errors::ask(py, error))) };
         Pending::new("ask", acting, Box::pin(operation))
@@ -72,23 +86,29 @@ impl ActorRef {
         self.inner.is_alive()
     }
 
-    #[pyo3(signature = (message, priority = None))]
-    fn tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<&str>) -> PyResult<bool> {
-        crate::engine::check_fork(py)?;
-        self.offer(py, message, self::priority(py, priority)?).map_err(|refusal| errors::refusal(py, refusal))
+    /// How many messages it has accepted and not finished.
+    #[getter]
+    fn outstanding(&self) -> usize {
+        self.inner.outstanding()
     }
 
     #[pyo3(signature = (message, priority = None))]
-    fn try_tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<&str>) -> PyResult<bool> {
+    fn tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         crate::engine::check_fork(py)?;
-        Ok(self.offer(py, message, self::priority(py, priority)?).unwrap_or(false))
+        self.offer(py, message, priority).map_err(|refusal| errors::refusal(py, refusal))
+    }
+
+    #[pyo3(signature = (message, priority = None))]
+    fn try_tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
+        crate::engine::check_fork(py)?;
+        Ok(self.offer(py, message, priority).unwrap_or(false))
     }
 
     /// Sends if there is room now; answers false if the sender would have to wait.
     #[pyo3(signature = (message, priority = None))]
-    fn try_send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<&str>) -> PyResult<bool> {
+    fn try_send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         crate::engine::check_fork(py)?;
-        match self.offer(py, message, self::priority(py, priority)?) {
+        match self.offer(py, message, priority) {
             Ok(_) => Ok(true),
             Err(Refusal::Full { .. }) if self.inner.cell().senders_wait() => Ok(false),
             Err(refusal) => Err(errors::refusal(py, refusal)),
@@ -96,9 +116,9 @@ impl ActorRef {
     }
 
     #[pyo3(signature = (message, priority = None))]
-    fn send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<&str>) -> PyResult<Py<Pending>> {
+    fn send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<Py<Pending>> {
         crate::engine::check_fork(py)?;
-        let priority = self::priority(py, priority)?;
+        let priority = Priority::lane(priority);
         let cell = self.inner.cell();
         let envelope = Envelope::Plain(Self::message(py, message));
         let envelope = match cell.push(envelope, priority) {
@@ -132,16 +152,29 @@ impl ActorRef {
         Py::new(py, Pending::new("send", None, Box::pin(operation)))
     }
 
-    #[pyo3(signature = (message, timeout = 30.0))]
-    fn ask(&self, py: Python<'_>, message: Py<PyAny>, timeout: Option<f64>) -> PyResult<Pending> {
+    #[pyo3(
+        signature = (message, timeout = Patience::Usual, priority = None),
+        text_signature = "($self, message, timeout=30.0, priority=None)"
+    )]
+    fn ask(
+        &self,
+        py: Python<'_>,
+        message: Py<PyAny>,
+        timeout: Patience,
+        priority: Option<Priority>,
+    ) -> PyResult<Pending> {
         crate::engine::check_fork(py)?;
-        Ok(self.asking(py, message, Extra::default(), seconds(py, "timeout", timeout)?))
+        let timeout = timeout.or(self.inner.config().ask_timeout_ms);
+        Ok(self.asking(py, message, Extra::default(), timeout, priority))
     }
 
-    #[pyo3(signature = (drain = true, timeout = 30.0))]
-    fn stop(&self, py: Python<'_>, drain: bool, timeout: Option<f64>) -> PyResult<Pending> {
-        let timeout = seconds(py, "timeout", timeout)?;
-        let stopping = self.inner.stop(Stop { drain, timeout });
+    #[pyo3(
+        signature = (drain = Drain(true), timeout = Patience::Usual),
+        text_signature = "($self, drain=True, timeout=30.0)"
+    )]
+    fn stop(&self, drain: Drain, timeout: Patience) -> Pending {
+        let timeout = timeout.or(self.inner.config().stop_timeout_ms);
+        let stopping = self.inner.stop(Stop { drain: drain.0, timeout });
         let operation = async move {
             let ended = stopping.await;
             Python::attach(|py| match ended {
@@ -149,13 +182,13 @@ impl ActorRef {
                 Err(own) => Err(error(py, "AskCycle", &own.to_string(), &[])),
             })
         };
-        Ok(Pending::new("stop", None, Box::pin(operation)))
+        Pending::new("stop", None, Box::pin(operation))
     }
 
-    #[pyo3(signature = (handler, stack = true))]
-    fn request_become(&self, py: Python<'_>, handler: Bound<'_, PyAny>, stack: bool) -> PyResult<()> {
-        let handler = Handler::inspect(&handler, "handler")?;
-        let change = Change::Become { handler: Box::new(handler), stack };
+    #[pyo3(signature = (handler, stack = Stack(true)), text_signature = "($self, handler, stack=True)")]
+    fn request_become(&self, py: Python<'_>, handler: Bound<'_, PyAny>, stack: Stack) -> PyResult<()> {
+        let handler = Handler::inspect(&handler, "handler", self.on_loop())?;
+        let change = Change::Become { handler: Box::new(handler), stack: stack.0 };
         self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal))
     }
 
@@ -200,36 +233,17 @@ impl ActorRef {
 /// Sends, and blocks this thread while the mailbox is full.
 #[pyfunction]
 #[pyo3(signature = (actor, message, priority = None))]
-pub fn send_blocking(actor: &Bound<'_, ActorRef>, message: Py<PyAny>, priority: Option<&str>) -> PyResult<()> {
-    let py = actor.py();
-    let pending = actor.get().send(py, message, priority)?;
+pub fn send_blocking(
+    py: Python<'_>,
+    actor: Actor<'_, '_>,
+    message: Py<PyAny>,
+    priority: Option<Priority>,
+) -> PyResult<()> {
+    let pending = actor.0.get().send(py, message, priority)?;
     if pending.bind(py).get().is_done() {
         return Ok(());
     }
     Pending::block(pending.bind(py)).map(drop)
-}
-
-/// A lane by its name.
-pub fn priority(py: Python<'_>, name: Option<&str>) -> PyResult<Priority> {
-    match name {
-        None | Some("normal") => Ok(Priority::Normal),
-        Some("high") => Ok(Priority::High),
-        Some("low") => Ok(Priority::Low),
-        Some(other) => {
-            let text = format!("priority: {other:?} is not allowed: use \"high\", \"normal\" or \"low\"");
-            Err(error(py, "InvalidArgument", &text, &[]))
-        }
-    }
-}
-
-/// A time in seconds; none is for ever.
-pub fn seconds(py: Python<'_>, field: &str, value: Option<f64>) -> PyResult<Duration> {
-    let Some(value) = value else { return Ok(Duration::MAX) };
-    Duration::try_from_secs_f64(value).map_err(|_| {
-        let text =
-            format!("{field}: {value} is not allowed: give a number of seconds, 0 or more, or None for no limit");
-        error(py, "InvalidArgument", &text, &[])
-    })
 }
 
 pub type MessageMeta = Option<Box<Meta<Message>>>;

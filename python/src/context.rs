@@ -6,6 +6,7 @@ use tidewire_engine::Reply;
 use tidewire_engine::raw::Change;
 
 use crate::actor::ActorRef;
+use crate::arguments::{Other, Stack};
 use crate::errors::error;
 use crate::function::Handler;
 use crate::message::Extra;
@@ -125,10 +126,14 @@ impl Context {
         }
     }
 
-    #[pyo3(name = "become", signature = (handler, stack = true))]
-    fn become_(&self, handler: Bound<'_, PyAny>, stack: bool) -> PyResult<()> {
-        let handler = Handler::inspect(&handler, "handler")?;
-        self.state.lock().changes.push(Change::Become { handler: Box::new(handler), stack });
+    #[pyo3(
+        name = "become",
+        signature = (handler, stack = Stack(true)),
+        text_signature = "($self, handler, stack=True)"
+    )]
+    fn become_(&self, handler: Bound<'_, PyAny>, stack: Stack) -> PyResult<()> {
+        let handler = Handler::inspect(&handler, "handler", self.me.get().on_loop())?;
+        self.state.lock().changes.push(Change::Become { handler: Box::new(handler), stack: stack.0 });
         Ok(())
     }
 
@@ -156,12 +161,12 @@ impl Context {
     }
 
     /// Asks for a `tw.Terminated` message when `other` stops, or at once if it has.
-    fn watch(&self, py: Python<'_>, other: &Bound<'_, ActorRef>) {
-        other.get().inner.notify_end(&self.me.bind(py).get().inner);
+    fn watch(&self, py: Python<'_>, other: Other<'_, '_>) {
+        other.0.get().inner.notify_end(&self.me.bind(py).get().inner);
     }
 
-    fn unwatch(&self, py: Python<'_>, other: &Bound<'_, ActorRef>) {
-        other.get().inner.unwatch(&self.me.bind(py).get().inner);
+    fn unwatch(&self, py: Python<'_>, other: Other<'_, '_>) {
+        other.0.get().inner.unwatch(&self.me.bind(py).get().inner);
     }
 
     /// `ctx.self`, which Rust has no name for, is `ctx.me`.

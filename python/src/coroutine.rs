@@ -242,8 +242,13 @@ impl Intake {
 
     /// The present call has raised. Answers whether the task may go on.
     fn failed(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> bool {
-        let fault = logged(py, &self.me, "receive", PyErr::from_value(error));
+        let error = PyErr::from_value(error);
         let (context, meta, counts, message) = self.take_present();
+        if counts && errors::says_expired(py, &error) {
+            self.cell.outside(|turn| turn.expired_in_handler(message, meta, errors::fault(error)));
+            return true;
+        }
+        let fault = logged(py, &self.me, "receive", error);
         if let Some(context) = &context {
             for change in context.bind(py).get().take_changes() {
                 change_behaviour(&mut self.behaviours.lock(), change);
@@ -286,10 +291,10 @@ impl Intake {
             state.counts = counts;
         }
         let value = match (&context, handler.takes_context) {
-            (Some(context), true) => handler.call.call1(py, (object, context.bind(py)))?,
-            _ => handler.call.call1(py, (object,))?,
+            (Some(context), true) => handler.call.call1(py, (object, context.bind(py))),
+            _ => handler.call.call1(py, (object,)),
         };
-        self.unless_returned(py, value)
+        self.unless_returned(py, value.map_err(|error| errors::inside_next(py, error))?)
     }
 
     fn unless_returned(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
@@ -323,13 +328,13 @@ impl Intake {
 
     fn call_hook(&self, py: Python<'_>, hook: &Handler) -> PyResult<Option<Py<PyAny>>> {
         if !hook.takes_context {
-            let value = hook.call.call0(py)?;
-            return self.unless_returned(py, value);
+            let value = hook.call.call0(py);
+            return self.unless_returned(py, value.map_err(|error| errors::inside_next(py, error))?);
         }
         let context = self.context(py, None, None, 0)?;
         self.state.lock().context = Some(context.clone_ref(py));
-        let value = hook.call.call1(py, (context.bind(py),))?;
-        self.unless_returned(py, value)
+        let value = hook.call.call1(py, (context.bind(py),));
+        self.unless_returned(py, value.map_err(|error| errors::inside_next(py, error))?)
     }
 
     fn context(

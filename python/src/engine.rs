@@ -6,11 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use tidewire_engine::config::EngineConfig;
-use tidewire_engine::{External, Mailbox, OnFailure, Overflow, RequeueError, SpawnOptions, Supervision, ThreadHooks};
+use pyo3::types::{PyDict, PyString};
+use tidewire_engine::{
+    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, RequeueError, SpawnOptions, Supervision, ThreadHooks,
+};
 
-use crate::actor::{ActorRef, seconds};
+use crate::actor::ActorRef;
+use crate::arguments::{
+    Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Patience, Pattern, Patterns, Priority, Queue, Reason,
+    Subject, Timeout,
+};
 use crate::bridge::{Bridge, Place};
 use crate::coroutine::Coroutine;
 use crate::errors::{self, error};
@@ -50,7 +55,7 @@ fn forked(py: Python<'_>) -> PyErr {
 const COURTESY_LOOKS: u32 = 8;
 
 /// The name of the dispatcher that runs coroutines.
-const LOOP: &str = "asyncio";
+pub const LOOP: &str = "asyncio";
 
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct Engine {
@@ -93,12 +98,10 @@ impl Engine {
     fn new(
         py: Python<'_>,
         config: &Bound<'_, PyDict>,
-        toml: Option<(String, String)>,
-        environment: Vec<(String, String)>,
+        toml: Option<(Bound<'_, PyString>, String)>,
+        environment: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
     ) -> PyResult<Self> {
-        let code = table(config, "config")?;
-        let text = toml.as_ref().map(|(origin, text)| (origin.as_str(), text.as_str()));
-        let config = EngineConfig::load(Some(code), text, environment).map_err(|failure| config_error(py, &failure))?;
+        let config = crate::config::load(config, toml, environment)?;
         let place = Place::default();
         let external = place.external();
         let hooks = ThreadHooks {
@@ -154,10 +157,10 @@ impl Engine {
         plan: &Bound<'_, PyAny>,
         node: Py<PyAny>,
         parent: Option<Bound<'_, ActorRef>>,
-        name: Option<String>,
+        name: Option<Name<'_>>,
         capacity: Option<usize>,
         overflow: Option<&str>,
-        dispatcher: Option<String>,
+        dispatcher: Dispatcher<'_>,
         concurrency: usize,
         supervision: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<ActorRef> {
@@ -167,123 +170,125 @@ impl Engine {
         let supervision = supervision.map(self::supervision).transpose()?.unwrap_or_default();
         let capacity = capacity.unwrap_or(self.inner.config().mailbox_capacity);
         let options = SpawnOptions {
-            name,
+            name: name.map(|name| name.0.to_owned()),
             mailbox: Some(Mailbox::new(capacity).overflow(self::overflow(py, overflow)?)),
-            dispatcher: if coroutine { Some(LOOP.to_owned()) } else { dispatcher },
+            dispatcher: Some(if coroutine { self.place_of_coroutines(dispatcher.0) } else { dispatcher.0 }.to_owned()),
             supervision,
         };
         let parent = parent.as_ref().map(|parent| &parent.get().inner);
-        let spawned = if coroutine {
+        let max_deliveries = options.supervision.max_deliveries;
+        let spawned = if options.dispatcher.as_deref() == Some(LOOP) {
             self.inner.spawn_raw(options, Box::new(Coroutine::new(parts, node, concurrency)), parent)
         } else {
-            self.inner.spawn_raw(options, Box::new(Function::new(parts, node, true)), parent)
+            self.inner.spawn_raw(options, Box::new(Function::new(parts, node, max_deliveries)), parent)
         };
         spawned.map(|inner| ActorRef { inner }).map_err(|failure| errors::spawn(py, &failure))
     }
 
-    fn lookup(&self, name: &str) -> Option<ActorRef> {
-        self.inner.lookup::<Message>(name).map(|inner| ActorRef { inner })
+    fn lookup(&self, name: Name<'_>) -> Option<ActorRef> {
+        self.inner.lookup::<Message>(name.0).map(|inner| ActorRef { inner })
     }
 
     #[pyo3(signature = (pattern, actor, queue, own))]
     fn subscribe(
         &self,
         py: Python<'_>,
-        pattern: &str,
-        actor: Bound<'_, ActorRef>,
-        queue: Option<&str>,
+        pattern: Pattern<'_>,
+        actor: Actor<'_, '_>,
+        queue: Option<Queue<'_>>,
         own: bool,
     ) -> PyResult<Subscription> {
         let inner = self
             .inner
-            .subscribe_in(pattern, queue, &actor.get().inner)
+            .subscribe_in(pattern.0, queue.map(|queue| queue.0), &actor.0.get().inner)
             .map_err(|failure| errors::subscribe(py, &failure))?;
-        Ok(Subscription { inner, actor: own.then(|| actor.unbind()) })
+        Ok(Subscription { inner, actor: own.then(|| actor.0.to_owned().unbind()) })
     }
 
-    fn set_subscriptions(
-        &self,
-        py: Python<'_>,
-        patterns: Vec<String>,
-        actor: &Bound<'_, ActorRef>,
-    ) -> PyResult<Vec<String>> {
-        let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
-        self.inner.set_subscriptions(&patterns, &actor.get().inner).map_err(|failure| errors::subscribe(py, &failure))
+    fn set_subscriptions(&self, py: Python<'_>, patterns: Patterns, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {
+        let patterns: Vec<&str> = patterns.0.iter().map(String::as_str).collect();
+        self.inner.set_subscriptions(&patterns, &actor.0.get().inner).map_err(|failure| errors::subscribe(py, &failure))
     }
 
-    fn unsubscribe(&self, pattern: &str, actor: &Bound<'_, ActorRef>) -> Vec<String> {
-        self.inner.unsubscribe(pattern, &actor.get().inner)
+    fn unsubscribe(&self, pattern: Pattern<'_>, actor: Actor<'_, '_>) -> Vec<String> {
+        self.inner.unsubscribe(pattern.0, &actor.0.get().inner)
     }
 
-    fn unsubscribe_all(&self, actor: &Bound<'_, ActorRef>) -> usize {
-        self.inner.unsubscribe_all(&actor.get().inner)
+    fn unsubscribe_all(&self, actor: Actor<'_, '_>) -> usize {
+        self.inner.unsubscribe_all(&actor.0.get().inner)
     }
 
-    fn subscriptions(&self, actor: &Bound<'_, ActorRef>) -> Vec<String> {
-        self.inner.subscriptions(&actor.get().inner)
+    fn subscriptions(&self, actor: Actor<'_, '_>) -> Vec<String> {
+        self.inner.subscriptions(&actor.0.get().inner)
     }
 
     /// Publishes, and answers how many accepted and how many refused.
     fn publish(
         &self,
         py: Python<'_>,
-        subject: Bound<'_, PyString>,
+        subject: Subject<'_, '_>,
         message: Py<PyAny>,
-        headers: Option<Py<PyAny>>,
+        headers: Option<Headers>,
     ) -> PyResult<(usize, usize)> {
         check_fork(py)?;
         let sender = crate::present::actor(py);
-        let extra = Extra { subject: Some(subject.clone().into_any().unbind()), headers, ..Extra::default() };
+        let extra = published(&subject, headers);
         let message = Message { object: message, sender, extra: Some(Box::new(extra)) };
-        let published =
-            self.inner.publish(subject.to_str()?, message).map_err(|failure| errors::subscribe(py, &failure))?;
+        let published = self.inner.publish(subject.text, message).map_err(|failure| errors::subscribe(py, &failure))?;
         Ok((published.accepted, published.refused))
     }
 
     fn request(
         &self,
         py: Python<'_>,
-        subject: Bound<'_, PyString>,
+        subject: Subject<'_, '_>,
         message: Py<PyAny>,
-        headers: Option<Py<PyAny>>,
-        timeout: Option<f64>,
+        headers: Option<Headers>,
+        timeout: Patience,
     ) -> PyResult<Pending> {
         check_fork(py)?;
-        let timeout = seconds(py, "timeout", timeout)?;
-        let text = subject.to_str()?;
+        let text = subject.text;
         let responder = self.inner.responder::<Message>(text).map_err(|failure| errors::subscribe(py, &failure))?;
         let Some(inner) = responder else {
             let text = format!("nobody is subscribed to {text:?}: subscribe a handler that returns the reply");
             return Err(error(py, "NoResponders", &text, &[]));
         };
-        let extra = Extra { subject: Some(subject.into_any().unbind()), headers, ..Extra::default() };
-        Ok(ActorRef { inner }.asking(py, message, extra, timeout))
+        Ok(ActorRef { inner }.asking(
+            py,
+            message,
+            published(&subject, headers),
+            timeout.or(self.inner.config().ask_timeout_ms),
+            None,
+        ))
     }
 
     fn schedule(
         &self,
         py: Python<'_>,
-        delay: f64,
-        actor: &Bound<'_, ActorRef>,
+        delay: Delay,
+        actor: Actor<'_, '_>,
         message: Py<PyAny>,
-        every: Option<f64>,
+        every: Option<Every>,
+        priority: Option<Priority>,
     ) -> PyResult<Timer> {
         check_fork(py)?;
-        let delay = seconds(py, "delay", Some(delay))?;
-        let actor = &actor.get().inner;
-        let message = Message::plain(message);
+        let actor = &actor.0.get().inner;
+        let (message, lane) = (Message::plain(message), Priority::lane(priority));
         let inner = match every {
-            None => self.inner.schedule(delay, actor, message),
-            Some(every) => {
-                let period = seconds(py, "every", Some(every))?;
-                if period < Duration::from_micros(1) {
-                    let text = format!("every: {every} is not allowed: give 0.000001 seconds or more");
-                    return Err(error(py, "InvalidArgument", &text, &[]));
-                }
-                self.inner.every_after(delay, period, actor, message)
-            }
+            None => self.inner.schedule_with(delay.0, actor, message, lane),
+            Some(every) => self.inner.every_after_with(delay.0, every.0, actor, message, lane),
         };
         Ok(Timer { inner })
+    }
+
+    /// Adds a dead letter for a message that no mailbox has.
+    fn give_up(&self, actor: Actor<'_, '_>, message: Py<PyAny>, reason: Reason, error: Option<&str>) {
+        self.inner.give_up(&actor.0.get().inner, Message::plain(message), reason.0, error);
+    }
+
+    /// The settings of agents and pools.
+    fn broker(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        self.inner.config().broker.iter().collect()
     }
 
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -303,15 +308,15 @@ impl Engine {
         self.inner.dead_letters().len()
     }
 
-    fn requeue(&self, py: Python<'_>, number: u64) -> PyResult<()> {
-        self.inner.dead_letters().requeue(number).map_err(|failure| match failure {
+    fn requeue(&self, py: Python<'_>, number: Letter) -> PyResult<()> {
+        self.inner.dead_letters().requeue(number.0).map_err(|failure| match failure {
             RequeueError::Refused(refusal) => errors::refusal(py, refusal),
             other => error(py, "NoSuchTarget", &other.to_string(), &[]),
         })
     }
 
-    fn drop_letter(&self, number: u64) -> bool {
-        self.inner.dead_letters().remove(number)
+    fn drop_letter(&self, number: Letter) -> bool {
+        self.inner.dead_letters().remove(number.0)
     }
 
     fn drop_letters(&self) -> usize {
@@ -319,13 +324,12 @@ impl Engine {
     }
 
     /// Shuts the engine down on a thread of its own, so that both a loop and a plain thread can wait for it.
-    fn shutdown(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Pending> {
+    fn shutdown(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Pending> {
         if FORKED.load(Ordering::Relaxed) {
             let report = tidewire_engine::ShutdownReport::default();
             return Ok(Pending::done("shutdown", statistics::shutdown(py, report)));
         }
-        let timeout = seconds(py, "timeout", timeout)?;
-        let ending = self.inner.begin_shutdown(timeout);
+        let ending = self.inner.begin_shutdown(timeout.0);
         let operation = async move {
             let report = ending.await;
             Python::attach(|py| statistics::shutdown(py, report))
@@ -342,6 +346,20 @@ impl Engine {
     fn config(&self) -> String {
         self.inner.config().to_table().to_string()
     }
+}
+
+impl Engine {
+    /// Coroutines run on the loop, whatever dispatcher is named; one that does not exist is passed on to be refused.
+    fn place_of_coroutines<'a>(&self, named: &'a str) -> &'a str {
+        let exists = named == DEFAULT_DISPATCHER || self.inner.config().dispatchers.contains_key(named);
+        if exists { LOOP } else { named }
+    }
+}
+
+/// What handlers see of a publish besides the message.
+fn published(subject: &Subject<'_, '_>, headers: Option<Headers>) -> Extra {
+    let subject = Some(subject.object.to_owned().unbind());
+    Extra { subject, headers: headers.map(|headers| headers.0), ..Extra::default() }
 }
 
 /// A few microseconds in which the thread that has just sent something can go idle and let go of the interpreter by
@@ -381,7 +399,7 @@ fn overflow(py: Python<'_>, name: Option<&str>) -> PyResult<Overflow> {
 fn supervision(value: &Bound<'_, PyAny>) -> PyResult<Supervision> {
     let millis = |name: &str| -> PyResult<Duration> {
         let millis: f64 = value.getattr(name)?.extract()?;
-        seconds(value.py(), name, Some(millis / 1000.0))
+        Ok(Duration::from_secs_f64(millis / 1000.0))
     };
     let on_failure: String = value.getattr("on_failure")?.extract()?;
     Ok(Supervision {
@@ -397,46 +415,4 @@ fn supervision(value: &Bound<'_, PyAny>) -> PyResult<Supervision> {
         backoff: millis("backoff_ms")?,
         backoff_max: millis("backoff_max_ms")?,
     })
-}
-
-fn config_error(py: Python<'_>, failure: &tidewire_engine::config::ConfigError) -> PyErr {
-    let problems: Vec<String> = failure.problems.iter().map(ToString::to_string).collect();
-    match problems.into_pyobject(py) {
-        Ok(problems) => error(py, "ConfigError", &failure.to_string(), &[("problems", problems.unbind())]),
-        Err(failure) => failure,
-    }
-}
-
-fn table(dict: &Bound<'_, PyDict>, path: &str) -> PyResult<toml::Table> {
-    let mut table = toml::Table::new();
-    for (key, value) in dict {
-        let Ok(key) = key.extract::<String>() else {
-            let text = format!("{path}: the key {} is not a string", key.repr()?);
-            return Err(error(dict.py(), "ConfigError", &text, &[]));
-        };
-        let at = format!("{path}.{key}");
-        table.insert(key, self::value(&value, &at)?);
-    }
-    Ok(table)
-}
-
-fn value(value: &Bound<'_, PyAny>, path: &str) -> PyResult<toml::Value> {
-    if value.is_instance_of::<PyBool>() {
-        Ok(toml::Value::Boolean(value.extract()?))
-    } else if value.is_instance_of::<PyInt>() {
-        // Numbers too large for a configuration are out of every range.
-        Ok(toml::Value::Integer(value.extract().unwrap_or(i64::MAX)))
-    } else if value.is_instance_of::<PyFloat>() {
-        Ok(toml::Value::Float(value.extract()?))
-    } else if value.is_instance_of::<PyString>() {
-        Ok(toml::Value::String(value.extract()?))
-    } else if let Ok(dict) = value.cast::<PyDict>() {
-        Ok(toml::Value::Table(table(dict, path)?))
-    } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        let items = value.try_iter()?.map(|item| self::value(&item?, path)).collect::<PyResult<_>>()?;
-        Ok(toml::Value::Array(items))
-    } else {
-        let text = format!("{path}: {} is not a value that a configuration can hold", value.repr()?);
-        Err(error(value.py(), "ConfigError", &text, &[]))
-    }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 use tidewire_engine::{AskError, DeadReason, Fault, Refusal, SpawnError, SubscribeError};
 
 /// An exception that a handler raised, on its way through the engine.
@@ -13,6 +14,11 @@ pub struct Raised(pub PyErr);
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Python::attach(|py| {
+            if f.alternate()
+                && let Ok(text) = traceback(py, &self.0)
+            {
+                return f.write_str(&text);
+            }
             let value = self.0.value(py);
             let name = value.get_type().name().map(|name| name.to_string()).unwrap_or_default();
             match value.str() {
@@ -31,6 +37,21 @@ impl fmt::Debug for Raised {
 
 impl std::error::Error for Raised {}
 
+/// An exception with the way to it, as Python writes it.
+fn traceback(py: Python<'_>, error: &PyErr) -> PyResult<String> {
+    static FORMAT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let format = FORMAT
+        .get_or_try_init(py, || PyModule::import(py, "traceback")?.getattr("format_exception").map(Bound::unbind))?;
+    let lines = format.call1(py, (error.get_type(py), error.value(py), error.traceback(py)))?;
+    Ok(lines.extract::<Vec<String>>(py)?.concat())
+}
+
+/// Whether an exception says that its message's time is over, which is no failure.
+pub fn says_expired(py: Python<'_>, error: &PyErr) -> bool {
+    static EXPIRED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    EXPIRED.import(py, "tidewire.errors", "MessageExpired").is_ok_and(|class| error.is_instance(py, class))
+}
+
 /// Makes an exception of the class `name` of `tidewire.errors`.
 pub fn error(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)]) -> PyErr {
     make(py, name, text, fields).unwrap_or_else(|error| error)
@@ -45,6 +66,16 @@ fn make(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)]) ->
         keywords.set_item(field, value)?;
     }
     class.call((text,), Some(&keywords)).map(PyErr::from_value)
+}
+
+/// What a call gives that was made in `__next__`. A `StopIteration` would end the loop around it, and be lost.
+pub fn inside_next(py: Python<'_>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyStopIteration>(py) {
+        return error;
+    }
+    let outer = PyRuntimeError::new_err("the handler raised StopIteration");
+    outer.set_cause(py, Some(error));
+    outer
 }
 
 pub fn refusal(py: Python<'_>, refusal: Refusal) -> PyErr {

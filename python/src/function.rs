@@ -2,7 +2,6 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyList;
 use tidewire_engine::raw::{Behaviours, Change, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
@@ -18,14 +17,14 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// Looks at a callable's parameters.
-    pub fn inspect(callable: &Bound<'_, PyAny>, field: &str) -> PyResult<Self> {
+    /// Looks at a callable's parameters, and whether it is of the kind that its actor can run.
+    pub fn inspect(callable: &Bound<'_, PyAny>, field: &str, on_loop: bool) -> PyResult<Self> {
         static INSPECT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = callable.py();
         let inspect = INSPECT.get_or_try_init(py, || {
-            PyModule::import(py, "tidewire._handlers")?.getattr("takes_context").map(Bound::unbind)
+            PyModule::import(py, "tidewire._handlers")?.getattr("behaviour_takes_context").map(Bound::unbind)
         })?;
-        let takes_context = inspect.call1(py, (callable, field))?.extract(py)?;
+        let takes_context = inspect.call1(py, (callable, field, on_loop))?.extract(py)?;
         Ok(Self { call: callable.clone().unbind(), takes_context })
     }
 
@@ -74,12 +73,22 @@ pub struct Function {
     behaviours: Behaviours<Handler>,
     node: Py<PyAny>,
     me: Option<Py<ActorRef>>,
-    copies: bool,
+    max_deliveries: u32,
 }
 
 impl Function {
-    pub fn new(parts: Parts, node: Py<PyAny>, copies: bool) -> Self {
-        Self { parts, behaviours: Behaviours::new(), node, me: None, copies }
+    pub fn new(parts: Parts, node: Py<PyAny>, max_deliveries: u32) -> Self {
+        Self { parts, behaviours: Behaviours::new(), node, me: None, max_deliveries }
+    }
+
+    /// Whether no behaviour is above the base.
+    pub fn at_base(&self) -> bool {
+        self.behaviours.depth() == 0
+    }
+
+    /// Whether a message that fails now is handed out once more.
+    pub fn is_delivered_again(&self, meta: &MessageMeta) -> bool {
+        meta.as_ref().map_or(0, |meta| meta.failures) + 1 < self.max_deliveries
     }
 
     fn me(&mut self, py: Python<'_>, turn: &Turn<'_, Message>) -> Result<Py<ActorRef>, Fault> {
@@ -99,7 +108,7 @@ impl Function {
     }
 
     /// Handles one message; answers whether to go on.
-    fn handle(
+    pub fn handle(
         &mut self,
         py: Python<'_>,
         me: &Py<ActorRef>,
@@ -164,59 +173,6 @@ impl Function {
             Err(error) => fail(py, me, turn, Message::plain(object), meta, error),
         }
     }
-
-    /// Hands everything that waits, up to a turn's worth, to `handle_batch` in one call.
-    fn handle_batch(
-        &mut self,
-        py: Python<'_>,
-        me: &Py<ActorRef>,
-        batch: &Py<PyAny>,
-        turn: &mut Turn<'_, Message>,
-    ) -> bool {
-        let mut taken: Vec<(Message, MessageMeta)> = Vec::new();
-        let mut other = None;
-        while let Some(envelope) = turn.take() {
-            let plain = envelope.asked().is_none();
-            let (message, meta) = envelope.split();
-            match message {
-                Some(message) if plain => taken.push((message, meta)),
-                message => {
-                    other = Some((message, meta));
-                    break;
-                }
-            }
-        }
-        let mut go_on = true;
-        if !taken.is_empty() {
-            let result = PyList::new(py, taken.iter().map(|(message, _)| message.object.bind(py)))
-                .and_then(|list| batch.call1(py, (list,)));
-            match result {
-                Ok(_) => taken.into_iter().for_each(|(_, meta)| turn.handled(meta)),
-                Err(error) => {
-                    for (message, meta) in taken {
-                        go_on &= fail(py, me, turn, message, meta, error.clone_ref(py));
-                    }
-                }
-            }
-        }
-        match other {
-            Some((message, meta)) => {
-                let envelope = match (message, meta) {
-                    (Some(message), Some(meta)) => Envelope::with(message, *meta),
-                    (Some(message), None) => Envelope::Plain(message),
-                    (None, Some(meta)) => Envelope::With(meta),
-                    (None, None) => return go_on,
-                };
-                if go_on {
-                    self.handle(py, me, envelope, turn)
-                } else {
-                    turn.put_back(envelope);
-                    false
-                }
-            }
-            None => false,
-        }
-    }
 }
 
 impl Driver<Message> for Function {
@@ -249,7 +205,7 @@ impl Driver<Message> for Function {
             let Ok(me) = self.me(py, turn) else { return };
             let batch = self.parts.batch.as_ref().map(|batch| batch.clone_ref(py));
             crate::present::with(py, &me, || match batch {
-                Some(batch) => while self.behaviours.depth() == 0 && self.handle_batch(py, &me, &batch, turn) {},
+                Some(batch) => while self.step(py, &me, &batch, turn) {},
                 None => {
                     while let Some(envelope) = turn.take() {
                         if !self.handle(py, &me, envelope, turn) {
@@ -293,7 +249,7 @@ impl Driver<Message> for Function {
     }
 
     fn can_restart(&self) -> bool {
-        self.parts.make.is_some() || self.copies
+        true
     }
 
     fn restart(&mut self) -> Result<(), Fault> {
@@ -341,6 +297,10 @@ fn fail(
     meta: MessageMeta,
     error: PyErr,
 ) -> bool {
+    if errors::says_expired(py, &error) {
+        turn.expired_in_handler(Some(message), meta, errors::fault(error));
+        return true;
+    }
     let fault = logged(py, me, "receive", error);
     turn.failed(Some(message), meta, fault)
 }

@@ -3,7 +3,10 @@
 #![allow(missing_docs)]
 
 mod actor;
+mod arguments;
+mod batch;
 mod bridge;
+mod config;
 mod context;
 mod coroutine;
 mod engine;

@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use tidewire_engine::raw::{ActorId, acting_as};
 
 use crate::bridge::{Line, line_here, running_loop};
+use crate::errors;
 use crate::wait::{Operation, wait};
 
 /// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
@@ -120,7 +121,7 @@ impl Pending {
         if crate::bridge::on_a_loop(py)? {
             Self::cancel(this, None)?;
             let text = "node.sync would block this thread's event loop: await the same call without .sync";
-            return Err(crate::errors::error(py, "InvalidArgument", text, &[]));
+            return Err(errors::error(py, "InvalidArgument", text, &[]));
         }
         this.get().wait(py)
     }
@@ -148,7 +149,7 @@ impl Pending {
             }
             return Ok(Some(owned));
         }
-        let value = this.get().outcome(py)?;
+        let value = this.get().outcome(py).map_err(|error| errors::inside_next(py, error))?;
         // A tuple or an exception must be wrapped, or StopIteration would take it apart.
         Err(PyStopIteration::new_err((value,)))
     }

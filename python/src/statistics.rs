@@ -66,6 +66,7 @@ pub fn node(py: Python<'_>, statistics: &Statistics) -> PyResult<Py<PyAny>> {
     }
     all.set_item("dispatchers", dispatchers)?;
     all.set_item("timers", statistics.timers)?;
+    all.set_item("ask_timeouts", statistics.ask_timeouts)?;
     all.set_item("subscriptions", statistics.subscriptions)?;
     all.set_item("waiting_for_others", statistics.waiting_for_others)?;
     let dead = PyDict::new(py);
@@ -90,6 +91,7 @@ pub fn dead_letter(py: Python<'_>, letter: &DeadLetter) -> PyResult<Py<PyAny>> {
     fields.set_item("name", letter.name.as_deref())?;
     fields.set_item("reason", letter.reason.as_str())?;
     fields.set_item("error", letter.error.as_deref())?;
+    fields.set_item("traceback", letter.detail.as_deref())?;
     fields.set_item("at", letter.at)?;
     fields.set_item("message", message)?;
     Ok(fields.into_any().unbind())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,20 +63,33 @@ def takes_context(handler: object, field: str) -> bool:
     """
     if not callable(handler):
         raise InvalidArgument(f"{field}: {handler!r} is not callable: give a function that takes a message")
-    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+    _refuse_generator(handler, field)
+    return _count_positional(handler, field) == 2
+
+
+def behaviour_takes_context(handler: object, field: str, on_loop: bool) -> bool:
+    """Return whether a handler that an actor is to become takes a context besides the message.
+
+    Args:
+        handler: What handles the messages that follow.
+        field: What an error calls it.
+        on_loop: Whether the actor runs on the node's event loop, where coroutines and plain functions both run.
+
+    Raises:
+        InvalidArgument: if it can't handle messages, or is a coroutine function and the actor is not on the loop.
+    """
+    takes = takes_context(handler, field)
+    if is_coroutine(handler) and not on_loop:
         raise InvalidArgument(
-            f"{field}: {_title(handler)} is a generator function, which would never run: return a value instead of yielding, "
-            "or tell the items to another actor"
+            f"{field}: {_title(handler)} is a coroutine function, but this actor was spawned with a plain function and runs on "
+            "a thread without an event loop: give a plain function, or spawn the actor with `async def`"
         )
-    count = _count_positional(handler, field)
-    return count == 2
+    return takes
 
 
 def is_coroutine(handler: object) -> bool:
     """Return whether calling the handler gives a coroutine."""
-    while hasattr(handler, "func"):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+    return any(map(inspect.iscoroutinefunction, _called(handler)))
 
 
 def _of_object(actor: object, field: str, make: Callable[[], Plan] | None) -> Plan:
@@ -91,8 +105,12 @@ def _of_object(actor: object, field: str, make: Callable[[], Plan] | None) -> Pl
             raise InvalidArgument(
                 f"{field}.{name} is a coroutine function, but receive is not: make both async, or neither"
             )
-    if batch is not None and (coroutine or is_coroutine(batch)):
-        raise InvalidArgument(f"{field}.handle_batch goes with a plain receive, not with coroutines")
+    if batch is not None:
+        if coroutine or is_coroutine(batch):
+            raise InvalidArgument(f"{field}.handle_batch goes with a plain receive, not with coroutines")
+        _count_positional(batch, f"{field}.handle_batch", (1, 1))
+    if stopped is not None:
+        _count_positional(stopped, f"{field}.stopped", (0, 0))
     return Plan(
         handler=receive,
         takes_context=takes_context(receive, f"{field}.receive"),
@@ -111,7 +129,32 @@ def _hook(actor: object, name: str, field: str) -> Callable[..., Any] | None:
         raise InvalidArgument(
             f"{field}.{name}: {hook!r} is not callable: make it a method, or choose another name for the attribute"
         )
+    if hook is not None:
+        _refuse_generator(hook, f"{field}.{name}")
     return hook
+
+
+def _called(handler: object) -> tuple[object, object]:
+    """What runs when a handler is called: it itself, or its __call__, below any functools.partial."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return handler, getattr(handler, "__call__", None)  # noqa: B004
+
+
+def _refuse_generator(handler: object, field: str) -> None:
+    if any(inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called) for called in _called(handler)):
+        raise InvalidArgument(
+            f"{field}: {_title(handler)} is a generator function, which would never run: return a value instead of yielding, "
+            "or tell the items to another actor"
+        )
+
+
+_SHAPES = {
+    (1, 2): "(message) or (message, ctx)",
+    (1, 1): "(messages)",
+    (0, 1): "nothing or (ctx)",
+    (0, 0): "nothing",
+}
 
 
 def _count_positional(handler: Callable[..., Any], field: str, allowed: tuple[int, int] = (1, 2)) -> int:
@@ -128,8 +171,7 @@ def _count_positional(handler: Callable[..., Any], field: str, allowed: tuple[in
     low, high = allowed
     too_few = len(required) + len(optional) < low and not variadic
     if len(required) > high or too_few or named:
-        shape = "(message) or (message, ctx)" if allowed == (1, 2) else "nothing or (ctx)"
-        raise InvalidArgument(f"{field}: {_title(handler)}{inspect.signature(handler)} must take {shape}")
+        raise InvalidArgument(f"{field}: {_title(handler)}{inspect.signature(handler)} must take {_SHAPES[allowed]}")
     if len(required) >= low:
         return len(required)
     context = [p for p in optional if p.name in ("ctx", "context", "_ctx")]

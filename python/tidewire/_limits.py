@@ -86,3 +86,69 @@ ASK_TIMEOUT_MS: Final = Limit("ask_timeout_ms", "ms", 30_000, 1, 86_400_000)
 
 STOP_TIMEOUT_MS: Final = Limit("stop_timeout_ms", "ms", 30_000, 0, 86_400_000)
 """How long a stop or a shutdown waits for what was accepted when the call says nothing."""
+
+POOL_WORKERS: Final = Limit("pool_workers", "workers", 4, 1, 1024)
+"""Workers of one pool: threads or processes."""
+
+POOL_CAPACITY: Final = Limit("pool_capacity", "tasks", 10_000, 1, 10_000_000)
+"""Tasks of one pool that were accepted and wait for a worker."""
+
+POOL_BATCH_SIZE: Final = Limit("pool_batch_size", "tasks", 100, 1, 100_000)
+"""Tasks that a function which takes batches gets in one call."""
+
+POOL_BATCH_BUDGET_MS: Final = Limit("pool_batch_budget_ms", "ms", 5, 0, 60_000)
+"""How long the oldest task waits for its batch to fill while other workers are busy."""
+
+POOL_TARGET_WAIT_MS: Final = Limit("pool_target_wait_ms", "ms", 50, 1, 3_600_000)
+"""Queueing time of the oldest task above which a pool that scales adds workers."""
+
+POOL_TASK_TIMEOUT_MS: Final = Limit("pool_task_timeout_ms", "ms", 86_400_000, 1, 86_400_000)
+"""How long one call of a pool's function may take, where a limit is given; else it may take for ever."""
+
+POOL_MAX_DELIVERIES: Final = Limit("pool_max_deliveries", "deliveries", 2, 1, 1000)
+"""How often one task is handed to a worker that ends over it."""
+
+POOL_RESTARTS: Final = Limit("pool_restarts", "restarts", 10, 0, 1_000_000)
+"""Workers within the window that end without having finished a task."""
+
+POOL_BACKOFF_MS: Final = Limit("pool_backoff_ms", "ms", 50, 0, 60_000)
+"""Wait before the second such worker is replaced; each further one waits twice as long, less a random part."""
+
+POOL_BACKOFF_MAX_MS: Final = Limit("pool_backoff_max_ms", "ms", 1000, 0, 86_400_000)
+"""Longest wait before a worker is replaced."""
+
+POOL_RESULT_BYTES: Final = Limit("pool_result_bytes", "bytes", 67_108_864, 1024, 1_073_741_824)
+"""One pickled result of a worker process."""
+
+POOL_TASK_BYTES: Final = Limit("pool_task_bytes", "bytes", 1_073_741_824, 1_073_741_824, 1_073_741_824)
+"""The pickled arguments of one task for a worker process."""
+
+POOL_START_MS: Final = Limit("pool_start_ms", "ms", 60_000, 60_000, 60_000)
+"""How long a worker process may take until it has imported the function."""
+
+POOL_STUCK_THREADS: Final = Limit("pool_stuck_threads", "threads", 64, 64, 64)
+"""Threads of one pool that were abandoned after task_timeout and still run."""
+
+POOL_MAP_AHEAD: Final = Limit("pool_map_ahead", "tasks", 4096, 1, 1_000_000)
+"""Tasks of one map that were submitted and whose results were not taken yet."""
+
+CAPABILITIES: Final = Limit("capabilities", "capabilities", 0, 0, 1000)
+"""Capabilities of one agent."""
+
+AGENT_MAILBOX: Final = Limit("agent_mailbox", "messages", 10_000, 1, 1_000_000)
+"""Messages that wait for one agent, over all lanes."""
+
+AGENT_CONCURRENCY: Final = Limit("agent_concurrency", "messages", 1, 1, 10_000)
+"""Messages that an agent with coroutines handles at once when the call says nothing."""
+
+QUEUE_WARNING: Final = Limit("queue_warning", "messages", 8000, 1, 10_000_000)
+"""Messages that wait for one agent, or tasks for one pool, at which a warning is logged."""
+
+RETRY_LIMIT: Final = Limit("retry_limit", "retries", 0, 0, 1000)
+"""Further attempts at a message whose handler failed, where neither the agent nor the message says otherwise."""
+
+RETRY_BACKOFF_MS: Final = Limit("retry_backoff_ms", "ms", 100, 0, 86_400_000)
+"""Wait before the second attempt; each further one waits twice as long, less a random part of up to a half."""
+
+RETRY_BACKOFF_MAX_MS: Final = Limit("retry_backoff_max_ms", "ms", 10_000, 0, 86_400_000)
+"""Longest wait between two attempts."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidewire.broker import BrokerConfig
 from tidewire.errors import ConfigError
 
 # A node in Python starts from these: one thread runs at a time, the others step in for one that blocks.
@@ -54,7 +55,10 @@ class Config:
         """Return the code, file and environment layers, as the engine takes them."""
         environment = os.environ if self.environment is None else self.environment
         ours = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]
-        return _merge(_DEFAULTS, self.values, "config"), self._text(), ours
+        values = {
+            key: value.to_dict() if isinstance(value, BrokerConfig) else value for key, value in self.values.items()
+        }
+        return _merge(_DEFAULTS, values, "config"), self._text(), ours
 
     def _text(self) -> tuple[str, str] | None:
         if self.file is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import InvalidArgument
+from tidewire.errors import InvalidArgument, TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import Engine
@@ -22,6 +23,7 @@ class DeadLetter:
         name: That actor's name, or None.
         reason: "failed", "expired", "cancelled", "dropped", "stopped", "abandoned" or "mailbox_full".
         error: The error of the handler as text, or None.
+        traceback: Where the handler failed, as text, or None.
         at: When, in UTC.
         message: The message itself, or None where there was none (a start hook that failed).
     """
@@ -31,6 +33,7 @@ class DeadLetter:
     name: str | None
     reason: str
     error: str | None
+    traceback: str | None
     at: datetime
     message: Any
 
@@ -42,22 +45,35 @@ class DeadLetters:
         self._engine = engine
 
     def list(
-        self, *, reason: str | None = None, actor: int | None = None, limit: int | None = None
+        self,
+        *,
+        reason: str | None = None,
+        actor: int | None = None,
+        name: str | None = None,
+        limit: int | None = None,
     ) -> list[DeadLetter]:
         """Return the letters kept, oldest first.
 
         Args:
             reason: Only those given up for this reason.
             actor: Only those of the actor with this id.
+            name: Only those of the actor or the agent with this name.
             limit: At most this many, the newest ones.
+
+        Raises:
+            InvalidArgument: if a value is not allowed.
         """
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
-            raise InvalidArgument(f"limit: {limit!r} is not allowed: give a whole number, 0 or more")
+        if reason is not None and not isinstance(reason, str):
+            raise InvalidArgument(f"reason: {reason!r} is not allowed: give the name of a reason, or None for all")
+        _whole_or_none("actor", actor, "give the id of an actor, which is ref.id, or None for all")
+        _whole_or_none("limit", limit, "give a whole number, 0 or more, or None for all")
         letters = [DeadLetter(**fields) for fields in self._engine.dead_letters()]
         chosen = [
             letter
             for letter in letters
-            if (reason is None or letter.reason == reason) and (actor is None or letter.actor == actor)
+            if (reason is None or letter.reason == reason)
+            and (actor is None or letter.actor == actor)
+            and (name is None or letter.name == name)
         ]
         return chosen if limit is None else chosen[len(chosen) - min(limit, len(chosen)) :]
 
@@ -65,14 +81,35 @@ class DeadLetters:
         """Tell a letter's message to its actor again, and remove the letter.
 
         Raises:
+            InvalidArgument: if it is neither a letter nor a number.
             NoSuchTarget: if the letter is not there any more, or no message was kept with it.
             MailboxFull: if the actor has no room; the letter stays.
             ActorStopped: if the actor has stopped; the letter stays.
         """
+        if isinstance(letter, DeadLetter) and letter.reason == "expired" and hasattr(letter.message, "live_for"):
+            # Its time begins anew: a message that has expired once would expire again at once.
+            letter.message.live_for(letter.message.ttl)
         self._engine.requeue(_number(letter))
 
+    def requeue_all(self, *, reason: str | None = None, name: str | None = None) -> int:
+        """Tell all messages, or those with a reason or for an actor, to their actors again. Those that are refused stay.
+
+        Returns:
+            How many were told again.
+        """
+        told = 0
+        for letter in self.list(reason=reason, name=name):
+            with contextlib.suppress(TidewireError):
+                self.requeue(letter)
+                told += 1
+        return told
+
     def drop(self, letter: DeadLetter | int | None = None) -> int:
-        """Remove one letter, or all of them. Return how many there were."""
+        """Remove one letter, or all of them. Return how many there were.
+
+        Raises:
+            InvalidArgument: if it is neither a letter, nor a number, nor None.
+        """
         return self._engine.drop_letters() if letter is None else int(self._engine.drop_letter(_number(letter)))
 
     def __len__(self) -> int:
@@ -80,6 +117,11 @@ class DeadLetters:
 
     def __repr__(self) -> str:
         return f"<DeadLetters {len(self)}>"
+
+
+def _whole_or_none(field: str, value: object, mend: str) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise InvalidArgument(f"{field}: {value!r} is not allowed: {mend}")
 
 
 def _number(letter: DeadLetter | int) -> int:

@@ -21,7 +21,14 @@
     ├── LinkLost
     ├── NoResponders
     ├── PayloadTooLarge
-    └── Unauthorized
+    ├── Unauthorized
+    ├── WorkerLost
+    ├── TaskQuarantined
+    ├── TaskTimeout (also TimeoutError)
+    ├── PoolFailed
+    ├── PoolStopped
+    ├── MessageExpired
+    └── Unhandled
 
 Every class has ``code``, a stable text for programs, and ``retryable``: whether it makes sense to try the same call
 again after a pause. The message names what is wrong, its value and the mend.
@@ -45,16 +52,23 @@ __all__ = [
     "LimitExceeded",
     "LinkLost",
     "MailboxFull",
+    "MessageExpired",
     "NameTaken",
     "NoReply",
     "NoResponders",
     "NoSuchTarget",
     "NodeStopped",
     "PayloadTooLarge",
+    "PoolFailed",
+    "PoolStopped",
     "RemoteError",
+    "TaskQuarantined",
+    "TaskTimeout",
     "TidewireError",
     "Unauthorized",
+    "Unhandled",
     "UnknownDispatcher",
+    "WorkerLost",
 ]
 
 
@@ -283,4 +297,74 @@ class Unauthorized(TidewireError):
     """
 
     code = "unauthorized"
+    retryable = False
+
+
+class WorkerLost(TidewireError):
+    """The worker process ended while it was at this task, and the task is not handed out again.
+
+    Submit it again if the function may run twice; the message says how the worker ended.
+    """
+
+    code = "worker_lost"
+    retryable = True
+
+
+class TaskQuarantined(TidewireError):
+    """This task was in progress each time a worker process ended, as often as the pool allows.
+
+    Look at the arguments for what ends the process, such as too much memory or a crash in C.
+    """
+
+    code = "task_quarantined"
+    retryable = False
+
+
+class TaskTimeout(TidewireError, TimeoutError):
+    """The function ran longer than the pool's task_timeout; its worker was replaced.
+
+    Allow more time with task_timeout, or find out what the function waits for.
+    """
+
+    code = "task_timeout"
+    retryable = False
+
+
+class PoolFailed(TidewireError):
+    """The pool gave up: its workers can't start, or end again and again without finishing a task.
+
+    Read the cause, mend the function or its imports, and make a new pool.
+    """
+
+    code = "pool_failed"
+    retryable = False
+
+
+class PoolStopped(TidewireError):
+    """The pool is stopping or has stopped, and takes no more tasks.
+
+    Make a new pool.
+    """
+
+    code = "pool_stopped"
+    retryable = False
+
+
+class MessageExpired(TidewireError):
+    """The time to live of the message was over before its handler began.
+
+    Allow more time, or look at the queueing time in the statistics of the recipient.
+    """
+
+    code = "message_expired"
+    retryable = False
+
+
+class Unhandled(TidewireError):
+    """No handler of the agent takes a message like this one.
+
+    Mark a method with `@tw.handle`, or define `receive` or `unhandled`.
+    """
+
+    code = "unhandled"
     retryable = False

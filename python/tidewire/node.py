@@ -14,20 +14,29 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _current, _handlers
 from tidewire._binding import ActorRef, Engine, mark_forked
 from tidewire._ledger import Ledger
+from tidewire._limits import ASK_TIMEOUT_MS, CONCURRENCY, STOP_TIMEOUT_MS, SUBSCRIPTION_CAPACITY
 from tidewire._log import logger
+from tidewire.broker import BrokerConfig
 from tidewire.config import Config
 from tidewire.dead_letters import DeadLetters
-from tidewire.errors import AlreadyStarted, InvalidArgument, NodeStopped, NoSuchTarget
-from tidewire.supervision import Mailbox, Supervision
+from tidewire.errors import AlreadyStarted, InvalidArgument, InvalidSubject, NodeStopped, NoSuchTarget
+from tidewire.supervision import Mailbox, Supervision, whole
 from tidewire.sync import Sync
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, Subscription, Timer
     from tidewire._loop_thread import LoopThread
+    from tidewire.agents.agent import Agent
+    from tidewire.agents.directory import Directory
+    from tidewire.agents.retry import Retry
     from tidewire.subscription import SubscriptionStream
 
-_STOP_TIMEOUT_S = 30.0
+_ASK_TIMEOUT_S = ASK_TIMEOUT_MS.default / 1000
+_STOP_TIMEOUT_S = STOP_TIMEOUT_MS.default / 1000
 _EXIT_TIMEOUT_S = 1.0
+_LOOP = "asyncio"
+"""The dispatcher that is the node's event loop."""
+
 _live: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
@@ -64,6 +73,8 @@ class Node:
         self._engine = Engine(*Config.of(config).layers())
         for warning in self._engine.warnings():
             logger.warning("%s: %s", self.name, warning)
+        self._broker = BrokerConfig(**self._engine.broker())
+        self._agents: Directory | None = None
         self._sync = Sync(self)
         self._started = False
         self._stopped = False
@@ -154,6 +165,9 @@ class Node:
         Args:
             target: ``def f(message)``, ``def f(message, ctx)``, the same with ``async def``, or a class with
                 ``receive(self, message[, ctx])`` and optionally ``started``, ``stopped`` and ``handle_batch(self, messages)``.
+                ``handle_batch`` takes what has gathered as one list; asks go to ``receive``, one by one. If it raises, nobody
+                knows on which message: all of the list have failed. Each is handed out again while ``max_deliveries`` allows,
+                in the same order, or else becomes a dead letter with the error. ``on_failure`` applies once for the list.
             *args: Positional arguments for the class.
             name: A unique name to look it up by.
             mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's ``mailbox_capacity``.
@@ -168,8 +182,7 @@ class Node:
             UnknownDispatcher: if there is no such dispatcher; the message lists those there are.
             NodeStopped: if the node has been stopped.
         """
-        plan = _handlers.plan(target, args, kwargs)
-        return self._spawn(plan, None, name, mailbox, dispatcher, concurrency, supervision)
+        return self._spawn(None, target, args, kwargs, name, mailbox, dispatcher, concurrency, supervision)
 
     def lookup(self, name: str) -> ActorRef | None:
         """Return the live actor with this name, or None."""
@@ -179,9 +192,12 @@ class Node:
         """Tell the actor, or each of the actors, with this name something.
 
         Raises:
+            InvalidArgument: if a name is not a string, or there is no such priority.
             NoSuchTarget: if there is no live actor with one of the names; nobody is told anything then.
             MailboxFull: if a mailbox is full and its policy is not to drop.
         """
+        if not isinstance(name, (str, Iterable)):
+            raise InvalidArgument(f"name: {name!r} is not allowed: give the name of an actor, or a list of names")
         names = [name] if isinstance(name, str) else list(name)
         refs = {wanted: self.lookup(wanted) for wanted in names}
         missing = [wanted for wanted, ref in refs.items() if ref is None]
@@ -192,6 +208,75 @@ class Node:
         for ref in refs.values():
             assert ref is not None
             ref.tell(message, priority)
+
+    # Agents and pools
+
+    @property
+    def broker(self) -> BrokerConfig:
+        """The settings of agents and pools that are in force."""
+        return self._broker
+
+    @property
+    def agents(self) -> Directory:
+        """The live agents: ``get(id)``, ``list(type=..., capability=...)``."""
+        if self._agents is None:
+            from tidewire.agents.directory import Directory
+
+            with self._lock:
+                self._agents = self._agents or Directory()
+        return self._agents
+
+    def agent(
+        self,
+        handler: Any,
+        *,
+        id: str | None = None,
+        type: str | None = None,
+        capabilities: Iterable[str] | None = None,
+        retry: Retry | None = None,
+        mailbox: int | Mailbox | None = None,
+        dispatcher: str = "default",
+        concurrency: int | None = None,
+        supervision: Supervision | None = None,
+    ) -> Agent:
+        """Register an agent: an actor that others find by its id, its type and its capabilities.
+
+        Args:
+            handler: ``def f(payload)`` or ``def f(payload, message)``, plain or async; or an object with ``receive`` and
+                methods marked by ``@tw.handle``; or a class of such objects, of which one is made without arguments.
+                A parameter annotated as ``tw.Message`` receives the message itself.
+            id: Unique among the live agents and named actors; the default is the type with a number.
+            type: What sort of agent it is.
+            capabilities: What it can do.
+            retry: How a message whose handler failed is tried again; the default is the configuration's, which is never.
+            mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's ``agent_mailbox``.
+            dispatcher: Which threads run it. Coroutines run on the node's event loop.
+            concurrency: How many messages an agent with coroutines handles at once.
+            supervision: What failures lead to; the default is to go on.
+
+        Returns:
+            The agent: the object itself if it is a ``tw.Agent``, else one that stands for it.
+
+        Raises:
+            InvalidArgument: if the handler can't be an agent, or an option is not allowed.
+            NameTaken: if a live agent or actor has this id.
+            NodeStopped: if the node has been stopped.
+        """
+        from tidewire.agents.registering import register
+
+        self._check()
+        return register(
+            self,
+            handler,
+            id=id,
+            type=type,
+            capabilities=capabilities,
+            retry=retry,
+            mailbox=mailbox,
+            dispatcher=dispatcher,
+            concurrency=concurrency,
+            supervision=supervision,
+        )
 
     # Subjects
 
@@ -209,20 +294,19 @@ class Node:
             ActorStopped: if the actor has stopped.
         """
         self._check()
-        if queue is not None and (not isinstance(queue, str) or not queue):
-            raise InvalidArgument(f"queue: {queue!r} is not allowed: give a name, or None")
+        _check_subscription(pattern, queue)
         own = not isinstance(target, ActorRef)
         actor = target if isinstance(target, ActorRef) else self.spawn(target)
         try:
             return self._engine.subscribe(pattern, actor, queue, own)
         except BaseException:
             if own:
-                actor.stop(drain=False, timeout=0.0)
+                actor.stop(drain=False)
             raise
 
     def set_subscriptions(self, actor: ActorRef, patterns: Iterable[str]) -> list[str]:
         """Set the subscriptions of an actor to exactly these patterns, and return those in force. Those that stay are not interrupted."""
-        return self._engine.set_subscriptions(list(patterns), actor)
+        return self._engine.set_subscriptions(patterns, actor)
 
     def unsubscribe(self, actor: ActorRef, pattern: str) -> list[str]:
         """End the subscriptions of an actor to one pattern, and return those still in force."""
@@ -237,7 +321,11 @@ class Node:
         return self._engine.subscriptions(actor)
 
     def subscription(
-        self, pattern: str, capacity: int = 1000, overflow: str = "wait", queue: str | None = None
+        self,
+        pattern: str,
+        capacity: int = SUBSCRIPTION_CAPACITY.default,
+        overflow: str = "wait",
+        queue: str | None = None,
     ) -> SubscriptionStream:
         """Read what is published with ``async with node.subscription(...) as s: async for envelope in s``.
 
@@ -246,9 +334,15 @@ class Node:
             capacity: How many messages may wait to be read.
             overflow: What happens to one more; "wait" and "fail" count it as refused, and keep it as a dead letter.
             queue: As for ``subscribe``.
+
+        Raises:
+            InvalidArgument: if a value is not allowed.
+            InvalidSubject: if the pattern is not a string; on entry, if it is malformed.
         """
         from tidewire.subscription import SubscriptionStream
 
+        _check_subscription(pattern, queue)
+        whole("capacity", capacity, SUBSCRIPTION_CAPACITY)
         return SubscriptionStream(self, pattern, Mailbox(capacity, overflow), queue)  # type: ignore[arg-type]
 
     def publish(self, subject: str, message: Any, headers: Mapping[str, str] | None = None) -> int:
@@ -257,14 +351,19 @@ class Node:
         Deliveries that a full mailbox refuses become dead letters with the reason "mailbox_full".
 
         Raises:
-            InvalidSubject: if the subject is malformed.
+            InvalidSubject: if the subject is malformed, or not a string.
+            InvalidArgument: if the headers are not strings.
         """
         self._check()
         accepted, _ = self._engine.publish(subject, message, headers)
         return accepted
 
     def request(
-        self, subject: str, message: Any, timeout: float | None = 30.0, headers: Mapping[str, str] | None = None
+        self,
+        subject: str,
+        message: Any,
+        timeout: float | None = _ASK_TIMEOUT_S,
+        headers: Mapping[str, str] | None = None,
     ) -> Pending:
         """Ask one of those subscribed to ``subject``; await the result.
 
@@ -277,7 +376,9 @@ class Node:
 
     # Timers
 
-    def schedule(self, delay: float, ref: ActorRef, message: Any, every: float | None = None) -> Timer:
+    def schedule(
+        self, delay: float, ref: ActorRef, message: Any, every: float | None = None, priority: str = "normal"
+    ) -> Timer:
         """Tell an actor something after ``delay`` seconds, and then, with ``every``, again and again.
 
         Raises:
@@ -288,7 +389,7 @@ class Node:
             raise InvalidArgument(
                 f"ref: {ref!r} is not an actor: give what node.spawn() returned, or node.lookup(name)"
             )
-        return self._engine.schedule(delay, ref, message, every)
+        return self._engine.schedule(delay, ref, message, every, priority)
 
     # Looking
 
@@ -308,6 +409,9 @@ class Node:
 
     # Inside
 
+    def _give_up(self, ref: ActorRef, message: Any, reason: str, error: str | None) -> None:
+        self._engine.give_up(ref, message, reason, error)
+
     def _spawn_child(
         self, parent: ActorRef, target: Any, args: tuple[Any, ...], options: dict[str, Any] | None
     ) -> ActorRef:
@@ -315,13 +419,39 @@ class Node:
         taken = {key: options.pop(key, None) for key in ("name", "mailbox", "supervision")}
         dispatcher = options.pop("dispatcher", "default")
         concurrency = options.pop("concurrency", 1)
-        plan = _handlers.plan(target, args, options)
-        return self._spawn(plan, parent, taken["name"], taken["mailbox"], dispatcher, concurrency, taken["supervision"])
+        return self._spawn(
+            parent,
+            target,
+            args,
+            options,
+            taken["name"],
+            taken["mailbox"],
+            dispatcher,
+            concurrency,
+            taken["supervision"],
+        )
 
     def _spawn(
         self,
-        plan: _handlers.Plan,
         parent: ActorRef | None,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None,
+        mailbox: int | Mailbox | None,
+        dispatcher: str,
+        concurrency: int,
+        supervision: Supervision | None,
+    ) -> ActorRef:
+        def plan() -> _handlers.Plan:
+            return _handlers.plan(target, args, kwargs)
+
+        return self._spawn_plan(parent, plan, name, mailbox, dispatcher, concurrency, supervision)
+
+    def _spawn_plan(
+        self,
+        parent: ActorRef | None,
+        make: Callable[[], _handlers.Plan],
         name: str | None,
         mailbox: int | Mailbox | None,
         dispatcher: str,
@@ -329,23 +459,13 @@ class Node:
         supervision: Supervision | None,
     ) -> ActorRef:
         self._check()
-        if name is not None and not isinstance(name, str):
-            raise InvalidArgument(f"name: {name!r} is not allowed: give a string, or None")
-        if not isinstance(dispatcher, str):
-            raise InvalidArgument(f"dispatcher: {dispatcher!r} is not allowed: give the name of a dispatcher")
-        if supervision is not None and not isinstance(supervision, Supervision):
-            raise InvalidArgument(f"supervision: {supervision!r} is not allowed: give a tw.Supervision")
-        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 1_000_000:
-            raise InvalidArgument(
-                f"concurrency: {concurrency!r} is not allowed: give a whole number from 1 to 1,000,000"
-            )
-        if concurrency > 1 and not plan.coroutine:
-            raise InvalidArgument(
-                f"concurrency: {concurrency} needs coroutines: make the handler `async def`, or leave concurrency at 1"
-            )
-        if plan.coroutine:
-            self._ensure_loop()
+        # The options come first: a class whose actor is refused is not called.
+        _check_options(name, dispatcher, concurrency, supervision)
         box = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
+        plan = make()
+        _check_plan(plan, dispatcher, concurrency)
+        if plan.coroutine or dispatcher == _LOOP:
+            self._ensure_loop()
         return self._engine.spawn(
             plan,
             self._self,
@@ -385,8 +505,10 @@ class Node:
     def _begin_stop(self, timeout: float | None) -> Pending | Ledger:
         if self._ledger is not None:
             return self._ledger
+        pending = self._engine.shutdown(timeout)
+        # A timeout that is refused has stopped nothing.
         self._stopped = True
-        return self._engine.shutdown(timeout)
+        return pending
 
     def _end_stop(self, ledger: Ledger) -> Ledger:
         if self._ledger is None:
@@ -400,6 +522,34 @@ class Node:
     def _stop_blocking(self, timeout: float | None) -> Ledger:
         pending = self._begin_stop(timeout)
         return pending if isinstance(pending, Ledger) else self._end_stop(pending.wait())
+
+
+def _check_options(name: object, dispatcher: object, concurrency: object, supervision: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise InvalidArgument(f"name: {name!r} is not allowed: give a string, or None")
+    if not isinstance(dispatcher, str):
+        raise InvalidArgument(f"dispatcher: {dispatcher!r} is not allowed: give the name of a dispatcher")
+    whole("concurrency", concurrency, CONCURRENCY)
+    if supervision is not None and not isinstance(supervision, Supervision):
+        raise InvalidArgument(f"supervision: {supervision!r} is not allowed: give a tw.Supervision")
+
+
+def _check_plan(plan: _handlers.Plan, dispatcher: str, concurrency: int) -> None:
+    if concurrency > 1 and not plan.coroutine:
+        raise InvalidArgument(
+            f"concurrency: {concurrency} needs coroutines: make the handler `async def`, or leave concurrency at 1"
+        )
+    if plan.batch is not None and dispatcher == _LOOP:
+        raise InvalidArgument(
+            f"dispatcher: {dispatcher!r} is the event loop, and handle_batch runs on threads: choose another dispatcher"
+        )
+
+
+def _check_subscription(pattern: object, queue: object) -> None:
+    if not isinstance(pattern, str):
+        raise InvalidSubject(f"pattern: {pattern!r} is not allowed: give a string, tokens divided by dots")
+    if queue is not None and (not isinstance(queue, str) or not queue):
+        raise InvalidArgument(f"queue: {queue!r} is not allowed: give a name, or None")
 
 
 def _stop_all() -> None:

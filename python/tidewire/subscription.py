@@ -59,7 +59,7 @@ class SubscriptionStream:
         try:
             self._subscription = self._node.subscribe(self._pattern, self._actor, queue=self._group)
         except BaseException:
-            self._actor.stop(drain=False, timeout=0.0)
+            self._actor.stop(drain=False)
             raise
         return self
 

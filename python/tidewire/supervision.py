@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from tidewire._limits import (
+    MAILBOX_CAPACITY,
+    MAX_DELIVERIES,
+    MAX_RESTARTS,
+    RESTART_BACKOFF_MAX_MS,
+    RESTART_BACKOFF_MS,
+    RESTART_WINDOW_MS,
+    Limit,
+)
 from tidewire.errors import InvalidArgument
 
 OnFailure = Literal["resume", "restart", "stop", "escalate"]
@@ -36,25 +45,19 @@ class Supervision:
     """
 
     on_failure: OnFailure = "resume"
-    max_deliveries: int = 1
-    max_restarts: int = 10
-    window_ms: float = 60_000
-    backoff_ms: float = 100
-    backoff_max_ms: float = 10_000
+    max_deliveries: int = MAX_DELIVERIES.default
+    max_restarts: int = MAX_RESTARTS.default
+    window_ms: float = RESTART_WINDOW_MS.default
+    backoff_ms: float = RESTART_BACKOFF_MS.default
+    backoff_max_ms: float = RESTART_BACKOFF_MAX_MS.default
 
     def __post_init__(self) -> None:
-        if self.on_failure not in get_args(OnFailure):
-            raise InvalidArgument(
-                f"supervision.on_failure: {self.on_failure!r} is not allowed: use one of {', '.join(map(repr, get_args(OnFailure)))}"
-            )
-        _whole("supervision.max_deliveries", self.max_deliveries, 1, 1_000)
-        _whole("supervision.max_restarts", self.max_restarts, 0, 1_000_000)
-        for name in ("window_ms", "backoff_ms", "backoff_max_ms"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 86_400_000:
-                raise InvalidArgument(
-                    f"supervision.{name}: {value!r} is not allowed: give 0 to 86,400,000 milliseconds"
-                )
+        _one_of("supervision.on_failure", self.on_failure, get_args(OnFailure))
+        whole("supervision.max_deliveries", self.max_deliveries, MAX_DELIVERIES)
+        whole("supervision.max_restarts", self.max_restarts, MAX_RESTARTS)
+        _millis("supervision.window_ms", self.window_ms, RESTART_WINDOW_MS)
+        _millis("supervision.backoff_ms", self.backoff_ms, RESTART_BACKOFF_MS)
+        _millis("supervision.backoff_max_ms", self.backoff_max_ms, RESTART_BACKOFF_MAX_MS)
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,32 @@ class Mailbox:
         InvalidArgument: if a value is not allowed.
     """
 
-    capacity: int = 10_000
+    capacity: int = MAILBOX_CAPACITY.default
     overflow: Overflow = "wait"
 
     def __post_init__(self) -> None:
-        _whole("mailbox.capacity", self.capacity, 1, 1_000_000)
-        if self.overflow not in get_args(Overflow):
-            raise InvalidArgument(
-                f"mailbox.overflow: {self.overflow!r} is not allowed: use one of {', '.join(map(repr, get_args(Overflow)))}"
-            )
+        whole("mailbox.capacity", self.capacity, MAILBOX_CAPACITY)
+        _one_of("mailbox.overflow", self.overflow, get_args(Overflow))
 
 
-def _whole(field: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidArgument(f"{field}: {value!r} is not allowed: give a whole number from {low:,} to {high:,}")
+def whole(field: str, value: object, limit: Limit) -> None:
+    """Refuse what is not a whole number within a limit. True and False are not numbers here.
+
+    Raises:
+        InvalidArgument: if the value is not allowed.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not limit.min <= value <= limit.max:
+        raise InvalidArgument(
+            f"{field}: {value!r} is not allowed: give a whole number from {limit.min:,} to {limit.max:,}"
+        )
+
+
+def _millis(field: str, value: object, limit: Limit) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not limit.min <= value <= limit.max:
+        raise InvalidArgument(f"{field}: {value!r} is not allowed: give {limit.min:,} to {limit.max:,} milliseconds")
+
+
+def _one_of(field: str, value: object, names: tuple[str, ...]) -> None:
+    # A list can't be looked up by its hash, nor be one of the names.
+    if not isinstance(value, str) or value not in names:
+        raise InvalidArgument(f"{field}: {value!r} is not allowed: use one of {', '.join(map(repr, names))}")

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cell::{AnyCell, Cell, Sent};
+use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::ending::{Ledger, Stop, Stopping};
 use crate::engine::EngineHandle;
@@ -288,6 +289,11 @@ impl<M: Send + 'static> ActorRef<M> {
         })
     }
 
+    /// The configuration of its engine.
+    pub fn config(&self) -> &EngineConfig {
+        &self.cell.core.config
+    }
+
     /// How many messages it has accepted and not finished: those that wait, and one if it is at work.
     pub fn outstanding(&self) -> usize {
         self.cell.outstanding()
@@ -299,10 +305,19 @@ impl<M: Send + 'static> ActorRef<M> {
         T: Send + 'static,
         F: FnOnce(Reply<T>) -> M,
     {
+        self.ask_with(make, timeout, Priority::Normal)
+    }
+
+    /// As [`ask`](ActorRef::ask), in a lane of choice.
+    pub fn ask_with<T, F>(&self, make: F, timeout: Duration, priority: Priority) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Reply<T>) -> M,
+    {
         let (pending, reply, asked) = Pending::new(Arc::clone(&self.cell.core), self.id(), timeout);
         let meta = Meta { asked: Some(asked), sender: current::actor(), ..Meta::default() };
         let envelope = Envelope::with(make(reply), meta);
-        match self.cell.push(envelope, Priority::Normal) {
+        match self.cell.push(envelope, priority) {
             Ok(Sent::Accepted | Sent::Dropped) => {}
             Err((refusal, envelope)) => {
                 pending.end(AskError::Refused(refusal));

@@ -364,7 +364,7 @@ impl<M: Send + 'static> Cell<M> {
 
     pub(crate) fn bury_failed(&self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault, error: &str) {
         self.with_aside(|aside| aside.dead += 1);
-        self.record_dead(message, DeadReason::Failed, Some(error));
+        self.record(message, DeadReason::Failed, Some(error), detail_of(&fault, error));
         if let Some(asked) = meta.and_then(|meta| meta.asked) {
             asked.settle(AskEnd::Failed(fault));
         }
@@ -381,6 +381,16 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     pub(crate) fn record_dead(&self, message: Option<M>, reason: DeadReason, error: Option<&str>) {
+        self.record(message, reason, error, None);
+    }
+
+    /// A failure of a hook or a notice, which belongs to no message.
+    pub(crate) fn record_failure(&self, fault: &Fault) {
+        let error = fault.to_string();
+        self.record(None, DeadReason::Failed, Some(&error), detail_of(fault, &error));
+    }
+
+    fn record(&self, message: Option<M>, reason: DeadReason, error: Option<&str>, detail: Option<Arc<str>>) {
         let message = message.map(|message| Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>))));
         self.core.dead.add(DeadLetter {
             number: 0,
@@ -388,6 +398,7 @@ impl<M: Send + 'static> Cell<M> {
             name: self.name.clone(),
             reason,
             error: error.map(Arc::from),
+            detail,
             at: std::time::SystemTime::now(),
             message,
             cell: self.core.find(self.id),
@@ -475,6 +486,12 @@ impl<M: Send + 'static> Cell<M> {
             None => drop(returned),
         }
     }
+}
+
+/// What the alternate form of a fault says beyond its text.
+fn detail_of(fault: &Fault, text: &str) -> Option<Arc<str>> {
+    let detail = format!("{fault:#}");
+    (detail != text).then(|| Arc::from(detail))
 }
 
 impl<M: Send + 'static> Runnable for Cell<M> {

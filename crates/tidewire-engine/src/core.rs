@@ -40,6 +40,8 @@ pub struct Core {
     next_id: AtomicU64,
     started: AtomicBool,
     stopping: AtomicBool,
+    /// Asks that ended because their time was up.
+    pub(crate) ask_timeouts: AtomicU64,
     born: Instant,
 }
 
@@ -59,6 +61,7 @@ impl Core {
             next_id: AtomicU64::new(1),
             started: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            ask_timeouts: AtomicU64::new(0),
             born: Instant::now(),
         })
     }

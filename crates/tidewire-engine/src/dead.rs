@@ -28,6 +28,8 @@ pub struct DeadLetter {
     pub reason: DeadReason,
     /// The error of the handler, where there was one.
     pub error: Option<Arc<str>>,
+    /// What the alternate form (`{:#}`) of the error says beyond that: in Python, the traceback.
+    pub detail: Option<Arc<str>>,
     /// When.
     pub at: SystemTime,
     /// The message, where its type allows keeping one.

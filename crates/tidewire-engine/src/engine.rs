@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -508,6 +509,7 @@ impl EngineHandle {
             dispatchers,
             actors,
             timers: self.core.timers.len(),
+            ask_timeouts: self.core.ask_timeouts.load(Ordering::Relaxed),
             subscriptions: self.core.subjects.len(),
             waiting_for_others: self.core.rings.len(),
             dead_letters: self.core.dead.counts(),

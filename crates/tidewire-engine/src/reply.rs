@@ -127,7 +127,8 @@ impl<T: Send + 'static> Pending<T> {
                 let before = {
                     let mut state = self.slot.state.lock();
                     if let Some(value) = state.value.take() {
-                        return value;
+                        drop(state);
+                        return self.counted(value);
                     }
                     state.waker.replace(waker.clone())
                 };
@@ -139,6 +140,13 @@ impl<T: Send + 'static> Pending<T> {
                 }
             }
         })
+    }
+
+    fn counted(&self, value: Result<T, AskError>) -> Result<T, AskError> {
+        if matches!(value, Err(AskError::Timeout { .. })) {
+            self.core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
+        }
+        value
     }
 
     fn join_ring(&mut self) -> Result<(), AskError> {
@@ -158,7 +166,7 @@ impl<T: Send + 'static> Future for Pending<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         if let Some(value) = self.slot.look_or_wait(cx.waker()) {
             self.over = true;
-            return Poll::Ready(value);
+            return Poll::Ready(self.counted(value));
         }
         if self.watch.is_none() {
             self.join_ring()?;

@@ -80,6 +80,8 @@ pub struct Statistics {
     pub actors: Vec<ActorStatistics>,
     /// Every dispatcher, by name.
     pub dispatchers: Vec<DispatcherStatistics>,
+    /// Asks that ended because their time was up.
+    pub ask_timeouts: u64,
     /// Timers that wait.
     pub timers: usize,
     /// Subscriptions in force.

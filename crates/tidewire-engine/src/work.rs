@@ -181,7 +181,7 @@ impl<M: Send + 'static> Work<M> {
             if let Err(fault) = result {
                 cell.count_failure();
                 let error = fault.to_string();
-                cell.record_dead(None, DeadReason::Failed, Some(&error));
+                cell.record_failure(&fault);
                 if self.policy().0 != OnFailure::Resume || !self.started {
                     self.fail(cell, error);
                 }
@@ -234,7 +234,7 @@ impl<M: Send + 'static> Work<M> {
         if let Err(fault) = result {
             cell.count_failure();
             let error = fault.to_string();
-            cell.record_dead(None, DeadReason::Failed, Some(&error));
+            cell.record_failure(&fault);
             self.fail(cell, error);
             return self.restart_due && cell.is_open();
         }
@@ -315,7 +315,7 @@ impl<M: Send + 'static> Work<M> {
             && let Err(fault) = driver.stopped()
         {
             cell.count_failure();
-            cell.record_dead(None, DeadReason::Failed, Some(&fault.to_string()));
+            cell.record_failure(&fault);
         }
         let (returns, reason, dead) = cell.with_aside(|aside| (aside.returns, aside.reason.clone(), aside.dead));
         let mut left: Vec<Envelope<M>> = self.hand.drain(..).collect();

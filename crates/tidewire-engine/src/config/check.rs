@@ -1,7 +1,8 @@
 //! What holds for a configuration as a whole, wherever its values came from.
 
-use tidewire_proto::generated::limits;
+use tidewire_proto::generated::limits::{self, Limit};
 
+use super::broker::{BROKER, BROKER_KEYS};
 use super::keys::{self, DISPATCHER_KEYS, DISPATCHERS, ENGINE_KEYS, Key, SHARE};
 use super::load::Origins;
 use super::problem::{Origin, Problem};
@@ -13,6 +14,7 @@ pub(super) fn all(config: &EngineConfig) -> Vec<Problem> {
     for (name, dispatcher) in &config.dispatchers {
         problems.extend(ranges(&format!("{DISPATCHERS}.{name}."), dispatcher, &DISPATCHER_KEYS));
     }
+    problems.extend(broker(config));
     problems.extend(structure(config, &Origins::new()));
     problems
 }
@@ -46,6 +48,16 @@ pub(super) fn useless(config: &EngineConfig, origins: &Origins) -> Vec<Problem> 
         }
     }
     problems
+}
+
+fn broker(config: &EngineConfig) -> Vec<Problem> {
+    let of = |limit: &'static Limit| config.broker.get(limit.name).map(|value| (limit, value));
+    let wrong = BROKER_KEYS.into_iter().filter_map(of).filter(|(limit, value)| !limit.allows(*value));
+    wrong
+        .map(|(limit, value)| {
+            Problem::range(&format!("{BROKER}.{}", limit.name), &value.to_string(), limit, &Origin::Code)
+        })
+        .collect()
 }
 
 fn ranges<T>(prefix: &str, settings: &T, keys: &[Key<T>]) -> Vec<Problem> {

@@ -2,12 +2,13 @@
 
 use toml::{Table, Value};
 
+use super::broker::{self, BROKER};
 use super::keys::{self, DISPATCHERS, SHARE, nearest, start_of};
 
 const PREFIX: &str = "TIDEWIRE_";
 
 /// What follows the prefix in variables that mean something elsewhere, in small letters.
-const OTHERS: [&str; 4] = ["config", "log", "token", "url"];
+const OTHERS: [&str; 5] = ["config", "inspect", "log", "token", "url"];
 
 /// Divides the parts of a key.
 const DIVIDER: &str = "__";
@@ -26,7 +27,12 @@ pub(super) fn to_table<'a>(name: &str, value: &str, known: impl Iterator<Item = 
         let dispatcher = in_known_case(dispatcher, known);
         return Ok(nest(DISPATCHERS, nest(&dispatcher, nest_value(key, value))));
     }
-    if keys::of_engine().contains(&path.as_str()) && path != DISPATCHERS {
+    if let Some(key) = path.strip_prefix(BROKER).and_then(|rest| rest.strip_prefix(DIVIDER))
+        && broker::of_broker().contains(&key)
+    {
+        return Ok(nest(BROKER, nest_value(key, value)));
+    }
+    if keys::of_engine().contains(&path.as_str()) && path != DISPATCHERS && path != BROKER {
         return Ok(nest_value(&path, value));
     }
     Err(unknown(&path))
@@ -68,7 +74,11 @@ fn meant(path: &str) -> Option<String> {
     if let Some(rest) = path.strip_prefix(DISPATCHERS) {
         return meant_in_dispatcher(rest.trim_matches('_'));
     }
-    let engine = keys::of_engine().into_iter().filter(|key| *key != DISPATCHERS);
+    if let Some(rest) = path.strip_prefix(BROKER) {
+        let key = nearest(rest.trim_matches('_'), &broker::of_broker())?;
+        return Some(variable(&[BROKER, key].join(DIVIDER)));
+    }
+    let engine = keys::of_engine().into_iter().filter(|key| ![DISPATCHERS, BROKER].contains(key));
     let known: Vec<&str> = engine.chain(OTHERS).collect();
     Some(variable(nearest(path, &known)?))
 }

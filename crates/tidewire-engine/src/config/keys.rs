@@ -2,6 +2,7 @@
 
 use tidewire_proto::generated::limits::{self, Limit};
 
+use super::broker::BROKER;
 use super::{DispatcherConfig, EngineConfig};
 
 /// The table of dispatchers.
@@ -43,7 +44,7 @@ pub(super) const DISPATCHER_KEYS: [Key<DispatcherConfig>; 3] = [
 
 /// All keys of the top level.
 pub(super) fn of_engine() -> Vec<&'static str> {
-    ENGINE_KEYS.iter().map(|key| key.limit.name).chain([DISPATCHERS]).collect()
+    ENGINE_KEYS.iter().map(|key| key.limit.name).chain([DISPATCHERS, BROKER]).collect()
 }
 
 /// All keys of one dispatcher.

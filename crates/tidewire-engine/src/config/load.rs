@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use tidewire_proto::generated::limits::Limit;
 use toml::{Table, Value};
 
-use super::keys::{self, DISPATCHER_KEYS, DISPATCHERS, ENGINE_KEYS, Key, SHARE};
+use super::broker::{self, BROKER, BROKER_KEYS};
+use super::keys::{self, DISPATCHER_KEYS, DISPATCHERS, ENGINE_KEYS, SHARE};
 use super::problem::{Origin, Problem, shown};
 use super::{ConfigError, DispatcherConfig, EngineConfig, check, environment};
 
@@ -56,13 +58,33 @@ impl Loader {
     fn engine(&mut self, table: &Table, origin: &Origin) {
         for (key, value) in table {
             if let Some(number) = ENGINE_KEYS.iter().find(|known| known.limit.name == key) {
-                if let Some(value) = self.number(key, value, number, origin) {
+                if let Some(value) = self.number(key, value, number.limit, origin) {
                     (number.set)(&mut self.config, value);
                 }
             } else if key == DISPATCHERS {
                 self.dispatchers(value, origin);
+            } else if key == BROKER {
+                self.broker(value, origin);
             } else {
                 self.problems.push(Problem::new(key, "", &unknown_in_engine(key), origin));
+            }
+        }
+    }
+
+    fn broker(&mut self, value: &Value, origin: &Origin) {
+        let Value::Table(settings) = value else {
+            let keys = broker::of_broker().join(", ");
+            return self.problems.push(Problem::not_a_table(BROKER, value, &keys, origin));
+        };
+        for (key, value) in settings {
+            let path = format!("{BROKER}.{key}");
+            match BROKER_KEYS.iter().find(|limit| limit.name == key) {
+                Some(limit) => {
+                    if let Some(value) = self.number(&path, value, limit, origin) {
+                        self.config.broker.set(limit, value);
+                    }
+                }
+                None => self.problems.push(Problem::new(&path, "", &unknown(key, &broker::of_broker()), origin)),
             }
         }
     }
@@ -91,7 +113,7 @@ impl Loader {
 
     fn setting(&mut self, dispatcher: &mut DispatcherConfig, path: &str, key: &str, value: &Value, origin: &Origin) {
         if let Some(number) = DISPATCHER_KEYS.iter().find(|known| known.limit.name == key) {
-            if let Some(value) = self.number(path, value, number, origin) {
+            if let Some(value) = self.number(path, value, number.limit, origin) {
                 (number.set)(dispatcher, value);
             }
         } else if key != SHARE {
@@ -107,15 +129,15 @@ impl Loader {
         }
     }
 
-    fn number<T>(&mut self, path: &str, value: &Value, key: &Key<T>, origin: &Origin) -> Option<u64> {
+    fn number(&mut self, path: &str, value: &Value, limit: &Limit, origin: &Origin) -> Option<u64> {
         let Value::Integer(number) = value else {
-            self.problems.push(Problem::not_a_number(path, value, key.limit, origin));
+            self.problems.push(Problem::not_a_number(path, value, limit, origin));
             return None;
         };
-        let allowed = u64::try_from(*number).ok().filter(|number| key.limit.allows(*number));
+        let allowed = u64::try_from(*number).ok().filter(|number| limit.allows(*number));
         match allowed {
             Some(_) => drop(self.origins.insert(path.to_owned(), origin.clone())),
-            None => self.problems.push(Problem::range(path, &number.to_string(), key.limit, origin)),
+            None => self.problems.push(Problem::range(path, &number.to_string(), limit, origin)),
         }
         allowed
     }

@@ -19,6 +19,7 @@
 //! # Ok::<(), tidewire_engine::config::ConfigError>(())
 //! ```
 
+mod broker;
 mod check;
 mod environment;
 mod keys;
@@ -32,6 +33,7 @@ use std::collections::BTreeMap;
 use tidewire_proto::generated::limits::{self, Limit};
 use toml::{Table, Value};
 
+pub use broker::BrokerConfig;
 pub use problem::{ConfigError, Problem};
 
 use crate::engine::DEFAULT_DISPATCHER;
@@ -57,6 +59,8 @@ pub struct EngineConfig {
     pub ask_timeout_ms: u64,
     /// How long a stop waits when the call says nothing.
     pub stop_timeout_ms: u64,
+    /// Agents and worker pools.
+    pub broker: BrokerConfig,
 }
 
 /// The settings of one dispatcher.
@@ -83,6 +87,7 @@ impl Default for EngineConfig {
             lane_burst: default_of(&limits::LANE_BURST),
             ask_timeout_ms: limits::ASK_TIMEOUT_MS.default,
             stop_timeout_ms: limits::STOP_TIMEOUT_MS.default,
+            broker: BrokerConfig::default(),
         }
     }
 }
@@ -174,6 +179,8 @@ impl EngineConfig {
         let mut table = numbers(self, &ENGINE_KEYS);
         let dispatchers = self.dispatchers.iter().map(|(name, one)| (name.clone(), Value::Table(one.to_table())));
         table.insert(keys::DISPATCHERS.to_owned(), Value::Table(dispatchers.collect()));
+        let broker = self.broker.iter().map(|(key, value)| (key.to_owned(), integer(value)));
+        table.insert(broker::BROKER.to_owned(), Value::Table(broker.collect()));
         table
     }
 
@@ -194,8 +201,11 @@ impl DispatcherConfig {
 }
 
 fn numbers<T>(settings: &T, keys: &[Key<T>]) -> Table {
-    let number = |value: u64| Value::Integer(i64::try_from(value).unwrap_or(i64::MAX));
-    keys.iter().map(|key| (key.limit.name.to_owned(), number((key.get)(settings)))).collect()
+    keys.iter().map(|key| (key.limit.name.to_owned(), integer((key.get)(settings)))).collect()
+}
+
+fn integer(value: u64) -> Value {
+    Value::Integer(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 fn default_of(limit: &Limit) -> usize {

@@ -185,3 +185,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn agents_and_pools_have_a_table_of_their_own() {
+    let text = "[broker]\nretry_limit = 2\nqueue_warning = 50\n";
+    let variables = [("TIDEWIRE_BROKER__QUEUE_WARNING".to_owned(), "60".to_owned())];
+    let config = EngineConfig::load(None, Some(("tidewire.toml", text)), variables).unwrap();
+    assert_eq!((config.broker.get("retry_limit"), config.broker.get("queue_warning")), (Some(2), Some(60)));
+    assert_eq!(EngineConfig::load(Some(config.to_table()), None, []).unwrap(), config);
+
+    let wrong = "broker = 3\n[dispatchers.io]\nthreads = 2\n";
+    let error = EngineConfig::load(None, Some(("f", wrong)), []).unwrap_err().to_string();
+    assert!(error.contains("broker: 3 is not a table; write a table with agent_mailbox"), "{error}");
+
+    let wrong = "[broker]\nretry_limits = 2\npool_workers = 0\n";
+    let variables = [("TIDEWIRE_BROKER__RETRYLIMIT".to_owned(), "1".to_owned())];
+    let error = EngineConfig::load(None, Some(("f", wrong)), variables).unwrap_err();
+    let texts: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "broker.pool_workers: 0 is out of range; 1 to 1024 workers are allowed (from f)",
+            "broker.retry_limits: unknown key; did you mean retry_limit? (from f)",
+            "TIDEWIRE_BROKER__RETRYLIMIT: unknown environment variable; did you mean TIDEWIRE_BROKER__RETRY_LIMIT?",
+        ]
+    );
+}

@@ -46,6 +46,20 @@ pub enum ErrorCode {
     PayloadTooLarge,
     /// The other side does not accept this token, or does not allow this operation with it.
     Unauthorized,
+    /// The worker process ended while it was at this task, and the task is not handed out again.
+    WorkerLost,
+    /// This task was in progress each time a worker process ended, as often as the pool allows.
+    TaskQuarantined,
+    /// The function ran longer than the pool's task_timeout; its worker was replaced.
+    TaskTimeout,
+    /// The pool gave up: its workers can't start, or end again and again without finishing a task.
+    PoolFailed,
+    /// The pool is stopping or has stopped, and takes no more tasks.
+    PoolStopped,
+    /// The time to live of the message was over before its handler began.
+    MessageExpired,
+    /// No handler of the agent takes a message like this one.
+    Unhandled,
 }
 
 impl ErrorCode {
@@ -70,6 +84,13 @@ impl ErrorCode {
         Self::NoResponders,
         Self::PayloadTooLarge,
         Self::Unauthorized,
+        Self::WorkerLost,
+        Self::TaskQuarantined,
+        Self::TaskTimeout,
+        Self::PoolFailed,
+        Self::PoolStopped,
+        Self::MessageExpired,
+        Self::Unhandled,
     ];
 
     /// The stable code, in snake case.
@@ -94,6 +115,13 @@ impl ErrorCode {
             Self::NoResponders => "no_responders",
             Self::PayloadTooLarge => "payload_too_large",
             Self::Unauthorized => "unauthorized",
+            Self::WorkerLost => "worker_lost",
+            Self::TaskQuarantined => "task_quarantined",
+            Self::TaskTimeout => "task_timeout",
+            Self::PoolFailed => "pool_failed",
+            Self::PoolStopped => "pool_stopped",
+            Self::MessageExpired => "message_expired",
+            Self::Unhandled => "unhandled",
         }
     }
 
@@ -119,6 +147,13 @@ impl ErrorCode {
             Self::NoResponders => "NoResponders",
             Self::PayloadTooLarge => "PayloadTooLarge",
             Self::Unauthorized => "Unauthorized",
+            Self::WorkerLost => "WorkerLost",
+            Self::TaskQuarantined => "TaskQuarantined",
+            Self::TaskTimeout => "TaskTimeout",
+            Self::PoolFailed => "PoolFailed",
+            Self::PoolStopped => "PoolStopped",
+            Self::MessageExpired => "MessageExpired",
+            Self::Unhandled => "Unhandled",
         }
     }
 
@@ -144,12 +179,27 @@ impl ErrorCode {
             Self::NoResponders => 17,
             Self::PayloadTooLarge => 18,
             Self::Unauthorized => 19,
+            Self::WorkerLost => 20,
+            Self::TaskQuarantined => 21,
+            Self::TaskTimeout => 22,
+            Self::PoolFailed => 23,
+            Self::PoolStopped => 24,
+            Self::MessageExpired => 25,
+            Self::Unhandled => 26,
         }
     }
 
     /// Whether it makes sense to try the same call again after a pause.
     pub const fn retryable(self) -> bool {
-        matches!(self, Self::MailboxFull | Self::AskTimeout | Self::LimitExceeded | Self::LinkLost | Self::NoResponders)
+        matches!(
+            self,
+            Self::MailboxFull
+                | Self::AskTimeout
+                | Self::LimitExceeded
+                | Self::LinkLost
+                | Self::NoResponders
+                | Self::WorkerLost
+        )
     }
 
     /// What has happened, in one sentence.
@@ -178,6 +228,19 @@ impl ErrorCode {
             Self::Unauthorized => {
                 "The other side does not accept this token, or does not allow this operation with it."
             }
+            Self::WorkerLost => {
+                "The worker process ended while it was at this task, and the task is not handed out again."
+            }
+            Self::TaskQuarantined => {
+                "This task was in progress each time a worker process ended, as often as the pool allows."
+            }
+            Self::TaskTimeout => "The function ran longer than the pool's task_timeout; its worker was replaced.",
+            Self::PoolFailed => {
+                "The pool gave up: its workers can't start, or end again and again without finishing a task."
+            }
+            Self::PoolStopped => "The pool is stopping or has stopped, and takes no more tasks.",
+            Self::MessageExpired => "The time to live of the message was over before its handler began.",
+            Self::Unhandled => "No handler of the agent takes a message like this one.",
         }
     }
 

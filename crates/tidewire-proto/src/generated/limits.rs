@@ -148,6 +148,131 @@ pub const ASK_TIMEOUT_MS: Limit =
 pub const STOP_TIMEOUT_MS: Limit =
     Limit { name: "stop_timeout_ms", unit: "ms", default: 30_000, min: 0, max: 86_400_000 };
 
+/// Workers of one pool: threads or processes.
+///
+/// At the limit: Tasks wait for a worker.
+pub const POOL_WORKERS: Limit = Limit { name: "pool_workers", unit: "workers", default: 4, min: 1, max: 1024 };
+
+/// Tasks of one pool that were accepted and wait for a worker.
+///
+/// At the limit: The submit waits for room, or is refused (LimitExceeded) with overflow="fail".
+pub const POOL_CAPACITY: Limit =
+    Limit { name: "pool_capacity", unit: "tasks", default: 10_000, min: 1, max: 10_000_000 };
+
+/// Tasks that a function which takes batches gets in one call.
+///
+/// At the limit: The rest waits for the next call.
+pub const POOL_BATCH_SIZE: Limit = Limit { name: "pool_batch_size", unit: "tasks", default: 100, min: 1, max: 100_000 };
+
+/// How long the oldest task waits for its batch to fill while other workers are busy.
+///
+/// At the limit: The batch is handed over as it is.
+pub const POOL_BATCH_BUDGET_MS: Limit =
+    Limit { name: "pool_batch_budget_ms", unit: "ms", default: 5, min: 0, max: 60_000 };
+
+/// Queueing time of the oldest task above which a pool that scales adds workers.
+///
+/// At the limit: Workers are added up to the maximum; then tasks wait longer.
+pub const POOL_TARGET_WAIT_MS: Limit =
+    Limit { name: "pool_target_wait_ms", unit: "ms", default: 50, min: 1, max: 3_600_000 };
+
+/// How long one call of a pool's function may take, where a limit is given; else it may take for ever.
+///
+/// At the limit: The task fails (TaskTimeout); its process is killed, its thread abandoned, and the worker replaced.
+pub const POOL_TASK_TIMEOUT_MS: Limit =
+    Limit { name: "pool_task_timeout_ms", unit: "ms", default: 86_400_000, min: 1, max: 86_400_000 };
+
+/// How often one task is handed to a worker that ends over it.
+///
+/// At the limit: The task is quarantined (TaskQuarantined); with 1 delivery it fails (WorkerLost).
+pub const POOL_MAX_DELIVERIES: Limit =
+    Limit { name: "pool_max_deliveries", unit: "deliveries", default: 2, min: 1, max: 1000 };
+
+/// Workers within the window that end without having finished a task.
+///
+/// At the limit: The pool fails (PoolFailed).
+pub const POOL_RESTARTS: Limit = Limit { name: "pool_restarts", unit: "restarts", default: 10, min: 0, max: 1_000_000 };
+
+/// Wait before the second such worker is replaced; each further one waits twice as long, less a random part.
+///
+/// At the limit: The wait stops growing at pool_backoff_max_ms.
+pub const POOL_BACKOFF_MS: Limit = Limit { name: "pool_backoff_ms", unit: "ms", default: 50, min: 0, max: 60_000 };
+
+/// Longest wait before a worker is replaced.
+///
+/// At the limit: Further replacements wait as long as this.
+pub const POOL_BACKOFF_MAX_MS: Limit =
+    Limit { name: "pool_backoff_max_ms", unit: "ms", default: 1000, min: 0, max: 86_400_000 };
+
+/// One pickled result of a worker process.
+///
+/// At the limit: The task fails (PayloadTooLarge).
+pub const POOL_RESULT_BYTES: Limit =
+    Limit { name: "pool_result_bytes", unit: "bytes", default: 67_108_864, min: 1024, max: 1_073_741_824 };
+
+/// The pickled arguments of one task for a worker process.
+///
+/// At the limit: The submit is refused (PayloadTooLarge).
+pub const POOL_TASK_BYTES: Limit =
+    Limit { name: "pool_task_bytes", unit: "bytes", default: 1_073_741_824, min: 1_073_741_824, max: 1_073_741_824 };
+
+/// How long a worker process may take until it has imported the function.
+///
+/// At the limit: It is killed and replaced, and counted under pool_restarts.
+pub const POOL_START_MS: Limit = Limit { name: "pool_start_ms", unit: "ms", default: 60_000, min: 60_000, max: 60_000 };
+
+/// Threads of one pool that were abandoned after task_timeout and still run.
+///
+/// At the limit: The pool fails (PoolFailed).
+pub const POOL_STUCK_THREADS: Limit =
+    Limit { name: "pool_stuck_threads", unit: "threads", default: 64, min: 64, max: 64 };
+
+/// Tasks of one map that were submitted and whose results were not taken yet.
+///
+/// At the limit: The next item is not read until a result is taken.
+pub const POOL_MAP_AHEAD: Limit =
+    Limit { name: "pool_map_ahead", unit: "tasks", default: 4096, min: 1, max: 1_000_000 };
+
+/// Capabilities of one agent.
+///
+/// At the limit: The registration is refused (InvalidArgument).
+pub const CAPABILITIES: Limit = Limit { name: "capabilities", unit: "capabilities", default: 0, min: 0, max: 1000 };
+
+/// Messages that wait for one agent, over all lanes.
+///
+/// At the limit: The agent's overflow policy decides: wait, fail, drop_new or drop_old.
+pub const AGENT_MAILBOX: Limit =
+    Limit { name: "agent_mailbox", unit: "messages", default: 10_000, min: 1, max: 1_000_000 };
+
+/// Messages that an agent with coroutines handles at once when the call says nothing.
+///
+/// At the limit: Further messages wait.
+pub const AGENT_CONCURRENCY: Limit =
+    Limit { name: "agent_concurrency", unit: "messages", default: 1, min: 1, max: 10_000 };
+
+/// Messages that wait for one agent, or tasks for one pool, at which a warning is logged.
+///
+/// At the limit: One warning is logged; the next one only after the queue was down to half of this.
+pub const QUEUE_WARNING: Limit =
+    Limit { name: "queue_warning", unit: "messages", default: 8000, min: 1, max: 10_000_000 };
+
+/// Further attempts at a message whose handler failed, where neither the agent nor the message says otherwise.
+///
+/// At the limit: The message becomes a dead letter.
+pub const RETRY_LIMIT: Limit = Limit { name: "retry_limit", unit: "retries", default: 0, min: 0, max: 1000 };
+
+/// Wait before the second attempt; each further one waits twice as long, less a random part of up to a half.
+///
+/// At the limit: The wait stops growing at retry_backoff_max_ms.
+pub const RETRY_BACKOFF_MS: Limit =
+    Limit { name: "retry_backoff_ms", unit: "ms", default: 100, min: 0, max: 86_400_000 };
+
+/// Longest wait between two attempts.
+///
+/// At the limit: Further attempts wait as long as this.
+pub const RETRY_BACKOFF_MAX_MS: Limit =
+    Limit { name: "retry_backoff_max_ms", unit: "ms", default: 10_000, min: 0, max: 86_400_000 };
+
 /// All limits, in the order of the table.
 pub const ALL: &[&Limit] = &[
     &MAILBOX_CAPACITY,
@@ -173,4 +298,26 @@ pub const ALL: &[&Limit] = &[
     &RESTART_BACKOFF_MAX_MS,
     &ASK_TIMEOUT_MS,
     &STOP_TIMEOUT_MS,
+    &POOL_WORKERS,
+    &POOL_CAPACITY,
+    &POOL_BATCH_SIZE,
+    &POOL_BATCH_BUDGET_MS,
+    &POOL_TARGET_WAIT_MS,
+    &POOL_TASK_TIMEOUT_MS,
+    &POOL_MAX_DELIVERIES,
+    &POOL_RESTARTS,
+    &POOL_BACKOFF_MS,
+    &POOL_BACKOFF_MAX_MS,
+    &POOL_RESULT_BYTES,
+    &POOL_TASK_BYTES,
+    &POOL_START_MS,
+    &POOL_STUCK_THREADS,
+    &POOL_MAP_AHEAD,
+    &CAPABILITIES,
+    &AGENT_MAILBOX,
+    &AGENT_CONCURRENCY,
+    &QUEUE_WARNING,
+    &RETRY_LIMIT,
+    &RETRY_BACKOFF_MS,
+    &RETRY_BACKOFF_MAX_MS,
 ];

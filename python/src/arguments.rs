@@ -1,0 +1,332 @@
+//! Arguments from Python: what does not fit is an `InvalidArgument` that names the field, its value and the mend.
+
+use std::time::Duration;
+
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyMapping, PyString};
+
+use tidewire_engine::DeadReason;
+
+use crate::actor::ActorRef;
+use crate::errors::error;
+
+/// The lane of a message, by its name.
+pub struct Priority(tidewire_engine::Priority);
+
+impl Priority {
+    /// The lane that was asked for, or the normal one.
+    pub fn lane(asked: Option<Self>) -> tidewire_engine::Priority {
+        asked.map_or(tidewire_engine::Priority::Normal, |asked| asked.0)
+    }
+}
+
+impl<'a> FromPyObject<'a, '_> for Priority {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
+        match value.extract::<&str>() {
+            Ok("normal") => Ok(Self(tidewire_engine::Priority::Normal)),
+            Ok("urgent") => Ok(Self(tidewire_engine::Priority::Urgent)),
+            Ok("high") => Ok(Self(tidewire_engine::Priority::High)),
+            Ok("low") => Ok(Self(tidewire_engine::Priority::Low)),
+            _ => Err(refuse(&value, "priority", "use \"urgent\", \"high\", \"normal\" or \"low\"")),
+        }
+    }
+}
+
+/// Why a message is given up.
+pub struct Reason(pub DeadReason);
+
+impl<'a> FromPyObject<'a, '_> for Reason {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
+        let reasons = [DeadReason::Failed, DeadReason::Expired, DeadReason::Stopped, DeadReason::MailboxFull];
+        let named = value.extract::<&str>().ok();
+        let reason = reasons.into_iter().find(|reason| named == Some(reason.as_str()));
+        let mend = "use \"failed\", \"expired\", \"stopped\" or \"mailbox_full\"";
+        reason.map(Self).ok_or_else(|| refuse(&value, "reason", mend))
+    }
+}
+
+/// How long to wait; none is for ever.
+pub struct Timeout(pub Duration);
+
+/// How long to wait, where the configuration decides if the call says nothing.
+pub enum Patience {
+    Usual,
+    Call(Timeout),
+}
+
+impl Patience {
+    /// The time in force; the configuration gives milliseconds.
+    pub fn or(self, configured_ms: u64) -> Duration {
+        match self {
+            Self::Usual => Duration::from_millis(configured_ms),
+            Self::Call(timeout) => timeout.0,
+        }
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Patience {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.extract().map(Self::Call)
+    }
+}
+
+impl FromPyObject<'_, '_> for Timeout {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if value.is_none() {
+            return Ok(Self(Duration::MAX));
+        }
+        seconds(&value)
+            .map(Self)
+            .ok_or_else(|| refuse(&value, "timeout", "give a number of seconds, 0 or more, or None for no limit"))
+    }
+}
+
+/// How long until a timer fires.
+pub struct Delay(pub Duration);
+
+impl FromPyObject<'_, '_> for Delay {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let mend = "give a number of seconds from 0 to 1e19";
+        seconds(&value).map(Self).ok_or_else(|| refuse(&value, "delay", mend))
+    }
+}
+
+/// The period of a timer.
+pub struct Every(pub Duration);
+
+impl FromPyObject<'_, '_> for Every {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let mend = "give a number of seconds from 0.000001 to 1e19, or None for a single time";
+        let period = seconds(&value).filter(|period| *period >= Duration::from_micros(1));
+        period.map(Self).ok_or_else(|| refuse(&value, "every", mend))
+    }
+}
+
+/// Any kind of number but a truth value, which Python takes for 0 or 1.
+fn seconds(value: &Bound<'_, PyAny>) -> Option<Duration> {
+    let exact = value.is_exact_instance_of::<PyFloat>();
+    if !exact && value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    Duration::try_from_secs_f64(value.extract().ok()?).ok()
+}
+
+/// Whether what was accepted is handled before a stop.
+pub struct Drain(pub bool);
+
+impl FromPyObject<'_, '_> for Drain {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        flag(&value, "drain").map(Self)
+    }
+}
+
+/// Whether a new behaviour goes on top of the one in force, rather than in its place.
+pub struct Stack(pub bool);
+
+impl FromPyObject<'_, '_> for Stack {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        flag(&value, "stack").map(Self)
+    }
+}
+
+fn flag(value: &Bound<'_, PyAny>, field: &str) -> PyResult<bool> {
+    value.extract().map_err(|_| refuse(value, field, "give True or False"))
+}
+
+/// The name of an actor.
+pub struct Name<'a>(pub &'a str);
+
+impl<'a> FromPyObject<'a, '_> for Name<'a> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
+        text(value, "name", "InvalidArgument").map(Self)
+    }
+}
+
+/// The name of a dispatcher.
+pub struct Dispatcher<'a>(pub &'a str);
+
+impl<'a> FromPyObject<'a, '_> for Dispatcher<'a> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
+        text(value, "dispatcher", "InvalidArgument").map(Self)
+    }
+}
+
+/// The name of a queue group.
+pub struct Queue<'a>(pub &'a str);
+
+impl<'a> FromPyObject<'a, '_> for Queue<'a> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
+        text(value, "queue", "InvalidArgument").map(Self)
+    }
+}
+
+/// A pattern of subjects. The engine looks at its form.
+pub struct Pattern<'a>(pub &'a str);
+
+impl<'a> FromPyObject<'a, '_> for Pattern<'a> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
+        text(value, "pattern", "InvalidSubject").map(Self)
+    }
+}
+
+/// Several patterns. One string is not taken for the list of its letters.
+pub struct Patterns(pub Vec<String>);
+
+impl FromPyObject<'_, '_> for Patterns {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let mend = "give a list of patterns";
+        if value.is_instance_of::<PyString>() {
+            return Err(refuse(&value, "patterns", mend));
+        }
+        let items = value.try_iter().map_err(|_| refuse(&value, "patterns", mend))?;
+        items.map(|item| Ok(item?.extract::<Pattern<'_>>()?.0.to_owned())).collect::<PyResult<_>>().map(Self)
+    }
+}
+
+/// A subject: the text, and the string that handlers see. The engine looks at its form.
+pub struct Subject<'a, 'py> {
+    pub text: &'a str,
+    pub object: Borrowed<'a, 'py, PyAny>,
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Subject<'a, 'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self { text: text(object, "subject", "InvalidSubject")?, object })
+    }
+}
+
+/// A string that UTF-8 can hold. Anything else is an error of the given class.
+fn text<'a>(value: Borrowed<'a, '_, PyAny>, field: &str, class: &str) -> PyResult<&'a str> {
+    value.extract().map_err(|_: PyErr| {
+        let mend = if value.is_instance_of::<PyString>() {
+            "it holds one half of a pair of surrogates: give text that UTF-8 can hold"
+        } else {
+            "give a string"
+        };
+        refuse_as(&value, field, mend, class)
+    })
+}
+
+/// A mapping of strings to strings.
+pub struct Headers(pub Py<PyAny>);
+
+impl FromPyObject<'_, '_> for Headers {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let texts = match value.cast::<PyDict>() {
+            Ok(dict) => dict.iter().all(|(key, text)| is_text(&key) && is_text(&text)),
+            Err(_) => holds_texts(&value).unwrap_or(false),
+        };
+        if texts {
+            Ok(Self(value.to_owned().unbind()))
+        } else {
+            Err(refuse(&value, "headers", "give a dict of strings to strings, or None"))
+        }
+    }
+}
+
+fn holds_texts(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let items = value.cast::<PyMapping>()?.items()?;
+    Ok(items.iter().all(|item| {
+        item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().is_ok_and(|(key, text)| is_text(&key) && is_text(&text))
+    }))
+}
+
+fn is_text(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyString>()
+}
+
+/// The number of a dead letter.
+pub struct Letter(pub u64);
+
+impl FromPyObject<'_, '_> for Letter {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let mend = "give a tw.DeadLetter, or its number";
+        if value.is_instance_of::<PyBool>() {
+            return Err(refuse(&value, "letter", mend));
+        }
+        value.extract().map(Self).map_err(|_: PyErr| refuse(&value, "letter", mend))
+    }
+}
+
+/// An actor that a call is about.
+pub struct Actor<'a, 'py>(pub Borrowed<'a, 'py, ActorRef>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Actor<'a, 'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.cast().map(Self).map_err(|_| not_an_actor(&value, "actor"))
+    }
+}
+
+/// The actor that is to be watched, or no more.
+pub struct Other<'a, 'py>(pub Borrowed<'a, 'py, ActorRef>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Other<'a, 'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.cast().map(Self).map_err(|_| not_an_actor(&value, "other"))
+    }
+}
+
+#[cold]
+fn not_an_actor(value: &Bound<'_, PyAny>, field: &str) -> PyErr {
+    let text =
+        format!("{field}: {} is not an actor: give what node.spawn() returned, or node.lookup(name)", shown(value));
+    error(value.py(), "InvalidArgument", &text, &[])
+}
+
+#[cold]
+fn refuse(value: &Bound<'_, PyAny>, field: &str, mend: &str) -> PyErr {
+    refuse_as(value, field, mend, "InvalidArgument")
+}
+
+#[cold]
+fn refuse_as(value: &Bound<'_, PyAny>, field: &str, mend: &str, class: &str) -> PyErr {
+    error(value.py(), class, &format!("{field}: {} is not allowed: {mend}", shown(value)), &[])
+}
+
+/// Most characters of a value that an error shows.
+const SHOWN: usize = 200;
+
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    let text = value.repr().map_or_else(|_| value.get_type().to_string(), |text| text.to_string_lossy().into_owned());
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,83 @@
+//! `handle_batch`: what has gathered in the mailbox, handled in one call.
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use tidewire_engine::raw::{Envelope, Turn};
+
+use crate::actor::{ActorRef, MessageMeta};
+use crate::errors;
+use crate::function::{Function, logged};
+use crate::message::Message;
+
+type Taken = Vec<(Message, MessageMeta)>;
+
+impl Function {
+    /// One call of `handle_batch`, or of the behaviour above it. Answers whether to go on.
+    pub fn step(&mut self, py: Python<'_>, me: &Py<ActorRef>, batch: &Py<PyAny>, turn: &mut Turn<'_, Message>) -> bool {
+        if self.at_base() {
+            return self.handle_batch(py, me, batch, turn);
+        }
+        turn.take().is_some_and(|envelope| self.handle(py, me, envelope, turn))
+    }
+
+    fn handle_batch(
+        &mut self,
+        py: Python<'_>,
+        me: &Py<ActorRef>,
+        batch: &Py<PyAny>,
+        turn: &mut Turn<'_, Message>,
+    ) -> bool {
+        let (taken, next) = gather(turn);
+        if let Err(error) = call(py, batch, &taken) {
+            // Messages that are delivered again come before what was sent after them.
+            if let Some(next) = next {
+                turn.put_back(next);
+            }
+            return self.fail_all(py, me, taken, turn, &error);
+        }
+        taken.into_iter().for_each(|(_, meta)| turn.handled(meta));
+        next.is_some_and(|next| self.handle(py, me, next, turn))
+    }
+
+    /// Nobody knows which message the call failed on, so that each of them has failed.
+    fn fail_all(
+        &self,
+        py: Python<'_>,
+        me: &Py<ActorRef>,
+        taken: Taken,
+        turn: &mut Turn<'_, Message>,
+        error: &PyErr,
+    ) -> bool {
+        drop(logged(py, me, "handle_batch", error.clone_ref(py)));
+        let (again, over): (Taken, Taken) = taken.into_iter().partition(|(_, meta)| self.is_delivered_again(meta));
+        // What is delivered again goes to the front of the line one by one, the last one first.
+        let mut go_on = true;
+        for (message, meta) in over.into_iter().chain(again.into_iter().rev()) {
+            go_on &= turn.failed(Some(message), meta, errors::fault(error.clone_ref(py)));
+        }
+        go_on
+    }
+}
+
+/// Takes what waits, up to an ask or a change of behaviour, which are handled by themselves.
+fn gather(turn: &mut Turn<'_, Message>) -> (Taken, Option<Envelope<Message>>) {
+    let mut taken = Vec::new();
+    while let Some(envelope) = turn.take() {
+        if envelope.asked().is_some() {
+            return (taken, Some(envelope));
+        }
+        match envelope.split() {
+            (Some(message), meta) => taken.push((message, meta)),
+            (None, meta) => return (taken, meta.map(Envelope::With)),
+        }
+    }
+    (taken, None)
+}
+
+fn call(py: Python<'_>, batch: &Py<PyAny>, taken: &Taken) -> PyResult<()> {
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let list = PyList::new(py, taken.iter().map(|(message, _)| message.object.bind(py)))?;
+    batch.call1(py, (list,)).map(drop)
+}

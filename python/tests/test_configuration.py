@@ -1,0 +1,64 @@
+"""Where a configuration comes from, and what is wrong with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+
+
+def test_a_configuration_with_three_errors_names_all_three(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("mailbox_capacity = 0\n")
+    config = tw.Config(
+        values={"throughputt": 5},
+        file=file,
+        environment={"TIDEWIRE_DISPATCHERS__IO__THREADS": "many"},
+    )
+    with pytest.raises(tw.ConfigError) as caught:
+        tw.Node(config=config)
+    problems = "\n".join(caught.value.problems)
+    assert len(caught.value.problems) == 3, problems
+    for part in ("throughputt", "mailbox_capacity", "node.toml", "TIDEWIRE_DISPATCHERS__IO__THREADS", "many"):
+        assert part in problems
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_code(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("mailbox_capacity = 20\ndead_letters = 20\n")
+    config = tw.Config(
+        {"mailbox_capacity": 10, "dead_letters": 10, "lane_burst": 10}, file, {"TIDEWIRE_MAILBOX_CAPACITY": "30"}
+    )
+    text = tw.Node(config=config)._engine.config()
+    assert "mailbox_capacity = 30" in text
+    assert "dead_letters = 20" in text
+    assert "lane_burst = 10" in text
+
+
+ENDLESS: list[object] = []
+ENDLESS.append(ENDLESS)
+NO_CONFIGURATIONS = [
+    7,
+    "/no/such/file.toml",
+    {"mailbox_capacity": object()},
+    {1: 2},
+    {"\ud800": 2},
+    {"dispatchers": "\ud800"},
+    {"dispatchers": ENDLESS},
+    tw.Config(environment={"TIDEWIRE_SPIN_US": "\udcff"}),
+    tw.Config(environment={"TIDEWIRE_SPIN_US": 5}),  # type: ignore[dict-item]
+]
+
+
+@pytest.mark.parametrize("config", NO_CONFIGURATIONS, ids=range(len(NO_CONFIGURATIONS)))
+def test_what_is_no_configuration_is_refused(config: Any) -> None:
+    with pytest.raises(tw.ConfigError):
+        tw.Node(config=config)
+
+
+def test_far_more_threads_than_cores_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "tidewire")
+    tw.Node(config={"dispatchers": {"io": {"threads": 1_000}}})
+    assert any("threads on" in record.getMessage() for record in caplog.records)

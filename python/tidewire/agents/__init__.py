@@ -1,0 +1,5 @@
+"""Agents: actors that are registered with an id, a type and capabilities, and talk in messages of known kinds.
+
+``message.py`` is what travels, ``form.py`` its written forms; ``agent.py`` is what users hold, ``desk.py`` what stands behind it;
+``directory.py`` finds agents; ``handlers.py`` finds the handler of a message; ``intake.py`` runs it.
+"""

@@ -1,0 +1,187 @@
+"""The written forms of a message: JSON and MessagePack, one map with the same names. See spec/messages.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+
+from tidewire.agents.message import KINDS, PRIORITIES, Kind, Message, Priority
+from tidewire.errors import InvalidArgument
+
+_DEPTH_MAX = 64
+_PLAIN = (type(None), bool, int, float, str)
+
+
+class Form(msgspec.Struct, omit_defaults=True):
+    """A message as it is written."""
+
+    id: str
+    kind: Kind
+    created_at: datetime
+    payload: Any = None
+    payload_type: str | None = None
+    sender: str = ""
+    recipients: tuple[str, ...] = ()
+    topic: str | None = None
+    priority: Priority = "normal"
+    ttl_ms: float | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    headers: dict[str, str] = {}
+    delivery: int = 1
+
+
+def to_json(message: Message) -> bytes:
+    """Write a message as JSON."""
+    form = _form(message)
+    _check(form.payload, "payload", binary=False)
+    return _written(msgspec.json.encode, form)
+
+
+def to_msgpack(message: Message) -> bytes:
+    """Write a message as MessagePack."""
+    form = _form(message)
+    _check(form.payload, "payload", binary=True)
+    return _written(msgspec.msgpack.encode, form)
+
+
+def from_json(data: bytes | str) -> Message:
+    """Read a message from JSON."""
+    return _message(_read(msgspec.json.Decoder(Form).decode, data, "JSON"))
+
+
+def from_msgpack(data: bytes) -> Message:
+    """Read a message from MessagePack."""
+    return _message(_read(msgspec.msgpack.Decoder(Form).decode, data, "MessagePack"))
+
+
+def _form(message: Message) -> Form:
+    payload, payload_type = _untyped(message.payload)
+    return Form(
+        id=message.id,
+        kind=message.kind,
+        created_at=message.created_at,
+        payload=payload,
+        payload_type=payload_type,
+        sender=message.sender,
+        recipients=message.recipients,
+        topic=message.topic,
+        priority=message.priority,
+        ttl_ms=None if message.ttl is None else message.ttl * 1000,
+        correlation_id=message.correlation_id,
+        reply_to=message.reply_to,
+        headers=dict(message.headers),
+        delivery=message.delivery,
+    )
+
+
+def _message(form: Form) -> Message:
+    if form.delivery < 1:
+        raise InvalidArgument(f"delivery: {form.delivery} is not allowed: deliveries are counted from 1")
+    if form.ttl_ms is not None and not form.ttl_ms >= 0:
+        raise InvalidArgument(f"ttl_ms: {form.ttl_ms} is not allowed: give 0 milliseconds or more")
+    if form.created_at.tzinfo is None:
+        raise InvalidArgument("created_at: the time has no zone: write it in UTC, with a Z at the end")
+    message = Message(
+        _typed(form.payload, form.payload_type),
+        form.kind,
+        form.sender,
+        form.created_at.astimezone(timezone.utc).timestamp(),
+        form.recipients,
+        form.topic,
+        form.priority,
+        headers=form.headers,
+        delivery=form.delivery,
+        correlation_id=form.correlation_id,
+        reply_to=form.reply_to,
+        given_id=form.id,
+    )
+    if form.ttl_ms is not None:
+        age = max(0.0, datetime.now(timezone.utc).timestamp() - message.created)
+        message.live_for(max(0.0, form.ttl_ms / 1000 - age))
+        message.ttl = form.ttl_ms / 1000
+    return message
+
+
+def _untyped(payload: Any) -> tuple[Any, str | None]:
+    """Return a payload as plain values, and the name of its type if it has one."""
+    kind = type(payload)
+    if not _is_typed(kind):
+        return payload, None
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if hasattr(kind, "model_dump"):
+        return payload.model_dump(), name
+    return msgspec.to_builtins(payload, builtin_types=(bytes, datetime)), name
+
+
+def _typed(payload: Any, name: str | None) -> Any:
+    """Return a payload as the type that it was sent as, if this process knows that type; else as plain values.
+
+    Only types of modules that are imported already are looked up, and only those that describe data: a message can't make
+    this process import or call anything else.
+    """
+    kind = None if name is None else _find(name)
+    if kind is None:
+        return payload
+    try:
+        if hasattr(kind, "model_validate"):
+            return kind.model_validate(payload)
+        return msgspec.convert(payload, kind)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise InvalidArgument(f"payload: not a {name}: {error}") from error
+
+
+def _find(name: str) -> Any:
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and _is_typed(found) else None
+
+
+def _is_typed(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or hasattr(kind, "__pydantic_validator__")
+
+
+def _check(value: Any, path: str, binary: bool, depth: int = 0) -> None:
+    """Refuse what would come back as something else, naming the place."""
+    if depth > _DEPTH_MAX:
+        raise InvalidArgument(f"{path}: nested deeper than {_DEPTH_MAX} levels: flatten it")
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidArgument(f"{path}: the key {key!r} is not a string: keys are strings in both forms")
+            _check(inner, f"{path}[{key!r}]", binary, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for at, inner in enumerate(value):
+            _check(inner, f"{path}[{at}]", binary, depth + 1)
+    elif not isinstance(value, (*_PLAIN, datetime) if not binary else (*_PLAIN, datetime, bytes, bytearray)):
+        mend = "use MessagePack" if isinstance(value, (bytes, bytearray)) else "send a dataclass, or plain values"
+        form = "MessagePack" if binary else "JSON"
+        raise InvalidArgument(f"{path}: a {type(value).__name__} can't be written as {form}: {mend}")
+
+
+def _written(encode: Callable[[Any], bytes], form: Form) -> bytes:
+    try:
+        return encode(form)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"payload: can't be written: {error}") from error
+
+
+def _read(decode: Callable[[Any], Form], data: Any, name: str) -> Form:
+    if not isinstance(data, (bytes, bytearray, memoryview, str)):
+        raise InvalidArgument(f"data: {type(data).__name__} is not allowed: give the bytes of a {name} form")
+    try:
+        return decode(data)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"message: {error}: see spec/messages.md for the fields") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArgument(f"message: not {name}: {error}") from error
+
+
+__all__ = ["KINDS", "PRIORITIES", "Form", "from_json", "from_msgpack", "to_json", "to_msgpack"]

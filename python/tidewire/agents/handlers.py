@@ -1,0 +1,193 @@
+"""Which handler takes a message: by topic, by the type of the payload, by kind, or whatever is left."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tidewire import _handlers
+from tidewire.agents.message import KINDS, Message
+from tidewire.errors import InvalidArgument
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_MARK = "__tidewire_handles__"
+_KNOWN_TOPICS_MAX = 1_024
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one decorated method handles."""
+
+    kind: str | None = None
+    topic: str | None = None
+    payload: type | None = None
+
+
+@dataclass(frozen=True)
+class Handler:
+    """Something to call with a payload, or with a payload and its message."""
+
+    call: Callable[..., Any]
+    takes_message: bool
+    wants_message: bool
+    coroutine: bool
+
+
+def handle(
+    function: _Function | None = None, *, kind: str | None = None, topic: str | None = None, payload: type | None = None
+) -> Any:
+    """Mark a method of an agent as the handler of a kind, a topic or a type of payload.
+
+    ``@tw.handle`` alone takes the payload's type from the annotation of the method's first parameter. A topic may hold
+    wildcards; the agent subscribes to it when it is registered. The topic goes first, then the payload's type, then the kind.
+
+    Raises:
+        InvalidArgument: if nothing says what the method handles, or the kind is not known.
+    """
+    if kind is not None and kind not in KINDS:
+        raise InvalidArgument(f"kind: {kind!r} is not allowed: use one of {', '.join(sorted(KINDS))}")
+    if topic is not None and not isinstance(topic, str):
+        raise InvalidArgument(f"topic: {topic!r} is not allowed: give a subject, such as 'orders.*'")
+    if payload is not None and not isinstance(payload, type):
+        raise InvalidArgument(f"payload: {payload!r} is not allowed: give a class")
+
+    def mark(function: _Function) -> _Function:
+        setattr(function, _MARK, Rule(kind, topic, payload))
+        return function
+
+    return mark if function is None else mark(function)
+
+
+@dataclass
+class Table:
+    """The handlers of one agent."""
+
+    default: Handler | None = None
+    unhandled: Handler | None = None
+    topics: list[tuple[str, Handler]] = field(default_factory=list)
+    types: dict[type, Handler] = field(default_factory=dict)
+    kinds: dict[str, Handler] = field(default_factory=dict)
+    _by_topic: dict[str, Handler | None] = field(default_factory=dict, repr=False)
+    _by_type: dict[type, Handler | None] = field(default_factory=dict, repr=False)
+
+    def all(self) -> list[Handler]:
+        """Return all handlers."""
+        fixed = [handler for handler in (self.default, self.unhandled) if handler is not None]
+        return [*fixed, *(handler for _, handler in self.topics), *self.types.values(), *self.kinds.values()]
+
+    def only(self) -> Handler | None:
+        """Return the handler that takes everything, if there is no other."""
+        return self.default if not (self.topics or self.types or self.kinds) else None
+
+    def find(self, message: Message) -> Handler | None:
+        """Return the handler of a message."""
+        found = None
+        if self.topics and message.topic is not None:
+            found = self._of_topic(message.topic)
+        if found is None and self.types:
+            found = self._of_type(type(message.payload))
+        return found or self.kinds.get(message.kind) or self.default or self.unhandled
+
+    def _of_topic(self, topic: str) -> Handler | None:
+        if topic not in self._by_topic:
+            if len(self._by_topic) >= _KNOWN_TOPICS_MAX:
+                self._by_topic.clear()
+            fitting = (handler for pattern, handler in self.topics if matches(pattern, topic))
+            self._by_topic[topic] = next(fitting, None)
+        return self._by_topic[topic]
+
+    def _of_type(self, payload: type) -> Handler | None:
+        if payload not in self._by_type:
+            if len(self._by_type) >= _KNOWN_TOPICS_MAX:
+                self._by_type.clear()
+            fitting = (self.types[base] for base in payload.__mro__ if base in self.types)
+            self._by_type[payload] = next(fitting, None)
+        return self._by_type[payload]
+
+
+def table_of(target: Any) -> Table:
+    """Find the handlers of a function or an object.
+
+    Raises:
+        InvalidArgument: if there is none, or one takes other parameters than a payload and a message.
+    """
+    if (not hasattr(target, "receive") and inspect.isroutine(target)) or not _has_handlers(target):
+        if not callable(target) or isinstance(target, type):
+            raise InvalidArgument(
+                f"handler: {target!r} can't be an agent: give a function, or an object with receive(self, payload) "
+                "or with methods marked by @tw.handle"
+            )
+        return Table(default=_handler(target, "handler"))
+    table = Table()
+    title = type(target).__qualname__
+    for name in ("receive", "unhandled"):
+        method = getattr(target, name, None)
+        if method is not None:
+            setattr(table, "default" if name == "receive" else name, _handler(method, f"{title}.{name}"))
+    for name, method in _marked(target):
+        _add(table, getattr(method, _MARK), _handler(method, f"{title}.{name}"), method, f"{title}.{name}")
+    return table
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Return whether a topic fits a pattern, as the engine decides it."""
+    wanted, given = pattern.split("."), topic.split(".")
+    for at, token in enumerate(wanted):
+        if token == ">":
+            return len(given) > at
+        if at >= len(given) or token not in ("*", given[at]):
+            return False
+    return len(wanted) == len(given)
+
+
+def _add(table: Table, rule: Rule, handler: Handler, method: Callable[..., Any], field: str) -> None:
+    if rule.topic is not None:
+        table.topics.append((rule.topic, handler))
+    if rule.kind is not None:
+        _unique(table.kinds, rule.kind, handler, field, f"kind {rule.kind!r}")
+    payload = rule.payload
+    if rule.topic is None and rule.kind is None and payload is None:
+        payload = _annotation(method)
+        if payload is None or payload is Message:
+            raise InvalidArgument(f"{field}: @tw.handle needs kind=, topic= or payload=, or a class as annotation")
+    if payload is not None:
+        _unique(table.types, payload, handler, field, payload.__qualname__)
+
+
+def _unique(handlers: dict[Any, Handler], key: Any, handler: Handler, field: str, title: str) -> None:
+    if key in handlers:
+        raise InvalidArgument(f"{field}: another method handles {title} already: keep one of them")
+    handlers[key] = handler
+
+
+def _handler(call: Callable[..., Any], field: str) -> Handler:
+    takes = _handlers.takes_context(call, field)
+    wants = not takes and _annotation(call) is Message
+    return Handler(call, takes, wants, _handlers.is_coroutine(call))
+
+
+def _annotation(call: Callable[..., Any]) -> Any:
+    """Return the annotation of the first parameter, if it is a class."""
+    try:
+        hints = typing.get_type_hints(call if inspect.isroutine(call) else type(call).__call__)
+        first = next(iter(inspect.signature(call).parameters), None)
+    except (TypeError, ValueError, NameError, AttributeError):
+        return None
+    found = hints.get(first or "")
+    return found if isinstance(found, type) else None
+
+
+def _has_handlers(target: Any) -> bool:
+    return not isinstance(target, type) and (hasattr(target, "receive") or any(True for _ in _marked(target)))
+
+
+def _marked(target: Any) -> list[tuple[str, Callable[..., Any]]]:
+    names = [name for base in reversed(type(target).__mro__) for name, value in vars(base).items() if _is_marked(value)]
+    return [(name, getattr(target, name)) for name in dict.fromkeys(names) if _is_marked(getattr(target, name, None))]
+
+
+def _is_marked(value: Any) -> bool:
+    return callable(value) and isinstance(getattr(value, _MARK, None), Rule)

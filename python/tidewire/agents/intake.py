@@ -1,0 +1,156 @@
+"""What the engine calls for each message of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tidewire._handlers import Plan
+from tidewire.agents.desk import Desk
+from tidewire.agents.handlers import Handler, Table
+from tidewire.agents.message import Message
+from tidewire.errors import Unhandled
+
+
+def plan(desk: Desk, table: Table, started: Any, started_takes_context: bool, stopped: Any) -> Plan:
+    """Return the parts of the agent's actor."""
+    handlers = table.all()
+    only = table.only()
+    coroutine = any(handler.coroutine for handler in handlers)
+    quick = only is not None and not (only.takes_message or only.wants_message)
+    receive: Callable[..., Any]
+    if only is not None and quick:
+        receive = _quick_coroutine(desk, only.call) if coroutine else _quick(desk, only.call)
+    else:
+        receive = _thorough_coroutine(desk, table) if coroutine else _thorough(desk, table)
+    return Plan(
+        handler=receive,
+        takes_context=not quick,
+        coroutine=coroutine,
+        started=started,
+        started_takes_context=started_takes_context,
+        stopped=stopped,
+    )
+
+
+def _quick(desk: Desk, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a receiver for a plain function that takes payloads: nothing is looked up for a usual message."""
+
+    def receive(message: Any) -> Any:
+        if message.__class__ is not Message:
+            payload = message
+        elif not message.flags:
+            payload = message.payload
+        else:
+            return _marked(message)
+        try:
+            value = call(payload)
+        except BaseException as error:
+            if desk.tries_again(message, error):
+                return None
+            raise
+        desk.failed_in_row = 0
+        return value
+
+    def _marked(message: Message) -> Any:
+        desk.begin(message, None)
+        if desk.takes_context(message):
+            return None
+        try:
+            value = call(message.payload)
+        except BaseException as error:
+            if desk.tries_again(message, error):
+                return None
+            raise
+        desk.done(message)
+        return value
+
+    return receive
+
+
+def _quick_coroutine(desk: Desk, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    async def receive(message: Any) -> Any:
+        if message.__class__ is not Message:
+            payload = message
+        else:
+            payload = message.payload
+            if message.flags:
+                desk.begin(message, None)
+                if desk.takes_context(message):
+                    return None
+        try:
+            value = await call(payload)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if desk.tries_again(message, error):
+                return None
+            raise
+        if message.__class__ is Message and message.flags:
+            desk.done(message)
+        desk.failed_in_row = 0
+        return value
+
+    return receive
+
+
+def _thorough(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
+    def receive(message: Any, context: Any) -> Any:
+        message = desk.begin(message, context)
+        handler = _handler_of(desk, table, message)
+        if handler is None:
+            return None
+        try:
+            value = _call(handler, message)
+        except BaseException as error:
+            if desk.tries_again(message, error):
+                return None
+            raise
+        desk.done(message)
+        return value
+
+    return receive
+
+
+def _thorough_coroutine(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
+    async def receive(message: Any, context: Any) -> Any:
+        message = desk.begin(message, context)
+        handler = _handler_of(desk, table, message)
+        if handler is None:
+            return None
+        try:
+            value = _call(handler, message)
+            if handler.coroutine:
+                value = await value
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if desk.tries_again(message, error):
+                return None
+            raise
+        desk.done(message)
+        return value
+
+    return receive
+
+
+def _handler_of(desk: Desk, table: Table, message: Message) -> Handler | None:
+    """Return the handler of a message, or None if there is nothing to handle any more."""
+    if "context" not in table.kinds and desk.takes_context(message):
+        return None
+    return table.find(message) or Handler(_unhandled, False, True, False)
+
+
+def _unhandled(message: Message) -> None:
+    topic = "" if message.topic is None else f" on the topic {message.topic!r}"
+    raise Unhandled(
+        f"no handler takes a message of kind {message.kind!r}{topic} with a {type(message.payload).__name__}: "
+        "add one with @tw.handle, or a method receive or unhandled"
+    )
+
+
+def _call(handler: Handler, message: Message) -> Any:
+    if handler.takes_message:
+        return handler.call(message.payload, message)
+    return handler.call(message if handler.wants_message else message.payload)

@@ -1,0 +1,170 @@
+"""Makes agents of functions and objects."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from tidewire import _handlers, _limits
+from tidewire._handlers import Plan
+from tidewire.agents import handlers, intake
+from tidewire.agents.agent import Agent
+from tidewire.agents.desk import Desk
+from tidewire.agents.retry import Retry
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire._binding import Context
+    from tidewire.node import Node
+    from tidewire.supervision import Mailbox, Supervision
+
+_numbers = itertools.count(1)
+# The builtin by another name: `type` is an argument here.
+builtin_type = type
+
+
+def register(
+    node: Node,
+    target: Any,
+    *,
+    id: str | None,
+    type: str | None,
+    capabilities: Iterable[str] | None,
+    retry: Retry | None,
+    mailbox: int | Mailbox | None,
+    dispatcher: str,
+    concurrency: int | None,
+    supervision: Supervision | None,
+) -> Agent:
+    """Register an agent; see ``Node.agent``."""
+    made = target() if isinstance(target, builtin_type) else target
+    table = handlers.table_of(made)
+    agent = made if isinstance(made, Agent) else Agent()
+    if agent._desk_ is not None and agent._desk_.ref.alive:
+        raise InvalidArgument(f"handler: {agent!r} is registered already: make another object for another agent")
+    _describe(agent, made, id, type, capabilities)
+    config = node.broker
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
+    desk = Desk(node, node.agents, agent.id, retry or config.retry, config.queue_warning)
+    plan = _plan(desk, agent, made, table, target if isinstance(target, builtin_type) else None)
+    if concurrency is None:
+        concurrency = config.agent_concurrency if plan.coroutine else 1
+    box = config.agent_mailbox if mailbox is None else mailbox
+    desk.ref = node._spawn_plan(None, lambda: plan, agent.id, box, dispatcher, concurrency, supervision)
+    agent._desk_ = desk
+    try:
+        node.agents.add(agent)
+        for topic, _ in table.topics:
+            agent.subscribe(topic)
+    except BaseException:
+        desk.ref.stop(drain=False, timeout=0.0)
+        desk.close()
+        raise
+    return agent
+
+
+def _describe(agent: Agent, made: Any, id: str | None, type: str | None, capabilities: Iterable[str] | None) -> None:
+    """Give an agent its id, type and capabilities: those of the call, else those that its class declares."""
+    declared = made if made is agent else agent
+    chosen = id if id is not None else declared.id
+    kind = type if type is not None else declared.type
+    able = capabilities if capabilities is not None else declared.capabilities
+    for field, value in (("id", chosen), ("type", kind)):
+        if not isinstance(value, str) or (field == "id" and id is not None and not value):
+            raise InvalidArgument(f"{field}: {value!r} is not allowed: give a string that is not empty")
+        if len(value.encode()) > _limits.NAME_BYTES.max:
+            raise InvalidArgument(
+                f"{field}: {value[:40]!r}... is not allowed: give at most {_limits.NAME_BYTES.max} bytes"
+            )
+    if isinstance(able, (str, bytes)) or not isinstance(able, Iterable):
+        raise InvalidArgument(f"capabilities: {able!r} is not allowed: give several strings, such as ['quote']")
+    able = frozenset(able)
+    wrong = next((one for one in able if not isinstance(one, str) or not one), None)
+    if wrong is not None or len(able) > _limits.CAPABILITIES.max:
+        what = f"{wrong!r}" if wrong is not None else f"{len(able)} of them"
+        raise InvalidArgument(f"capabilities: {what} is not allowed: give up to {_limits.CAPABILITIES.max} strings")
+    agent.id = (
+        chosen or f"{kind or getattr(made, '__name__', builtin_type(made).__name__).strip('<>')}-{next(_numbers)}"
+    )
+    agent.type, agent.capabilities = kind, able
+
+
+def _plan(desk: Desk, agent: Agent, made: Any, table: handlers.Table, factory: Any) -> Plan:
+    user = _hooks(made)
+    started = None if user.started is None else _started(desk, user)
+    desk.started = started is None
+    plan = intake.plan(desk, table, started, True, _stopped(desk, user.stopped))
+    if factory is None:
+        return plan
+
+    def make() -> Plan:
+        fresh = factory()
+        if isinstance(fresh, Agent):
+            fresh.id, fresh.type, fresh.capabilities = agent.id, agent.type, agent.capabilities
+            fresh._desk_ = desk
+        return _plan(desk, agent, fresh, handlers.table_of(fresh), None)
+
+    return Plan(
+        plan.handler,
+        plan.takes_context,
+        plan.coroutine,
+        plan.started,
+        plan.started_takes_context,
+        plan.stopped,
+        None,
+        make,
+    )
+
+
+class _hooks:
+    """The start and stop hooks of a user's object."""
+
+    def __init__(self, made: Any) -> None:
+        self.started = _hook(made, "started")
+        self.stopped = _hook(made, "stopped")
+        self.started_takes_context = False
+        if self.started is not None:
+            count = _handlers._count_positional(self.started, f"{builtin_type(made).__qualname__}.started", (0, 1))
+            self.started_takes_context = count == 1
+
+
+def _hook(made: Any, name: str) -> Callable[..., Any] | None:
+    hook = getattr(made, name, None)
+    return hook if callable(hook) else None
+
+
+def _started(desk: Desk, user: _hooks) -> Callable[[Context], Any]:
+    call, takes = user.started, user.started_takes_context
+    assert call is not None
+
+    async def started_later(context: Context) -> None:
+        desk.ref = context.me
+        await (call(context) if takes else call())
+        desk.started = True
+
+    def started(context: Context) -> None:
+        desk.ref = context.me
+        _ = call(context) if takes else call()
+        desk.started = True
+
+    return started_later if _handlers.is_coroutine(call) else started
+
+
+def _stopped(desk: Desk, call: Callable[[], Any] | None) -> Callable[[], Any]:
+    async def stopped_later() -> None:
+        try:
+            assert call is not None
+            await call()
+        finally:
+            desk.close()
+
+    def stopped() -> None:
+        try:
+            if call is not None:
+                call()
+        finally:
+            desk.close()
+
+    return stopped_later if call is not None and _handlers.is_coroutine(call) else stopped

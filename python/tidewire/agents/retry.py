@@ -1,0 +1,46 @@
+"""How often, and after which waits, a message that failed is handled again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tidewire import _limits
+from tidewire.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Tries again after failures, with waits that double and vary.
+
+    Args:
+        limit: Most further attempts after the first.
+        backoff_ms: Wait before the second attempt; each further one waits twice as long, less a random part of up to a half.
+        backoff_max_ms: Longest wait.
+
+    Raises:
+        InvalidArgument: if a value is not allowed.
+    """
+
+    limit: int
+    backoff_ms: float = _limits.RETRY_BACKOFF_MS.default
+    backoff_max_ms: float = _limits.RETRY_BACKOFF_MAX_MS.default
+
+    def __post_init__(self) -> None:
+        limits = (_limits.RETRY_LIMIT, _limits.RETRY_BACKOFF_MS, _limits.RETRY_BACKOFF_MAX_MS)
+        for field, limit in zip(("limit", "backoff_ms", "backoff_max_ms"), limits, strict=True):
+            value = getattr(self, field)
+            number = isinstance(value, int if field == "limit" else (int, float)) and not isinstance(value, bool)
+            if not number or not limit.min <= value <= limit.max:
+                raise InvalidArgument(
+                    f"retry.{field}: {value!r} is not allowed: give {limit.min:,} to {limit.max:,} {limit.unit}"
+                )
+
+    def wait_s(self, failures: int) -> float:
+        """Return how long to wait after so many failures, in seconds."""
+        longest = min(self.backoff_max_ms, self.backoff_ms * 2.0 ** min(failures - 1, 60))
+        return longest * (1 - random.random() / 2) / 1000
+
+
+NEVER = Retry(limit=0)
+"""No second attempt."""
