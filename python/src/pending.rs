@@ -156,7 +156,9 @@ impl Pending {
 
     /// Blocks this thread until the operation is ready, and gives its result. Not on an event loop's thread.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let operation = match std::mem::replace(&mut *self.state.lock(), State::Busy) {
+        // Apart from the match, so that the lock is free again in its arms.
+        let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
+        let operation = match before {
             State::Running { operation, callbacks, .. } if callbacks.is_empty() => operation,
             other => {
                 let running = matches!(other, State::Running { .. } | State::Busy);

@@ -170,3 +170,12 @@ def test_a_blocked_handler_does_not_hold_up_the_others(node: tw.Node) -> None:
     assert entered.wait(30)
     assert node.sync.ask(node.spawn(lambda n: n), 5, timeout=20) == 5
     gate.set()
+
+
+def test_waiting_for_what_is_done_already_returns_at_once(node: tw.Node) -> None:
+    ref = node.spawn(lambda message: message)
+    for _ in range(3):
+        assert ref.send(1).wait() is None
+    asked = ref.ask(5)
+    assert asked.wait() == 5
+    assert asked.wait() == 5

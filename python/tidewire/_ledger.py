@@ -65,6 +65,23 @@ class Ledger:
         """Whether nothing is unaccounted for."""
         return self.accepted == self.handled + self.returned + self.dead_lettered
 
+    @classmethod
+    def total(cls, ledgers: Sequence[Ledger]) -> Ledger:
+        """Add ledgers up. The reason is that of the first."""
+        first, *others = ledgers
+        if not others:
+            return first
+        return cls(
+            accepted=sum(one.accepted for one in ledgers),
+            handled=sum(one.handled for one in ledgers),
+            returned=sum(one.returned for one in ledgers),
+            dead_lettered=sum(one.dead_lettered for one in ledgers),
+            messages=tuple(message for one in ledgers for message in one.messages),
+            reason=first.reason,
+            stuck=tuple(stuck for one in ledgers for stuck in one.stuck),
+            threads=tuple(thread for one in ledgers for thread in one.threads),
+        )
+
     def __str__(self) -> str:
         text = (
             f"{self.accepted:,} accepted = {self.handled:,} handled + {self.returned:,} returned "

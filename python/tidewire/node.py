@@ -8,10 +8,11 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _current, _handlers
+from tidewire import _current, _handlers, _inspect
 from tidewire._binding import ActorRef, Engine, mark_forked
 from tidewire._ledger import Ledger
 from tidewire._limits import ASK_TIMEOUT_MS, CONCURRENCY, STOP_TIMEOUT_MS, SUBSCRIPTION_CAPACITY
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
     from tidewire.agents.retry import Retry
+    from tidewire.pools.options import Batch, Scale
+    from tidewire.pools.pool import Pool
     from tidewire.subscription import SubscriptionStream
+    from tidewire.top.serving import Inspector
 
 _ASK_TIMEOUT_S = ASK_TIMEOUT_MS.default / 1000
 _STOP_TIMEOUT_S = STOP_TIMEOUT_MS.default / 1000
@@ -50,6 +54,8 @@ class Node:
         url: Where the node lives. ``mem://`` is this process alone.
         name: The node's name, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
+        inspect: Whether ``tidewire top`` of the same user can look at the node while it runs. None leaves it to
+            TIDEWIRE_INSPECT in the environment, and without that it can't.
 
     Raises:
         ConfigError: if the configuration is wrong; it names all problems at once.
@@ -61,6 +67,7 @@ class Node:
         url: str = "mem://",
         name: str | None = None,
         config: Config | Mapping[str, Any] | str | Path | None = None,
+        inspect: bool | None = None,
     ) -> None:
         if not isinstance(url, str) or not url.startswith("mem://"):
             raise InvalidArgument(f"url: {url!r} is not known: this version runs within one process, at mem://")
@@ -70,11 +77,14 @@ class Node:
             )
         self.url = url
         self.name = name if name is not None else f"node-{os.getpid()}"
+        self._inspect = _inspect.wanted(inspect, Config.of(config).environment)
+        self._inspector: Inspector | None = None
         self._engine = Engine(*Config.of(config).layers())
         for warning in self._engine.warnings():
             logger.warning("%s: %s", self.name, warning)
         self._broker = BrokerConfig(**self._engine.broker())
         self._agents: Directory | None = None
+        self._pools: list[Pool] = []
         self._sync = Sync(self)
         self._started = False
         self._stopped = False
@@ -91,12 +101,15 @@ class Node:
         Raises:
             AlreadyStarted: if it was started before.
             NodeStopped: if it has been stopped.
+            ConfigError: if it is to be inspected, and there is no place for a socket that only this user can open.
         """
         self._check()
         if self._started:
             raise AlreadyStarted(
                 f"{self!r} has been started already: start() is called once, and `with` calls it by itself"
             )
+        if self._inspect:
+            self._inspector = _inspect.open_for(self)
         self._started = True
         _live.add(self)
         self._engine.start()
@@ -113,8 +126,12 @@ class Node:
         pending = self._begin_stop(timeout)
         if isinstance(pending, Ledger):
             return pending
-        ledger: Ledger = await pending
-        return self._end_stop(ledger)
+        until = None if timeout is None else monotonic() + timeout
+        ledgers: list[Ledger] = [await pending]
+        # Actors may wait for tasks of pools, so that the pools stop after them.
+        for pool in self._live_pools():
+            ledgers.append(await pool.stop(timeout=_left(until)))
+        return self._end_stop(ledgers)
 
     async def __aenter__(self) -> Node:
         self._bind_running_loop()
@@ -278,6 +295,40 @@ class Node:
             supervision=supervision,
         )
 
+    def pool(
+        self,
+        function: Callable[..., Any] | str,
+        workers: int | Scale | None = None,
+        kind: str = "thread",
+        batch: Batch | int | bool | None = None,
+        **options: Any,
+    ) -> Pool:
+        """Make a pool of supervised workers that run one function: ``await pool.submit(x)``, ``async for y in pool.map(xs)``.
+
+        Args:
+            function: What the workers call, or its import path ``"package.module:name"``.
+            workers: How many, or a ``tw.Scale``; the default is the configuration's ``pool_workers``.
+            kind: "thread", or "process" for work that needs a core of its own.
+            batch: The function takes a list of what is queued, and returns a list of as many results: a ``tw.Batch``, the
+                largest size, or True for the configuration's.
+            **options: As for ``tw.Pool``: name, capacity, overflow, task_timeout, max_deliveries, restarts, result_bytes_max, on_dead.
+
+        Returns:
+            The pool. It stops with the node, after the actors; tasks that it gives up are among the node's dead letters, and
+            requeue submits them again.
+
+        Raises:
+            InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
+            NameTaken: if the node has a pool of this name.
+            NodeStopped: if the node has been stopped.
+        """
+        from tidewire.pools.of_node import make
+
+        self._check()
+        pool = make(self, function, workers, kind, batch, options)
+        self._pools = [*self._live_pools(), pool]
+        return pool
+
     # Subjects
 
     def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
@@ -399,9 +450,11 @@ class Node:
         return DeadLetters(self._engine)
 
     def statistics(self) -> dict[str, Any]:
-        """Return counters and times of all actors and dispatchers. The cost grows with the number of actors."""
-        result: dict[str, Any] = self._engine.statistics()
-        return result
+        """Return counters and times of all actors, agents, dispatchers and the pools of this process.
+
+        The cost grows with the number of actors.
+        """
+        return {**self._engine.statistics(), "agents": _inspect.agents(self), "pools": _inspect.pools()}
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"
@@ -510,9 +563,11 @@ class Node:
         self._stopped = True
         return pending
 
-    def _end_stop(self, ledger: Ledger) -> Ledger:
+    def _end_stop(self, ledgers: list[Ledger]) -> Ledger:
         if self._ledger is None:
-            self._ledger = ledger
+            self._ledger = Ledger.total(ledgers)
+            if self._inspector is not None:
+                self._inspector.end()
             self._engine.unbind()
             if self._loop_thread is not None:
                 self._loop_thread.end()
@@ -521,7 +576,20 @@ class Node:
 
     def _stop_blocking(self, timeout: float | None) -> Ledger:
         pending = self._begin_stop(timeout)
-        return pending if isinstance(pending, Ledger) else self._end_stop(pending.wait())
+        if isinstance(pending, Ledger):
+            return pending
+        until = None if timeout is None else monotonic() + timeout
+        ledgers: list[Ledger] = [pending.wait()]
+        for pool in self._live_pools():
+            ledgers.append(pool._stop_blocking(True, _left(until)))
+        return self._end_stop(ledgers)
+
+    def _live_pools(self) -> list[Pool]:
+        return [pool for pool in self._pools if pool.ledger is None]
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - monotonic())
 
 
 def _check_options(name: object, dispatcher: object, concurrency: object, supervision: object) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import typing
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, TypeVar
 
 from tidewire import _handlers
@@ -15,6 +16,7 @@ from tidewire.errors import InvalidArgument
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _MARK = "__tidewire_handles__"
 _KNOWN_TOPICS_MAX = 1_024
+_FRAMES_MAX = 3
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,13 @@ def handle(
     if payload is not None and not isinstance(payload, type):
         raise InvalidArgument(f"payload: {payload!r} is not allowed: give a class")
 
+    names = _names_around(sys._getframe(1))
+
     def mark(function: _Function) -> _Function:
-        setattr(function, _MARK, Rule(kind, topic, payload))
+        said = payload
+        if kind is None and topic is None and payload is None:
+            said = _annotation(function, names)
+        setattr(function, _MARK, Rule(kind, topic, said))
         return function
 
     return mark if function is None else mark(function)
@@ -169,15 +176,31 @@ def _handler(call: Callable[..., Any], field: str) -> Handler:
     return Handler(call, takes, wants, _handlers.is_coroutine(call))
 
 
-def _annotation(call: Callable[..., Any]) -> Any:
-    """Return the annotation of the first parameter, if it is a class."""
+def _annotation(call: Callable[..., Any], names: Mapping[str, Any] | None = None) -> Any:
+    """Return the annotation of the first parameter besides self, if it is a class that can be found."""
+    function = call if inspect.isroutine(call) else type(call).__call__
     try:
-        hints = typing.get_type_hints(call if inspect.isroutine(call) else type(call).__call__)
-        first = next(iter(inspect.signature(call).parameters), None)
-    except (TypeError, ValueError, NameError, AttributeError):
+        first = next((p for p in inspect.signature(function).parameters.values() if p.name != "self"), None)
+    except (TypeError, ValueError):
         return None
-    found = hints.get(first or "")
-    return found if isinstance(found, type) else None
+    found = None if first is None else first.annotation
+    if isinstance(found, str):
+        inner = inspect.unwrap(getattr(function, "__func__", function))
+        try:
+            found = eval(found, getattr(inner, "__globals__", {}), dict(names or {}))
+        # An annotation can be any expression; one that fails here names no class.
+        except Exception:  # noqa: BLE001
+            return None
+    return found if isinstance(found, type) and found is not inspect.Parameter.empty else None
+
+
+def _names_around(frame: FrameType | None) -> dict[str, Any]:
+    """Return the names that an annotation in a class body can mean: those of the body, and of the functions around it."""
+    frames: list[Mapping[str, Any]] = []
+    while frame is not None and len(frames) < _FRAMES_MAX and frame.f_code.co_name != "<module>":
+        frames.append(frame.f_locals)
+        frame = frame.f_back
+    return {name: value for found in reversed(frames) for name, value in found.items() if isinstance(value, type)}
 
 
 def _has_handlers(target: Any) -> bool:

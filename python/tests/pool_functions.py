@@ -1,0 +1,192 @@
+"""What the workers of the pools under test run. A module of its own, so that worker processes import little."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+def increment(n: int) -> int:
+    return n + 1
+
+
+def arguments(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    return args, kwargs
+
+
+def pid(_: Any) -> int:
+    return os.getpid()
+
+
+def work(microseconds: int) -> int:
+    """Keep a core busy for about this long."""
+    end = time.perf_counter_ns() + microseconds * 1_000
+    while time.perf_counter_ns() < end:
+        pass
+    return microseconds
+
+
+def noted(folder: str, n: int) -> int:
+    """Leave a mark for each time that this was called."""
+    with open(f"{folder}/{n}", "a") as file:
+        file.write("x")
+    work(300)
+    return n
+
+
+def for_ever(_: Any) -> None:
+    threading.Event().wait()
+
+
+def hang_if(n: int) -> int:
+    if n < 0:
+        for_ever(n)
+    return n
+
+
+def wait_for(path: str) -> str:
+    """Wait until the other end of a named pipe is closed."""
+    Path(path).read_bytes()
+    return path
+
+
+def wait_if_path(value: Any) -> Any:
+    return wait_for(value) if isinstance(value, str) else value
+
+
+def divide(a: int, b: int) -> float:
+    return a / b
+
+
+def die_if(n: int) -> int:
+    if n < 0:
+        os._exit(3)
+    return n
+
+
+def die(_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exit_with(code: int) -> None:
+    sys.exit(code)
+
+
+def raise_it(error: BaseException) -> None:
+    raise error
+
+
+class Awkward(Exception):
+    """Can be pickled and not unpickled."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__("awkward")
+
+
+class Locked(Exception):
+    """Can't be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__("locked")
+        self.lock = threading.Lock()
+
+
+def raise_awkward(_: Any) -> None:
+    raise Awkward(1, 2)
+
+
+def raise_locked(_: Any) -> None:
+    raise Locked
+
+
+def give_lock(_: Any) -> Any:
+    return threading.Lock()
+
+
+def give_bytes(count: int) -> bytes:
+    return bytes(count)
+
+
+class Bomb:
+    """Can be pickled and not unpickled."""
+
+    def __reduce__(self) -> Any:
+        return divide, (1, 0)
+
+
+def give_bomb(_: Any) -> Bomb:
+    return Bomb()
+
+
+def talk(text: str) -> str:
+    print(text)
+    os.write(1, b"raw\n")
+    print("err " + text, file=sys.stderr)
+    return text
+
+
+def fork(_: Any) -> int:
+    """Fork, and let the child return as well."""
+    child = os.fork()
+    if child == 0:
+        return -1
+    os.waitpid(child, 0)
+    return os.getpid()
+
+
+def leave_child(path: str) -> int:
+    """Fork a child that stays until the named pipe is closed, past the hooks of Python, and die."""
+    child = ctypes.PyDLL(None).fork()
+    if child == 0:
+        wait_for(path)
+        os._exit(0)
+    os._exit(9)
+
+
+def close_all_files(_: Any) -> None:
+    os.closerange(3, 256)
+
+
+def mutate(values: list[int]) -> list[int]:
+    values.append(0)
+    return values
+
+
+def double_all(batch: list[Any]) -> list[Any]:
+    return [value * 2 for value in batch]
+
+
+def sizes(batch: list[Any]) -> list[int]:
+    return [len(batch)] * len(batch)
+
+
+def too_few(batch: list[Any]) -> list[Any]:
+    return batch[1:]
+
+
+def die_in_batch(batch: list[int]) -> list[int]:
+    if any(n < 0 for n in batch):
+        os._exit(3)
+    return batch
+
+
+async def later(n: int) -> int:
+    await asyncio.sleep(0)
+    return n + 1
+
+
+class Adder:
+    """A callable object that can be pickled."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self, m: int) -> int:
+        return self.n + m

@@ -1,0 +1,525 @@
+"""Agents: who gets a message, in which order, and what the sender learns of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire as tw
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+PATIENCE = 30.0
+
+
+def nothing(payload: object) -> None:
+    """Handle whatever comes."""
+
+
+class Gate:
+    """An agent that waits in its first message until the test lets it go, and keeps what came after it."""
+
+    def __init__(self, node: tw.Node, **options: Any) -> None:
+        self.inside, self.open = threading.Event(), threading.Event()
+        self.seen: list[Any] = []
+        self.agent = node.agent(self._receive, id="gate", **options)
+
+    def _receive(self, payload: object) -> None:
+        if payload == "hold":
+            self.inside.set()
+            assert self.open.wait(PATIENCE)
+        else:
+            self.seen.append(payload)
+
+    def hold(self, sender: tw.Agent) -> None:
+        """Make it wait."""
+        sender.tell("hold", to="gate")
+        assert self.inside.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("value", [0, "", None, [], {}, False, 0.0, (), {"a": 1}, [1, 2], b"x", object()])
+def test_a_request_gets_whatever_the_handler_returns(run: Run, value: object) -> None:
+    async def story(node: tw.Node) -> None:
+        async def later(payload: object) -> object:
+            return payload
+
+        node.agent(lambda payload: payload, id="plain")
+        node.agent(later, id="later")
+        asker = node.agent(nothing, id="asker")
+        for to in ("plain", "later"):
+            assert await asker.request(value, to=to) is value
+
+    run(story)
+
+
+def test_ten_thousand_messages_of_each_priority_keep_their_order(node: tw.Node) -> None:
+    gate = Gate(node, mailbox=100_000)
+    sender = node.agent(nothing, id="sender")
+    gate.hold(sender)
+    lanes = ("low", "normal", "high", "urgent")
+    for n in range(10_000):
+        for lane in lanes:
+            sender.tell((lane, n), to="gate", priority=lane)
+    gate.open.set()
+    ledger = gate.agent.sync.stop()
+    assert ledger.balanced
+    assert ledger.handled == 40_001
+    for lane in lanes:
+        assert [n for which, n in gate.seen if which == lane] == list(range(10_000))
+    assert gate.seen[0] == ("urgent", 0)
+    low = [at for at, (lane, _) in enumerate(gate.seen) if lane == "low"]
+    waits = [after - before for before, after in itertools.pairwise(low)]
+    assert max(waits) <= 19, "sixteen of higher lanes, and one of each lane that is due too"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("depth", [20])
+def test_twenty_nested_requests_end_with_any_number_of_threads(threads: int, depth: int) -> None:
+    config = {"dispatchers": {"default": {"threads": threads}}}
+    with tw.Node(config=config) as node:
+        agents: list[tw.Agent] = []
+
+        def handler(n: int, message: tw.Message) -> int:
+            if n == 0:
+                return 0
+            return 1 + agents[n].sync.request(n - 1, to=f"agent-{n - 1}", timeout=PATIENCE)
+
+        agents.extend(node.agent(handler, id=f"agent-{n}") for n in range(depth + 1))
+        outside = node.agent(nothing, id="outside")
+        assert outside.sync.request(depth, to=f"agent-{depth}", timeout=PATIENCE) == depth
+
+
+def test_a_ring_of_waiting_agents_is_an_error_with_its_path(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        agents: dict[str, tw.Agent] = {}
+
+        def ask_next(me: str, following: str) -> Callable[[Any], Any]:
+            async def handler(payload: object) -> object:
+                return await agents[me].request(payload, to=following, timeout=PATIENCE)
+
+            return handler
+
+        for me, following in (("a", "b"), ("b", "c"), ("c", "a")):
+            agents[me] = node.agent(ask_next(me, following), id=me)
+        outside = node.agent(nothing, id="outside")
+        with pytest.raises(tw.AskCycle) as caught:
+            await outside.request(1, to="a", timeout=PATIENCE)
+        assert [title.split()[0] for title in caught.value.path] == ["c", "a", "b", "c"]
+
+    run(story)
+
+
+def test_the_error_of_a_handler_reaches_the_requester(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        class NotThatOne(Exception):
+            pass
+
+        def handler(payload: object) -> None:
+            raise NotThatOne(f"no {payload}")
+
+        node.agent(handler, id="a")
+        asker = node.agent(nothing, id="asker")
+        with pytest.raises(NotThatOne, match="no 3"):
+            await asker.request(3, to="a", timeout=PATIENCE)
+        (letter,) = node.dead_letters.list(name="a")
+        assert letter.reason == "failed"
+        assert "raise NotThatOne" in (letter.traceback or "")
+
+    run(story)
+
+
+def test_nobody_to_send_to_is_an_error_at_the_call(node: tw.Node) -> None:
+    sender = node.agent(nothing, id="sender", type="t")
+    for options in ({"to": "nobody"}, {"type": "x"}, {"capability": "x"}, {"type": "t", "capability": "x"}):
+        for send in (sender.send, sender.request, sender.tell):
+            with pytest.raises(tw.NoSuchTarget, match="registered are 'sender'"):
+                send(1, **options)  # type: ignore[operator]
+    with pytest.raises(tw.NoSuchTarget):
+        sender.tell(1, to=["sender", "nobody"])
+    assert sender.statistics()["accepted"] == 0, "one that is missing: nobody gets anything"
+
+
+def test_a_stopped_agent_is_gone_and_its_id_is_free(node: tw.Node) -> None:
+    sender = node.agent(nothing, id="sender")
+    first = node.agent(nothing, id="a", capabilities=["x"])
+    first.sync.stop()
+    assert first.status == "stopped"
+    assert node.agents.get("a") is None
+    with pytest.raises(tw.NoSuchTarget):
+        sender.tell(1, capability="x")
+    second = node.agent(nothing, id="a", capabilities=["x"])
+    assert node.agents.get("a") is second
+    assert node.lookup("a") == second.ref
+
+
+def test_an_id_that_is_taken_is_an_error_and_changes_nothing(node: tw.Node) -> None:
+    first = node.agent(nothing, id="a")
+    node.spawn(nothing, name="plain")
+    for taken in ("a", "plain"):
+        with pytest.raises(tw.NameTaken):
+            node.agent(nothing, id=taken)
+    assert list(node.agents) == [first]
+
+
+def test_the_one_with_the_least_outstanding_work_is_chosen_and_equal_ones_in_turn(node: tw.Node) -> None:
+    gate = Gate(node, capabilities=["work"])
+    free = [node.agent(nothing, id=f"free-{n}", capabilities=["work"]) for n in range(3)]
+    sender = node.agent(nothing, id="sender")
+    gate.hold(sender)
+    for n in range(300):
+        sender.sync.request(n, capability="work")
+    gate.open.set()
+    counts = [agent.sync.stop().handled for agent in free]
+    assert sum(counts) == 300, "the one that is held got none"
+    assert min(counts) >= 50
+
+
+def test_a_thousand_agents_are_found_by_capability(node: tw.Node) -> None:
+    for n in range(1_000):
+        node.agent(nothing, id=f"agent-{n}", type="even" if n % 2 == 0 else "odd", capabilities=["all", f"only-{n}"])
+    assert len(node.agents) == 1_000
+    assert [agent.id for agent in node.agents.list(capability="only-617")] == ["agent-617"]
+    assert len(node.agents.list(type="odd", capability="all")) == 500
+    sender = node.agent(nothing, id="sender")
+    for n in range(1_000):
+        sender.tell(n, capability="all")
+    for n in range(1_000):
+        sender.tell(n, capability=f"only-{n}")
+    handled = [agent.sync.stop().handled for agent in node.agents.list(capability="all")]
+    assert sum(handled) == 2_000
+    assert min(handled) >= 1
+    assert max(handled) <= 3, "of many, the choice moves on"
+
+
+def test_a_slow_handler_delays_nobody_else(node: tw.Node) -> None:
+    gate = Gate(node)
+    sender = node.agent(nothing, id="sender")
+    node.agent(lambda payload: payload, id="fast")
+    gate.hold(sender)
+    assert sender.sync.request(1, to="fast", timeout=PATIENCE) == 1
+    gate.open.set()
+
+
+def test_a_broadcast_reaches_everybody_else_and_a_full_one_harms_nobody(node: tw.Node) -> None:
+    seen: dict[str, list[Any]] = {}
+    arrived = threading.Semaphore(0)
+
+    def keeper(name: str) -> Callable[[Any], None]:
+        def handler(payload: object) -> None:
+            seen.setdefault(name, []).append(payload)
+            arrived.release()
+
+        return handler
+
+    gate = Gate(node, mailbox=1)
+    for name in ("a", "b", "c"):
+        node.agent(keeper(name), id=name, type="keeper")
+    sender = node.agent(keeper("sender"), id="sender")
+    gate.hold(sender)
+    sender.tell("fills the mailbox", to="gate")
+    assert sender.broadcast("x") == 3
+    assert sender.broadcast("y", type="keeper") == 3
+    assert sender.broadcast("z", include_self=True) == 4
+    for _ in range(10):
+        assert arrived.acquire(timeout=PATIENCE)
+    gate.open.set()
+    assert seen == {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["x", "y", "z"], "sender": ["z"]}
+    letters = node.dead_letters.list(reason="mailbox_full", name="gate")
+    assert [letter.message.payload for letter in letters] == ["x", "z"]
+
+
+@pytest.mark.parametrize("overflow", ["wait", "fail", "drop_new", "drop_old"])
+def test_a_full_mailbox_does_what_its_policy_says(node: tw.Node, overflow: Any) -> None:
+    gate = Gate(node, mailbox=tw.Mailbox(2, overflow))
+    sender = node.agent(nothing, id="sender")
+    gate.hold(sender)
+    for n in (1, 2):
+        sender.tell(n, to="gate")
+    if overflow in ("wait", "fail"):
+        with pytest.raises(tw.MailboxFull, match="2"):
+            sender.tell(3, to="gate")
+    else:
+        sender.tell(3, to="gate")
+    if overflow == "wait":
+        waiting = threading.Thread(target=sender.sync.send, args=(4, "gate"))
+        waiting.start()
+        gate.open.set()
+        waiting.join(PATIENCE)
+        assert not waiting.is_alive()
+    gate.open.set()
+    gate.agent.sync.stop()
+    expected = {"wait": [1, 2, 4], "fail": [1, 2], "drop_new": [1, 2], "drop_old": [2, 3]}
+    assert gate.seen == expected[overflow]
+    dropped = {"drop_new": [3], "drop_old": [1]}.get(overflow, [])
+    assert [letter.message.payload for letter in node.dead_letters.list(reason="dropped")] == dropped
+
+
+def test_a_thousand_cancelled_requests_leave_nothing_behind(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        release = asyncio.Event()
+        begun = asyncio.Event()
+
+        async def handler(payload: object) -> None:
+            begun.set()
+            await release.wait()
+
+        node.agent(handler, id="a")
+        asker = node.agent(nothing, id="asker")
+        tasks = [asyncio.ensure_future(_await(asker.request(n, to="a"))) for n in range(1_000)]
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+        for task in tasks:
+            task.cancel()
+        assert all(
+            isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True)
+        )
+        statistics = node.statistics()
+        assert (statistics["timers"], statistics["waiting_for_others"]) == (0, 0)
+        release.set()
+        ledger = await node.agents.list()[0].stop()
+        assert ledger.accepted == 1_000
+        assert ledger.handled + ledger.dead_lettered == 1_000
+        assert ledger.handled <= 1, "what nobody waits for is not begun"
+
+    run(story)
+
+
+async def _await(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def test_a_stop_with_a_hundred_queued_balances(node: tw.Node) -> None:
+    gate = Gate(node)
+    sender = node.agent(nothing, id="sender")
+    gate.hold(sender)
+    for n in range(100):
+        sender.tell(n, to="gate")
+    stopping = gate.agent.ref.stop(drain=False, timeout=PATIENCE)
+    gate.open.set()
+    ledger = stopping.wait()
+    assert ledger.balanced
+    assert (ledger.accepted, ledger.handled, ledger.returned) == (101, 1, 100)
+    assert [message.payload for message in ledger.messages] == list(range(100))
+
+
+def test_shared_context_is_a_copy_that_the_recipient_keeps(node: tw.Node) -> None:
+    seen: list[Any] = []
+    a = node.agent(lambda payload: len(seen), id="a")
+
+    class Curious(tw.Agent):
+        @tw.handle(kind="context")
+        def on_context(self, context: object, message: tw.Message) -> None:
+            seen.append((context, message.sender, message.kind))
+
+        def receive(self, payload: object) -> int:
+            return len(seen)
+
+    curious = node.agent(Curious, id="curious")
+    sender = node.agent(nothing, id="sender")
+    facts = {"season": "winter"}
+    sender.sync.share(facts, to=["a", "curious"])
+    facts["season"] = "summer"
+    assert sender.sync.request(1, to="curious") == 1
+    sender.sync.request(1, to="a")
+    assert a.context == {"season": "winter"}
+    assert seen == [({"season": "winter"}, "sender", "context")]
+    assert curious.context == {}
+
+
+def test_topics_reach_agents_and_plain_subscribers_alike(node: tw.Node) -> None:
+    got: list[Any] = []
+    arrived = threading.Semaphore(0)
+
+    def note(*what: object) -> None:
+        got.append(what)
+        arrived.release()
+
+    class Reader(tw.Agent):
+        @tw.handle(topic="news.*")
+        def on_news(self, payload: object, message: tw.Message) -> None:
+            note("reader", payload, message.topic, message.sender, message.headers.get("x"))
+
+    node.agent(Reader, id="reader")
+    later = node.agent(lambda payload: note("later", payload), id="later")
+    node.subscribe("news.>", lambda payload: note("plain", payload))
+    sender = node.agent(nothing, id="sender")
+    assert later.subscribe("news.sport") == ["news.sport"]
+    assert sender.publish("news.sport", 1, headers={"x": "y"}) == 3
+    for _ in range(3):
+        assert arrived.acquire(timeout=PATIENCE)
+    assert sorted(got) == [("later", 1), ("plain", 1), ("reader", 1, "news.sport", "sender", "y")]
+    assert later.unsubscribe("news.sport") == []
+    assert sender.publish("news.sport", 2) == 2
+    assert node.publish("news.x", 3) == 2, "a node's publish reaches agents too"
+
+
+def test_handlers_are_found_by_topic_then_type_then_kind_then_receive(node: tw.Node) -> None:
+    class Base:
+        pass
+
+    class Derived(Base):
+        pass
+
+    class Clerk(tw.Agent):
+        type = "clerk"
+        capabilities = ("file",)
+
+        @tw.handle
+        def of_base(self, payload: Base) -> str:
+            return "base"
+
+        @tw.handle(payload=int)
+        async def of_int(self, payload: int) -> str:
+            return "int"
+
+        @tw.handle(kind="status")
+        def of_status(self, payload: object) -> str:
+            return "status"
+
+        def receive(self, payload: object) -> str:
+            return f"receive {payload}"
+
+    clerk = node.agent(Clerk)
+    assert (clerk.type, clerk.capabilities) == ("clerk", {"file"})
+    assert clerk.id.startswith("clerk-")
+    sender = node.agent(nothing, id="sender")
+    found = [sender.sync.request(payload, type="clerk") for payload in (Derived(), 3, "x")]
+    assert found == ["base", "int", "receive x"]
+    receipt = sender.sync.send(None, to=clerk.id, kind="status", receipt=True)
+    assert receipt.wait_blocking(PATIENCE) == "handled"
+
+
+def test_a_message_that_no_handler_takes_is_an_error_or_goes_to_unhandled(node: tw.Node) -> None:
+    class Picky(tw.Agent):
+        @tw.handle
+        def of_int(self, payload: int) -> int:
+            return payload
+
+    class Open(Picky):
+        def unhandled(self, message: tw.Message) -> str:
+            return f"left: {message.payload}"
+
+    node.agent(Picky, id="picky")
+    node.agent(Open, id="open")
+    sender = node.agent(nothing, id="sender")
+    with pytest.raises(tw.Unhandled, match="with a str"):
+        sender.sync.request("x", to="picky")
+    assert sender.sync.request("x", to="open") == "left: x"
+
+
+def test_a_handler_can_answer_early_and_go_on(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        answered = asyncio.Event()
+        after: list[Any] = []
+
+        async def handler(payload: object, message: tw.Message) -> str:
+            assert message.respond("early")
+            await answered.wait()
+            after.append(payload)
+            with pytest.raises(tw.InvalidArgument, match="replied to already"):
+                message.respond("again")
+            return "late"
+
+        agent = node.agent(handler, id="a")
+        asker = node.agent(nothing, id="asker")
+        assert await asker.request(1, to="a", timeout=PATIENCE) == "early"
+        answered.set()
+        await agent.stop()
+        assert after == [1]
+        with pytest.raises(tw.InvalidArgument, match="second parameter"):
+            asker.respond(tw.Message(1), 2)
+
+    run(story)
+
+
+def test_status_follows_what_an_agent_does(node: tw.Node) -> None:
+    started = threading.Event()
+
+    class Slow(tw.Agent):
+        def started(self) -> None:
+            assert started.wait(PATIENCE)
+
+        def receive(self, payload: object) -> object:
+            if payload == "fail":
+                raise ValueError(payload)
+            return payload
+
+    slow = node.agent(Slow, id="slow")
+    assert slow.status == "starting"
+    started.set()
+    sender = node.agent(nothing, id="sender")
+    sender.sync.request(1, to="slow")
+    with pytest.raises(ValueError, match="fail"):
+        sender.sync.request("fail", to="slow")
+    assert slow.status == "failing"
+    gate = Gate(node)
+    gate.hold(sender)
+    assert gate.agent.status == "busy"
+    gate.open.set()
+    slow.sync.stop()
+    assert slow.status == "stopped"
+    assert repr(slow) == "<Slow 'slow', stopped>"
+
+
+def test_a_restarted_agent_has_new_state_and_the_same_handle(node: tw.Node) -> None:
+    class Counter(tw.Agent):
+        def __init__(self) -> None:
+            self.count = 0
+
+        def receive(self, payload: object) -> int:
+            if payload == "fail":
+                raise ValueError(payload)
+            self.count += 1
+            return self.count
+
+    counter = node.agent(Counter, id="c", supervision=tw.Supervision("restart", backoff_ms=0))
+    sender = node.agent(nothing, id="sender")
+    assert [sender.sync.request(1, to="c") for _ in range(2)] == [1, 2]
+    with pytest.raises(ValueError, match="fail"):
+        sender.sync.request("fail", to="c")
+    assert sender.sync.request(1, to="c") == 1
+    assert counter.statistics()["restarts"] == 1
+
+
+def test_many_messages_are_counted_as_what_they_became(node: tw.Node) -> None:
+    def handler(payload: int) -> None:
+        if payload % 10 == 0:
+            raise ValueError(payload)
+
+    agent = node.agent(handler, id="a")
+    sender = node.agent(nothing, id="sender")
+    for n in range(1_000):
+        sender.sync.send(n, to="a")
+    ledger = agent.sync.stop()
+    assert (ledger.accepted, ledger.handled, ledger.dead_lettered) == (1_000, 900, 100)
+    assert sender.statistics()["sent"] == 1_000
+    assert len(node.dead_letters.list(name="a")) == 100
+
+
+def test_dead_letters_of_agents_are_bounded_and_can_be_told_again() -> None:
+    with tw.Node(config={"dead_letters": 10}) as node:
+        fail = [True]
+        seen: list[Any] = []
+        done = threading.Semaphore(0)
+
+        def handler(payload: int) -> None:
+            if fail[0]:
+                raise ValueError(payload)
+            seen.append(payload)
+            done.release()
+
+        node.agent(handler, id="a")
+        sender = node.agent(nothing, id="sender")
+        for n in range(25):
+            with pytest.raises(ValueError, match=str(n)):
+                sender.sync.request(n, to="a")
+        assert [letter.message.payload for letter in node.dead_letters.list()] == list(range(15, 25))
+        assert node.statistics()["dead_letters_let_go"] == 15
+        fail[0] = False
+        assert node.dead_letters.requeue_all(reason="failed", name="a") == 10
+        for _ in range(10):
+            assert done.acquire(timeout=PATIENCE)
+        assert seen == list(range(15, 25))
+        assert len(node.dead_letters) == 0

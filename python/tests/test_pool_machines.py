@@ -1,0 +1,283 @@
+"""The parts of a pool that decide, in virtual time."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+import pytest
+from tidewire.pools.allot import TARGET_US, Allotment
+from tidewire.pools.backlog import Backlog
+from tidewire.pools.batching import Call, plan
+from tidewire.pools.options import Batch, Restarts, Scale
+from tidewire.pools.replacing import Replacing
+from tidewire.pools.restarts import GiveUp, Replace, RestartWindow
+from tidewire.pools.scaling import Load, Scaling
+from tidewire.pools.tally import Histogram
+from tidewire.pools.task import Task
+
+MS = 1_000_000
+
+
+def tasks(*values: int) -> list[Task]:
+    return [Task((value,), {}) for value in values]
+
+
+def values(some: list[Task]) -> list[int]:
+    return [task.args[0] for task in some]
+
+
+def backlog_of(count: int, capacity: int = 100) -> tuple[Backlog, list[Task]]:
+    backlog, some = Backlog(capacity), tasks(*range(count))
+    for task in some:
+        backlog.add(task)
+    return backlog, some
+
+
+# Restarts
+
+
+def test_the_first_end_costs_no_wait_and_the_next_ones_wait_twice_as_long() -> None:
+    window = RestartWindow(Restarts(max=100, backoff_ms=100, backoff_max_ms=1_000), seed=1)
+    waits = [window.ended(0, progress=False) for _ in range(8)]
+    assert waits[0] == Replace(0.0)
+    bounds = [100, 200, 400, 800, 1_000, 1_000, 1_000]
+    assert all(
+        isinstance(wait, Replace) and bound / 2 <= wait.wait_ms <= bound
+        for wait, bound in zip(waits[1:], bounds, strict=True)
+    )
+
+
+def test_one_end_more_than_the_limit_within_the_window_gives_up() -> None:
+    window = RestartWindow(Restarts(max=3, window_ms=1_000), seed=1)
+    decisions = [window.ended(now, progress=False) for now in (0, 100, 200, 300)]
+    assert [type(decision) for decision in decisions] == [Replace, Replace, Replace, GiveUp]
+    assert "restarts.max is 3" in decisions[3].reason  # type: ignore[union-attr]
+
+
+def test_ends_before_the_window_are_forgotten() -> None:
+    window = RestartWindow(Restarts(max=3, window_ms=1_000), seed=1)
+    assert all(isinstance(window.ended(now * 400, progress=False), Replace) for now in range(100))
+
+
+def test_workers_that_had_finished_a_task_never_fail_the_pool() -> None:
+    window = RestartWindow(Restarts(max=0), seed=1)
+    assert all(window.ended(0, progress=True) == Replace(0.0) for _ in range(1_000))
+
+
+def test_the_same_seed_gives_the_same_waits() -> None:
+    def waits(seed: int) -> list[object]:
+        window = RestartWindow(Restarts(max=9), seed)
+        return [window.ended(0, progress=False) for _ in range(9)]
+
+    assert waits(5) == waits(5) != waits(6)
+
+
+def test_a_worker_is_started_when_its_backoff_is_over_and_not_before() -> None:
+    replacing = Replacing(2, Restarts(backoff_ms=100), seed=1)
+    replacing.ended(0, False, "first", None)
+    assert replacing.due(0, there=1)
+    replacing.ended(0, False, "second", None)
+    assert not replacing.due(0, there=1)
+    at = replacing.next_ns(0, there=1)
+    assert at is not None and 50 * MS <= at <= 100 * MS
+    assert not replacing.due(at - 1, there=1) and replacing.due(at, there=1)
+    assert replacing.next_ns(at, there=2) is None
+
+
+# Scaling
+
+
+def test_a_burst_adds_workers_up_to_the_most_and_says_why() -> None:
+    scaling, workers = Scaling(Scale(1, 8, target_wait_ms=50)), 1
+    seen = [workers]
+    for tick in range(100):
+        decision = scaling.observe(tick * 50, Load(workers, workers, 1_000, 60 + tick))
+        if decision is not None:
+            assert "and the target is 50 ms" in decision.reason
+            workers = decision.workers
+            seen.append(workers)
+    assert seen == [1, 2, 3, 4, 6, 8]
+
+
+def test_no_worker_is_added_while_tasks_wait_less_than_the_target() -> None:
+    scaling = Scaling(Scale(1, 8, target_wait_ms=50))
+    assert all(scaling.observe(tick * 50, Load(1, 1, 10, 50)) is None for tick in range(100))
+
+
+def test_added_workers_get_a_moment_before_more_are_added() -> None:
+    scaling = Scaling(Scale(1, 8, target_wait_ms=50))
+    assert scaling.observe(0, Load(1, 1, 10, 60)) is not None
+    assert scaling.observe(200, Load(2, 2, 10, 260)) is None
+    assert scaling.observe(250, Load(2, 2, 10, 310)) is not None
+
+
+def test_idle_workers_go_after_a_while_down_to_the_least() -> None:
+    scaling, workers = Scaling(Scale(2, 8, idle_ms=1_000)), 8
+    seen = []
+    for tick in range(200):
+        decision = scaling.observe(tick * 100, Load(workers, 1, 0, 0))
+        if decision is not None:
+            workers = decision.workers
+            seen.append((tick, workers))
+    assert [count for _, count in seen] == [5, 3, 2]
+    assert seen[0][0] == 10
+
+
+def test_a_moment_of_load_keeps_the_workers() -> None:
+    scaling = Scaling(Scale(1, 8, idle_ms=1_000))
+    for tick in range(100):
+        busy = 4 if tick % 9 == 8 else 1
+        assert scaling.observe(tick * 100, Load(4, busy, 0, 0)) is None
+
+
+def test_between_the_target_and_its_quarter_nothing_changes() -> None:
+    scaling = Scaling(Scale(1, 8, target_wait_ms=100, idle_ms=1))
+    assert all(scaling.observe(tick * 100, Load(4, 2, 3, 30)) is None for tick in range(100))
+
+
+# Allotment
+
+
+def test_an_unknown_task_goes_alone() -> None:
+    allotment = Allotment()
+    assert allotment.size(1_000, 2, tasks=0, batches=0) == 1
+    assert allotment.size(1_000, 2, tasks=1, batches=1) == 0
+
+
+def test_batches_of_short_tasks_grow_until_they_take_the_target() -> None:
+    allotment, size, seen = Allotment(), 1, []
+    for _ in range(20):
+        allotment.learn(size, size * 10.0)
+        size = allotment.size(1_000_000, 2, tasks=0, batches=0)
+        seen.append(size)
+    assert seen == sorted(seen)
+    assert seen[0] <= 4 and seen[-1] == TARGET_US / 10
+
+
+def test_a_worker_has_at_most_two_batches() -> None:
+    allotment = Allotment()
+    for _ in range(20):
+        allotment.learn(200, 2_000.0)
+    assert allotment.size(10_000, 2, tasks=200, batches=1) == 200
+    assert allotment.size(10_000, 2, tasks=400, batches=2) == 0
+
+
+def test_long_tasks_are_never_given_in_advance() -> None:
+    allotment = Allotment()
+    allotment.learn(1, 5_000.0)
+    assert allotment.size(100, 4, tasks=0, batches=0) == 1
+    assert allotment.size(100, 4, tasks=1, batches=1) == 0
+
+
+def test_a_few_tasks_are_spread_over_the_workers_unless_they_are_short() -> None:
+    middling, short = Allotment(), Allotment()
+    for _ in range(20):
+        middling.learn(100, 100 * 150.0)
+        short.learn(100, 100 * 1.0)
+    assert middling.size(8, 4, tasks=0, batches=0) == 2
+    assert short.size(8, 4, tasks=0, batches=0) == 8
+
+
+def test_tasks_that_became_slow_are_believed_soon() -> None:
+    allotment = Allotment()
+    for _ in range(20):
+        allotment.learn(100, 1_000.0)
+    for _ in range(2):
+        allotment.learn(1, 50_000.0)
+    assert allotment.size(100, 2, tasks=1, batches=1) == 0
+
+
+# Batches of the user's function
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "waiting", "busy", "expected"),
+    [
+        (0, 0, 0, Call(0)),
+        (0, 1, 0, Call(1)),
+        (0, 1, 1, Call(0, 5 * MS)),
+        (5, 1, 1, Call(1)),
+        (0, 10, 1, Call(10)),
+        (0, 25, 3, Call(10)),
+        (0, 25, 0, Call(10)),
+    ],
+)
+def test_a_batch_waits_only_while_others_are_busy_and_its_budget_lasts(
+    now_ms: int, waiting: int, busy: int, expected: Call
+) -> None:
+    assert plan(Batch(size_max=10, budget_ms=5), now_ms * MS, waiting, 0, busy) == expected
+
+
+# The backlog
+
+
+def test_what_does_not_fit_is_parked_and_accepted_in_order() -> None:
+    backlog, _ = backlog_of(5, capacity=3)
+    assert (backlog.waiting, backlog.parked, backlog.accepted) == (3, 2, 3)
+    assert values(backlog.take(1)) == [0]
+    assert (backlog.waiting, backlog.parked, backlog.accepted) == (3, 1, 4)
+    assert values(backlog.take(9)) == [1, 2, 3]
+    assert values(backlog.take(9)) == [4]
+
+
+def test_tasks_put_back_come_first_and_in_order() -> None:
+    backlog, _ = backlog_of(5)
+    taken = backlog.take(3)
+    backlog.put_back(taken[1:])
+    assert values(backlog.take(9)) == [1, 2, 3, 4]
+
+
+def test_a_batch_ends_where_its_payloads_weigh_too_much() -> None:
+    backlog = Backlog(10)
+    for _ in range(3):
+        backlog.add(Task((), {}, bytes(60)))
+    assert [len(backlog.take(9, weight_max=100)) for _ in range(3)] == [1, 1, 1]
+    assert backlog.waiting == 0
+
+
+def test_a_retried_task_goes_alone() -> None:
+    backlog, some = backlog_of(3)
+    taken = backlog.take(1)
+    taken[0].deliveries = 1
+    backlog.put_back(taken)
+    assert values(backlog.take_retried()) == [0]
+    assert backlog.take_retried() == []
+    assert values(backlog.take(9)) == values(some[1:])
+
+
+def test_dropping_in_any_order_agrees_with_a_plain_list() -> None:
+    chance = random.Random(7)
+    backlog, model, parked, everything = Backlog(20), deque[int](), deque[int](), {}
+    for step in range(20_000):
+        kind = chance.random()
+        if kind < 0.5:
+            everything[step] = task = Task((step,), {})
+            backlog.add(task)
+            (model if len(model) < 20 else parked).append(step)
+        elif kind < 0.75:
+            count = chance.randrange(4)
+            expected = [model.popleft() for _ in range(min(count, len(model)))]
+            assert values(backlog.take(count)) == expected
+        elif model or parked:
+            line = parked if parked and chance.random() < 0.5 else (model or parked)
+            victim = chance.choice(list(line))
+            line.remove(victim)
+            backlog.drop(everything[victim])
+        while parked and len(model) < 20:
+            model.append(parked.popleft())
+        assert (backlog.waiting, backlog.parked) == (len(model), len(parked))
+    assert len(backlog._line) <= 2 * 20 + 65
+
+
+# Times
+
+
+def test_quantiles_are_within_a_sixteenth() -> None:
+    histogram, chance = Histogram(), random.Random(3)
+    times = sorted(int(chance.expovariate(1 / 5_000)) for _ in range(20_000))
+    for time_us in times:
+        histogram.add(time_us)
+    for share in (0.5, 0.95, 0.99):
+        exact = times[int(share * len(times)) - 1]
+        assert exact <= histogram.quantile(share) <= exact * 17 / 16 + 1

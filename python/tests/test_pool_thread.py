@@ -1,0 +1,276 @@
+"""Pools of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pool_functions as functions
+import pytest
+import tidewire as tw
+from tidewire.pools import Batch, Pool, Scale
+
+
+def story(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(main(), 50))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop go round until something that no signal tells is so."""
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+class Door:
+    """A function that waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.opened = threading.Event()
+
+    def __call__(self, value: Any) -> Any:
+        self.entered.release()
+        assert self.opened.wait(50)
+        return value
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_results_come_back_to_whoever_submitted(workers: int) -> None:
+    async def main() -> None:
+        async with Pool(functions.increment, workers) as pool:
+            assert await asyncio.gather(*[pool.submit(n) for n in range(2_000)]) == list(range(1, 2_001))
+            assert [n async for n in pool.map(range(500))] == list(range(1, 501))
+        assert pool.ledger == tw.Ledger(2_500, 2_500, 0, 0, reason="stopped")
+
+    story(main)
+
+
+def test_arguments_are_passed_by_reference_and_any_function_will_do() -> None:
+    seen: list[object] = []
+    thing = object()
+    with Pool(lambda *, named: seen.append(named), 1) as pool:
+        assert pool.sync.submit(named=thing) is None
+    assert seen == [thing]
+
+
+def test_coroutine_functions_run_on_a_loop_of_the_worker() -> None:
+    with Pool(functions.later, 2) as pool:
+        assert list(pool.sync.map(range(100))) == list(range(1, 101))
+
+
+def test_as_many_tasks_run_at_once_as_there_are_workers() -> None:
+    door = Door()
+
+    async def main() -> None:
+        async with Pool(door, 3) as pool:
+            futures = [pool.submit(n) for n in range(5)]
+            for _ in range(3):
+                assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+            statistics = pool.statistics()
+            assert (statistics["in_workers"], statistics["waiting"]) == (3, 2)
+            assert sorted(worker["task"] for worker in statistics["workers"]) == [1, 2, 3]
+            assert not door.entered.acquire(blocking=False)
+            door.opened.set()
+            assert await asyncio.gather(*futures) == list(range(5))
+
+    story(main)
+
+
+def test_a_thousand_cancelled_tasks_leave_nothing_pending() -> None:
+    door = Door()
+
+    async def main() -> None:
+        async with Pool(door, 1) as pool:
+            first = pool.submit("first")
+            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+            futures = [pool.submit(n) for n in range(1_000)]
+            for future in futures:
+                future.cancel()
+            assert pool.statistics()["waiting"] == 0
+            door.opened.set()
+            assert await first == "first"
+        assert pool.ledger == tw.Ledger(1_001, 1, 0, 1_000, reason="stopped")
+
+    story(main)
+
+
+def test_an_error_has_the_type_and_the_trace_of_where_it_was_raised() -> None:
+    with Pool(functions.divide, 1) as pool:
+        with pytest.raises(ZeroDivisionError) as caught:
+            pool.sync.submit(1, 0)
+        assert any(entry.name == "divide" for entry in caught.traceback)
+        assert pool.sync.submit(1, 2) == 0.5
+    assert pool.ledger == tw.Ledger(2, 1, 0, 1, reason="stopped")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1), GeneratorExit()])
+def test_what_would_end_a_program_is_only_an_error_of_the_task(error: BaseException) -> None:
+    async def main() -> None:
+        async with Pool(functions.raise_it, 1) as pool:
+            with pytest.raises(tw.RemoteError) as caught:
+                await pool.submit(error)
+            assert caught.value.type_name == type(error).__name__
+            assert "raise_it" in caught.value.remote_traceback
+
+    story(main)
+
+
+def test_a_hung_thread_is_abandoned_and_replaced() -> None:
+    async def hang_once() -> None:
+        door = Door()
+        async with Pool(lambda n: door(n) if n < 0 else n, 1, task_timeout=0.05) as pool:
+            hung, behind = pool.submit(-1), pool.submit(2)
+            with pytest.raises(tw.TaskTimeout, match=r"task_timeout=0\.05 s"):
+                await hung
+            assert await behind == 2
+            assert pool.statistics()["restarts"] == 1
+            door.opened.set()
+            assert await pool.submit(3) == 3
+        assert pool.ledger is not None
+        assert (pool.ledger.accepted, pool.ledger.handled, pool.ledger.dead_lettered) == (3, 2, 1)
+
+    async def main() -> None:
+        # The task may begin before or after the keeper has fallen asleep.
+        for _ in range(20):
+            await hang_once()
+
+    story(main)
+
+
+def test_a_pool_with_too_many_stuck_threads_fails() -> None:
+    door = Door()
+
+    async def main() -> None:
+        pool = Pool(door, 16, task_timeout=0.05)
+        ended = await asyncio.gather(*[pool.submit(n) for n in range(200)], return_exceptions=True)
+        assert {type(error) for error in ended} == {tw.TaskTimeout, tw.PoolFailed}
+        assert pool.state == "failed"
+        door.opened.set()
+        assert (await pool.stop()).balanced
+
+    story(main)
+
+
+def test_a_burst_adds_workers_and_calm_removes_them() -> None:
+    door = Door()
+
+    async def main() -> None:
+        async with Pool(door, Scale(1, 4, target_wait_ms=10, idle_ms=50)) as pool:
+            futures = [pool.submit(n) for n in range(20)]
+            for _ in range(4):
+                assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+            door.opened.set()
+            await asyncio.gather(*futures)
+            await until(lambda: len(pool.statistics()["workers"]) == 1)
+            assert [one["workers"] for one in pool.statistics()["decisions"]][:3] == [2, 3, 4]
+            assert await pool.submit(7) == 7
+
+    story(main)
+
+
+def test_a_function_with_batch_gets_what_is_queued() -> None:
+    door, calls = Door(), []
+
+    def handle(batch: list[int]) -> list[int]:
+        calls.append(len(batch))
+        door(None)
+        return [n + 1 for n in batch]
+
+    async def main() -> None:
+        async with Pool(handle, 1, batch=Batch(size_max=10, budget_ms=60_000)) as pool:
+            futures = [pool.submit(0)]
+            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+            futures += [pool.submit(n) for n in range(1, 25)]
+            door.opened.set()
+            assert await asyncio.gather(*futures) == list(range(1, 26))
+        assert calls == [1, 10, 10, 4]
+
+    story(main)
+
+
+def test_a_batch_is_handed_over_when_its_budget_is_spent() -> None:
+    door = Door()
+
+    def handle(batch: list[str]) -> list[str]:
+        return [door(value) if value == "slow" else value for value in batch]
+
+    async def main() -> None:
+        async with Pool(handle, 2, batch=Batch(size_max=10, budget_ms=20)) as pool:
+            slow = pool.submit("slow")
+            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+            assert await pool.submit("quick") == "quick"
+            door.opened.set()
+            assert await slow == "slow"
+
+    story(main)
+
+
+def test_stop_with_a_hundred_queued_handles_or_returns_them() -> None:
+    for drain, expected in ((True, (101, 101, 0)), (False, (101, 1, 100))):
+        door = Door()
+        pool = Pool(door, 1)
+
+        async def main(pool: Pool = pool, door: Door = door, drain: bool = drain) -> tw.Ledger:
+            futures = [pool.submit(n) for n in range(101)]
+            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+            stopping = asyncio.ensure_future(pool.stop(drain))
+            if not drain:
+                ended = await asyncio.gather(*futures[1:], return_exceptions=True)
+                assert {type(error) for error in ended} == {tw.PoolStopped}
+            door.opened.set()
+            await futures[0]
+            return await stopping
+
+        ledger = asyncio.run(main())
+        assert (ledger.accepted, ledger.handled, ledger.returned) == expected
+
+
+def test_stop_names_the_thread_that_is_stuck_and_where() -> None:
+    door = Door()
+
+    async def main() -> None:
+        pool = Pool(door, 1, name="sticky")
+        stuck, behind = pool.submit(1), pool.submit(2)
+        assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+        ledger = await pool.stop(timeout=0.05)
+        assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
+        assert ledger.threads == ("tidewire-sticky-1",)
+        assert any("__call__" in line for line in ledger.stuck[0].where)
+        for future in (stuck, behind):
+            with pytest.raises(tw.PoolStopped):
+                await future
+        door.opened.set()
+
+    story(main)
+
+
+def test_no_thread_is_left_after_stop() -> None:
+    before = set(threading.enumerate())
+    for _ in range(50):
+        with Pool(functions.increment, 4) as pool:
+            assert pool.sync.submit(1) == 2
+    assert set(threading.enumerate()) <= before
+
+
+def test_many_threads_and_loops_lose_nothing() -> None:
+    pool = Pool(functions.increment, 4, capacity=50)
+    sums = []
+
+    def block(base: int) -> None:
+        sums.append(sum(pool.sync.submit(n) for n in range(base, base + 500)))
+
+    def loop(base: int) -> None:
+        async def main() -> None:
+            sums.append(sum(await asyncio.gather(*[pool.submit(n) for n in range(base, base + 500)])))
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=(block, loop)[n % 2], args=(n * 500,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    assert sum(sums) == sum(range(1, 3_001))
+    assert pool.sync.stop() == tw.Ledger(3_000, 3_000, 0, 0, reason="stopped")

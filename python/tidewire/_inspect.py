@@ -1,0 +1,78 @@
+"""Whether a node can be looked at from outside, and what of it is light enough to be always loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import ConfigError, InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+    from tidewire.top.serving import Inspector
+
+VARIABLE = "TIDEWIRE_INSPECT"
+_ON = ("1", "true", "yes", "on")
+_OFF = ("0", "false", "no", "off")
+
+
+def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
+    """Return whether a node is to open a socket for ``tidewire top``.
+
+    Raises:
+        InvalidArgument: if ``inspect`` is neither a bool nor None.
+        ConfigError: if it is None, and the environment variable says neither yes nor no.
+    """
+    if inspect is None:
+        return _switch((os.environ if environment is None else environment).get(VARIABLE, "off"))
+    if not isinstance(inspect, bool):
+        raise InvalidArgument(
+            f"inspect: {inspect!r} is not allowed: give True, False, or None for what {VARIABLE} says in the environment"
+        )
+    return inspect
+
+
+def open_for(node: Node) -> Inspector:
+    """Open the socket of a node, and answer on it in a thread.
+
+    Raises:
+        ConfigError: if there is no place for the socket that only this user can open.
+    """
+    # Sockets and JSON are loaded only by programs that want to be looked at.
+    from tidewire.top.serving import Inspector
+
+    return Inspector(node)
+
+
+def agents(node: Node) -> list[dict[str, Any]]:
+    """Return the statistics of all live agents of a node. Where there are none, the package stays unloaded."""
+    return [] if node._agents is None else [agent.statistics() for agent in node._agents]
+
+
+def pools() -> list[dict[str, Any]]:
+    """Return the statistics of all pools of this process that have started and not stopped, in the order of their names."""
+    module = sys.modules.get("tidewire.pools.pool")
+    if module is None:
+        return []
+    live = [pool for pool in _settled(getattr(module, "_live", ())) if pool.state != "stopped"]
+    rows = [{"capacity": pool._options.capacity, **pool.statistics()} for pool in live]
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def _settled(live: Any) -> list[Any]:
+    while True:
+        try:
+            return list(live)
+        except RuntimeError:
+            # Another thread has started a pool meanwhile.
+            continue
+
+
+def _switch(value: str) -> bool:
+    word = value.strip().lower()
+    if word not in _ON + _OFF:
+        text = f"{VARIABLE}: {value!r} is not allowed: use {', '.join(_ON)} or {', '.join(_OFF)}"
+        raise ConfigError(text, problems=[text])
+    return word in _ON

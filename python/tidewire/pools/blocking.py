@@ -1,0 +1,61 @@
+"""The blocking form of a pool, for plain threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tidewire._current import running_loop
+from tidewire._ledger import Ledger
+from tidewire.errors import InvalidArgument
+from tidewire.pools.answers import Blocked
+from tidewire.pools.core import Core
+from tidewire.pools.mapping import map_sync
+from tidewire.pools.thread_crew import current
+
+if TYPE_CHECKING:
+    from tidewire.pools.pool import Pool
+
+STOP_TIMEOUT_S = 30.0
+
+
+class Sync:
+    """Blocking calls, at ``pool.sync``. Not for the thread of an event loop: there, ``await`` the same thing."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def submit(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Submit one task, and block until its result is there. Raises as ``pool.submit`` does."""
+        pool = self._pool
+        _may_block(pool._core)
+        task = pool._task(args, kwargs)
+        answer = Blocked()
+        task.answer = answer
+        pool._submit(task)
+        try:
+            return answer.wait()
+        except KeyboardInterrupt:
+            pool._core.cancel([task])
+            raise
+
+    def map(self, items: Iterable[Any], *, ahead: int | None = None) -> Iterator[Any]:
+        """Submit a task for each item, and iterate over the results in the order of the items, as ``pool.map`` does."""
+        pool = self._pool
+        _may_block(pool._core)
+        pool._check_ahead(ahead)
+        return map_sync(pool._started(), pool._map_task, items, pool._ahead(ahead))
+
+    def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
+        """Stop the pool, and block until it has stopped, as ``pool.stop`` does."""
+        _may_block(self._pool._core)
+        return self._pool._stop_blocking(drain, timeout)
+
+
+def _may_block(core: Core) -> None:
+    if running_loop() is not None:
+        raise InvalidArgument("pool.sync would block this thread's event loop: await the same call without .sync")
+    if getattr(current, "core", None) is core:
+        raise InvalidArgument(
+            f"pool {core.options.name!r}: a worker would wait for its own pool: use another pool for tasks of tasks"
+        )

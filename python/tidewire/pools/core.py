@@ -1,0 +1,260 @@
+"""What a pool, its keeper and its workers share: the tasks, the counts and the state.
+
+One lock protects all of it. No code of the user runs under it: outcomes are delivered, and ``on_dead`` called, after it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from tidewire._ledger import Ledger
+from tidewire._log import logger
+from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireError
+from tidewire.pools.answers import Answer, Done, deliver
+from tidewire.pools.backlog import Backlog
+from tidewire.pools.options import Options
+from tidewire.pools.tally import Tally
+from tidewire.pools.task import ENDED, HANDED, Task
+
+State = Literal["starting", "running", "failed", "stopping", "stopped"]
+
+
+class Ended(NamedTuple):
+    """A task that was given up."""
+
+    task: Task
+    reason: str
+    error: BaseException | None
+
+
+class Hands(Protocol):
+    """What the core needs of those who work and watch."""
+
+    def added(self, count: int) -> bool:
+        """Hear under the lock that tasks were added. True if the keeper must be woken."""
+
+    def ring(self) -> None:
+        """Wake the keeper. Called under the lock, under which the keeper takes its bell away at its end."""
+
+
+class Stop:
+    """A stop that was asked for."""
+
+    def __init__(self, drain: bool, deadline_ns: int) -> None:
+        self.drain = drain
+        self.deadline_ns = deadline_ns
+
+
+class Core:
+    """The tasks of one pool."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.lock = threading.Lock()
+        self.backlog = Backlog(options.capacity)
+        self.tally = Tally()
+        self.state: State = "starting"
+        self.stop: Stop | None = None
+        self.ledger: Ledger | None = None
+        self.hands: Hands | None = None
+        self._numbers = 0
+        self._refusal: tuple[type[TidewireError], str, BaseException | None] | None = None
+        self._stop_answers: list[Answer] = []
+        self._fails_when_full = options.overflow == "fail"
+
+    # Tasks come
+
+    def submit(self, task: Task) -> None:
+        """Accept a task, or let it wait for room.
+
+        Raises:
+            LimitExceeded: if there is no room, and the pool is to fail then.
+            PoolStopped: if the pool takes no more tasks.
+            PoolFailed: if the pool has failed.
+        """
+        task.queued_ns = time.monotonic_ns()
+        with self.lock:
+            if self._refusal is not None:
+                raise self.refusal()
+            if self._fails_when_full and self.backlog.full:
+                raise self._full()
+            self._numbers += 1
+            task.number = self._numbers
+            self.backlog.add(task)
+            if self.hands is not None and self.hands.added(1):
+                self.hands.ring()
+
+    def submit_all(self, tasks: Sequence[Task]) -> None:
+        """Accept tasks of a map, whose number is bounded by the map. Raises PoolStopped and PoolFailed."""
+        now_ns = time.monotonic_ns()
+        with self.lock:
+            if self._refusal is not None:
+                raise self.refusal()
+            for task in tasks:
+                self._numbers += 1
+                task.number, task.queued_ns = self._numbers, now_ns
+                self.backlog.add(task)
+            if self.hands is not None and self.hands.added(len(tasks)):
+                self.hands.ring()
+
+    def refusal(self) -> TidewireError:
+        """Return a new error that says why no task is taken."""
+        assert self._refusal is not None
+        kind, message, cause = self._refusal
+        error = kind(message)
+        error.__cause__ = cause
+        return error
+
+    def _full(self) -> LimitExceeded:
+        return LimitExceeded(
+            f"capacity: {self.options.capacity:,} tasks wait in pool {self.options.name!r} already: submit later, "
+            "raise capacity, or use overflow='wait'"
+        )
+
+    # Tasks end
+
+    def end(self, done: Sequence[Done], given_up: Sequence[Ended] = ()) -> None:
+        """Count outcomes, and hand them to those who wait."""
+        with self.lock:
+            for task, _, _ in done:
+                task.state = ENDED
+            self.tally.handled += len(done)
+            for ended in given_up:
+                ended.task.state = ENDED
+                self.tally.dead[ended.reason] += 1
+        deliver(done)
+        self._report(given_up)
+
+    def cancel(self, tasks: Iterable[Task]) -> None:
+        """Drop tasks that were not begun. The result of one that was is not handed to anybody."""
+        dropped: list[Ended] = []
+        with self.lock:
+            for task in tasks:
+                task.answer = None
+                if task.state < HANDED and self.backlog.drop(task):
+                    self.tally.dead["cancelled"] += 1
+                    dropped.append(Ended(task, "cancelled", None))
+        self._report(dropped)
+
+    def put_back(self, tasks: Sequence[Task]) -> None:
+        """Put tasks that no worker has begun in front of all others. Those that nobody waits for are dropped."""
+        dropped = []
+        with self.lock:
+            kept = [task for task in tasks if task.answer is not None]
+            dropped = [Ended(task, "cancelled", None) for task in tasks if task.answer is None]
+            self.backlog.put_back(kept)
+        if dropped:
+            self.end((), dropped)
+
+    def handed(self) -> int:
+        """Return how many tasks workers have. The lock must be held."""
+        ended = self.tally.handled + sum(self.tally.dead.values()) + len(self.tally.returned)
+        return self.backlog.accepted - self.backlog.waiting - ended
+
+    def _report(self, given_up: Sequence[Ended]) -> None:
+        deliver((ended.task, ended.error, None) for ended in given_up if ended.error is not None)
+        if self.options.on_dead is None:
+            return
+        for ended in given_up:
+            try:
+                self.options.on_dead(*ended)
+            except Exception as error:  # noqa: BLE001
+                logger.error("pool %r: on_dead failed on %r: %s", self.options.name, ended.task, error, exc_info=error)
+
+    # The end of the pool
+
+    def running(self) -> None:
+        """Note that a worker is ready."""
+        with self.lock:
+            if self.state == "starting":
+                self.state = "running"
+
+    def ask_to_stop(self, drain: bool, timeout: float | None, answer: Answer) -> None:
+        """Close the pool, and answer with its ledger once it has stopped."""
+        limit_ns = 2**63 if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
+        with self.lock:
+            over = self.ledger is not None
+            if not over:
+                self._begin_stop(drain, limit_ns)
+                self._stop_answers.append(answer)
+        if over:
+            self._answer([answer])
+        self.wake_keeper()
+
+    def wake_keeper(self) -> None:
+        """Make the keeper look again."""
+        with self.lock:
+            if self.hands is not None:
+                self.hands.ring()
+
+    def _begin_stop(self, drain: bool, limit_ns: int) -> None:
+        if self.stop is None:
+            self.stop = Stop(drain, limit_ns)
+        self.stop.drain = self.stop.drain and drain
+        self.stop.deadline_ns = min(self.stop.deadline_ns, limit_ns)
+        if self.state != "failed":
+            self.state = "stopping"
+            message = f"pool {self.options.name!r} is stopping or has stopped, and takes no more tasks: make a new pool"
+            self._refusal = (PoolStopped, message, None)
+
+    def give_back(self) -> None:
+        """Take what waits out of the line: it goes to the caller of ``stop(drain=False)``."""
+        with self.lock:
+            waiting, parked = self.backlog.clear()
+            self._end_all([*waiting, *parked])
+            self.tally.returned += waiting
+        self._refuse([*waiting, *parked])
+
+    def refuse_parked(self) -> None:
+        """Tell submits that wait for room that there will be none."""
+        with self.lock:
+            parked = self.backlog.clear_parked()
+            self._end_all(parked)
+        self._refuse(parked)
+
+    def abandon(self, tasks: Sequence[Task], reason: str) -> None:
+        """Give up all that waits, and these tasks of workers."""
+        with self.lock:
+            waiting, parked = self.backlog.clear()
+            self._end_all(parked)
+        self._refuse(parked)
+        self.end((), [Ended(task, reason, self.refusal()) for task in [*tasks, *waiting]])
+
+    def fail(self, reason: str, cause: BaseException | None) -> None:
+        """Turn every later submit away."""
+        with self.lock:
+            self.state = "failed"
+            self._refusal = (PoolFailed, f"pool {self.options.name!r} has failed: {reason}", cause)
+        logger.error("pool %r has failed: %s", self.options.name, reason)
+
+    def forked(self) -> None:
+        """In a forked child: the workers are the parent's."""
+        message = f"pool {self.options.name!r} belongs to the process before the fork: make a new pool in this one"
+        self.lock = threading.Lock()
+        self._refusal = (PoolStopped, message, None)
+        self.hands = None
+
+    def close(self, ledger: Ledger) -> None:
+        """Answer every stop with the ledger."""
+        with self.lock:
+            self.ledger = ledger
+            if self.state == "stopping":
+                self.state = "stopped"
+            answers, self._stop_answers = self._stop_answers, []
+        self._answer(answers)
+
+    def _answer(self, answers: list[Answer]) -> None:
+        for answer in answers:
+            task = Task((), {})
+            task.answer = answer
+            deliver([(task, None, self.ledger)])
+
+    def _end_all(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            task.state = ENDED
+
+    def _refuse(self, tasks: list[Task]) -> None:
+        deliver((task, self.refusal(), None) for task in tasks)

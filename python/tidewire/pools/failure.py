@@ -1,0 +1,87 @@
+"""Errors of a worker on their way to the caller: the same type where that is possible, always with the worker's traceback."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import Any
+
+from tidewire.errors import RemoteError
+from tidewire.pools.wire import FAILED
+
+_TEXT_MAX = 65_536
+_PICKLED_MAX = 1_048_576
+
+Packed = tuple[int, str, str, str, "bytes | None"]
+
+
+class WorkerTraceback(Exception):
+    """The traceback of a worker as text. It is the cause of the error that the caller gets."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""' if self.args else ""
+
+
+def pack(error: BaseException) -> Packed:
+    """Return an error as something that travels. Never raises."""
+    trace = _shortened("".join(_trace(error)))
+    return (FAILED, type(error).__name__, message_of(error), trace, _pickled(error))
+
+
+def unpack(packed: Packed) -> BaseException:
+    """Return the error for the caller. Never raises."""
+    _, type_name, message, trace, pickled = packed
+    error = _unpickled(pickled) or RemoteError(type_name, message, trace)
+    error.__cause__ = WorkerTraceback(trace)
+    return error
+
+
+def for_caller(error: BaseException) -> BaseException:
+    """Return an error of a worker thread as the caller gets it."""
+    return error if _travels(error) else unpack(pack(error))
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an error, whatever its ``__str__`` does."""
+    try:
+        return _shortened(str(error))
+    except BaseException as second:  # noqa: BLE001
+        return f"<its message can't be made: {type(second).__name__}>"
+
+
+def _trace(error: BaseException) -> list[str]:
+    try:
+        return traceback.format_exception(type(error), error, error.__traceback__)
+    except BaseException:  # noqa: BLE001
+        return [f"{type(error).__name__}: {message_of(error)}\n"]
+
+
+def _travels(error: BaseException) -> bool:
+    # Others mean something to the program that meets them: it would end, or lose its place in a generator.
+    return isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration))
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    if not _travels(error):
+        return None
+    try:
+        pickled = pickle.dumps(error, 5)
+        return pickled if len(pickled) <= _PICKLED_MAX else None
+    except BaseException:  # noqa: BLE001
+        return None
+
+
+def _unpickled(pickled: bytes | None) -> BaseException | None:
+    if pickled is None:
+        return None
+    try:
+        error: Any = pickle.loads(pickled)
+    except BaseException:  # noqa: BLE001
+        return None
+    return error if isinstance(error, Exception) and _travels(error) else None
+
+
+def _shortened(text: str) -> str:
+    # Surrogates can't be printed by whoever logs the text.
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX // 2]} [...] {text[-_TEXT_MAX // 2 :]}"

@@ -1,0 +1,152 @@
+"""The function of a pool: how it is named, how it travels, and how it is called."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import re
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
+
+from tidewire.errors import InvalidArgument
+from tidewire.pools import main_module
+
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_PICKLE_MEND = (
+    "define it at the top level of a module, or give an import path such as 'package.module:name', or use kind='thread'"
+)
+
+
+class Spec(NamedTuple):
+    """A function as it travels: an import path, or pickled."""
+
+    name: str
+    path: str | None
+    pickled: bytes | None
+
+
+def spec_for_process(function: Callable[..., Any] | str) -> Spec:
+    """Return a function as a worker process gets it.
+
+    Raises:
+        InvalidArgument: if it is no function, no import path, or can't be pickled.
+    """
+    if isinstance(function, str):
+        return Spec(function, _checked_path(function), None)
+    return Spec(_name(_callable(function)), None, _pickled(function))
+
+
+def load(spec: Spec) -> Callable[..., Any]:
+    """Return the function in a worker process. Raises whatever its imports raise."""
+    if spec.path is not None:
+        return resolve(spec.path)
+    assert spec.pickled is not None
+    function: Callable[..., Any] = main_module.loads(spec.pickled)
+    return function
+
+
+def for_thread(function: Callable[..., Any] | str) -> Callable[..., Any]:
+    """Return the function of a pool of threads.
+
+    Raises:
+        InvalidArgument: if it is no function, or can't be imported.
+    """
+    if not isinstance(function, str):
+        return _callable(function)
+    try:
+        return resolve(_checked_path(function))
+    except InvalidArgument:
+        raise
+    except Exception as error:
+        raise InvalidArgument(f"function: {function!r} can't be imported: {type(error).__name__}: {error}") from error
+
+
+def resolve(path: str) -> Callable[..., Any]:
+    """Import ``package.module:name``. Raises whatever the import raises."""
+    module, _, names = path.partition(":")
+    found: Any = importlib.import_module(module)
+    for name in names.split("."):
+        found = getattr(found, name)
+    return _callable(found)
+
+
+def name_of(function: Callable[..., Any] | str) -> str:
+    """Return what people call it."""
+    return function if isinstance(function, str) else _name(function)
+
+
+class Caller:
+    """Calls a function, and runs it to its end if it is a coroutine. One for each worker."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004
+        )
+        self.call: Callable[..., Any] = self._run_async if is_async else function
+        self._loop: Any = None
+
+    def _run_async(self, *args: Any, **kwargs: Any) -> Any:
+        return self._run(self.function(*args, **kwargs))
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        import asyncio
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(coroutine)
+
+    def close(self) -> None:
+        """End the event loop, if one was needed."""
+        if self._loop is not None:
+            self._loop.close()
+
+
+def checked_results(results: Any, count: int) -> list[Any]:
+    """Return the results of a function that takes batches.
+
+    Raises:
+        TypeError: if it returned no list.
+        ValueError: if the list has another length.
+    """
+    if not isinstance(results, (list, tuple)):
+        raise TypeError(f"a function with batch must return a list of results, not {type(results).__name__}")
+    if len(results) != count:
+        raise ValueError(
+            f"a function with batch must return one result per task: {len(results)} results for {count} tasks"
+        )
+    return list(results)
+
+
+def _callable(function: Any) -> Callable[..., Any]:
+    if not callable(function):
+        raise InvalidArgument(f"function: {function!r} is not allowed: give a function or 'package.module:name'")
+    checked: Callable[..., Any] = function
+    return checked
+
+
+def _checked_path(path: str) -> str:
+    if _PATH.fullmatch(path) is None:
+        raise InvalidArgument(f"function: {path!r} is no import path: write 'package.module:name'")
+    return path
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+def _pickled(function: Callable[..., Any]) -> bytes:
+    try:
+        pickled = pickle.dumps(function, 5)
+    except Exception as error:
+        raise InvalidArgument(
+            f"function: {_name(function)} can't be pickled for a worker process ({error}): {_PICKLE_MEND}"
+        ) from error
+    if main_module.mentions(pickled) and not main_module.can_be_imported(sys.modules["__main__"]):
+        raise InvalidArgument(
+            f"function: {_name(function)} is defined in a program that has no file, which a worker process can't import: "
+            f"{_PICKLE_MEND}"
+        )
+    return pickled

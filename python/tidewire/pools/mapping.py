@@ -1,0 +1,147 @@
+"""Maps: the results of many tasks in the order of their items, with a bounded number of tasks under way."""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import InvalidArgument
+from tidewire.pools.answers import Failed, Flight
+
+if TYPE_CHECKING:
+    from tidewire.pools.core import Core
+    from tidewire.pools.task import Task
+
+_PART = 4
+MakeTask = Callable[[tuple[Any, ...], int], "Task"]
+
+
+class Map:
+    """Feeds tasks of one map, and takes their results. Not for two threads at once."""
+
+    def __init__(self, core: Core, make: MakeTask, ahead: int) -> None:
+        self._core = core
+        self._make = make
+        self._ahead = ahead
+        self._flight = Flight()
+        self._tasks: dict[int, Task] = {}
+        self._keys = 0
+        self._taken = 0
+        self.exhausted = False
+
+    @property
+    def room(self) -> int:
+        """How many tasks should be added now: none until a good part of the look-ahead is free, which saves trips."""
+        free = self._ahead - (self._keys - self._taken)
+        return 0 if self.exhausted or free < max(1, self._ahead // _PART) else free
+
+    @property
+    def over(self) -> bool:
+        """Whether all items were read, and all their results taken."""
+        return self.exhausted and self._taken == self._keys
+
+    def add(self, items: list[Any]) -> None:
+        """Submit one task for each item."""
+        tasks = []
+        for item in items:
+            task = self._make((item,), self._keys)
+            task.answer = self._flight
+            self._tasks[self._keys] = task
+            self._keys += 1
+            tasks.append(task)
+        self._core.submit_all(tasks)
+
+    def take(self) -> Iterator[Any]:
+        """Yield the results that are next. Raises the error of the first task that failed."""
+        for result in self._flight.take():
+            self._tasks.pop(self._taken)
+            self._taken += 1
+            if type(result) is Failed:
+                raise result.error
+            yield result
+
+    def wait(self, wake: Callable[[], None]) -> bool:
+        """See ``Flight.wait``."""
+        return self._flight.wait(wake)
+
+    def cancel(self) -> None:
+        """Drop what nobody will take any more."""
+        if self._tasks:
+            self._core.cancel(list(self._tasks.values()))
+
+
+def map_sync(core: Core, make: MakeTask, items: Iterable[Any], ahead: int) -> Iterator[Any]:
+    """Yield results in order, and block for the next one."""
+    flow, source = Map(core, make, ahead), iter(items)
+    gate = _thread.allocate_lock()
+    gate.acquire()
+    try:
+        while not flow.over:
+            room = flow.room
+            if room:
+                part = list(islice(source, room))
+                flow.exhausted = len(part) < room
+                flow.add(part)
+            elif flow.wait(gate.release):
+                gate.acquire()
+            yield from flow.take()
+    finally:
+        flow.cancel()
+
+
+async def map_async(
+    core: Core, make: MakeTask, items: Iterable[Any] | AsyncIterable[Any], ahead: int
+) -> AsyncIterator[Any]:
+    """Yield results in order, and await the next one."""
+    import asyncio
+
+    flow, loop = Map(core, make, ahead), asyncio.get_running_loop()
+    read = _reader(items)
+    try:
+        while not flow.over:
+            room = flow.room
+            if room:
+                part = await read(room)
+                flow.exhausted = len(part) < room
+                flow.add(part)
+            else:
+                await _next_result(flow, loop)
+            for result in flow.take():
+                yield result
+    finally:
+        flow.cancel()
+
+
+async def _next_result(flow: Map, loop: Any) -> None:
+    ready = loop.create_future()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(lambda: None if ready.done() else ready.set_result(None))
+
+    if flow.wait(wake):
+        await ready
+
+
+def _reader(items: Iterable[Any] | AsyncIterable[Any]) -> Callable[[int], Any]:
+    if isinstance(items, AsyncIterable):
+        later = items.__aiter__()
+
+        async def read_later(count: int) -> list[Any]:
+            part: list[Any] = []
+            async for item in later:
+                part.append(item)
+                if len(part) == count:
+                    break
+            return part
+
+        return read_later
+    if not isinstance(items, Iterable):
+        raise InvalidArgument(f"items: {items!r} is not allowed: give an iterable")
+    source = iter(items)
+
+    async def read(count: int) -> list[Any]:
+        return list(islice(source, count))
+
+    return read

@@ -1,0 +1,354 @@
+"""A supervised pool of workers that run one function.
+
+Process workers are fresh interpreters, each joined to the keeper of the pool by one pair of Unix sockets. Where this differs
+from ``multiprocessing`` and why:
+
+- Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when they are submitted: two tasks
+  never share an object, a mistake is raised where it was made, and a task that goes out again is not pickled again.
+- A worker notes on a page of shared memory which task it is at. So the parent knows what a worker that was killed had
+  begun, and takes back what waits behind a task that takes long.
+- The main program of the parent is imported by a worker only when something from it arrives.
+- Only workers that ended without having finished a task count as restarts: others show that the pool works, and a task
+  that kills its workers is quarantined by its deliveries.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidewire import _limits as limits
+from tidewire._current import running_loop
+from tidewire._ledger import Ledger
+from tidewire.errors import InvalidArgument, PayloadTooLarge
+from tidewire.pools import function as functions
+from tidewire.pools import main_module
+from tidewire.pools.answers import Blocked
+from tidewire.pools.blocking import STOP_TIMEOUT_S, Sync
+from tidewire.pools.core import Core, State
+from tidewire.pools.keeper import Crew, Keeper
+from tidewire.pools.mapping import map_async
+from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale, whole
+from tidewire.pools.process_crew import ProcessCrew
+from tidewire.pools.replacing import Replacing
+from tidewire.pools.task import Task
+from tidewire.pools.thread_crew import ThreadCrew
+from tidewire.pools.wire import pack_arguments, unpicklable
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+_EXIT_TIMEOUT_S = 1.0
+_JOIN_S = 5.0
+_numbers = itertools.count(1)
+_live: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+class Pool:
+    """Workers that run one function, each one task at a time.
+
+    Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end of the block everything
+    accepted is handled, and ``pool.ledger`` tells what became of it. Without one, the first submit starts it.
+
+    Args:
+        function: What the workers call: a function, a coroutine function, or an import path ``"package.module:name"``.
+        workers: How many: 1 to 1,024, or a ``Scale`` for a number that follows the queueing time.
+        kind: "thread", or "process" for work that needs a core of its own.
+        batch: The function takes a list of tasks' values, and returns a list of as many results.
+        name: The pool's name, for people.
+        capacity: Most tasks that wait for a worker, 1 to 10,000,000.
+        overflow: What one more does: "wait" for room, or "fail".
+        task_timeout: Most seconds that one call may take; then its worker is replaced. None for no limit.
+        max_deliveries: A task is given up when this many workers have ended while they were at it, 1 to 1,000.
+        restarts: When replacing workers has no sense any more.
+        result_bytes_max: Largest pickled result of a process, 1,024 to 1,073,741,824.
+        on_dead: Called with the task, the reason and the error (or None) of every task that was given up: "failed", "timeout",
+            "worker_lost", "quarantined", "cancelled", "pool_failed" or "abandoned". On a thread of the pool, or of who cancels.
+
+    Raises:
+        InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | str,
+        workers: int | Scale = limits.POOL_WORKERS.default,
+        kind: Kind = "thread",
+        batch: Batch | None = None,
+        *,
+        name: str | None = None,
+        capacity: int = limits.POOL_CAPACITY.default,
+        overflow: Overflow = "wait",
+        task_timeout: float | None = None,
+        max_deliveries: int = limits.POOL_MAX_DELIVERIES.default,
+        restarts: Restarts | None = None,
+        result_bytes_max: int = limits.POOL_RESULT_BYTES.default,
+        on_dead: OnDead | None = None,
+    ) -> None:
+        self._options = Options(
+            name if name is not None else f"pool-{next(_numbers)}",
+            workers,
+            kind,
+            batch,
+            capacity,
+            overflow,
+            task_timeout,
+            max_deliveries,
+            restarts if restarts is not None else Restarts(),
+            result_bytes_max,
+            on_dead,
+        )
+        self.name = self._options.name
+        self._function = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
+        self._core = Core(self._options)
+        self._replacing = Replacing(self._options.scale.min, self._options.restarts, random.getrandbits(64))
+        self._crew = self._make_crew(function)
+        self._keeper: Keeper | None = None
+        self._starting = threading.Lock()
+        self._sync = Sync(self)
+
+    def _make_crew(self, function: Callable[..., Any] | str) -> Crew:
+        if self._options.kind == "thread":
+            return ThreadCrew(self._core, functions.for_thread(function), self._replacing)
+        if main_module.importing:
+            raise InvalidArgument(
+                "kind: a worker process that imports its parent's program can't make a pool of processes: "
+                "make it under `if __name__ == '__main__':`"
+            )
+        return ProcessCrew(self._core, functions.spec_for_process(function), self._replacing)
+
+    # Tasks
+
+    def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit one task, and await its result: ``await pool.submit(x)``.
+
+        Cancelling drops the task, unless a worker has begun it; the result is dropped then.
+
+        Raises:
+            InvalidArgument: if an argument can't be pickled for a process, or no event loop runs on this thread.
+            PayloadTooLarge: if the pickled arguments are too large.
+            LimitExceeded: if the pool is full, and its overflow is "fail".
+            PoolStopped: if the pool takes no more tasks, or stopped before the task was done.
+            PoolFailed: if the pool has failed.
+            TaskTimeout: if the function ran longer than ``task_timeout``.
+            TaskQuarantined: if its workers ended while they were at it, ``max_deliveries`` times.
+            WorkerLost: if its worker ended while it was at it, and ``max_deliveries`` is 1.
+            RemoteError: if the function raised what can't be pickled.
+            Exception: whatever the function raised.
+        """
+        loop = running_loop()
+        if loop is None:
+            raise InvalidArgument("pool.submit needs a running event loop: use pool.sync.submit in a plain thread")
+        task = self._task(args, kwargs)
+        future = _submitted(self._core, task, loop)
+        self._submit(task)
+        return future
+
+    def map(self, items: Iterable[Any] | AsyncIterable[Any], *, ahead: int | None = None) -> AsyncIterator[Any]:
+        """Submit a task for each item, and iterate over the results in the order of the items: ``async for``.
+
+        Args:
+            items: Read as results are taken.
+            ahead: Most tasks under way whose results were not taken, 1 to 1,000,000.
+
+        Raises:
+            Exception: the error of the first item that failed; the tasks after it are dropped. As for ``submit``.
+        """
+        self._check_ahead(ahead)
+        return map_async(self._started(), self._map_task, items, self._ahead(ahead))
+
+    @property
+    def sync(self) -> Sync:
+        """Blocking forms of what is otherwise awaited, for plain threads."""
+        return self._sync
+
+    def _submit(self, task: Task) -> None:
+        if self._keeper is None:
+            self.start()
+        self._core.submit(task)
+
+    def _task(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: int = 0) -> Task:
+        if self._options.batch is not None and (len(args) != 1 or kwargs):
+            raise InvalidArgument(
+                f"args: a pool with batch takes one value per task, not {len(args)} and {len(kwargs)} by name: submit(value)"
+            )
+        payload = self._pack(args, kwargs) if self._options.kind == "process" else None
+        return Task(args, kwargs, payload, key)
+
+    def _map_task(self, args: tuple[Any, ...], key: int) -> Task:
+        return self._task(args, {}, key)
+
+    def _pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            payload = pack_arguments(args, kwargs)
+        except Exception as error:
+            raise InvalidArgument(unpicklable(args, kwargs, error)) from error
+        if type(payload) is bytes and len(payload) > limits.POOL_TASK_BYTES.max:
+            raise PayloadTooLarge(
+                f"args: {len(payload):,} bytes are more than {limits.POOL_TASK_BYTES.max:,}: send a path or a part"
+            )
+        return payload
+
+    def _ahead(self, ahead: int | None) -> int:
+        return ahead if ahead is not None else limits.POOL_MAP_AHEAD.default
+
+    def _check_ahead(self, ahead: int | None) -> None:
+        if ahead is not None:
+            whole("ahead", ahead, limits.POOL_MAP_AHEAD)
+
+    # Life
+
+    def start(self) -> None:
+        """Start the workers. The context manager and the first submit do this by themselves; a second call does nothing.
+
+        Raises:
+            PoolStopped: if the pool has been stopped.
+        """
+        with self._starting:
+            if self._keeper is not None:
+                return
+            if self._core.stop is not None:
+                raise self._core.refusal()
+            keeper = Keeper(self._core, self._crew, self._replacing)
+            self._core.hands = keeper
+            keeper.start()
+            self._keeper = keeper
+        _live.add(self)
+
+    async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
+        """Stop the pool. Every call gets the same ledger.
+
+        Args:
+            drain: Handle what was accepted; otherwise what no worker has begun is returned in the ledger, and its submits
+                raise PoolStopped.
+            timeout: Seconds after which the rest is given up: processes are killed, threads abandoned.
+
+        Returns:
+            What became of all tasks.
+        """
+        from tidewire.pools.futures import stopping
+
+        loop = running_loop()
+        assert loop is not None
+        future = stopping(loop)
+        self._core.ask_to_stop(drain, timeout, future)
+        self._close_unstarted()
+        ledger: Ledger = await future
+        self._join()
+        return ledger
+
+    def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
+        answer = Blocked()
+        self._core.ask_to_stop(drain, timeout, answer)
+        self._close_unstarted()
+        ledger: Ledger = answer.wait()
+        self._join()
+        return ledger
+
+    def _close_unstarted(self) -> None:
+        with self._starting:
+            if self._keeper is None and self._core.ledger is None:
+                self._core.close(self._core.tally.ledger(0, (), (), "stopped"))
+
+    def _join(self) -> None:
+        if self._keeper is not None:
+            self._keeper.join(_JOIN_S)
+
+    def _started(self) -> Core:
+        if self._keeper is None:
+            self.start()
+        return self._core
+
+    async def __aenter__(self) -> Pool:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Pool:
+        if running_loop() is not None:
+            raise InvalidArgument("`with Pool()` would block this thread's event loop at its end: use `async with`")
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_blocking(True, STOP_TIMEOUT_S)
+
+    # Observation
+
+    @property
+    def state(self) -> State:
+        """ "starting", "running", "failed", "stopping" or "stopped"."""
+        return self._core.state
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What became of all tasks, once the pool has stopped or failed."""
+        return self._core.ledger
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counts, times and what each worker is at. Times of queueing are sampled, one of each batch."""
+        core, now_ns = self._core, time.monotonic_ns()
+        with core.lock:
+            first = core.backlog.first()
+            counts = {
+                "name": self.name,
+                "function": self._function,
+                "kind": self._options.kind,
+                "state": core.state,
+                "accepted": core.backlog.accepted,
+                "waiting": core.backlog.waiting,
+                "waiting_for_room": core.backlog.parked,
+                "in_workers": core.handed(),
+                "oldest_wait_ms": (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0,
+                **core.tally.summary(),
+            }
+        return {**counts, **(self._keeper.statistics(now_ns) if self._keeper is not None else {})}
+
+    def __repr__(self) -> str:
+        return f"<Pool {self.name!r} of {self._options.kind} workers for {self._function}, {self.state}>"
+
+    def __reduce__(self) -> Any:
+        raise InvalidArgument(f"{self!r} can't be pickled: a worker can't use the pool of its parent")
+
+
+def _submitted(core: Core, task: Task, loop: Any) -> Future[Any]:
+    # asyncio runs already, so that this loads it for nobody.
+    from tidewire.pools.futures import submitted
+
+    global _submitted
+    _submitted = submitted
+    return submitted(core, task, loop)
+
+
+def _stop_live() -> None:
+    for pool in list(_live):
+        if pool._core.ledger is None:
+            with contextlib.suppress(Exception):
+                pool._stop_blocking(False, _EXIT_TIMEOUT_S)
+
+
+def _forget_parent() -> None:
+    for pool in list(_live):
+        pool._core.forked()
+        if pool._keeper is not None:
+            pool._keeper.forked()
+
+
+atexit.register(_stop_live)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)

@@ -1,0 +1,44 @@
+"""One task of a pool, from its submit to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tidewire.pools.answers import Answer
+
+PARKED: Final = 0
+"""Not accepted yet: it waits for room."""
+WAITING: Final = 1
+"""Accepted; no worker has it."""
+HANDED: Final = 2
+"""A worker has it."""
+ENDED: Final = 3
+"""It has its outcome, or was dropped."""
+
+
+class Task:
+    """One task: what was submitted, and how often it was handed to a worker that ended over it.
+
+    Attributes:
+        number: Its number in the pool, from 1.
+        args: The positional arguments.
+        kwargs: The arguments by name.
+        deliveries: How often it was begun and given up with its worker.
+    """
+
+    __slots__ = ("answer", "args", "deliveries", "key", "kwargs", "number", "payload", "queued_ns", "state")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], payload: Any = None, key: int = 0) -> None:
+        self.number = 0
+        self.args = args
+        self.kwargs = kwargs
+        self.deliveries = 0
+        self.payload = payload
+        self.key = key
+        self.state = PARKED
+        self.queued_ns = 0
+        self.answer: Answer | None = None
+
+    def __repr__(self) -> str:
+        return f"<Task {self.number} args={self.args!r:.200} deliveries={self.deliveries}>"

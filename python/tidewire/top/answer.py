@@ -1,0 +1,102 @@
+"""What a node answers to a look: its statistics, condensed to what fits one line of bounded length."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import __version__
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+
+PROTOCOL = 1
+ANSWER_BYTES_MAX = 1_048_576
+OTHERS_MAX = 50
+"""Most actors that are no agents in an answer: the busiest."""
+
+# Rows of agents and pools: the first number with which the answer keeps its bound is taken.
+_ROWS = (500, 50, 5)
+_COUNTS = ("depth", "capacity", "high_water", "handled", "failed", "dropped", "restarts")
+_AGENT = ("sent", "retried", "expired", "waiting_again")
+_POOL = (
+    *("name", "function", "kind", "state", "capacity", "workers_wanted", "waiting", "waiting_for_room", "in_workers"),
+    *("oldest_wait_ms", "accepted", "handled", "failed", "timed_out", "dead_lettered", "redelivered", "restarts"),
+)
+_DISPATCHER = ("threads", "asleep", "actors", "depth", "handled", "failed", "dropped")
+_WHOLE = ("timers", "ask_timeouts", "subscriptions", "dead_letters", "dead_letters_let_go")
+
+_Row = dict[str, Any]
+
+
+def who(node: Node) -> _Row:
+    """Return what tells a node from others."""
+    return {"protocol": PROTOCOL, "node": node.name, "pid": os.getpid(), "url": node.url}
+
+
+def look(node: Node, uptime_s: float) -> bytes:
+    """Return the answer to a look, in one line of at most ``ANSWER_BYTES_MAX`` bytes."""
+    at_s, statistics = time.monotonic(), node.statistics()
+    head = {**who(node), "versions": {"tidewire": __version__, "python": platform.python_version()}}
+    for rows in _ROWS:
+        body = condense(statistics, rows)
+        line = encode({**head, "uptime_s": round(uptime_s, 3), "at_s": at_s, **body})
+        if len(line) <= ANSWER_BYTES_MAX:
+            return line
+    return encode({"error": f"names and capabilities are too long for an answer of {ANSWER_BYTES_MAX:,} bytes"})
+
+
+def encode(answer: _Row) -> bytes:
+    """Return one line."""
+    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+
+
+def condense(statistics: _Row, rows: int) -> _Row:
+    """Return of ``node.statistics()`` what ``tidewire top`` shows: the busiest of each kind, and how many there are."""
+    agents, pools = statistics["agents"], statistics["pools"]
+    registered = {agent["id"] for agent in agents}
+    others = [actor for actor in statistics["actors"] if actor["id"] not in registered]
+    return {
+        "agents": [_agent(row) for row in _busiest(agents, rows)],
+        "agents_count": len(agents),
+        "pools": [_pool(row) for row in heapq.nlargest(rows, pools, key=lambda row: row["waiting"])],
+        "pools_count": len(pools),
+        "actors": [_actor(row) for row in _busiest(others, min(rows, OTHERS_MAX))],
+        "actors_count": len(others),
+        "dispatchers": [
+            {"name": name, **_pick(row, _DISPATCHER), **_times(row)} for name, row in statistics["dispatchers"].items()
+        ],
+        **_pick(statistics, _WHOLE),
+    }
+
+
+def _agent(row: _Row) -> _Row:
+    known = {"id": row["agent"], "actor": row["id"], **_pick(row, ("type", "capabilities", "status"))}
+    return {**known, **_pick(row, _COUNTS), **_pick(row, _AGENT), **_times(row)}
+
+
+def _actor(row: _Row) -> _Row:
+    return {**_pick(row, ("id", "name", "dispatcher")), **_pick(row, _COUNTS), **_times(row)}
+
+
+def _pool(row: _Row) -> _Row:
+    workers = row.get("workers", [])
+    busy = sum(worker.get("task") is not None for worker in workers)
+    return {**_pick(row, _POOL), "workers": len(workers), "workers_busy": busy, **_times(row)}
+
+
+def _busiest(rows: Iterable[_Row], count: int) -> list[_Row]:
+    return heapq.nlargest(count, rows, key=lambda row: (row["depth"], row["handled"]))
+
+
+def _pick(row: _Row, keys: Iterable[str]) -> _Row:
+    return {key: row[key] for key in keys if key in row}
+
+
+def _times(row: _Row) -> _Row:
+    return {f"{kind}_{p}_us": row[kind][f"{p}_us"] for kind in ("queueing", "handling") for p in ("p50", "p99")}
