@@ -189,6 +189,11 @@ impl Engine {
         self.inner.lookup::<Message>(name.0).map(|inner| ActorRef { inner })
     }
 
+    /// Raises what a subscription to the pattern would, if it is malformed.
+    fn check_pattern(&self, py: Python<'_>, pattern: Pattern<'_>) -> PyResult<()> {
+        self.inner.check_pattern(pattern.0).map_err(|failure| errors::subscribe(py, &failure))
+    }
+
     #[pyo3(signature = (pattern, actor, queue, own))]
     fn subscribe(
         &self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import threading
 from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
@@ -270,18 +269,11 @@ def test_a_stop_that_is_refused_has_stopped_nothing(node: tw.Node) -> None:
     assert node.sync.ask(node.spawn(lambda n: n), 1) == 1
 
 
-def test_the_actor_made_for_a_handler_ends_if_the_pattern_is_refused(node: tw.Node) -> None:
-    ended = threading.Event()
-
-    class Handler:
-        def receive(self, message: object) -> None: ...
-        def stopped(self) -> None:
-            ended.set()
-
+def test_a_pattern_that_is_refused_makes_no_actor(node: tw.Node) -> None:
     with pytest.raises(tw.InvalidSubject):
-        node.subscribe("a..b", Handler())
-    assert ended.wait(30)
-    assert node.statistics()["subscriptions"] == 0
+        node.subscribe("a..b", lambda message: None)
+    statistics = node.statistics()
+    assert (statistics["actors"], statistics["subscriptions"]) == ([], 0)
 
 
 def test_any_mapping_of_strings_can_be_headers(node: tw.Node) -> None:

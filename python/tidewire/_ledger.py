@@ -32,6 +32,8 @@ class Stuck:
 
     def __str__(self) -> str:
         title = f"{self.name} (#{self.actor})" if self.name else f"#{self.actor}"
+        if self.awaiting:
+            return f"actor {title} is stuck: its coroutine waits for something"
         place = f" at {self.where[-1]}" if self.where else ""
         return f"actor {title} on {self.thread or self.dispatcher} is stuck in its handler{place}"
 

@@ -346,6 +346,7 @@ class Node:
         """
         self._check()
         _check_subscription(pattern, queue)
+        self._engine.check_pattern(pattern)
         own = not isinstance(target, ActorRef)
         actor = target if isinstance(target, ActorRef) else self.spawn(target)
         try:

@@ -349,6 +349,14 @@ impl EngineHandle {
         self.subscribe_in(pattern, None, actor)
     }
 
+    /// Looks whether a pattern is one, before anything is made that needs it.
+    ///
+    /// # Errors
+    /// If it is malformed.
+    pub fn check_pattern(&self, pattern: &str) -> Result<(), SubscribeError> {
+        Ok(Pattern::new(pattern).map(drop)?)
+    }
+
     /// As [`subscribe`](EngineHandle::subscribe), sharing the messages with the other members of the queue group.
     ///
     /// # Errors

@@ -273,10 +273,11 @@ class Agent:
             message.headers, message.correlation_id = _headers(headers), correlation_id
         message.reply_to = desk.id
         desk.sent += 1
+        if retry is not None and not isinstance(retry, Retry):
+            raise _retry(retry)
         again = retry or target.retry
-        if again.limit:
-            return _ask_again(target, message, timeout, again)
-        return target.ref.ask(message, timeout, priority)
+        asked = target.ref.ask(message, timeout, priority)
+        return _ask_again(asked, target, message, timeout, again) if again.limit else asked
 
     def respond(self, message: Message, value: Any) -> bool:
         """Answer a request before its handler returns; see ``Message.respond``."""
@@ -449,11 +450,11 @@ class _Sends:
         return self._result
 
 
-async def _ask_again(target: Desk, message: Message, timeout: float | None, retry: Retry) -> Any:
-    """Ask, and ask again after failures that may pass."""
+async def _ask_again(asked: Pending, target: Desk, message: Message, timeout: float | None, retry: Retry) -> Any:
+    """Await what was asked, and ask again after failures that may pass."""
     while True:
         try:
-            return await target.ref.ask(message, timeout, message.priority)
+            return await asked
         except TidewireError as error:
             if not error.retryable or message.delivery > retry.limit:
                 raise
@@ -463,6 +464,7 @@ async def _ask_again(target: Desk, message: Message, timeout: float | None, retr
         target.retried += 1
         await asyncio.sleep(retry.wait_s(message.delivery))
         message.delivery += 1
+        asked = target.ref.ask(message, timeout, message.priority)
 
 
 def _block(call: Callable[[], Any]) -> Any:
@@ -487,7 +489,11 @@ def _check(kind: Any, priority: Any, ttl: Any, retry: Any) -> None:
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not ttl >= 0):
         raise InvalidArgument(f"ttl: {ttl!r} is not allowed: give a number of seconds, 0 or more, or None for ever")
     if retry is not None and not isinstance(retry, Retry):
-        raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the recipient's")
+        raise _retry(retry)
+
+
+def _retry(retry: Any) -> InvalidArgument:
+    return InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the recipient's")
 
 
 def _priority(priority: Any) -> InvalidArgument:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -14,7 +15,8 @@ from tidewire.agents.message import KINDS, PRIORITIES, Kind, Message, Priority
 from tidewire.errors import InvalidArgument
 
 _DEPTH_MAX = 64
-_PLAIN = (type(None), bool, int, float, str)
+_PLAIN = (type(None), bool, int, float, str, datetime)
+_INTEGERS = (-(2**63), 2**64 - 1)
 
 
 class Form(msgspec.Struct, omit_defaults=True):
@@ -160,7 +162,11 @@ def _check(value: Any, path: str, binary: bool, depth: int = 0) -> None:
     elif isinstance(value, (list, tuple)):
         for at, inner in enumerate(value):
             _check(inner, f"{path}[{at}]", binary, depth + 1)
-    elif not isinstance(value, (*_PLAIN, datetime) if not binary else (*_PLAIN, datetime, bytes, bytearray)):
+    elif isinstance(value, int) and not _INTEGERS[0] <= value <= _INTEGERS[1]:
+        raise InvalidArgument(f"{path}: {value} has more than 64 bits: send it as text")
+    elif isinstance(value, float) and not binary and not math.isfinite(value):
+        raise InvalidArgument(f"{path}: {value} can't be written as JSON: use MessagePack, or None")
+    elif not isinstance(value, (*_PLAIN, bytes, bytearray) if binary else _PLAIN):
         mend = "use MessagePack" if isinstance(value, (bytes, bytearray)) else "send a dataclass, or plain values"
         form = "MessagePack" if binary else "JSON"
         raise InvalidArgument(f"{path}: a {type(value).__name__} can't be written as {form}: {mend}")

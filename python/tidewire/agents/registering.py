@@ -40,6 +40,8 @@ def register(
     """Register an agent; see ``Node.agent``."""
     made = target() if isinstance(target, builtin_type) else target
     table = handlers.table_of(made)
+    for topic, _ in table.topics:
+        node._engine.check_pattern(topic)
     agent = made if isinstance(made, Agent) else Agent()
     if agent._desk_ is not None and agent._desk_.ref.alive:
         raise InvalidArgument(f"handler: {agent!r} is registered already: make another object for another agent")

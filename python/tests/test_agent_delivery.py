@@ -1,0 +1,260 @@
+"""What becomes of a message: tried again, expired, given up; and what its receipt says."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire as tw
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+PATIENCE = 30.0
+
+
+def nothing(payload: object) -> None:
+    """Handle whatever comes."""
+
+
+class Flaky:
+    """Fails so many times for each payload, and then handles it."""
+
+    def __init__(self, failures: int) -> None:
+        self._failures = failures
+        self.attempts: list[tuple[Any, int]] = []
+        self.done = threading.Semaphore(0)
+
+    def receive(self, payload: object, message: tw.Message) -> object:
+        """Fail or handle."""
+        self.attempts.append((payload, message.delivery))
+        if message.delivery <= self._failures:
+            raise ValueError(f"{payload}, attempt {message.delivery}")
+        self.done.release()
+        return payload
+
+
+class FlakyLater(Flaky):
+    """The same as coroutines."""
+
+    async def receive(self, payload: object, message: tw.Message) -> object:  # type: ignore[override]
+        """Fail or handle."""
+        await asyncio.sleep(0)
+        return super().receive(payload, message)
+
+
+@pytest.mark.parametrize("kind", [Flaky, FlakyLater])
+@pytest.mark.parametrize("priority", ["low", "normal", "high", "urgent"])
+def test_a_message_is_tried_again_until_it_is_handled(node: tw.Node, kind: type[Flaky], priority: str) -> None:
+    flaky = kind(2)
+    agent = node.agent(flaky, id="a", retry=tw.Retry(2, backoff_ms=1))
+    sender = node.agent(nothing, id="sender")
+    receipt = sender.sync.send("x", to="a", priority=priority, receipt=True)
+    assert receipt.wait_blocking(PATIENCE) == "handled"
+    assert flaky.attempts == [("x", 1), ("x", 2), ("x", 3)]
+    statistics = agent.statistics()
+    assert (statistics["retried"], statistics["waiting_again"], statistics["failed"]) == (2, 0, 0)
+    assert len(node.dead_letters) == 0
+
+
+@pytest.mark.parametrize("kind", [Flaky, FlakyLater])
+def test_after_the_last_attempt_it_is_a_dead_letter_with_its_error(node: tw.Node, kind: type[Flaky]) -> None:
+    flaky = kind(10)
+    node.agent(flaky, id="a")
+    sender = node.agent(nothing, id="sender")
+    receipt = sender.sync.send("x", to="a", retry=tw.Retry(2, backoff_ms=1), receipt=True)
+    assert receipt.wait_blocking(PATIENCE) == "failed"
+    assert str(receipt.error) == "x, attempt 3"
+    node.agents.find("a").sync.stop()
+    (letter,) = node.dead_letters.list()
+    assert (letter.reason, letter.error, letter.message.delivery) == ("failed", "ValueError: x, attempt 3", 3)
+    assert [delivery for _, delivery in flaky.attempts] == [1, 2, 3]
+
+
+def test_only_the_recipient_that_failed_gets_it_again(node: tw.Node) -> None:
+    flaky, steady = Flaky(1), Flaky(0)
+    node.agent(flaky, id="flaky", retry=tw.Retry(3, backoff_ms=1))
+    node.agent(steady, id="steady", retry=tw.Retry(3, backoff_ms=1))
+    sender = node.agent(nothing, id="sender")
+    assert sender.broadcast("all") == 2
+    sender.tell("both", to=["flaky", "steady"])
+    for semaphore in (flaky.done, flaky.done, steady.done, steady.done):
+        assert semaphore.acquire(timeout=PATIENCE)
+    assert sorted(flaky.attempts) == [("all", 1), ("all", 2), ("both", 1), ("both", 2)]
+    assert sorted(steady.attempts) == [("all", 1), ("both", 1)]
+
+
+def test_a_request_is_asked_again_by_the_requester(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        flaky = Flaky(2)
+        node.agent(flaky, id="a")
+        asker = node.agent(nothing, id="asker")
+        with pytest.raises(ValueError, match="attempt 1"):
+            await asker.request("once", to="a", timeout=PATIENCE)
+        assert await asker.request("again", to="a", timeout=PATIENCE, retry=tw.Retry(2, 1)) == "again"
+        with pytest.raises(ValueError, match="attempt 2"):
+            await asker.request("less", to="a", timeout=PATIENCE, retry=tw.Retry(1, 1))
+        assert (
+            await asyncio.to_thread(
+                lambda: asker.sync.request("thread", to="a", timeout=PATIENCE, retry=tw.Retry(2, 1))
+            )
+            == "thread"
+        )
+
+    run(story)
+
+
+def test_what_waits_to_be_tried_again_is_given_up_when_the_agent_stops(node: tw.Node) -> None:
+    failed = threading.Event()
+
+    def handler(payload: object) -> None:
+        failed.set()
+        raise ValueError(payload)
+
+    agent = node.agent(handler, id="a", retry=tw.Retry(5, backoff_ms=3_600_000, backoff_max_ms=3_600_000))
+    sender = node.agent(nothing, id="sender")
+    receipt = sender.sync.send("x", to="a", receipt=True)
+    assert failed.wait(PATIENCE)
+    agent.sync.stop()
+    assert receipt.wait_blocking(PATIENCE) == "failed"
+    (letter,) = node.dead_letters.list(name="a")
+    assert (letter.reason, letter.error, letter.message.payload) == ("stopped", "ValueError: x", "x")
+    assert node.statistics()["timers"] == 0
+
+
+def test_waits_double_up_to_the_longest_and_vary() -> None:
+    retry = tw.Retry(100, backoff_ms=100, backoff_max_ms=1_000)
+    for failures, longest in ((1, 0.1), (2, 0.2), (3, 0.4), (4, 0.8), (5, 1.0), (90, 1.0)):
+        waits = [retry.wait_s(failures) for _ in range(200)]
+        assert all(longest / 2 <= wait <= longest for wait in waits)
+        assert len(set(waits)) > 1
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_an_expired_message_is_not_handled_and_its_receipt_says_so(node: tw.Node, later: bool) -> None:
+    seen: list[Any] = []
+    inside, release = threading.Event(), threading.Event()
+
+    def handler(payload: object) -> None:
+        if payload == "hold":
+            inside.set()
+            assert release.wait(PATIENCE)
+        seen.append(payload)
+
+    async def handler_later(payload: object) -> None:
+        await asyncio.to_thread(handler, payload)
+
+    agent = node.agent(handler_later if later else handler, id="a")
+    sender = node.agent(nothing, id="sender")
+    sender.tell("hold", to="a")
+    assert inside.wait(PATIENCE)
+    short = sender.sync.send("short", to="a", ttl=0.0, receipt=True)
+    long = sender.sync.send("long", to="a", ttl=3_600, receipt=True)
+    release.set()
+    assert short.wait_blocking(PATIENCE) == "expired"
+    assert long.wait_blocking(PATIENCE) == "handled"
+    assert agent.sync.stop().balanced
+    assert seen == ["hold", "long"]
+    (letter,) = node.dead_letters.list(reason="expired")
+    assert letter.message.payload == "short"
+    assert agent.statistics()["expired"] == 1
+    assert agent.statistics()["failed"] == 0
+
+
+def test_an_expired_letter_gets_new_time_when_it_is_requeued(node: tw.Node) -> None:
+    seen = threading.Event()
+    node.agent(lambda payload: seen.set(), id="a")
+    sender = node.agent(nothing, id="sender")
+    receipt = sender.sync.send("x", to="a", ttl=0.0, receipt=True)
+    assert receipt.wait_blocking(PATIENCE) == "expired"
+    (letter,) = node.dead_letters.list()
+    letter.message.ttl = 3_600.0
+    node.dead_letters.requeue(letter)
+    assert seen.wait(PATIENCE)
+
+
+def test_a_request_that_expires_tells_the_requester_and_is_not_begun(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        inside, release = asyncio.Event(), asyncio.Event()
+        seen: list[Any] = []
+
+        async def handler(payload: object) -> None:
+            seen.append(payload)
+            inside.set()
+            await release.wait()
+
+        agent = node.agent(handler, id="a")
+        asker = node.agent(nothing, id="asker")
+        first = asyncio.ensure_future(_await(asker.request("first", to="a", timeout=PATIENCE)))
+        await asyncio.wait_for(inside.wait(), PATIENCE)
+        with pytest.raises(tw.AskTimeout):
+            await asker.request("second", to="a", timeout=0.01)
+        release.set()
+        await first
+        await agent.stop()
+        assert seen == ["first"]
+        assert node.statistics()["ask_timeouts"] == 1
+        assert [letter.reason for letter in node.dead_letters.list(name="a")] == ["expired"]
+
+    run(story)
+
+
+async def _await(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def test_a_receipt_tells_each_state_with_its_time(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        release = asyncio.Event()
+
+        async def handler(payload: object) -> None:
+            await release.wait()
+
+        node.agent(handler, id="a")
+        node.agent(nothing, id="b")
+        sender = node.agent(nothing, id="sender")
+        receipts = await sender.send("x", to=["a", "b"], receipt=True)
+        assert sorted(receipts) == ["a", "b"]
+        assert await receipts["b"].wait(PATIENCE) == "handled"
+        with pytest.raises(TimeoutError, match="'a' is"):
+            await receipts["a"].wait(0.01)
+        release.set()
+        assert await receipts["a"].wait(PATIENCE) == "handled"
+        times = receipts["a"].times
+        assert list(times) == ["accepted", "delivered", "handled"]
+        assert times["accepted"] <= times["delivered"] <= times["handled"]
+
+    run(story)
+
+
+def test_a_queue_that_grows_over_the_level_is_warned_about_once_per_crossing(caplog: Any) -> None:
+    with tw.Node(config={"broker": {"queue_warning": 100}}) as node:
+        inside, release = threading.Event(), threading.Semaphore(0)
+
+        def handler(payload: object) -> None:
+            if payload == "hold":
+                inside.set()
+                assert release.acquire(timeout=PATIENCE)
+
+        agent = node.agent(handler, id="slow")
+        sender = node.agent(nothing, id="sender")
+        caplog.set_level("WARNING", logger="tidewire")
+        for crossing in (1, 2):
+            inside.clear()
+            sender.tell("hold", to="slow")
+            assert inside.wait(PATIENCE)
+            for n in range(500):
+                sender.tell(n, to="slow")
+            warnings = [record.message for record in caplog.records if record.message.startswith("slow:")]
+            assert len(warnings) == crossing
+            assert warnings[-1].endswith("messages wait, the warning level is 100")
+            release.release()
+            sender.sync.request("done", to="slow", timeout=PATIENCE)
+            for _ in range(64):
+                sender.tell("look", to="slow")
+            sender.sync.request("done", to="slow", timeout=PATIENCE)
+            for _ in range(64):
+                sender.tell("look", to="slow")
+            sender.sync.request("done", to="slow", timeout=PATIENCE)
+        agent.sync.stop()
