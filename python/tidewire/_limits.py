@@ -105,6 +105,9 @@ POOL_TARGET_WAIT_MS: Final = Limit("pool_target_wait_ms", "ms", 50, 1, 3_600_000
 POOL_TASK_TIMEOUT_MS: Final = Limit("pool_task_timeout_ms", "ms", 86_400_000, 1, 86_400_000)
 """How long one call of a pool's function may take, where a limit is given; else it may take for ever."""
 
+POOL_HEARTBEAT_MS: Final = Limit("pool_heartbeat_ms", "ms", 30_000, 100, 86_400_000)
+"""How long a worker process that has a task may give no sign of life."""
+
 POOL_MAX_DELIVERIES: Final = Limit("pool_max_deliveries", "deliveries", 2, 1, 1000)
 """How often one task is handed to a worker that ends over it."""
 

@@ -31,6 +31,7 @@ class BrokerConfig:
         pool_batch_size: Tasks that a function which takes batches gets at once.
         pool_batch_budget_ms: How long the oldest task waits for its batch to fill.
         pool_target_wait_ms: Queueing time above which a pool that scales adds workers.
+        pool_heartbeat_ms: How long a worker process that has a task may give no sign of life.
         pool_max_deliveries: How often a task is handed to a worker that ends over it.
         pool_restarts: Workers that may end within a minute without having finished a task.
         pool_backoff_ms: Wait before the second such worker is replaced; it doubles.
@@ -52,6 +53,7 @@ class BrokerConfig:
     pool_batch_size: int = _limits.POOL_BATCH_SIZE.default
     pool_batch_budget_ms: int = _limits.POOL_BATCH_BUDGET_MS.default
     pool_target_wait_ms: int = _limits.POOL_TARGET_WAIT_MS.default
+    pool_heartbeat_ms: int = _limits.POOL_HEARTBEAT_MS.default
     pool_max_deliveries: int = _limits.POOL_MAX_DELIVERIES.default
     pool_restarts: int = _limits.POOL_RESTARTS.default
     pool_backoff_ms: int = _limits.POOL_BACKOFF_MS.default

@@ -10,7 +10,7 @@ from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
 from tidewire.pools.answers import Blocked
 from tidewire.pools.core import Core
-from tidewire.pools.mapping import map_sync
+from tidewire.pools.mapping import checked_ahead, map_sync
 from tidewire.pools.thread_crew import current
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Sync:
         """Submit one task, and block until its result is there. Raises as ``pool.submit`` does."""
         pool = self._pool
         _may_block(pool._core)
-        task = pool._task(args, kwargs)
+        task = pool._packing.task(args, kwargs)
         answer = Blocked()
         task.answer = answer
         pool._submit(task)
@@ -43,8 +43,8 @@ class Sync:
         """Submit a task for each item, and iterate over the results in the order of the items, as ``pool.map`` does."""
         pool = self._pool
         _may_block(pool._core)
-        pool._check_ahead(ahead)
-        return map_sync(pool._started(), pool._map_task, items, pool._ahead(ahead))
+        most = checked_ahead(ahead)
+        return map_sync(pool._started(), pool._packing.of_map, items, most)
 
     def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the pool, and block until it has stopped, as ``pool.stop`` does."""

@@ -1,4 +1,4 @@
-"""A page of memory that a worker process shares with its parent: which task it is at, and what it must skip.
+"""A page of memory that a worker process shares with its parent: which task it is at, that it lives, and what it must skip.
 
 The worker writes ``STARTED_NS`` before ``BEGUN``, so that whoever sees the number of a task sees no start before its own.
 The parent writes ``SKIP_TO`` before ``SKIP_AFTER`` and then waits a moment before it reads ``BEGUN``: from then on the worker
@@ -20,6 +20,8 @@ SKIP_AFTER: Final = 2
 """Positions above this one are skipped ..."""
 SKIP_TO: Final = 3
 """... up to this one."""
+BEAT_NS: Final = 4
+"""When the worker last showed, while it had a task, that it can run Python."""
 
 NOTHING: Final = 2**63
 _BYTES = mmap.PAGESIZE

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from tidewire._ledger import Ledger
 from tidewire._log import logger
@@ -153,6 +153,21 @@ class Core:
         """Return how many tasks workers have. The lock must be held."""
         ended = self.tally.handled + sum(self.tally.dead.values()) + len(self.tally.returned)
         return self.backlog.accepted - self.backlog.waiting - ended
+
+    def statistics(self, now_ns: int) -> dict[str, Any]:
+        """Return the counts and the times of the tasks."""
+        with self.lock:
+            first = self.backlog.first()
+            return {
+                "kind": self.options.kind,
+                "state": self.state,
+                "accepted": self.backlog.accepted,
+                "waiting": self.backlog.waiting,
+                "waiting_for_room": self.backlog.parked,
+                "in_workers": self.handed(),
+                "oldest_wait_ms": (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0,
+                **self.tally.summary(),
+            }
 
     def _report(self, given_up: Sequence[Ended]) -> None:
         deliver((ended.task, ended.error, None) for ended in given_up if ended.error is not None)

@@ -205,9 +205,11 @@ class Keeper:
 
     def statistics(self, now_ns: int) -> dict[str, Any]:
         """Return what only the keeper knows."""
+        workers = self._crew.snapshot(now_ns)
         return {
             "workers_wanted": self._replacing.wanted,
-            "workers": self._crew.snapshot(now_ns),
+            "workers": workers,
+            "utilisation": sum(worker["busy_share"] for worker in workers) / max(len(workers), 1),
             "decisions": [
                 {"ago_ms": now_ns / 1e6 - one.at_ms, "before": one.before, "workers": one.workers, "reason": one.reason}
                 for one in list(self.decisions)

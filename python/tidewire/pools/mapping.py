@@ -7,8 +7,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from tidewire._limits import POOL_MAP_AHEAD
 from tidewire.errors import InvalidArgument
 from tidewire.pools.answers import Failed, Flight
+from tidewire.pools.options import whole
 
 if TYPE_CHECKING:
     from tidewire.pools.core import Core
@@ -16,6 +18,18 @@ if TYPE_CHECKING:
 
 _PART = 4
 MakeTask = Callable[[tuple[Any, ...], int], "Task"]
+
+
+def checked_ahead(ahead: int | None) -> int:
+    """Return the look-ahead of a map.
+
+    Raises:
+        InvalidArgument: if it is not allowed.
+    """
+    if ahead is None:
+        return POOL_MAP_AHEAD.default
+    whole("ahead", ahead, POOL_MAP_AHEAD)
+    return ahead
 
 
 class Map:

@@ -49,7 +49,7 @@ class Letters:
         def again(task: Task) -> None:
             pool = whole()
             if pool is not None:
-                pool._submit(pool._task(task.args, task.kwargs))
+                pool._submit(pool._packing.task(task.args, task.kwargs))
 
         self._ref = node.spawn(again, name=f"pool:{pool.name}")
 
@@ -72,6 +72,7 @@ def _text(reason: str, error: BaseException | None) -> str:
 def _defaults(config: BrokerConfig) -> dict[str, Any]:
     return {
         "capacity": config.pool_capacity,
+        "heartbeat_timeout": config.pool_heartbeat_ms / 1_000,
         "max_deliveries": config.pool_max_deliveries,
         "restarts": Restarts(
             config.pool_restarts, backoff_ms=config.pool_backoff_ms, backoff_max_ms=config.pool_backoff_max_ms

@@ -104,6 +104,7 @@ class Options:
     capacity: int
     overflow: Overflow
     task_timeout: float | None
+    heartbeat_timeout: float | None
     max_deliveries: int
     restarts: Restarts
     result_bytes_max: int
@@ -125,6 +126,8 @@ class Options:
     def _check_rest(self) -> None:
         if self.task_timeout is not None:
             seconds("task_timeout", self.task_timeout, limits.POOL_TASK_TIMEOUT_MS)
+        if self.heartbeat_timeout is not None:
+            seconds("heartbeat_timeout", self.heartbeat_timeout, limits.POOL_HEARTBEAT_MS)
         if self.on_dead is not None and not callable(self.on_dead):
             raise InvalidArgument(f"on_dead: {self.on_dead!r} is not allowed: give a function, or None")
 

@@ -36,12 +36,14 @@ class Outcomes:
         """Take the outcomes of a worker, and return the tasks that it was asked to skip."""
         done, popleft = self._done, worker.units.popleft
         skipped: list[Task] = []
+        before = len(done) + len(self._given_up)
         for outcome in outcomes:
             unit, kind = popleft(), type(outcome)
             if kind is tuple or kind is list:
                 self._take_other(worker, unit, outcome, skipped)
             else:
                 done.append((unit if type(unit) is Task else unit[0], None, outcome))  # type: ignore[index]
+        worker.handled += len(done) + len(self._given_up) - before
         worker.report(len(outcomes))
         return skipped
 

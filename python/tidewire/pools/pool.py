@@ -14,14 +14,10 @@ from ``multiprocessing`` and why:
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import itertools
-import os
 import random
 import threading
 import time
-import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -29,28 +25,25 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _limits as limits
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
-from tidewire.errors import InvalidArgument, PayloadTooLarge
+from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
-from tidewire.pools import main_module
 from tidewire.pools.answers import Blocked
 from tidewire.pools.blocking import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
-from tidewire.pools.keeper import Crew, Keeper
-from tidewire.pools.mapping import map_async
-from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale, whole
-from tidewire.pools.process_crew import ProcessCrew
+from tidewire.pools.crews import make_crew
+from tidewire.pools.keeper import Keeper
+from tidewire.pools.living import live as _live
+from tidewire.pools.mapping import checked_ahead, map_async
+from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
+from tidewire.pools.packing import Packing
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.task import Task
-from tidewire.pools.thread_crew import ThreadCrew
-from tidewire.pools.wire import pack_arguments, unpicklable
 
 if TYPE_CHECKING:
     from asyncio import Future
 
-_EXIT_TIMEOUT_S = 1.0
 _JOIN_S = 5.0
 _numbers = itertools.count(1)
-_live: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 class Pool:
@@ -68,11 +61,18 @@ class Pool:
         capacity: Most tasks that wait for a worker, 1 to 10,000,000.
         overflow: What one more does: "wait" for room, or "fail".
         task_timeout: Most seconds that one call may take; then its worker is replaced. None for no limit.
+        heartbeat_timeout: Most seconds that a worker process which has tasks may give no sign of life; then it is killed and
+            replaced, and the task that it was at counts a delivery. None for no limit. See below.
         max_deliveries: A task is given up when this many workers have ended while they were at it, 1 to 1,000.
         restarts: When replacing workers has no sense any more.
         result_bytes_max: Largest pickled result of a process, 1,024 to 1,073,741,824.
         on_dead: Called with the task, the reason and the error (or None) of every task that was given up: "failed", "timeout",
             "worker_lost", "quarantined", "cancelled", "pool_failed" or "abandoned". On a thread of the pool, or of who cancels.
+
+    The heart of a worker process is a thread of Python, so that it stops with the process, with a deadlock in C code, and also
+    with C code that is only slow and does not let go of the interpreter lock: one huge integer, one search of a regular
+    expression that goes astray, an extension that computes for long. Where a task may do such a thing for longer than
+    ``heartbeat_timeout``, give more seconds or None, and limit it with ``task_timeout``.
 
     Raises:
         InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
@@ -89,6 +89,7 @@ class Pool:
         capacity: int = limits.POOL_CAPACITY.default,
         overflow: Overflow = "wait",
         task_timeout: float | None = None,
+        heartbeat_timeout: float | None = limits.POOL_HEARTBEAT_MS.default / 1_000,
         max_deliveries: int = limits.POOL_MAX_DELIVERIES.default,
         restarts: Restarts | None = None,
         result_bytes_max: int = limits.POOL_RESULT_BYTES.default,
@@ -102,6 +103,7 @@ class Pool:
             capacity,
             overflow,
             task_timeout,
+            heartbeat_timeout,
             max_deliveries,
             restarts if restarts is not None else Restarts(),
             result_bytes_max,
@@ -110,21 +112,12 @@ class Pool:
         self.name = self._options.name
         self._function = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
         self._core = Core(self._options)
+        self._packing = Packing(self._options)
         self._replacing = Replacing(self._options.scale.min, self._options.restarts, random.getrandbits(64))
-        self._crew = self._make_crew(function)
+        self._crew = make_crew(self._core, function, self._replacing)
         self._keeper: Keeper | None = None
         self._starting = threading.Lock()
         self._sync = Sync(self)
-
-    def _make_crew(self, function: Callable[..., Any] | str) -> Crew:
-        if self._options.kind == "thread":
-            return ThreadCrew(self._core, functions.for_thread(function), self._replacing)
-        if main_module.importing:
-            raise InvalidArgument(
-                "kind: a worker process that imports its parent's program can't make a pool of processes: "
-                "make it under `if __name__ == '__main__':`"
-            )
-        return ProcessCrew(self._core, functions.spec_for_process(function), self._replacing)
 
     # Tasks
 
@@ -148,7 +141,7 @@ class Pool:
         loop = running_loop()
         if loop is None:
             raise InvalidArgument("pool.submit needs a running event loop: use pool.sync.submit in a plain thread")
-        task = self._task(args, kwargs)
+        task = self._packing.task(args, kwargs)
         future = _submitted(self._core, task, loop)
         self._submit(task)
         return future
@@ -163,8 +156,8 @@ class Pool:
         Raises:
             Exception: the error of the first item that failed; the tasks after it are dropped. As for ``submit``.
         """
-        self._check_ahead(ahead)
-        return map_async(self._started(), self._map_task, items, self._ahead(ahead))
+        most = checked_ahead(ahead)
+        return map_async(self._started(), self._packing.of_map, items, most)
 
     @property
     def sync(self) -> Sync:
@@ -175,35 +168,6 @@ class Pool:
         if self._keeper is None:
             self.start()
         self._core.submit(task)
-
-    def _task(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: int = 0) -> Task:
-        if self._options.batch is not None and (len(args) != 1 or kwargs):
-            raise InvalidArgument(
-                f"args: a pool with batch takes one value per task, not {len(args)} and {len(kwargs)} by name: submit(value)"
-            )
-        payload = self._pack(args, kwargs) if self._options.kind == "process" else None
-        return Task(args, kwargs, payload, key)
-
-    def _map_task(self, args: tuple[Any, ...], key: int) -> Task:
-        return self._task(args, {}, key)
-
-    def _pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        try:
-            payload = pack_arguments(args, kwargs)
-        except Exception as error:
-            raise InvalidArgument(unpicklable(args, kwargs, error)) from error
-        if type(payload) is bytes and len(payload) > limits.POOL_TASK_BYTES.max:
-            raise PayloadTooLarge(
-                f"args: {len(payload):,} bytes are more than {limits.POOL_TASK_BYTES.max:,}: send a path or a part"
-            )
-        return payload
-
-    def _ahead(self, ahead: int | None) -> int:
-        return ahead if ahead is not None else limits.POOL_MAP_AHEAD.default
-
-    def _check_ahead(self, ahead: int | None) -> None:
-        if ahead is not None:
-            whole("ahead", ahead, limits.POOL_MAP_AHEAD)
 
     # Life
 
@@ -301,23 +265,17 @@ class Pool:
         return self._core.ledger
 
     def statistics(self) -> dict[str, Any]:
-        """Return counts, times and what each worker is at. Times of queueing are sampled, one of each batch."""
-        core, now_ns = self._core, time.monotonic_ns()
-        with core.lock:
-            first = core.backlog.first()
-            counts = {
-                "name": self.name,
-                "function": self._function,
-                "kind": self._options.kind,
-                "state": core.state,
-                "accepted": core.backlog.accepted,
-                "waiting": core.backlog.waiting,
-                "waiting_for_room": core.backlog.parked,
-                "in_workers": core.handed(),
-                "oldest_wait_ms": (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0,
-                **core.tally.summary(),
-            }
-        return {**counts, **(self._keeper.statistics(now_ns) if self._keeper is not None else {})}
+        """Return counts, times and what each worker is at.
+
+        Of the pool: tasks by what became of them, the depth of the queue (``waiting``) and the age of its oldest
+        (``oldest_wait_ms``), ``utilisation`` (the mean busy share), batches, and the quantiles of ``queueing`` (sampled, one of
+        each batch) and ``handling``. Of each of its ``workers``: counts, ``busy_share``, ``restarts`` under its number, the
+        ``task`` that it is at and for how long (``task_ms``), and its last sign of life (``last_heartbeat_ms_ago``): a process
+        beats only while it has tasks.
+        """
+        now_ns = time.monotonic_ns()
+        kept = self._keeper.statistics(now_ns) if self._keeper is not None else {}
+        return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **kept}
 
     def __repr__(self) -> str:
         return f"<Pool {self.name!r} of {self._options.kind} workers for {self._function}, {self.state}>"
@@ -333,22 +291,3 @@ def _submitted(core: Core, task: Task, loop: Any) -> Future[Any]:
     global _submitted
     _submitted = submitted
     return submitted(core, task, loop)
-
-
-def _stop_live() -> None:
-    for pool in list(_live):
-        if pool._core.ledger is None:
-            with contextlib.suppress(Exception):
-                pool._stop_blocking(False, _EXIT_TIMEOUT_S)
-
-
-def _forget_parent() -> None:
-    for pool in list(_live):
-        pool._core.forked()
-        if pool._keeper is not None:
-            pool._keeper.forked()
-
-
-atexit.register(_stop_live)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)

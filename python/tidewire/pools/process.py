@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tidewire
-from tidewire.pools.board import BEGUN, NOTHING, SKIP_AFTER, SKIP_TO, STARTED_NS, Board
+from tidewire.pools.board import BEAT_NS, BEGUN, NOTHING, SKIP_AFTER, SKIP_TO, STARTED_NS, Board
+from tidewire.pools.tally import share
 from tidewire.pools.task import Task
 from tidewire.pools.wire import Frames, frame
 
@@ -39,6 +40,7 @@ class ProcessWorker:
         self.started_ns = self.heard_ns = time.monotonic_ns()
         self.busy_ns = 0
         self.kill_ns: int | None = None
+        self.doubted_ns = 0
         self.recall_to = 0
         self.recall_ns = 0
         self._frames = Frames()
@@ -72,7 +74,6 @@ class ProcessWorker:
     def report(self, count: int) -> None:
         """Note that the outcomes of so many units have arrived."""
         self.reported += count
-        self.handled += count
         while self.batch_ends and self.batch_ends[0] <= self.reported:
             self.batch_ends.popleft()
         if self.recall_to and self.reported >= self.recall_to:
@@ -87,6 +88,10 @@ class ProcessWorker:
     def at_since_ns(self) -> int:
         """Return when it began what it is at."""
         return self.board.words[STARTED_NS]
+
+    def alive_ns(self) -> int:
+        """Return when it gave its last sign of life: it wrote something, began a task, or its heart beat."""
+        return max(self.heard_ns, self.board.words[STARTED_NS], self.board.words[BEAT_NS])
 
     def unit(self, position: int) -> Unit:
         """Return the unit at a position that was not reported."""
@@ -178,20 +183,22 @@ class ProcessWorker:
 def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
     """Return what a worker is at. May be called from any thread."""
     try:
-        at, since_ns = worker.at(), worker.at_since_ns()
+        at, since_ns, alive_ns = worker.at(), worker.at_since_ns(), worker.alive_ns()
         task = worker.unit(at)[0].number if at and worker.units else None
     except (ValueError, IndexError):
         # It came to an end, or on, while this was read.
-        task, since_ns = None, now_ns
+        task, since_ns, alive_ns = None, now_ns, worker.heard_ns
+    busy_ns = worker.busy_ns + (now_ns - max(since_ns, worker.heard_ns) if task is not None else 0)
     return {
         "worker": worker.number,
         "pid": worker.process.pid,
         "state": "busy" if task is not None else worker.state,
         "handled": worker.handled,
         "errors": worker.errors,
-        "busy_share": worker.busy_ns / max(now_ns - worker.started_ns, 1),
+        "busy_share": share(busy_ns, now_ns - worker.started_ns),
         "given": len(worker.units),
         "heard_ms_ago": (now_ns - worker.heard_ns) / 1e6,
+        "last_heartbeat_ms_ago": (now_ns - alive_ns) / 1e6,
         "task": task,
         "task_ms": (now_ns - since_ns) / 1e6 if task is not None else None,
     }

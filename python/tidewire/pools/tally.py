@@ -43,6 +43,11 @@ class Histogram:
         return {"sampled": self.count, **quantiles, "max_us": self.most_us}
 
 
+def share(part_ns: int, whole_ns: int) -> float:
+    """Return a share of a time. Its parts may have been read at different moments, so that it is kept within 0 and 1."""
+    return min(max(part_ns, 0) / max(whole_ns, 1), 1.0)
+
+
 class Tally:
     """Counts of one pool. The lock of the pool protects them."""
 

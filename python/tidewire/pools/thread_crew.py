@@ -5,11 +5,9 @@ A thread can't be killed: one whose task takes too long is abandoned, and ends w
 
 from __future__ import annotations
 
-import _thread
 import sys
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from selectors import BaseSelector
@@ -26,26 +24,12 @@ from tidewire.pools.core import Core, Ended
 from tidewire.pools.function import Caller, checked_results
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.task import ENDED, Task
+from tidewire.pools.thread import ThreadWorker, look, where
 
 _JOIN_S = 1.0
 
 current = threading.local()
 """``current.core`` is the core of the pool whose worker this thread is."""
-
-
-class ThreadWorker:
-    """One worker thread. The lock of the pool protects its fields."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.gate = _thread.allocate_lock()
-        self.gate.acquire()
-        self.tasks: list[Task] = []
-        self.started_ns = self.since_ns = self.heard_ns = time.monotonic_ns()
-        self.busy_ns = 0
-        self.handled = self.errors = 0
-        self.leaving = False
-        self.thread: threading.Thread
 
 
 class ThreadCrew:
@@ -278,7 +262,7 @@ class ThreadCrew:
         """Return the threads that are at a task, with the lines that they are at."""
         frames = sys._current_frames()
         return tuple(
-            Stuck(worker.number, self._core.options.name, "thread", worker.thread.name, False, _where(worker, frames))
+            Stuck(worker.number, self._core.options.name, "thread", worker.thread.name, False, where(worker, frames))
             for worker in [*self._workers.values(), *self._abandoned]
             if worker.tasks
         )
@@ -289,30 +273,10 @@ class ThreadCrew:
 
     def snapshot(self, now_ns: int) -> list[dict[str, Any]]:
         """Return what each worker is at. May be called from any thread."""
-        return [self._look(worker, now_ns) for worker in list(self._workers.values())]
-
-    def _look(self, worker: ThreadWorker, now_ns: int) -> dict[str, Any]:
-        tasks, since_ns = worker.tasks, worker.since_ns
-        return {
-            "worker": worker.number,
-            "thread": worker.thread.name,
-            "state": "busy" if tasks else "ready",
-            "handled": worker.handled,
-            "errors": worker.errors,
-            "restarts": self._restarts[worker.number],
-            "busy_share": worker.busy_ns / max(now_ns - worker.started_ns, 1),
-            "given": len(tasks),
-            "heard_ms_ago": (now_ns - worker.heard_ns) / 1e6,
-            "task": tasks[0].number if tasks else None,
-            "task_ms": (now_ns - since_ns) / 1e6 if tasks else None,
-        }
+        return [
+            {**look(worker, now_ns), "restarts": self._restarts[worker.number]}
+            for worker in list(self._workers.values())
+        ]
 
     def forked(self) -> None:
         """In a forked child there are no threads of the parent."""
-
-
-def _where(worker: ThreadWorker, frames: dict[int, Any]) -> tuple[str, ...]:
-    frame = frames.get(worker.thread.ident or 0)
-    if frame is None:
-        return ()
-    return tuple(f"{line.filename}:{line.lineno} in {line.name}" for line in traceback.extract_stack(frame))

@@ -21,6 +21,7 @@ from tidewire.errors import PayloadTooLarge, RemoteError
 from tidewire.pools import failure, main_module
 from tidewire.pools.board import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS, Board
 from tidewire.pools.function import Caller, Spec, checked_results, load
+from tidewire.pools.heart import Heart
 from tidewire.pools.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS, SKIPPED, Frames, frame, is_plain
 
 _READ_BYTES = 262_144
@@ -65,12 +66,15 @@ class Worker:
         caller = self._set_up(next(received))
         if caller is None:
             return
+        self._heart.start()
         self._send((READY,))
         self._held.acquire()
         _thread.start_new_thread(self._write_what_is_held, ())
         _thread.start_new_thread(self._end_with_parent, ())
         for items in received:
+            self._heart.begin()
             self._handle(caller, items)
+            self._heart.end()
         caller.close()
 
     def _receive(self) -> Any:
@@ -81,7 +85,8 @@ class Worker:
             yield from self._frames.feed(piece)
 
     def _set_up(self, setup: tuple[Any, ...]) -> Caller | None:
-        spec, sys.path[:], sys.argv[:], main_source, self._batch, self._result_bytes_max = setup
+        spec, sys.path[:], sys.argv[:], main_source, self._batch, self._result_bytes_max, beat_s = setup
+        self._heart = Heart(self._words, beat_s)
         main_module.expect(main_source)
         try:
             return Caller(load(Spec(*spec)))

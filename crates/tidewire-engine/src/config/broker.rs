@@ -7,7 +7,7 @@ use tidewire_proto::generated::limits::{self, Limit};
 /// The table of agents and pools.
 pub(super) const BROKER: &str = "broker";
 
-pub(super) const BROKER_KEYS: [&Limit; 16] = [
+pub(super) const BROKER_KEYS: [&Limit; 17] = [
     &limits::AGENT_MAILBOX,
     &limits::AGENT_CONCURRENCY,
     &limits::QUEUE_WARNING,
@@ -19,6 +19,7 @@ pub(super) const BROKER_KEYS: [&Limit; 16] = [
     &limits::POOL_BATCH_SIZE,
     &limits::POOL_BATCH_BUDGET_MS,
     &limits::POOL_TARGET_WAIT_MS,
+    &limits::POOL_HEARTBEAT_MS,
     &limits::POOL_MAX_DELIVERIES,
     &limits::POOL_RESTARTS,
     &limits::POOL_BACKOFF_MS,

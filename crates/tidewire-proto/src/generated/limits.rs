@@ -182,6 +182,12 @@ pub const POOL_TARGET_WAIT_MS: Limit =
 pub const POOL_TASK_TIMEOUT_MS: Limit =
     Limit { name: "pool_task_timeout_ms", unit: "ms", default: 86_400_000, min: 1, max: 86_400_000 };
 
+/// How long a worker process that has a task may give no sign of life.
+///
+/// At the limit: It is killed and replaced; the task that it was at counts a delivery, as with a worker that died.
+pub const POOL_HEARTBEAT_MS: Limit =
+    Limit { name: "pool_heartbeat_ms", unit: "ms", default: 30_000, min: 100, max: 86_400_000 };
+
 /// How often one task is handed to a worker that ends over it.
 ///
 /// At the limit: The task is quarantined (TaskQuarantined); with 1 delivery it fails (WorkerLost).
@@ -304,6 +310,7 @@ pub const ALL: &[&Limit] = &[
     &POOL_BATCH_BUDGET_MS,
     &POOL_TARGET_WAIT_MS,
     &POOL_TASK_TIMEOUT_MS,
+    &POOL_HEARTBEAT_MS,
     &POOL_MAX_DELIVERIES,
     &POOL_RESTARTS,
     &POOL_BACKOFF_MS,

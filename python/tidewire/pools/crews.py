@@ -1,0 +1,31 @@
+"""The workers of a pool, by their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidewire.errors import InvalidArgument
+from tidewire.pools import function as functions
+from tidewire.pools import main_module
+from tidewire.pools.core import Core
+from tidewire.pools.keeper import Crew
+from tidewire.pools.process_crew import ProcessCrew
+from tidewire.pools.replacing import Replacing
+from tidewire.pools.thread_crew import ThreadCrew
+
+
+def make_crew(core: Core, function: Callable[..., Any] | str, replacing: Replacing) -> Crew:
+    """Return the workers of a pool, which start with its keeper.
+
+    Raises:
+        InvalidArgument: if the function is none, can't be sent to a process, or this process must not have processes.
+    """
+    if core.options.kind == "thread":
+        return ThreadCrew(core, functions.for_thread(function), replacing)
+    if main_module.importing:
+        raise InvalidArgument(
+            "kind: a worker process that imports its parent's program can't make a pool of processes: "
+            "make it under `if __name__ == '__main__':`"
+        )
+    return ProcessCrew(core, functions.spec_for_process(function), replacing)

@@ -1,0 +1,55 @@
+"""One worker thread, and what can be seen of it."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+import traceback
+from types import FrameType
+from typing import Any
+
+from tidewire.pools.tally import share
+from tidewire.pools.task import Task
+
+
+class ThreadWorker:
+    """One worker thread. The lock of the pool protects its fields."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.gate = _thread.allocate_lock()
+        self.gate.acquire()
+        self.tasks: list[Task] = []
+        self.started_ns = self.since_ns = self.heard_ns = time.monotonic_ns()
+        self.busy_ns = 0
+        self.handled = self.errors = 0
+        self.leaving = False
+        self.thread: threading.Thread
+
+
+def look(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:
+    """Return what a worker is at. A thread has no heartbeat: its signs of life are the begin and the end of its tasks."""
+    tasks, since_ns = worker.tasks, worker.since_ns
+    task_ns = now_ns - since_ns if tasks else 0
+    return {
+        "worker": worker.number,
+        "thread": worker.thread.name,
+        "state": "busy" if tasks else "ready",
+        "handled": worker.handled,
+        "errors": worker.errors,
+        "busy_share": share(worker.busy_ns + task_ns, now_ns - worker.started_ns),
+        "given": len(tasks),
+        "heard_ms_ago": (now_ns - worker.heard_ns) / 1e6,
+        "last_heartbeat_ms_ago": (now_ns - max(worker.heard_ns, since_ns)) / 1e6,
+        "task": tasks[0].number if tasks else None,
+        "task_ms": task_ns / 1e6 if tasks else None,
+    }
+
+
+def where(worker: ThreadWorker, frames: dict[int, FrameType]) -> tuple[str, ...]:
+    """Return the lines that a worker is at, outermost first."""
+    frame = frames.get(worker.thread.ident or 0)
+    if frame is None:
+        return ()
+    return tuple(f"{line.filename}:{line.lineno} in {line.name}" for line in traceback.extract_stack(frame))
