@@ -101,19 +101,21 @@ def ask(path: Path, question: str, timeout_s: float) -> dict[str, Any]:
 
 
 def _sockets() -> list[Path]:
-    """The sockets in the directories there are. A directory that others can change is of use only if it is empty of ours."""
+    """The sockets in the directories there are. One that is refused is told of if the others have none."""
     paths: list[Path] = []
-    refused: list[ConfigError | PermissionError] = []
+    refused: list[str] = []
     for directory in directories():
         try:
             check(directory)
-            paths += sorted(directory.glob("*.sock"))
+            paths += sorted(path for path in directory.iterdir() if path.suffix == ".sock")
         except FileNotFoundError:
             continue
-        except (ConfigError, PermissionError) as error:
-            refused.append(error)
+        except PermissionError:
+            refused.append(f"{directory}: permission denied: chmod 700 it, or run tidewire top as the user who owns it")
+        except ConfigError as error:
+            refused.append(str(error))
     if refused and not paths:
-        raise Unauthorized(str(refused[0]))
+        raise Unauthorized(refused[0])
     return paths
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import sys
@@ -43,6 +44,7 @@ class Keys:
         ready, _, _ = select.select([self._file], [], [], seconds)
         if not ready:
             return ""
-        key = os.read(self._file, 1).decode(errors="replace")
-        # The terminal is gone: its input is at its end, and stays ready.
-        return key or "q"
+        # A terminal that is gone is ready for ever, with nothing to read.
+        with contextlib.suppress(OSError):
+            return os.read(self._file, 1).decode(errors="replace") or "q"
+        return "q"

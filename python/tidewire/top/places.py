@@ -16,7 +16,7 @@ from tidewire.errors import ConfigError
 PATH_BYTES_MAX = 103
 """Longest path of a Unix socket that all systems take; Linux takes 107."""
 
-_BACKLOG = 8
+_BACKLOG = 64
 _SAFE_MAX = 48
 _TWINS_MAX = 1_000
 _CREDENTIALS = struct.Struct("3i")

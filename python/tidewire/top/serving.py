@@ -18,7 +18,9 @@ from tidewire.top.places import listen, peer_uid
 if TYPE_CHECKING:
     from tidewire.node import Node
 
-CLIENTS_MAX = 4
+CLIENTS_MAX = 8
+"""One more takes the place of the one that has kept the node waiting for longest."""
+
 QUESTION_BYTES_MAX = 1_024
 CLIENT_S = 2.0
 """Seconds from a client's call to the end of its answer; then it is dropped."""
@@ -83,10 +85,10 @@ class Inspector:
         if self._wake in ready:
             return False
         for one in ready:
-            if one is self._listener:
-                self._accept(now_s)
-            else:
+            if one is not self._listener:
                 self._serve(self._clients[one])
+        if self._listener in ready:
+            self._accept(now_s)
         for late in [client for client in self._clients.values() if client.deadline_s <= now_s]:
             self._drop(late)
         return True
@@ -100,7 +102,7 @@ class Inspector:
                 selector.register(one, selectors.EVENT_WRITE if client.answer else selectors.EVENT_READ)
             if self._pause_until_s > now_s:
                 deadlines.append(self._pause_until_s)
-            elif len(self._clients) < CLIENTS_MAX:
+            else:
                 selector.register(self._listener, selectors.EVENT_READ)
             timeout_s = max(min(deadlines) - now_s, 0.0) if deadlines else None
             return [key.fileobj for key, _ in selector.select(timeout_s) if isinstance(key.fileobj, socket.socket)]
@@ -115,10 +117,12 @@ class Inspector:
             self._pause_until_s = now_s + _ACCEPT_PAUSE_S
             return
         connection.setblocking(False)
-        if peer_uid(connection) == os.geteuid():
-            self._clients[connection] = _Client(connection, now_s + CLIENT_S)
-        else:
+        if peer_uid(connection) != os.geteuid():
             connection.close()
+            return
+        if len(self._clients) == CLIENTS_MAX:
+            self._drop(min(self._clients.values(), key=lambda client: (bool(client.answer), client.deadline_s)))
+        self._clients[connection] = _Client(connection, now_s + CLIENT_S)
 
     def _serve(self, client: _Client) -> None:
         try:

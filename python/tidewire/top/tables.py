@@ -12,7 +12,7 @@ from rich.text import Text
 _BAR_CELLS = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _HALF_FULL, _NEARLY_FULL = 0.5, 0.9
-_ALWAYS, _WIDE, _WIDER, _WIDEST = 0, 96, 120, 150
+_ALWAYS, _WIDE, _WIDER, _WIDEST = 0, 96, 132, 160
 
 _Row = dict[str, Any]
 _Cell = Callable[[_Row], Text]
