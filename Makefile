@@ -23,9 +23,11 @@ help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: .make/extension .make/flights ## Build, and run the flights demonstration
-	$(call say,running the demonstration)
+demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, and the desk of agents
+	$(call say,running the demonstration: a year of flights)
 	@$(BIN)/python examples/flights/main.py
+	$(call say,running the demonstration: a desk of agents)
+	@$(BIN)/python examples/desk/main.py
 
 .PHONY: test
 test: test-rust test-loom test-python test-demo test-fuzz ## Build, and pass all tests
@@ -53,11 +55,13 @@ lint: .make/venv .make/extension ## Check format, lints, types, generated files 
 bench: .make/extension ## Measure beside peers, short (under 3 minutes once built)
 	$(call say,measuring beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --out out
+	@$(BIN)/python -m tidewire bench agents --out out
 
 .PHONY: bench-full
 bench-full: .make/extension ## Measure beside peers, at the sizes of the workloads page
 	$(call say,measuring beside peers at full size; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --full --out out
+	@$(BIN)/python -m tidewire bench agents --full --out out
 
 .PHONY: test-rust
 test-rust: .make/venv ## Rust unit, integration and documentation tests

@@ -45,9 +45,9 @@ class Broker:
         """Makes an agent known."""
         self._agents[name] = handler
 
-    async def send(self, target: str, payload: Any, correlation: int | None = None) -> None:
-        """Queues a message; waits while the queue is full."""
-        await self._incoming.put(Message(1, next(self._numbers), target, payload, correlation))
+    async def send(self, target: str, payload: Any, correlation: int | None = None, priority: int = 1) -> None:
+        """Queues a message; waits while the queue is full. A lower priority goes first."""
+        await self._incoming.put(Message(priority, next(self._numbers), target, payload, correlation))
 
     async def request(self, target: str, payload: Any, timeout: float = 30.0) -> Any:
         """Sends a message and waits for what its handler returns."""

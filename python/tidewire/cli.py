@@ -51,6 +51,19 @@ def doctor(
     raise typer.Exit(1 if report["problems"] else 0)
 
 
+@app.command(epilog="Example: tidewire top --node orders --interval 2")
+def top(
+    node: Annotated[str | None, typer.Option("--node", help="Its name or process id.", show_default=False)] = None,
+    interval: Annotated[float, typer.Option("--interval", help="Seconds between looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one look as data, and end.")] = False,
+) -> None:
+    """Watch agents, pools and queues of a running node: one with tw.Node(inspect=True), or TIDEWIRE_INSPECT=1."""
+    from tidewire.top.command import top
+
+    raise typer.Exit(top(node, interval, once, json))
+
+
 @bench.command(
     "engine",
     epilog="Example: tidewire bench engine --only A1,A2 --json",
@@ -61,6 +74,18 @@ def bench_engine(context: typer.Context) -> None:
     from tidewire.bench import engine
 
     raise typer.Exit(engine.main(list(context.args)))
+
+
+@bench.command(
+    "agents",
+    epilog="Example: tidewire bench agents --only G1,W3 --json",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def bench_agents(context: typer.Context) -> None:
+    """Agents and pools beside asyncio, concurrent.futures, multiprocessing and Ray. All options: --help."""
+    from tidewire.bench import agents
+
+    raise typer.Exit(agents.main(list(context.args)))
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
+import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import ceil
+from statistics import median
 
 Figures = dict[str, float]
 Workload = Callable[[argparse.Namespace], Figures]
 
 now_ns = time.perf_counter_ns
+
+LANES = ("low", "normal", "high", "urgent")
+WARM_UPS, WARM_UP_US = 50, 3_000
+PARAMS = ("count", "actors", "idle", "in_flight", "mailbox", "workers", "task_us")
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -73,6 +81,107 @@ async def ask_many(ask: Callable[[int], Awaitable[int]], options: argparse.Names
     return {**figures, **latency(samples)} if samples else figures
 
 
+async def request_many(ask: Callable[[int], Awaitable[int]], options: argparse.Namespace) -> Figures:
+    """``in_flight`` askers, each with one request under way. Every request is timed; a tenth of them goes before, untimed."""
+    samples: list[int] = []
+
+    async def asker(times: int, samples: list[int]) -> None:
+        for word in range(times):
+            began = now_ns()
+            assert await ask(word) == word
+            samples.append(now_ns() - began)
+
+    async def askers(count: int, samples: list[int]) -> None:
+        await asyncio.gather(*(asker(count // options.in_flight, samples) for _ in range(options.in_flight)))
+
+    await askers(max(options.in_flight, options.count // 10), [])
+    start = time.perf_counter()
+    await askers(options.count, samples)
+    return requests(samples, time.perf_counter() - start)
+
+
+def request_in_turn(ask: Callable[[int], int], options: argparse.Namespace) -> Figures:
+    """The same for a caller that blocks: one request after another."""
+    samples: list[int] = []
+    for word in range(options.count // 10):
+        assert ask(word) == word
+    start = time.perf_counter()
+    for word in range(options.count):
+        began = now_ns()
+        assert ask(word) == word
+        samples.append(now_ns() - began)
+    return requests(samples, time.perf_counter() - start)
+
+
+def requests(samples_ns: Sequence[int], seconds: float) -> Figures:
+    """How many requests in ``seconds``, and how long each of them took."""
+    figures = rate(len(samples_ns), seconds)
+    return {**figures, "requests_rate": figures["rate"], **latency(samples_ns)}
+
+
+def lanes(count: int) -> list[str]:
+    """Priorities by chance, the same for everybody."""
+    return random.Random(1).choices(LANES, k=count)
+
+
+class Burst:
+    """What became of a burst of messages: when the last was handled, and how long those of each priority took."""
+
+    def __init__(self, count: int, done: Callable[[], object]) -> None:
+        self.at = 0.0
+        self._waits_ns: dict[str, list[int]] = {lane: [] for lane in LANES}
+        self._count = count
+        self._done = done
+        # The one counter that threads may share: taking its next number is one step of the interpreter.
+        self._numbers = itertools.count(1)
+
+    def handled(self, lane: str, sent_ns: int) -> None:
+        """A message has been handled, to the end."""
+        self._waits_ns[lane].append(now_ns() - sent_ns)
+        if next(self._numbers) == self._count:
+            self.at = time.perf_counter()
+            self._done()
+
+    def figures(self, start: float) -> Figures:
+        """The rate from ``start`` to the last message, and the middle of the waits."""
+        waits = {f"{lane}_p50_us": median(self._waits_ns[lane]) / 1e3 for lane in LANES if self._waits_ns[lane]}
+        return {**rate(self._count, self.at - start), **waits}
+
+
+def settle(word: int) -> int:
+    """What a worker does with a message of a burst: next to nothing."""
+    return word * 2 % 97
+
+
+def pooled(run_all: Callable[[list[int]], Iterable[int]], options: argparse.Namespace) -> Figures:
+    """``count`` tasks through a pool, from the first that is handed over to the last result.
+
+    ``run_all`` takes the tasks and gives the worker of each. The clock starts when every worker has worked once.
+    """
+    warm_up(run_all, options.workers)
+    tasks = [options.task_us] * options.count
+    start = time.perf_counter()
+    workers = list(run_all(tasks))
+    seconds = time.perf_counter() - start
+    assert len(workers) == options.count, f"{len(workers)} results of {options.count}"
+    return {**rate(options.count, seconds), "largest_share": largest_share(workers)}
+
+
+def warm_up(run_all: Callable[[list[int]], Iterable[int]], workers: int) -> None:
+    """Runs tasks of some length until every worker has had one."""
+    seen: set[int] = set()
+    for _ in range(WARM_UPS):
+        seen.update(run_all([WARM_UP_US] * 4 * workers))
+        if len(seen) >= workers:
+            return
+    raise TimeoutError(f"{len(seen)} of {workers} workers took a task in {WARM_UPS} rounds")
+
+
+def largest_share(workers: Sequence[int]) -> float:
+    """How much of the work the busiest worker did."""
+    return max(Counter(workers).values()) / len(workers)
+
+
 def in_loop(workload: Callable[[argparse.Namespace], Awaitable[Figures]]) -> Workload:
     """Runs a coroutine workload in a loop of its own."""
 
@@ -98,12 +207,14 @@ def run(contenders: Mapping[str, Mapping[str, Workload]], argv: Sequence[str] | 
     parser.add_argument("--idle", type=int, default=0)
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--mailbox", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=2, help="workers of a pool")
+    parser.add_argument("--task-us", type=int, default=0, help="processor time that one task takes")
     options = parser.parse_args(argv)
     workload = contenders[options.contender].get(options.workload)
     if workload is None:
         known = ", ".join(sorted(contenders[options.contender]))
         parser.error(f"--workload {options.workload}: {options.contender} runs {known}")
-    params = {key: getattr(options, key) for key in ("count", "actors", "idle", "in_flight", "mailbox")}
+    params = {key: getattr(options, key) for key in PARAMS}
     line = {
         "contender": options.contender,
         "allocator": "python",

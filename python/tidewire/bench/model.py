@@ -8,7 +8,18 @@ from typing import Literal
 
 Scale = Literal["smoke", "short", "full"]
 Kind = Literal["ours", "peer", "channel", "limit"]
-Program = Literal["rust", "rust-mimalloc", "pekko", "python-peers", "python-ours"]
+Program = Literal[
+    "rust",
+    "rust-mimalloc",
+    "pekko",
+    "python-peers",
+    "python-ours",
+    "agents-ours",
+    "agents-peers",
+    "pools-ours",
+    "pools-peers",
+    "ray",
+]
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,8 @@ class Case:
     runs: tuple[Run, ...]
     also: tuple[str, ...] = ()
     """Further figures of the same runs that belong into the table."""
+    bar: float | None = None
+    """What the figure is required to reach, where something is required."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,8 @@ class Plan:
 
 
 def repeats(plan: Plan, run: Run) -> int:
-    """A process of Pekko gives several rounds after a long warm-up, so that the short scale starts one of them."""
-    return 1 if run.program == "pekko" and plan.scale != "full" else plan.repeat
+    """A process of Pekko or Ray gives several rounds after a long start, so that the short scale starts one of them."""
+    return 1 if run.program in ("pekko", "ray") and plan.scale != "full" else plan.repeat
 
 
 def curve_repeats(plan: Plan) -> int:

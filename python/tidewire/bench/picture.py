@@ -25,19 +25,23 @@ def chart(title: str, x_title: str, y_title: str, lines: Mapping[str, Points], f
 
 
 class Scale:
-    """From values to places, in whole decades."""
+    """From values to places, in whole decades; sizes within one decade are marked one by one."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         self.x_low, self.x_high = x
         self.y_low, self.y_high = y
+        self.x_ticks: list[float] = []
 
     @classmethod
     def around(cls, lines: Mapping[str, Points]) -> Scale:
         """Just wide enough for all lines."""
-        xs = [x for points in lines.values() for x, _ in points]
+        xs = sorted({x for points in lines.values() for x, _ in points})
         ys = [max(y, 1.0) for points in lines.values() for _, y in points]
         x_low, y_low = log10(min(xs)), floor(log10(min(ys)))
-        return cls((x_low, max(log10(max(xs)), x_low + 0.1)), (y_low, max(ceil(log10(max(ys))), y_low + 1)))
+        scale = cls((x_low, max(log10(max(xs)), x_low + 0.1)), (y_low, max(ceil(log10(max(ys))), y_low + 1)))
+        decades = [10.0**decade for decade in range(ceil(scale.x_low), floor(scale.x_high) + 1)]
+        scale.x_ticks = decades if len(decades) > 1 else [float(x) for x in xs]
+        return scale
 
     def x(self, value: float) -> float:
         """The place of a size."""
@@ -76,10 +80,10 @@ def grid(scale: Scale, x_title: str, y_title: str) -> list[str]:
             for step in range(2, 10):
                 fine = scale.y(step * 10.0**decade)
                 parts.append(f'<line class="fine" x1="{LEFT}" y1="{fine:.1f}" x2="{right}" y2="{fine:.1f}"/>')
-    for decade in range(ceil(scale.x_low), floor(scale.x_high) + 1):
-        x = scale.x(10.0**decade)
+    for tick in scale.x_ticks:
+        x = scale.x(tick)
         parts.append(f'<line class="grid" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}"/>')
-        parts.append(text(x, bottom + 18, short(10.0**decade), anchor="middle"))
+        parts.append(text(x, bottom + 18, short(tick), anchor="middle"))
     parts.append(text((LEFT + right) / 2, bottom + 38, x_title, anchor="middle"))
     middle = (TOP + bottom) / 2
     turned = f'transform="rotate(-90 20 {middle:.0f})"'

@@ -16,6 +16,7 @@ from .model import Program, Run
 Say = Callable[[str], None]
 
 BUILD_TIMEOUT_S = 1_800.0
+NO_CHECKOUT = "needs a checkout of the repository: no bench/ folder was found from here; TIDEWIRE_BENCH may name it"
 
 
 class RunFailed(Exception):
@@ -28,6 +29,7 @@ class Programs:
 
     commands: dict[Program, list[str]] = field(default_factory=dict)
     missing: dict[Program, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:
         """Runs one workload in a process of its own; what each of its rounds found.
@@ -37,7 +39,9 @@ class Programs:
         """
         command = [*self.commands[run.program], *run.arguments]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment()
+            )
         except subprocess.TimeoutExpired:
             raise RunFailed(f"was not done after {timeout_s:.0f} s") from None
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
@@ -45,6 +49,11 @@ class Programs:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise RunFailed(said[-1] if said else f"exit status {done.returncode}")
         return [json.loads(line)["figures"] for line in lines]
+
+
+def environment() -> dict[str, str]:
+    """The environment of a workload: without what is said to the benchmark itself, which a node would refuse as a key."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_BENCH")}
 
 
 def bench_folder() -> Path | None:
@@ -61,8 +70,7 @@ def prepare(bench: Path | None, needed: set[Program], say: Say, *, build: bool =
     programs = Programs()
     programs.commands["python-ours"] = [sys.executable, "-m", "tidewire.bench.workloads"]
     if bench is None:
-        why = "needs a checkout of the repository: no bench/ folder was found from here; TIDEWIRE_BENCH may name it"
-        programs.missing.update(dict.fromkeys(needed - {"python-ours"}, why))
+        programs.missing.update(dict.fromkeys(needed - {"python-ours"}, NO_CHECKOUT))
         return programs
     programs.commands["python-peers"] = [sys.executable, str(bench / "python" / "peers.py")]
     if needed & {"rust", "rust-mimalloc"}:

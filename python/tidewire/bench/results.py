@@ -82,8 +82,16 @@ class CaseResult:
         ours, theirs = self.best("ours"), self.best(*kinds)
         if ours is None or theirs is None:
             return None
-        our_value, their_value = ours.middle(self.case.figure), theirs.middle(self.case.figure)
-        over, under = (our_value, their_value) if self.case.higher_is_better else (their_value, our_value)
+        return self._times_better(ours, theirs.middle(self.case.figure))
+
+    def ratio_to_bar(self) -> float | None:
+        """How many times better ours is than what is required; below 1 it misses the bar."""
+        ours = self.best("ours")
+        return None if ours is None or self.case.bar is None else self._times_better(ours, self.case.bar)
+
+    def _times_better(self, ours: Series, other_value: float) -> float | None:
+        our_value = ours.middle(self.case.figure)
+        over, under = (our_value, other_value) if self.case.higher_is_better else (other_value, our_value)
         return over / under if under > 0 else None
 
     def report(self) -> dict[str, Any]:
@@ -95,6 +103,8 @@ class CaseResult:
             "figure": self.case.figure,
             "unit": self.case.unit,
             "higher_is_better": self.case.higher_is_better,
+            "bar": self.case.bar,
+            "ratio_to_bar": self.ratio_to_bar(),
             "best": best,
             "ratio_to_best_peer": self.ratio("peer"),
             "ratio_to_best_channel": self.ratio("channel"),

@@ -27,11 +27,14 @@ MEANINGS = {
     "cancel_rate": "cancelled/s",
     "bare_mb": "bare Python, MB",
     "node_mb": "with a node, MB",
+    "requests_rate": "requests/s",
+    "urgent_p50_us": "urgent p50, us",
+    "low_p50_us": "low p50, us",
 }
 
 
-def show(report: dict[str, Any], cases: Sequence[CaseResult]) -> None:
-    """Prints one table for each workload."""
+def show(report: dict[str, Any], cases: Sequence[CaseResult], *more: Table) -> None:
+    """Prints one table for each workload, then those in ``more``."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     machine, versions = report["machine"], report["versions"]
     console.print(
@@ -44,6 +47,8 @@ def show(report: dict[str, Any], cases: Sequence[CaseResult]) -> None:
     for result in cases:
         if result.series:
             console.print(case_table(result))
+    for table in more:
+        console.print(table)
     for program, why in report["not_run"].items():
         console.print(f"not run: {program}: {why}", style="yellow")
     for failure in report["failures"]:
@@ -81,6 +86,10 @@ def verdict(result: CaseResult) -> str:
         ratio, other = result.ratio(kind), result.best(kind)
         if ratio is not None and other is not None:
             parts.append(f"{ratio:.2f}x the {words} ({other.run.contender})")
+    to_bar = result.ratio_to_bar()
+    if to_bar is not None and result.case.bar is not None:
+        bar = f"{number(result.case.bar)} {result.case.unit}"
+        parts.append(f"{to_bar:.2f}x the bar of {bar}" + ("" if to_bar >= 1 else ", which is missed"))
     return "; ".join(parts)
 
 

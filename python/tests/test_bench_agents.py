@@ -1,0 +1,166 @@
+"""The command `tidewire bench agents`: what it runs, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidewire.bench.agents_cases import SIZES, make, scaling_cases
+from tidewire.bench.agents_scaling import lines, scaling_tables, scalings, verdict
+from tidewire.bench.burning import burn
+from tidewire.bench.measure import Burst, pooled, warm_up
+from tidewire.bench.picture import chart
+from tidewire.bench.results import CaseResult
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def bench_agents(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidewire", "bench", "agents", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=55, cwd=PACKAGE, env={**os.environ, **environment}
+    )
+
+
+def report_of(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(ran.stdout)
+    return report
+
+
+def test_a_smoke_run_of_agents_has_every_contender(tmp_path: Path) -> None:
+    ran = bench_agents("--smoke", "--only", "G1,G4,G5", "--json", "--out", str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    report = report_of(ran)
+    assert report["failures"] == []
+    for case in report["cases"]:
+        assert {"tidewire", "asyncio", "concurrent.futures", "broker replica"} <= contenders(case), case["id"]
+    assert [case["id"] for case in report["cases"]] == ["G1", "G4", "G5"]
+    assert json.loads((tmp_path / "bench-agents.json").read_text()) == report
+
+
+def test_a_smoke_run_of_requests_has_percentiles_and_bars(tmp_path: Path) -> None:
+    ran = bench_agents("--smoke", "--only", "g2,g3", "--json", "--out", str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    for case in report_of(ran)["cases"]:
+        for one in case["results"]:
+            assert 0 < one["figures"]["p50_us"] <= one["figures"]["p99_us"], one
+        ours = case["best"]["ours"]["median"]
+        expected = case["bar"] / ours if case["id"] == "G2" else ours / case["bar"]
+        assert case["ratio_to_bar"] == pytest.approx(expected)
+
+
+def test_a_smoke_run_of_pools_draws_the_scaling(tmp_path: Path) -> None:
+    ran = bench_agents("--smoke", "--only", "W1,W3", "--json", "--out", str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    report = report_of(ran)
+    ours = next(one for one in report["scaling"] if one["contender"] == "tidewire")
+    assert set(ours["rates"]) == {"1", "2", "3"}
+    assert ours["rate_of_3_to_2"] == pytest.approx(ours["rates"]["3"] / ours["rates"]["2"])
+    picture = (tmp_path / "bench-agents-pool.svg").read_text()
+    assert "tidewire, 20 us" in picture
+    assert "ProcessPoolExecutor, 20 us" in picture
+
+
+def test_a_contender_that_is_not_there_is_named_with_the_reason(tmp_path: Path) -> None:
+    ran = bench_agents(
+        "--smoke", "--only", "G2", "--json", "--out", str(tmp_path), TIDEWIRE_BENCH_RAY="/nowhere/python"
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "TIDEWIRE_BENCH_RAY: '/nowhere/python' can't be run" in report_of(ran)["not_run"]["ray"]
+
+
+def test_a_run_of_ours_that_fails_is_an_exit_code(tmp_path: Path) -> None:
+    ran = bench_agents("--smoke", "--only", "G1", "--json", "--out", str(tmp_path), TIDEWIRE_SPIN_US="-1")
+    assert ran.returncode == 1
+    failed = report_of(ran)["failures"]
+    assert {failure["contender"] for failure in failed} == {"tidewire"}
+    assert "SPIN_US" in failed[0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--only", "G9"), "--only G9: not one of G1, G2"),
+        (("--repeat", "0"), "argument --repeat: 0: must be 1 or more"),
+        (("--out", __file__), f"--out {__file__}: File exists: name a folder"),
+    ],
+    ids=["only", "repeat", "out"],
+)
+def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...], words: str) -> None:
+    ran = bench_agents("--smoke", *arguments)
+    assert ran.returncode == 2
+    assert words in ran.stderr
+    assert ran.stdout == ""
+
+
+def test_every_scale_has_the_same_workloads() -> None:
+    plans = [make(scale, None, ()) for scale in SIZES]
+    names = [[case.id for case in plan.cases] for plan in plans]
+    assert names[0] == names[1] == names[2]
+    assert len(set(names[0])) == len(names[0]) == 13
+
+
+def test_a_third_worker_that_costs_something_misses_the_bar() -> None:
+    found = scalings(results_of({1: 100.0, 2: 200.0, 3: 150.0}))
+    ours = [one for one in found if one.kind == "ours" and one.task_us == 20]
+    assert ours[0].third_worker() == 0.75
+    assert "missed (0.75x)" in verdict([one for one in found if one.task_us == 20])
+    assert len(list(scaling_tables(found))) == 2
+
+
+def test_the_picture_marks_each_number_of_workers() -> None:
+    found = scalings(results_of({1: 100.0, 2: 200.0, 3: 200.0}))
+    text = chart("a title", "workers", "tasks/s", lines(found), "a foot")
+    for mark in (">1</text>", ">2</text>", ">3</text>"):
+        assert mark in text
+    assert "no pool" not in text
+
+
+def test_a_task_takes_the_processor_time_that_it_says() -> None:
+    burn(1)
+    start = time.thread_time()
+    assert burn(40_000) == threading.get_native_id()
+    assert time.thread_time() - start > 0.02
+
+
+def test_the_clock_of_a_burst_stops_with_its_last_message() -> None:
+    finished: list[int] = []
+    burst = Burst(3, lambda: finished.append(1))
+    for lane in ("urgent", "low"):
+        burst.handled(lane, time.perf_counter_ns())
+    assert finished == []
+    assert burst.at == 0.0
+    burst.handled("low", time.perf_counter_ns())
+    assert finished == [1]
+    assert set(burst.figures(burst.at - 1.0)) == {"seconds", "rate", "urgent_p50_us", "low_p50_us"}
+
+
+def test_a_pool_that_loses_a_result_is_not_timed() -> None:
+    with pytest.raises(AssertionError, match="9 results of 10"):
+        pooled(lambda tasks: [1] * min(9, len(tasks)), Namespace(workers=1, count=10, task_us=0))
+
+
+def test_a_worker_that_never_works_is_noticed() -> None:
+    with pytest.raises(TimeoutError, match="1 of 2 workers"):
+        warm_up(lambda tasks: [7] * len(tasks), 2)
+
+
+def contenders(case: dict[str, Any]) -> set[str]:
+    return {one["contender"] for one in case["results"]}
+
+
+def results_of(rates: dict[int, float]) -> list[CaseResult]:
+    """Every contender with the same rates, by number of workers."""
+    results = [CaseResult(case) for case in scaling_cases(SIZES["smoke"])]
+    for result in results:
+        for run in result.case.runs:
+            result.add(run, {"rate": rates[int(result.case.id.split("-")[1])]})
+    return results

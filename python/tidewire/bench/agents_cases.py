@@ -1,0 +1,320 @@
+"""The workloads of agents and pools, and who runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .model import Case, Kind, Plan, Program, Run, Scale
+
+BROADCAST_AGENTS = 50
+BURST_AGENTS = 10
+IN_FLIGHT = 50
+POOL_WORKERS = 2
+SCALED_WORKERS = (1, 2, 3)
+SCALED_TASKS = {"W3": 20, "W4": 1_000}
+"""Processor time of one task, in microseconds, of the workloads that are run with several numbers of workers."""
+
+ONE_WAY_BAR, REQUEST_P50_BAR_US, REQUESTS_BAR, TASKS_BAR = 1e6, 25.0, 150e3, 100e3
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything a scale runs. ``slow`` is for peers for which the rest would take too long."""
+
+    repeat: int
+    messages: int
+    slow_messages: int
+    requests: int
+    slow_requests: int
+    requests_at_once: int
+    broadcasts: int
+    burst: int
+    tasks: int
+    slow_tasks: int
+    scaled_work_ms: int
+    all_forms: bool = False
+
+    def scaled(self, task_us: int) -> int:
+        """As many tasks as take this scale's time of one processor."""
+        return max(4, self.scaled_work_ms * 1_000 // task_us)
+
+
+SIZES: dict[Scale, Sizes] = {
+    "smoke": Sizes(
+        repeat=1,
+        messages=2_000,
+        slow_messages=200,
+        requests=200,
+        slow_requests=20,
+        requests_at_once=500,
+        broadcasts=10,
+        burst=500,
+        tasks=1_000,
+        slow_tasks=50,
+        scaled_work_ms=10,
+    ),
+    "short": Sizes(
+        repeat=3,
+        messages=100_000,
+        slow_messages=1_000,
+        requests=5_000,
+        slow_requests=200,
+        requests_at_once=30_000,
+        broadcasts=500,
+        burst=10_000,
+        tasks=30_000,
+        slow_tasks=500,
+        scaled_work_ms=300,
+    ),
+    "full": Sizes(
+        repeat=7,
+        messages=1_000_000,
+        slow_messages=20_000,
+        requests=50_000,
+        slow_requests=1_000,
+        requests_at_once=500_000,
+        broadcasts=5_000,
+        burst=100_000,
+        tasks=500_000,
+        slow_tasks=10_000,
+        scaled_work_ms=3_000,
+        all_forms=True,
+    ),
+}
+
+
+def make(scale: Scale, repeat: int | None, only: Sequence[str]) -> Plan:
+    """The plan for a scale, limited to the ids in ``only`` if there are any.
+
+    Raises:
+        ValueError: if ``only`` names no workload.
+    """
+    sizes = SIZES[scale]
+    cases = [*agent_cases(sizes), *pool_cases(sizes), *scaling_cases(sizes)]
+    known = [case.id for case in cases]
+    wanted = {name.upper() for name in only}
+    unknown = wanted - set(known) - {name.split("-")[0] for name in known}
+    if unknown:
+        raise ValueError(f"--only {','.join(sorted(unknown))}: not one of {', '.join(known)}")
+    chosen = tuple(case for case in cases if not wanted or {case.id, case.id.split("-")[0]} & wanted)
+    return Plan(scale=scale, repeat=repeat or sizes.repeat, cases=chosen, curves=())
+
+
+def agent_cases(sizes: Sizes) -> Iterator[Case]:
+    """G1 to G5: what an agent broker is used for."""
+    yield Case(
+        "G1",
+        "agents: one way",
+        "rate",
+        "msg/s",
+        True,
+        (
+            *ours("g1", sizes.messages, "coroutines", "functions", "threads"),
+            *peers("g1", sizes.messages, sizes.messages // 5),
+            ray("g1", sizes.slow_messages),
+        ),
+        bar=ONE_WAY_BAR,
+    )
+    yield Case(
+        "G2",
+        "agents: request and reply, one after another",
+        "p50_us",
+        "us",
+        False,
+        (
+            *ours("g2", sizes.requests, "coroutines", "functions", "threads"),
+            *peers("g2", sizes.requests, sizes.slow_requests),
+            ray("g2", sizes.slow_requests),
+        ),
+        also=("p99_us", "requests_rate"),
+        bar=REQUEST_P50_BAR_US,
+    )
+    more = ("--in-flight", str(IN_FLIGHT))
+    yield Case(
+        "G3",
+        f"agents: request and reply, {IN_FLIGHT} in flight",
+        "rate",
+        "requests/s",
+        True,
+        (
+            *ours("g3", sizes.requests_at_once, "coroutines", "functions", more=more),
+            *peers("g3", sizes.requests_at_once, sizes.requests_at_once // 5, more=more),
+            ray("g3", sizes.slow_messages, more=more),
+        ),
+        also=("p50_us", "p99_us"),
+        bar=REQUESTS_BAR,
+    )
+    yield from one_to_many_cases(sizes)
+
+
+def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
+    """G4 and G5. An actor of Ray is a process, so that Ray is left out where there are many agents."""
+    more = ("--actors", str(BROADCAST_AGENTS))
+    yield Case(
+        "G4",
+        f"agents: broadcast to {BROADCAST_AGENTS}",
+        "rate",
+        "deliveries/s",
+        True,
+        (
+            *ours("g4", sizes.broadcasts, "coroutines", "functions", more=more),
+            *peers("g4", sizes.broadcasts, sizes.broadcasts // 5, more=more),
+        ),
+    )
+    more = ("--actors", str(BURST_AGENTS))
+    yield Case(
+        "G5",
+        f"agents: a burst of mixed priorities over {BURST_AGENTS}, a pool of 4 threads behind",
+        "rate",
+        "msg/s",
+        True,
+        (
+            *ours("g5", sizes.burst, "coroutines", "functions", more=more),
+            *peers("g5", sizes.burst, sizes.burst, more=more),
+        ),
+        also=("urgent_p50_us", "low_p50_us"),
+    )
+
+
+def pool_cases(sizes: Sizes) -> Iterator[Case]:
+    """W1 and W2: tasks that take nothing, so that the pool is all there is."""
+    tasks, slow = ("w1", sizes.tasks), ("w1", sizes.slow_tasks)
+    yield Case(
+        "W1",
+        f"pool of {POOL_WORKERS} processes, tasks that do nothing",
+        "rate",
+        "tasks/s",
+        True,
+        (
+            our_pool("process-sync-map", "sync.map", *tasks),
+            our_pool("process-map", "map", *tasks),
+            our_pool("process-submit", "submit, gathered", *tasks),
+            pool_peer("multiprocessing.Pool.map", "large chunks", "multiprocessing-map", *tasks),
+            pool_peer("multiprocessing.Pool.imap", "one by one", "multiprocessing-imap", *tasks),
+            pool_peer("ProcessPoolExecutor, chunks", "large chunks", "executor-chunks", *tasks),
+            pool_peer("ProcessPoolExecutor", "one by one", "executor-map", "w1", sizes.tasks // 10),
+            ray_pool("ray, chunks", "chunks of 100", "ray-chunks", *tasks),
+            ray_pool("ray", "one by one", "ray-tasks", *slow),
+        ),
+        bar=TASKS_BAR,
+    )
+    tasks = ("w2", sizes.tasks // 2)
+    yield Case(
+        "W2",
+        f"pool of {POOL_WORKERS} threads, tasks that do nothing",
+        "rate",
+        "tasks/s",
+        True,
+        (
+            our_pool("thread-sync-map", "sync.map", *tasks),
+            our_pool("thread-map", "map", *tasks),
+            our_pool("thread-submit", "submit, gathered", *tasks),
+            pool_peer("ThreadPool.map", "large chunks", "thread-map", *tasks),
+            pool_peer("ThreadPool.imap", "one by one", "thread-imap", *tasks),
+            pool_peer("ThreadPoolExecutor", "one by one", "thread-executor", *tasks),
+        ),
+    )
+
+
+def scaling_cases(sizes: Sizes) -> Iterator[Case]:
+    """W3 and W4: tasks that take processor time, with 1, 2 and 3 workers."""
+    for name, task_us in SCALED_TASKS.items():
+        for workers in SCALED_WORKERS:
+            runs = tuple(scaling_runs(name.lower(), sizes, task_us, workers))
+            title = f"pool of {workers} processes, tasks of {task_us:,} us"
+            yield Case(f"{name}-{workers}", title, "rate", "tasks/s", True, runs)
+
+
+def scaling_runs(workload: str, sizes: Sizes, task_us: int, workers: int) -> Iterator[Run]:
+    """Ours and the pools of the standard library; one by one only where there is time for it."""
+    tasks, more = (workload, sizes.scaled(task_us)), ("--task-us", str(task_us))
+    yield our_pool("process-sync-map", "sync.map", *tasks, workers=workers, more=more)
+    mp, executor = "multiprocessing.Pool", "ProcessPoolExecutor"
+    yield pool_peer(mp, "map, large chunks", "multiprocessing-map", *tasks, workers=workers, more=more)
+    yield pool_peer(executor, "map, large chunks", "executor-chunks", *tasks, workers=workers, more=more)
+    if sizes.all_forms:
+        yield pool_peer(mp, "imap, one by one", "multiprocessing-imap", *tasks, workers=workers, more=more)
+        yield pool_peer(executor, "map, one by one", "executor-map", *tasks, workers=workers, more=more)
+        yield ray_pool("ray", "chunks of 100", "ray-chunks", *tasks, workers=workers, more=more)
+    if workers == 1:
+        yield pool_limit(*tasks, more=more)
+
+
+# Runs
+
+FORMS = {
+    "coroutines": "all on the event loop",
+    "functions": "loop to threads",
+    "threads": "plain threads",
+}
+
+
+def ours(workload: str, count: int, *forms: str, more: tuple[str, ...] = ()) -> list[Run]:
+    """Tidewire's agents in some forms."""
+    return [one("tidewire", "ours", "agents-ours", FORMS[form], form, workload, count, more) for form in forms]
+
+
+def peers(workload: str, count: int, fewer: int, more: tuple[str, ...] = ()) -> list[Run]:
+    """What would be written with the standard library alone, and a broker as they are often written.
+
+    Those that would take several times as long as the others get ``fewer``: it is rates that are compared.
+    """
+    program: Program = "agents-peers"
+    return [
+        one("asyncio", "peer", program, "queues, futures", "asyncio", workload, count, more),
+        one("concurrent.futures", "peer", program, "a thread each", "concurrent-futures", workload, fewer, more),
+        one("broker replica", "peer", program, "polls, tasks", "broker-replica", workload, fewer, more),
+    ]
+
+
+def ray(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
+    """Ray's actors, each a process."""
+    return one("ray", "peer", "ray", "processes", "ray", workload, count, more)
+
+
+def our_pool(
+    name: str, form: str, workload: str, count: int, workers: int = POOL_WORKERS, more: tuple[str, ...] = ()
+) -> Run:
+    """A pool of ours."""
+    return one("tidewire", "ours", "pools-ours", form, name, workload, count, (*more, "--workers", str(workers)))
+
+
+def pool_peer(
+    contender: str,
+    form: str,
+    name: str,
+    workload: str,
+    count: int,
+    workers: int = POOL_WORKERS,
+    more: tuple[str, ...] = (),
+) -> Run:
+    """A pool of the standard library."""
+    return one(contender, "peer", "pools-peers", form, name, workload, count, (*more, "--workers", str(workers)))
+
+
+def pool_limit(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
+    """The same tasks without a pool."""
+    return one("no pool", "limit", "pools-peers", "a loop", "plain-loop", workload, count, more)
+
+
+def ray_pool(
+    contender: str,
+    form: str,
+    name: str,
+    workload: str,
+    count: int,
+    workers: int = POOL_WORKERS,
+    more: tuple[str, ...] = (),
+) -> Run:
+    """Tasks of Ray."""
+    return one(contender, "peer", "ray", form, name, workload, count, (*more, "--workers", str(workers)))
+
+
+def one(
+    contender: str, kind: Kind, program: Program, form: str, name: str, workload: str, count: int, more: tuple[str, ...]
+) -> Run:
+    """One contender in one form under one workload."""
+    return Run(
+        contender, kind, program, form, ("--contender", name, "--workload", workload, "--count", str(count), *more)
+    )
