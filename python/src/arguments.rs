@@ -53,7 +53,7 @@ impl<'a> FromPyObject<'a, '_> for Reason {
 /// How long to wait; none is for ever.
 pub struct Timeout(pub Duration);
 
-/// How long to wait, where the configuration decides if the call says nothing.
+/// How long to wait, where the configuration decides if the call says nothing, or `...`.
 pub enum Patience {
     Usual,
     Call(Timeout),
@@ -73,6 +73,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Patience {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if value.is(value.py().Ellipsis()) {
+            return Ok(Self::Usual);
+        }
         value.extract().map(Self::Call)
     }
 }

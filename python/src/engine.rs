@@ -14,7 +14,7 @@ use tidewire_engine::{
 use crate::actor::ActorRef;
 use crate::arguments::{
     Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Patience, Pattern, Patterns, Priority, Queue, Reason,
-    Subject, Timeout,
+    Subject,
 };
 use crate::bridge::{Bridge, Place};
 use crate::coroutine::Coroutine;
@@ -292,6 +292,11 @@ impl Engine {
     }
 
     /// The settings of agents and pools.
+    /// Seconds that a stop takes at most where the call does not say.
+    fn stop_timeout(&self) -> f64 {
+        Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()
+    }
+
     fn broker(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.inner.config().broker.iter().collect()
     }
@@ -329,12 +334,12 @@ impl Engine {
     }
 
     /// Shuts the engine down on a thread of its own, so that both a loop and a plain thread can wait for it.
-    fn shutdown(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Pending> {
+    fn shutdown(&self, py: Python<'_>, timeout: Patience) -> PyResult<Pending> {
         if FORKED.load(Ordering::Relaxed) {
             let report = tidewire_engine::ShutdownReport::default();
             return Ok(Pending::done("shutdown", statistics::shutdown(py, report)));
         }
-        let ending = self.inner.begin_shutdown(timeout.0);
+        let ending = self.inner.begin_shutdown(timeout.or(self.inner.config().stop_timeout_ms));
         let operation = async move {
             let report = ending.await;
             Python::attach(|py| statistics::shutdown(py, report))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,30 @@ def test_far_more_threads_than_cores_are_warned_about(caplog: pytest.LogCaptureF
     caplog.set_level("WARNING", "tidewire")
     tw.Node(config={"dispatchers": {"io": {"threads": 1_000}}})
     assert any("threads on" in record.getMessage() for record in caplog.records)
+
+
+def test_waits_that_a_call_does_not_name_are_the_configured_ones() -> None:
+    config = {"ask_timeout_ms": 20, "stop_timeout_ms": 20}
+    with tw.Node(config=config) as node:
+        started, door = threading.Event(), threading.Event()
+
+        def wait(_: object) -> None:
+            started.set()
+            door.wait()
+
+        actor = node.spawn(wait, name="waits")
+        node.subscribe("a", actor)
+        asked = node.agent(lambda payload: None, id="asks")
+        for ask in (
+            lambda: node.sync.ask(actor, 1),
+            lambda: node.sync.request("a", 1),
+            lambda: actor.ask(1).wait(),
+            lambda: node.request("a", 1).wait(),
+            lambda: node.agent(lambda _: door.wait(), id="agent-waits") and asked.sync.request(1, to="agent-waits"),
+        ):
+            with pytest.raises(tw.AskTimeout, match=r"within 20 ?ms"):
+                ask()
+        assert started.is_set()
+        assert node.sync.stop(actor).stuck
+        assert node._stop_blocking(...).stuck
+        door.set()

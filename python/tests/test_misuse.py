@@ -324,3 +324,11 @@ def test_every_error_has_a_code_and_says_whether_to_try_again() -> None:
         if isinstance(thing, type) and issubclass(thing, Exception):
             assert issubclass(thing, tw.TidewireError)
             assert isinstance(thing.code, str) and isinstance(thing.retryable, bool)
+
+
+def test_blocking_calls_name_what_is_no_actor() -> None:
+    with tw.Node() as node:
+        for wrong in ("x", None, 3, node):
+            for call in (lambda ref: node.sync.ask(ref, 1), node.sync.stop):
+                with pytest.raises(tw.InvalidArgument, match=r"^ref: .* is not an actor: give what node.spawn"):
+                    call(wrong)

@@ -9,13 +9,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _current, _handlers, _inspect
 from tidewire._binding import ActorRef, Engine, mark_forked
 from tidewire._ledger import Ledger
-from tidewire._limits import ASK_TIMEOUT_MS, CONCURRENCY, STOP_TIMEOUT_MS, SUBSCRIPTION_CAPACITY
+from tidewire._limits import CONCURRENCY, SUBSCRIPTION_CAPACITY
 from tidewire._log import logger
 from tidewire.broker import BrokerConfig
 from tidewire.config import Config
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tidewire.subscription import SubscriptionStream
     from tidewire.top.serving import Inspector
 
-_ASK_TIMEOUT_S = ASK_TIMEOUT_MS.default / 1000
-_STOP_TIMEOUT_S = STOP_TIMEOUT_MS.default / 1000
 _EXIT_TIMEOUT_S = 1.0
 _LOOP = "asyncio"
 """The dispatcher that is the node's event loop."""
@@ -114,11 +112,12 @@ class Node:
         _live.add(self)
         self._engine.start()
 
-    async def stop(self, timeout: float | None = _STOP_TIMEOUT_S) -> Ledger:
+    async def stop(self, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop all actors, children before their parents, and handle what they had accepted. A second call gives the same ledger.
 
         Args:
-            timeout: Seconds after which actors that are stuck are abandoned, and named in the ledger.
+            timeout: Seconds after which actors that are stuck are abandoned, and named in the ledger; the default is the
+                configuration's ``stop_timeout_ms``.
 
         Returns:
             What became of all messages of the actors that were alive.
@@ -126,7 +125,7 @@ class Node:
         pending = self._begin_stop(timeout)
         if isinstance(pending, Ledger):
             return pending
-        until = None if timeout is None else monotonic() + timeout
+        until = self._until(timeout)
         ledgers: list[Ledger] = [await pending]
         # Actors may wait for tasks of pools, so that the pools stop after them.
         for pool in self._live_pools():
@@ -152,7 +151,7 @@ class Node:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop_blocking(_STOP_TIMEOUT_S)
+        self._stop_blocking(...)
 
     @property
     def ledger(self) -> Ledger | None:
@@ -414,14 +413,14 @@ class Node:
         self,
         subject: str,
         message: Any,
-        timeout: float | None = _ASK_TIMEOUT_S,
+        timeout: float | EllipsisType | None = ...,
         headers: Mapping[str, str] | None = None,
     ) -> Pending:
         """Ask one of those subscribed to ``subject``; await the result.
 
         Raises:
             NoResponders: if nobody is subscribed.
-            AskTimeout: if no reply came within ``timeout`` seconds.
+            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's ``ask_timeout_ms``.
         """
         self._check()
         return self._engine.request(subject, message, headers, timeout)
@@ -556,7 +555,7 @@ class Node:
             self._loop_thread = LoopThread(self.name)
             self._loop_thread.call(self._bind_running_loop)
 
-    def _begin_stop(self, timeout: float | None) -> Pending | Ledger:
+    def _begin_stop(self, timeout: float | EllipsisType | None) -> Pending | Ledger:
         if self._ledger is not None:
             return self._ledger
         pending = self._engine.shutdown(timeout)
@@ -575,15 +574,19 @@ class Node:
             _live.discard(self)
         return self._ledger
 
-    def _stop_blocking(self, timeout: float | None) -> Ledger:
+    def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:
         pending = self._begin_stop(timeout)
         if isinstance(pending, Ledger):
             return pending
-        until = None if timeout is None else monotonic() + timeout
+        until = self._until(timeout)
         ledgers: list[Ledger] = [pending.wait()]
         for pool in self._live_pools():
             ledgers.append(pool._stop_blocking(True, _left(until)))
         return self._end_stop(ledgers)
+
+    def _until(self, timeout: float | EllipsisType | None) -> float | None:
+        seconds = self._engine.stop_timeout() if isinstance(timeout, EllipsisType) else timeout
+        return None if seconds is None else monotonic() + seconds
 
     def _live_pools(self) -> list[Pool]:
         return [pool for pool in self._pools if pool.ledger is None]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import send_blocking
+from tidewire._binding import ActorRef, send_blocking
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, Pending, Timer
+    from tidewire._binding import Pending, Timer
     from tidewire._ledger import Ledger
     from tidewire.node import Node
 
@@ -30,32 +31,42 @@ class Sync:
     Raises MailboxFull if the mailbox is full and its policy is to fail, and ActorStopped if the actor takes no more messages.
     """
 
-    def ask(self, ref: ActorRef, message: Any, timeout: float | None = 30.0) -> Any:
+    def ask(self, ref: ActorRef, message: Any, timeout: float | EllipsisType | None = ...) -> Any:
         """Ask an actor, and block until it replies.
 
         Raises:
-            AskTimeout: if no reply came within ``timeout`` seconds.
+            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's ``ask_timeout_ms``.
             AskCycle: if the actors would wait for each other in a ring.
             ActorStopped: if the actor takes no more messages.
             BaseException: whatever the handler raised.
         """
-        return _wait(ref.ask(message, timeout))
+        return _wait(_actor(ref).ask(message, timeout))
 
     def request(
-        self, subject: str, message: Any, timeout: float | None = 30.0, headers: Mapping[str, str] | None = None
+        self,
+        subject: str,
+        message: Any,
+        timeout: float | EllipsisType | None = ...,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Ask whoever is subscribed to ``subject``, and block until it replies. Raises as ``ask`` does, and NoResponders."""
         return _wait(self._node.request(subject, message, timeout=timeout, headers=headers))
 
-    def stop(self, ref: ActorRef, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
-        """Stop an actor, and block until it has stopped or the time is up."""
-        result: Ledger = _wait(ref.stop(drain, timeout))
+    def stop(self, ref: ActorRef, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
+        """Stop an actor, and block until it has stopped or the time is up; the configuration's ``stop_timeout_ms`` if none is given."""
+        result: Ledger = _wait(_actor(ref).stop(drain, timeout))
         return result
 
     def outcome(self, timer: Timer) -> str:
         """Block until a timer was delivered or cancelled, and return which."""
         result: str = _wait(timer.outcome())
         return result
+
+
+def _actor(ref: object) -> ActorRef:
+    if not isinstance(ref, ActorRef):
+        raise InvalidArgument(f"ref: {ref!r} is not an actor: give what node.spawn(...) or node.lookup(...) returned")
+    return ref
 
 
 def _wait(pending: Pending) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from time import time
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from tidewire._current import running_loop
@@ -230,7 +231,7 @@ class Agent:
         payload: Any,
         to: str | None = None,
         *,
-        timeout: float | None = 30.0,
+        timeout: float | EllipsisType | None = ...,
         type: str | None = None,
         capability: str | None = None,
         priority: str = "normal",
@@ -243,7 +244,8 @@ class Agent:
         Args:
             payload: What to send.
             to: The id of the agent.
-            timeout: Seconds until AskTimeout; a request that was not begun by then is not handled.
+            timeout: Seconds until AskTimeout; a request that was not begun by then is not handled. The default is the
+                configuration's ``ask_timeout_ms``.
             type: Or the type of one: of several, the one with the least outstanding work.
             capability: Or what it has to be able to do.
             priority: "urgent", "high", "normal" or "low".
@@ -305,7 +307,7 @@ class Agent:
 
     # Its end
 
-    async def stop(self, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
+    async def stop(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop it, as ``ActorRef.stop`` does. What waits to be tried again is given up."""
         ledger: Ledger = await self._desk.ref.stop(drain, timeout)
         self._desk.close()
@@ -424,7 +426,7 @@ class AgentSync:
         """Ask another agent, and block until it replies. Options and errors as for ``Agent.request``."""
         return _block(lambda: self._agent.request(payload, to, **options))
 
-    def stop(self, drain: bool = True, timeout: float | None = 30.0) -> Any:
+    def stop(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Any:
         """Stop it, and block until it has stopped or the time is up."""
         desk = self._agent._desk
         ledger = _block(lambda: desk.ref.stop(drain, timeout))
@@ -450,7 +452,9 @@ class _Sends:
         return self._result
 
 
-async def _ask_again(asked: Pending, target: Desk, message: Message, timeout: float | None, retry: Retry) -> Any:
+async def _ask_again(
+    asked: Pending, target: Desk, message: Message, timeout: float | EllipsisType | None, retry: Retry
+) -> Any:
     """Await what was asked, and ask again after failures that may pass."""
     while True:
         try:
