@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import math
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import msgspec
@@ -19,6 +19,13 @@ from hypothesis import strategies as st
 numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 plain = st.recursive(
     st.none() | st.booleans() | numbers | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+zones = st.integers(-1_439, 1_439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+zoned = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=zones)
+binary = st.recursive(
+    st.none() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary() | zoned,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )
@@ -73,6 +80,34 @@ class Person(pydantic.BaseModel):
     age: int
 
 
+@dataclasses.dataclass
+class Tree:
+    """A typed payload that holds others of its kind, and times with and without a zone."""
+
+    at: datetime
+    amounts: dict[str, int]
+    quote: Quote
+    parts: list[Tree] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if "" in self.amounts:
+            raise KeyError("a name is missing")
+
+
+trees = st.recursive(
+    st.builds(
+        Tree,
+        st.datetimes() | zoned,
+        st.dictionaries(st.text(min_size=1), st.integers(-(2**63), 2**64 - 1), max_size=3),
+        st.builds(Quote, st.text(), st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3).map(tuple)),
+    ),
+    lambda inner: st.builds(
+        lambda tree, parts: dataclasses.replace(tree, parts=parts), inner, st.lists(inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
 @given(plain, fields)
 @settings(max_examples=300, deadline=None)
 def test_both_forms_come_back_as_what_was_sent(payload: Any, given_fields: dict[str, Any]) -> None:
@@ -82,6 +117,23 @@ def test_both_forms_come_back_as_what_was_sent(payload: Any, given_fields: dict[
         for name in KEPT:
             assert getattr(back, name) == getattr(message, name), name
         assert abs((back.created_at - message.created_at).total_seconds()) < 1e-5
+
+
+@given(binary)
+@settings(max_examples=300, deadline=None)
+def test_messagepack_brings_back_bytes_times_and_all_integers_of_64_bits(payload: Any) -> None:
+    back = tw.Message.from_msgpack(tw.Message(payload).to_msgpack()).payload
+    assert back == payload
+    assert type(back) is type(payload)
+
+
+@given(trees)
+@settings(max_examples=200, deadline=None)
+def test_a_nested_typed_payload_comes_back_equal_in_both_forms(tree: Tree) -> None:
+    message = tw.Message(tree)
+    for back in (tw.Message.from_json(message.to_json()), tw.Message.from_msgpack(message.to_msgpack())):
+        assert back.payload == tree
+        assert back.payload.at.utcoffset() is None or tree.at.utcoffset() is not None
 
 
 @pytest.mark.parametrize(
@@ -147,6 +199,44 @@ def test_numbers_that_json_has_no_words_for_travel_in_messagepack() -> None:
         assert repr(tw.Message.from_msgpack(message.to_msgpack()).payload["x"]) == repr(number)
 
 
+def test_a_time_is_refused_where_it_would_come_back_as_text() -> None:
+    zoned, naive = datetime(2026, 11, 21, tzinfo=timezone.utc), datetime(2026, 11, 21)
+    for at in (zoned, naive):
+        with pytest.raises(tw.InvalidArgument, match=r"payload\['at'\]: JSON has no times: use MessagePack"):
+            tw.Message({"at": at}).to_json()
+    with pytest.raises(tw.InvalidArgument, match=r"payload\[0\]: 2026-11-21 00:00:00 has no zone"):
+        tw.Message([naive]).to_msgpack()
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        (tw.Message(1, created=math.nan), "message: can't be written"),
+        (tw.Message(1, created=1e30), "message: can't be written"),
+        (tw.Message(1, headers=None), "message: can't be written"),  # type: ignore[arg-type]
+        (tw.Message(Quote("X", (object(),))), "message: can't be written: .*object"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_message_that_has_no_form_is_refused(message: tw.Message, named: str) -> None:
+    for write in (tw.Message.to_json, tw.Message.to_msgpack):
+        with pytest.raises(tw.InvalidArgument, match=named):
+            write(message)
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_at_the_end_of_the_calendar_is_read_or_refused(at: str) -> None:
+    with contextlib.suppress(tw.InvalidArgument):
+        tw.Message.from_json(json.dumps({**GOOD, "created_at": at}))
+
+
+def test_a_constructor_that_fails_is_an_invalid_argument() -> None:
+    tree = Tree(datetime(2026, 11, 21), {"a": 1}, Quote("X", ()))
+    form = json.loads(tw.Message(tree).to_json())
+    form["payload"]["amounts"] = {"": 1}
+    with pytest.raises(tw.InvalidArgument, match=r"payload: not a .*Tree: 'a name is missing'"):
+        tw.Message.from_json(json.dumps(form))
+
+
 def test_a_payload_without_end_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
@@ -200,6 +290,28 @@ def test_any_bytes_are_a_message_or_an_invalid_argument(data: bytes) -> None:
     for read in (tw.Message.from_json, tw.Message.from_msgpack):
         with contextlib.suppress(tw.InvalidArgument):
             assert isinstance(read(data), tw.Message)
+
+
+@given(
+    st.sampled_from([Quote("X", (1.0,)), Person(name="Ada", age=36), {"a": [1, "x", None]}]),
+    st.floats(0, 1),
+    st.integers(0, 4),
+    st.binary(max_size=4),
+)
+@settings(max_examples=500, deadline=None)
+def test_a_form_with_a_few_wrong_bytes_is_a_message_or_an_invalid_argument(
+    payload: Any, place: float, taken: int, put: bytes
+) -> None:
+    message = tw.Message(payload, created=1e9, given_id="1", ttl=60.0)
+    for write, read in (
+        (message.to_json, tw.Message.from_json),
+        (message.to_msgpack, tw.Message.from_msgpack),
+    ):
+        form = bytearray(write())
+        at = int(place * len(form))
+        form[at : at + taken] = put
+        with contextlib.suppress(tw.InvalidArgument):
+            assert isinstance(read(bytes(form)), tw.Message)
 
 
 def test_what_is_not_bytes_is_refused() -> None:

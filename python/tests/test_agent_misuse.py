@@ -58,6 +58,10 @@ REGISTRATIONS: list[tuple[Callable[[tw.Node], Any], str]] = [
     (lambda node: node.agent(nothing, type=3), "type: 3"),  # type: ignore[arg-type]
     (lambda node: node.agent(nothing, capabilities="quote"), "capabilities: 'quote'"),
     (lambda node: node.agent(nothing, capabilities=[1]), "capabilities: 1"),
+    (lambda node: node.agent(nothing, id="\ud800"), "id: '\\ud800'"),
+    (lambda node: node.agent(nothing, type="\ud800"), "type: '\\ud800'"),
+    (lambda node: node.agent(nothing, capabilities=["\ud800"]), "capabilities: '\\ud800'"),
+    (lambda node: node.agent(nothing, capabilities=[[]]), "capabilities: []"),  # type: ignore[list-item]
     (lambda node: node.agent(nothing, capabilities=5), "capabilities: 5"),  # type: ignore[arg-type]
     (lambda node: node.agent(nothing, capabilities=map(str, range(5_000))), "capabilities: 5000"),
     (lambda node: node.agent(nothing, retry=3), "retry: 3"),  # type: ignore[arg-type]
@@ -98,6 +102,10 @@ SENDS: list[tuple[dict[str, Any], str]] = [
     ({"to": "a", "kind": "shout"}, "kind: 'shout'"),
     ({"to": "a", "priority": "soonest"}, "priority: 'soonest'"),
     ({"to": "a", "priority": 3}, "priority: 3"),
+    ({"to": "a", "priority": [], "kind": "status"}, "priority: []"),
+    ({"to": "a", "kind": []}, "kind: []"),
+    ({"to": "a", "ttl": 10**400}, "ttl: 1000"),
+    ({"to": "a", "correlation_id": 3}, "correlation_id: 3"),
     ({"to": "a", "ttl": -1}, "ttl: -1"),
     ({"to": "a", "ttl": "long"}, "ttl: 'long'"),
     ({"to": "a", "ttl": float("nan")}, "ttl: nan"),
@@ -127,6 +135,8 @@ REQUESTS: list[tuple[dict[str, Any], str]] = [
     ({"to": "a", "priority": "soonest"}, "priority: 'soonest'"),
     ({"to": "a", "headers": 3}, "headers: 3"),
     ({"to": "a", "retry": 3}, "retry: 3"),
+    ({"to": "a", "priority": []}, "priority: []"),
+    ({"to": "a", "correlation_id": 3}, "correlation_id: 3"),
 ]
 
 
@@ -137,7 +147,27 @@ def test_a_request_that_is_refused_sends_nothing(node: tw.Node, options: dict[st
     with pytest.raises(tw.InvalidArgument) as caught:
         sender.request("x", **options)
     assert named in str(caught.value)
+    assert sender.statistics()["sent"] == 0
     assert agent.sync.stop().accepted == 0
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [
+        (lambda agent: agent.publish("a.b", 1, headers=3), "headers: 3"),
+        (lambda agent: agent.publish("a.b", 1, headers={"x": 1}), "headers: {'x': 1}"),
+        (lambda agent: agent.broadcast(1, type=3), "type: 3"),
+        (lambda agent: agent.broadcast(1, capability=[]), "capability: []"),
+        (lambda agent: agent.node.agents.get([]), "id: []"),
+        (lambda agent: agent.node.agents.list(type=[]), "type: []"),
+    ],
+)
+def test_other_calls_name_what_is_wrong_too(node: tw.Node, use: Callable[[tw.Agent], Any], named: str) -> None:
+    agent = node.agent(nothing, id="a")
+    with pytest.raises(tw.InvalidArgument) as caught:
+        use(agent)
+    assert named in str(caught.value)
+    assert agent.statistics()["sent"] == 0
 
 
 @pytest.mark.parametrize(
@@ -185,7 +215,7 @@ def test_a_malformed_topic_is_refused_and_the_agent_is_not_registered(node: tw.N
         node.agent(Reader, id="r")
     assert len(node.agents) == 0
     agent = node.agent(nothing, id="r")
-    for wrong in ("a..b", "", 3):
+    for wrong in ("a..b", "", 3, []):
         with pytest.raises(tw.InvalidArgument):
             agent.subscribe(wrong)  # type: ignore[arg-type]
         with pytest.raises(tw.InvalidArgument):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import threading
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pool_functions as functions
@@ -99,6 +101,58 @@ def test_a_batch_takes_one_value_per_task_and_gives_one_result_per_task(kind: An
 def test_a_map_refuses_a_wrong_look_ahead(ahead: Any) -> None:
     with Pool(functions.increment, 1) as pool, pytest.raises(tw.InvalidArgument, match="ahead"):
         pool.sync.map([1], ahead=ahead)
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_items_that_fail_end_a_map_after_the_results_of_those_before(kind: Any) -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ValueError("no third")
+
+    async def later() -> AsyncIterator[int]:
+        for item in items():
+            yield item
+
+    async def main(pool: Pool) -> list[list[int]]:
+        gots: list[list[int]] = []
+        for source in (items(), later()):
+            gots.append([])
+            with pytest.raises(ValueError, match="no third"):
+                async for result in pool.map(source):
+                    gots[-1].append(result)
+        return gots
+
+    with Pool(functions.increment, 2, kind) as pool:
+        got: list[int] = []
+        with pytest.raises(ValueError, match="no third"):
+            got.extend(pool.sync.map(items()))
+        assert got == [2, 3]
+        assert asyncio.run(main(pool)) == [[2, 3], [2, 3]]
+        assert list(pool.sync.map([4])) == [5]
+
+
+def test_a_pool_serves_threads_and_loops_at_once_and_stops_the_same_for_all() -> None:
+    pool = Pool(functions.increment, 2)
+    sums: list[int] = []
+    ledgers: list[tw.Ledger] = []
+
+    async def main() -> None:
+        sums.append(sum(await asyncio.gather(*[pool.submit(n) for n in range(200)])))
+
+    calls = [lambda: asyncio.run(main())] * 3 + [lambda: sums.append(sum(pool.sync.map(range(200))))] * 2
+    stops = [lambda: ledgers.append(pool.sync.stop()), lambda: ledgers.append(asyncio.run(pool.stop()))] * 2
+    for together in (calls, stops):
+        threads = [threading.Thread(target=call) for call in together]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(50)
+            assert not thread.is_alive()
+    assert sums == [sum(range(1, 201))] * 5
+    assert ledgers == [tw.Ledger(1_000, 1_000, 0, 0, reason="stopped")] * 4
+    with pytest.raises(tw.PoolStopped):
+        pool.sync.submit(1)
 
 
 def test_a_callback_that_fails_harms_nobody() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from time import time
+from time import sleep, time
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tidewire._current import running_loop
 from tidewire.agents.message import HAS_RECEIPT, IS_CONTEXT, KINDS, PRIORITIES, Message
@@ -76,7 +79,7 @@ class Agent:
             "sent": desk.sent,
             "retried": desk.retried,
             "expired": desk.expired,
-            "waiting_again": len(desk.later),
+            "waiting_again": desk.waiting_again,
         }
         known = {"agent": self.id, "type": self.type, "capabilities": sorted(self.capabilities), "status": self.status}
         return {**known, **desk.ref.statistics(), **counted}
@@ -136,7 +139,7 @@ class Agent:
             desk.sent = sent = desk.sent + 1
             if not sent & _LOOK_MASK:
                 target.look_at_queue()
-            message = Message(payload, "event", desk.id, time(), (to,), None, priority)  # type: ignore[arg-type]
+            message = Message(payload, "event", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             return target.ref.send(message, priority)
         targets = self._targets(to, type, capability)
         messages = self._messages(targets, payload, kind, priority, ttl, headers, retry, receipt, correlation_id)
@@ -172,14 +175,20 @@ class Agent:
             desk.sent = sent = desk.sent + 1
             if not sent & _LOOK_MASK:
                 target.look_at_queue()
-            message = Message(payload, "event", desk.id, time(), (to,), None, priority)  # type: ignore[arg-type]
+            message = Message(payload, "event", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             target.ref.tell(message, priority)
             return
         targets = self._targets(to, type, capability)
         messages = self._messages(targets, payload, kind, priority, ttl, headers, retry, False, correlation_id)
+        errors: list[TidewireError] = []
         for one, message in zip(targets, messages, strict=True):
-            one._desk.ref.tell(message, message.priority)
-            desk.sent += 1
+            try:
+                one._desk.ref.tell(message, message.priority)
+                desk.sent += 1
+            except TidewireError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def publish(self, topic: str, payload: Any, headers: Mapping[str, str] | None = None) -> int:
         """Publish on a topic. Subscribers that are not agents receive the payload as it is.
@@ -188,8 +197,9 @@ class Agent:
             How many subscriptions accepted it.
         """
         desk = self._desk
+        accepted = desk.node.publish(topic, payload, headers={**_headers(headers), "tw-sender": desk.id})
         desk.sent += 1
-        return desk.node.publish(topic, payload, headers={**(headers or {}), "tw-sender": desk.id})
+        return accepted
 
     def broadcast(
         self,
@@ -268,18 +278,15 @@ class Agent:
                     f"to: {to!r} is not allowed: a request goes to one agent; gather several requests"
                 )
             target = self._targets(to, type, capability)[0]._desk
-        if priority not in PRIORITIES:
-            raise _priority(priority)
-        message = Message(payload, "request", desk.id, time(), (target.id,), None, priority)  # type: ignore[arg-type]
+        _check("request", priority, None, retry, correlation_id)
+        message = Message(payload, "request", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
         if headers or correlation_id:
             message.headers, message.correlation_id = _headers(headers), correlation_id
         message.reply_to = desk.id
-        desk.sent += 1
-        if retry is not None and not isinstance(retry, Retry):
-            raise _retry(retry)
-        again = retry or target.retry
+        again = target.retry if retry is None else retry
         asked = target.ref.ask(message, timeout, priority)
-        return _ask_again(asked, target, message, timeout, again) if again.limit else asked
+        desk.sent += 1
+        return _Asked(asked, target, message, timeout, again) if again.limit else asked
 
     def respond(self, message: Message, value: Any) -> bool:
         """Answer a request before its handler returns; see ``Message.respond``."""
@@ -294,6 +301,8 @@ class Agent:
     def subscribe(self, topic: str, queue: str | None = None) -> list[str]:
         """Receive what is published on a topic, which may hold wildcards. Return all topics now subscribed to."""
         desk = self._desk
+        if not isinstance(topic, str):
+            raise InvalidArgument(f"topic: {topic!r} is not allowed: give a subject, such as 'orders.*'")
         if topic not in desk.subscriptions:
             desk.subscriptions[topic] = desk.node.subscribe(topic, desk.ref, queue)
         return list(desk.subscriptions)
@@ -361,7 +370,7 @@ class Agent:
         receipt: bool,
         correlation_id: str | None,
     ) -> list[Message]:
-        _check(kind, priority, ttl, retry)
+        _check(kind, priority, ttl, retry, correlation_id)
         recipients = tuple(target.id for target in targets)
         made: list[Message] = []
         for target in targets:
@@ -375,37 +384,30 @@ class Agent:
                 message.flags |= IS_CONTEXT
             if receipt:
                 message.flags |= HAS_RECEIPT
-                message.receipt = Receipt(target.id)
+                message.receipt = Receipt(target.id, target._desk.look)
             made.append(message)
         return made
 
     def _send_all(self, targets: list[Agent], messages: list[Message], single: bool) -> Awaitable[Any]:
-        pending, errors = [], []
+        begun = _Sends()
         for target, message in zip(targets, messages, strict=True):
-            try:
-                if message.receipt is not None:
-                    message.receipt.mark("accepted")
-                    target._desk.receipts.add(message.receipt)
-                pending.append(target._desk.ref.send(message, message.priority))
-                self._desk.sent += 1
-            except TidewireError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+            self._desk.sent += begun.add(target._desk, message)
+        if begun.errors and begun.all_done:
+            raise begun.errors[0]
         receipts = {message.receipt.recipient: message.receipt for message in messages if message.receipt is not None}
         if not receipts and single:
-            return pending[0]
-        return _Sends(pending, next(iter(receipts.values())) if single else receipts or None)
+            return begun.under_way[0][2]
+        begun.result = next(iter(receipts.values())) if single else receipts or None
+        return begun
 
     def _offer(self, target: Agent, message: Message) -> int:
         self._desk.sent += 1
         try:
-            target._desk.ref.tell(message, message.priority)
+            return int(target._desk.ref.tell(message, message.priority))
         except TidewireError as error:
             reason = "stopped" if error.code == "actor_stopped" else "mailbox_full"
             self._desk.node._give_up(target._desk.ref, message, reason, str(error))
             return 0
-        return 1
 
 
 class AgentSync:
@@ -435,73 +437,145 @@ class AgentSync:
 
 
 class _Sends:
-    """Several sends under way; awaiting waits for all of them."""
+    """Several sends; awaiting waits for all of them. One that fails does not affect the others; its error is raised at the end."""
 
-    def __init__(self, pending: list[Pending], result: Any) -> None:
-        self._pending = pending
-        self._result = result
+    def __init__(self) -> None:
+        self.under_way: list[tuple[Desk, Message, Pending]] = []
+        self.errors: list[TidewireError] = []
+        self.result: Any = None
+
+    def add(self, desk: Desk, message: Message) -> bool:
+        """Begin to send to one recipient. Answers whether it was not refused at once."""
+        if message.receipt is not None:
+            message.receipt.mark("accepted")
+            desk.receipts.add(message.receipt)
+        try:
+            pending = desk.ref.send(message, message.priority)
+        except TidewireError as error:
+            self._refused(desk, message, error)
+            return False
+        self.under_way.append((desk, message, pending))
+        if pending.done():
+            _note(desk, message, pending.result())
+        return True
+
+    @property
+    def all_done(self) -> bool:
+        return all(pending.done() for _, _, pending in self.under_way)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        for pending in self._pending:
-            yield from pending.__await__()
-        return self._result
+        for at, (desk, message, pending) in enumerate(self.under_way):
+            try:
+                _note(desk, message, (yield from pending.__await__()))
+            except TidewireError as error:
+                self._refused(desk, message, error)
+            except BaseException:
+                self._break_off(at)
+                raise
+        return self._end()
 
     def wait(self) -> Any:
-        for pending in self._pending:
-            pending.wait()
-        return self._result
+        for at, (desk, message, pending) in enumerate(self.under_way):
+            try:
+                _note(desk, message, pending.wait())
+            except TidewireError as error:
+                self._refused(desk, message, error)
+            except BaseException:
+                self._break_off(at)
+                raise
+        return self._end()
+
+    def _refused(self, desk: Desk, message: Message, error: TidewireError) -> None:
+        self.errors.append(error)
+        desk.failed(message, error)
+
+    def _break_off(self, at: int) -> None:
+        """What still waits for room when the wait is cancelled is not sent."""
+        for desk, message, pending in self.under_way[at:]:
+            if pending.cancel() or pending.cancelled():
+                desk.failed(message)
+
+    def _end(self) -> Any:
+        if self.errors:
+            raise self.errors[0]
+        return self.result
 
 
-async def _ask_again(
-    asked: Pending, target: Desk, message: Message, timeout: float | EllipsisType | None, retry: Retry
-) -> Any:
-    """Await what was asked, and ask again after failures that may pass."""
-    while True:
-        try:
-            return await asked
-        except TidewireError as error:
-            if not error.retryable or message.delivery > retry.limit:
-                raise
-        except Exception:
-            if message.delivery > retry.limit:
-                raise
-        target.retried += 1
-        await asyncio.sleep(retry.wait_s(message.delivery))
-        message.delivery += 1
-        asked = target.ref.ask(message, timeout, message.priority)
+def _note(desk: Desk, message: Message, accepted: Any) -> None:
+    """A mailbox that drops the new message answers False."""
+    if accepted is False:
+        desk.failed(message)
+
+
+class _Asked:
+    """A request that is asked again after failures that may pass."""
+
+    def __init__(self, asked: Pending, target: Desk, message: Message, timeout: Any, retry: Retry) -> None:
+        self._asked = asked
+        self._target = target
+        self._message = message
+        self._timeout = timeout
+        self._retry = retry
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        while True:
+            try:
+                return (yield from self._asked.__await__())
+            except Exception as error:
+                if self._is_last(error):
+                    raise
+            yield from asyncio.sleep(self._retry.wait_s(self._message.delivery)).__await__()
+            self._ask()
+
+    def wait(self) -> Any:
+        while True:
+            try:
+                return self._asked.wait()
+            except Exception as error:
+                if self._is_last(error):
+                    raise
+            sleep(self._retry.wait_s(self._message.delivery))
+            self._ask()
+
+    def _is_last(self, error: Exception) -> bool:
+        passes = not isinstance(error, TidewireError) or error.retryable
+        return not passes or self._message.delivery > self._retry.limit
+
+    def _ask(self) -> None:
+        """Ask with a copy: the handler of the attempt before may still be at work on the message."""
+        before = self._message
+        message = msgspec.structs.replace(before, delivery=before.delivery + 1, context=None, given_id=before.id)
+        self._target.retried += 1
+        self._message, self._asked = message, self._target.ref.ask(message, self._timeout, message.priority)
 
 
 def _block(call: Callable[[], Any]) -> Any:
     if running_loop() is not None:
         raise InvalidArgument("agent.sync would block this thread's event loop: await the same call without .sync")
-    begun = call()
-    if asyncio.iscoroutine(begun):
-        # Only asking again is a coroutine: it sleeps between its attempts, and has a loop of its own for that.
-        return asyncio.run(begun)
-    return begun.wait()
+    return call().wait()
 
 
 def _is_many(to: Any) -> bool:
     return isinstance(to, Iterable) and not isinstance(to, (str, bytes))
 
 
-def _check(kind: Any, priority: Any, ttl: Any, retry: Any) -> None:
-    if kind not in KINDS:
+def _check(kind: Any, priority: Any, ttl: Any, retry: Any, correlation_id: Any) -> None:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidArgument(f"kind: {kind!r} is not allowed: use one of {', '.join(sorted(KINDS))}")
-    if priority not in PRIORITIES:
-        raise _priority(priority)
-    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not ttl >= 0):
+    if not isinstance(priority, str) or priority not in PRIORITIES:
+        raise InvalidArgument(f"priority: {priority!r} is not allowed: use 'urgent', 'high', 'normal' or 'low'")
+    if ttl is not None and not _is_time(ttl):
         raise InvalidArgument(f"ttl: {ttl!r} is not allowed: give a number of seconds, 0 or more, or None for ever")
     if retry is not None and not isinstance(retry, Retry):
-        raise _retry(retry)
+        raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the recipient's")
+    if correlation_id is not None and not isinstance(correlation_id, str):
+        raise InvalidArgument(f"correlation_id: {correlation_id!r} is not allowed: give the id of a message, or None")
 
 
-def _retry(retry: Any) -> InvalidArgument:
-    return InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the recipient's")
-
-
-def _priority(priority: Any) -> InvalidArgument:
-    return InvalidArgument(f"priority: {priority!r} is not allowed: use 'urgent', 'high', 'normal' or 'low'")
+def _is_time(ttl: Any) -> bool:
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
+        return False
+    return 0 <= ttl <= sys.float_info.max or ttl == float("inf")
 
 
 def _headers(headers: Any) -> Mapping[str, str]:

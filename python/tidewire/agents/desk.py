@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from tidewire._log import logger
-from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_CONTEXT, Message, raw
+from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_CONTEXT, MAY_BE_ASKED, Message, raw
 from tidewire.errors import MessageExpired
 
 if TYPE_CHECKING:
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from tidewire.agents.receipt import Receipt
     from tidewire.agents.retry import Retry
     from tidewire.node import Node
+
+_LATER_KEPT_S = 60.0
+
+
+class Later(NamedTuple):
+    """A message that waits to be tried again."""
+
+    due: float
+    timer: Timer
+    message: Message
+    error: str
 
 
 class Desk:
@@ -32,12 +44,14 @@ class Desk:
         self.directory = directory
         self.desks = directory.desks
         self.id = id
+        self.recipients = (id,)
         self.retry = retry
         self.warning_level = warning_level
         self.context: dict[str, Any] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.receipts: set[Receipt] = set()
-        self.later: dict[int, tuple[Timer, Message, str]] = {}
+        self.later: dict[int, Later] = {}
+        self._later_max = 64
         self.sent = self.retried = self.expired = self.failed_in_row = 0
         self.warned = False
         self.started = self.closed = False
@@ -54,6 +68,7 @@ class Desk:
         if message is not given and context is not None:
             message.headers = context.headers or {}
             message.sender = message.headers.get("tw-sender", "")
+            message.flags = 0 if message.sender else MAY_BE_ASKED
         flags = message.flags
         if flags & IS_AGAIN:
             self.later.pop(id(message), None)
@@ -84,20 +99,26 @@ class Desk:
     def tries_again(self, message: Any, error: BaseException) -> bool:
         """Note that a handler failed. Answers whether the message will be tried again, so that its error is not raised.
 
-        The requester of a request learns of its error at once; it is the requester that asks again.
+        The requester of a request learns of its error at once; it is the requester that asks again. The same is true of what
+        came without a message around it: None in place of the error would be a wrong answer.
         """
         self.failed_in_row += 1
         if message.__class__ is not Message:
-            message = raw(message)
+            return False
         message.context = None
+        asked = message.kind == "request" or message.flags & MAY_BE_ASKED
         retry = self.retry if message.retry is None else message.retry
-        if message.kind != "request" and message.delivery <= retry.limit:
+        if not asked and message.delivery <= retry.limit:
             self._again(message, retry.wait_s(message.delivery), error)
             return True
-        if message.flags & HAS_RECEIPT:
+        self.failed(message, error)
+        return False
+
+    def failed(self, message: Any, error: BaseException | None = None) -> None:
+        """Note that a message will not be handled."""
+        if message.__class__ is Message and message.flags & HAS_RECEIPT:
             self.receipts.discard(message.receipt)
             message.receipt.mark("failed", error)
-        return False
 
     def _late(self, message: Message) -> MessageExpired:
         self.expired += 1
@@ -109,9 +130,25 @@ class Desk:
     def _again(self, message: Message, wait_s: float, error: BaseException) -> None:
         again = msgspec.structs.replace(message, delivery=message.delivery + 1, flags=message.flags | IS_AGAIN)
         self.retried += 1
-        logger.debug("%s: attempt %d failed, again in %.3f s: %r", self.id, message.delivery, wait_s, error)
+        logger.debug("%s: attempt %d failed, again in %.3f s: %s", self.id, message.delivery, wait_s, _text(error))
         timer = self.node.schedule(wait_s, self.ref, again, priority=message.priority)
-        self.later[id(again)] = (timer, again, f"{type(error).__name__}: {error}")
+        self.later[id(again)] = Later(monotonic() + wait_s, timer, again, _text(error))
+        if len(self.later) > self._later_max:
+            self._forget_told()
+
+    def _forget_told(self) -> None:
+        """Forget what was told again long ago: it waits in the mailbox, or found it full and is a dead letter."""
+        told = monotonic() - _LATER_KEPT_S
+        for key, later in list(self.later.items()):
+            if later.due < told:
+                self.later.pop(key, None)
+        self._later_max = 64 + 2 * len(self.later)
+
+    @property
+    def waiting_again(self) -> int:
+        """How many messages wait to be tried again."""
+        now = monotonic()
+        return sum(later.due > now for later in list(self.later.values()))
 
     # Watching the queue
 
@@ -126,16 +163,35 @@ class Desk:
 
     # The end
 
+    @property
+    def ended(self) -> bool:
+        """Whether its actor has terminated. One that still drains is not alive, but keeps its name."""
+        return not self.ref.alive and self.node.lookup(self.id) != self.ref
+
+    def look(self) -> None:
+        """Settle receipts that nobody else settles: of messages that were dropped, and of an actor that ended without its hook."""
+        self.directory.look_at_letters(self.node)
+        if self.ended:
+            self.close()
+
     def close(self) -> None:
         """Forget the agent, and give up what was to be tried again. A second call does nothing."""
         if self.closed:
             return
         self.closed = True
         self.directory.remove(self)
-        for timer, message, error in list(self.later.values()):
-            if timer.cancel():
-                self.node._give_up(self.ref, message, "stopped", error)
+        for later in list(self.later.values()):
+            if later.timer.cancel():
+                self.node._give_up(self.ref, later.message, "stopped", later.error)
         self.later.clear()
         for receipt in list(self.receipts):
             receipt.mark("failed")
         self.receipts.clear()
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    # The text of an error is the user's code, too.
+    except Exception:  # noqa: BLE001
+        return type(error).__name__

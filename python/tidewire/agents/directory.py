@@ -5,17 +5,22 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidewire.errors import NameTaken, NoSuchTarget
+from tidewire.agents.message import HAS_RECEIPT, Message
+from tidewire.errors import InvalidArgument, NameTaken, NoSuchTarget
 
 if TYPE_CHECKING:
     from tidewire.agents.agent import Agent
     from tidewire.agents.desk import Desk
+    from tidewire.agents.receipt import Receipt
+    from tidewire.node import Node
 
 _EXACT_MAX = 64
 _SAMPLE = 16
 _LISTED_MAX = 10
+_LETTERS_S = 0.2
 
 _Agents = dict[str, "Agent"]
 
@@ -28,22 +33,29 @@ class Directory:
         self.desks: dict[str | Iterable[str] | None, Desk] = {}
         self._groups: dict[tuple[str, str], _Agents] = {}
         self._listed: dict[tuple[str, str], tuple[Agent, ...]] = {}
+        self._keys: dict[str, list[tuple[str, str]]] = {}
         self._turns = itertools.count()
+        self._letters_seen = 0
+        self._letters_due = 0.0
         self._lock = threading.Lock()
 
     def get(self, id: str) -> Agent | None:
         """Return the live agent with this id, or None."""
+        _check_name("id", id)
         agent = self.by_id.get(id)
-        return agent if agent is not None and agent.ref.alive else None
+        return agent if agent is not None and _lives(agent) else None
 
     def list(self, *, type: str | None = None, capability: str | None = None) -> list[Agent]:
         """Return the live agents, or those of a type and with a capability."""
-        chosen: Iterable[Agent] = tuple(self.by_id.values())
+        for field, value in (("type", type), ("capability", capability)):
+            _check_name(field, value)
+        with self._lock:
+            chosen: Iterable[Agent] = tuple(self.by_id.values())
         if type is not None:
             chosen = self._group("type", type)
         if capability is not None:
             chosen = [agent for agent in chosen if capability in agent.capabilities]
-        return [agent for agent in chosen if agent.ref.alive]
+        return [agent for agent in chosen if _lives(agent)]
 
     def choose(self, type: str | None, capability: str | None) -> Agent:
         """Return the one of a type or with a capability that has the least outstanding work; of equal ones, in turn.
@@ -82,23 +94,39 @@ class Directory:
             NameTaken: if a live agent has its id.
         """
         with self._lock:
-            before = self.by_id.get(agent.id)
-            if before is not None and before.ref.alive:
+            desk = self.desks.get(agent.id)
+            if desk is not None and desk.ref.alive:
                 raise NameTaken(f"id: a live agent is called {agent.id!r} already: choose another id, or stop that one")
-            if before is not None:
-                self._drop(before)
+            if desk is not None:
+                self._drop(agent.id)
             self.by_id[agent.id] = agent
             self.desks[agent.id] = agent._desk
-            for key in _keys(agent):
+            # Kept, as the attributes of an agent are the user's to change.
+            self._keys[agent.id] = _keys(agent)
+            for key in self._keys[agent.id]:
                 self._groups.setdefault(key, {})[agent.id] = agent
                 self._listed.pop(key, None)
 
     def remove(self, desk: Desk) -> None:
         """Forget the agent of a desk, if it is the one registered under its id."""
         with self._lock:
-            agent = self.by_id.get(desk.id)
-            if agent is not None and agent._desk is desk:
-                self._drop(agent)
+            if self.desks.get(desk.id) is desk:
+                self._drop(desk.id)
+
+    def look_at_letters(self, node: Node) -> None:
+        """Settle the receipts of messages that became dead letters without a handler. Often asked for, and seldom done."""
+        with self._lock:
+            if monotonic() < self._letters_due:
+                return
+            letters = node.dead_letters.list()
+            fresh = [letter for letter in letters if letter.number > self._letters_seen]
+            self._letters_seen = max((letter.number for letter in fresh), default=self._letters_seen)
+            self._letters_due = monotonic() + _LETTERS_S
+        for letter in fresh:
+            message = letter.message
+            if isinstance(message, Message) and message.flags & HAS_RECEIPT and letter.reason != "expired":
+                message.receipt.mark("failed")
+                self._discard(message.receipt)
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self.list())
@@ -112,11 +140,16 @@ class Directory:
     def __repr__(self) -> str:
         return f"<Directory of {len(self)} agents>"
 
-    def _drop(self, agent: Agent) -> None:
-        del self.by_id[agent.id], self.desks[agent.id]
-        for key in _keys(agent):
+    def _discard(self, receipt: Receipt) -> None:
+        desk = self.desks.get(receipt.recipient)
+        if desk is not None:
+            desk.receipts.discard(receipt)
+
+    def _drop(self, id: str) -> None:
+        del self.by_id[id], self.desks[id]
+        for key in self._keys.pop(id):
             group = self._groups.get(key, {})
-            group.pop(agent.id, None)
+            group.pop(id, None)
             if not group:
                 self._groups.pop(key, None)
             self._listed.pop(key, None)
@@ -150,11 +183,27 @@ class Directory:
         return best
 
     def _known(self) -> str:
-        ids = list(itertools.islice(self.by_id, _LISTED_MAX))
+        with self._lock:
+            ids = list(itertools.islice(self.by_id, _LISTED_MAX))
         if not ids:
             return "none is registered: make one with node.agent(...)"
         more = len(self.by_id) - len(ids)
         return f"registered are {', '.join(map(repr, ids))}{f' and {more:,} more' if more else ''}"
+
+
+def _check_name(field: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidArgument(f"{field}: {value!r} is not allowed: give a string")
+
+
+def _lives(agent: Agent) -> bool:
+    """Whether an agent is alive. One that ended without its hook, as its start failed or it was abandoned, is forgotten here."""
+    desk = agent._desk
+    if desk.ref.alive:
+        return True
+    if desk.ended:
+        desk.close()
+    return False
 
 
 def _keys(agent: Agent) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from tidewire.errors import InvalidArgument
 _DEPTH_MAX = 64
 _PLAIN = (type(None), bool, int, float, str, datetime)
 _INTEGERS = (-(2**63), 2**64 - 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Form(msgspec.Struct, omit_defaults=True):
@@ -40,16 +41,12 @@ class Form(msgspec.Struct, omit_defaults=True):
 
 def to_json(message: Message) -> bytes:
     """Write a message as JSON."""
-    form = _form(message)
-    _check(form.payload, "payload", binary=False)
-    return _written(msgspec.json.encode, form)
+    return _written(msgspec.json.encode, message, binary=False)
 
 
 def to_msgpack(message: Message) -> bytes:
     """Write a message as MessagePack."""
-    form = _form(message)
-    _check(form.payload, "payload", binary=True)
-    return _written(msgspec.msgpack.encode, form)
+    return _written(msgspec.msgpack.encode, message, binary=True)
 
 
 def from_json(data: bytes | str) -> Message:
@@ -93,7 +90,8 @@ def _message(form: Form) -> Message:
         _typed(form.payload, form.payload_type),
         form.kind,
         form.sender,
-        form.created_at.astimezone(timezone.utc).timestamp(),
+        # Also of the times at both ends of the calendar, which have no form in UTC.
+        (form.created_at - _EPOCH).total_seconds(),
         form.recipients,
         form.topic,
         form.priority,
@@ -134,7 +132,8 @@ def _typed(payload: Any, name: str | None) -> Any:
         if hasattr(kind, "model_validate"):
             return kind.model_validate(payload)
         return msgspec.convert(payload, kind)
-    except (msgspec.ValidationError, ValueError) as error:
+    # The constructor of a type is the user's code, and may raise anything.
+    except Exception as error:
         raise InvalidArgument(f"payload: not a {name}: {error}") from error
 
 
@@ -150,7 +149,7 @@ def _is_typed(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or hasattr(kind, "__pydantic_validator__")
 
 
-def _check(value: Any, path: str, binary: bool, depth: int = 0) -> None:
+def _check(value: Any, path: str, binary: bool, typed: bool, depth: int = 0) -> None:
     """Refuse what would come back as something else, naming the place."""
     if depth > _DEPTH_MAX:
         raise InvalidArgument(f"{path}: nested deeper than {_DEPTH_MAX} levels: flatten it")
@@ -158,21 +157,36 @@ def _check(value: Any, path: str, binary: bool, depth: int = 0) -> None:
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise InvalidArgument(f"{path}: the key {key!r} is not a string: keys are strings in both forms")
-            _check(inner, f"{path}[{key!r}]", binary, depth + 1)
+            _check(inner, f"{path}[{key!r}]", binary, typed, depth + 1)
     elif isinstance(value, (list, tuple)):
         for at, inner in enumerate(value):
-            _check(inner, f"{path}[{at}]", binary, depth + 1)
+            _check(inner, f"{path}[{at}]", binary, typed, depth + 1)
     elif isinstance(value, int) and not _INTEGERS[0] <= value <= _INTEGERS[1]:
         raise InvalidArgument(f"{path}: {value} has more than 64 bits: send it as text")
     elif isinstance(value, float) and not binary and not math.isfinite(value):
         raise InvalidArgument(f"{path}: {value} can't be written as JSON: use MessagePack, or None")
+    elif isinstance(value, datetime) and not typed:
+        _check_time(value, path, binary)
     elif not isinstance(value, (*_PLAIN, bytes, bytearray) if binary else _PLAIN):
         mend = "use MessagePack" if isinstance(value, (bytes, bytearray)) else "send a dataclass, or plain values"
         form = "MessagePack" if binary else "JSON"
         raise InvalidArgument(f"{path}: a {type(value).__name__} can't be written as {form}: {mend}")
 
 
-def _written(encode: Callable[[Any], bytes], form: Form) -> bytes:
+def _check_time(value: datetime, path: str, binary: bool) -> None:
+    """A time in a payload without a type comes back as a time only where the form itself has times."""
+    if not binary:
+        raise InvalidArgument(f"{path}: JSON has no times: use MessagePack, send a dataclass, or text")
+    if value.utcoffset() is None:
+        raise InvalidArgument(f"{path}: {value} has no zone: give it one, such as timezone.utc, or send a dataclass")
+
+
+def _written(encode: Callable[[Any], bytes], message: Message, binary: bool) -> bytes:
+    try:
+        form = _form(message)
+    except (TypeError, ValueError, OverflowError, AttributeError, RecursionError, OSError) as error:
+        raise InvalidArgument(f"message: can't be written: {error}") from error
+    _check(form.payload, "payload", binary, typed=form.payload_type is not None)
     try:
         return encode(form)
     except (TypeError, ValueError, OverflowError) as error:

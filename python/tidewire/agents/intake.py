@@ -18,7 +18,8 @@ def plan(desk: Desk, table: Table, started: Any, started_takes_context: bool, st
     handlers = table.all()
     only = table.only()
     coroutine = any(handler.coroutine for handler in handlers)
-    quick = only is not None and not (only.takes_message or only.wants_message)
+    # Whether a bare payload may be tried again is seen in its context, which the quick way does not get.
+    quick = only is not None and not (only.takes_message or only.wants_message) and desk.retry.limit == 0
     receive: Callable[..., Any]
     if only is not None and quick:
         receive = _quick_coroutine(desk, only.call) if coroutine else _quick(desk, only.call)
@@ -81,7 +82,8 @@ def _quick_coroutine(desk: Desk, call: Callable[[Any], Any]) -> Callable[[Any], 
                     return None
         try:
             value = await call(payload)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            desk.failed(message, error)
             raise
         except BaseException as error:
             if desk.tries_again(message, error):
@@ -123,7 +125,8 @@ def _thorough_coroutine(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
             value = _call(handler, message)
             if handler.coroutine:
                 value = await value
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            desk.failed(message, error)
             raise
         except BaseException as error:
             if desk.tries_again(message, error):

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from tidewire.agents.no_headers import NO_HEADERS
 from tidewire.errors import InvalidArgument
 
 Kind = Literal["request", "response", "event", "broadcast", "context", "status", "error"]
@@ -21,7 +22,8 @@ KINDS: frozenset[str] = frozenset(get_args(Kind))
 PRIORITIES: frozenset[str] = frozenset(get_args(Priority))
 
 # Bits of Message.flags: whatever makes a message more than a payload to be handled.
-EXPIRES, HAS_RECEIPT, IS_CONTEXT, IS_AGAIN = 1, 2, 4, 8
+# MAY_BE_ASKED: it came without a message around it, so that its sender may wait for an answer.
+EXPIRES, HAS_RECEIPT, IS_CONTEXT, IS_AGAIN, MAY_BE_ASKED = 1, 2, 4, 8, 16
 
 _numbers = itertools.count(1)
 _numbering = threading.Lock()
@@ -54,7 +56,7 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
     topic: str | None = None
     priority: Priority = "normal"
     ttl: float | None = None
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str] = NO_HEADERS
     delivery: int = 1
     correlation_id: str | None = None
     reply_to: str | None = None

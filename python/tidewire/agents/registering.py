@@ -54,17 +54,30 @@ def register(
     if concurrency is None:
         concurrency = config.agent_concurrency if plan.coroutine else 1
     box = config.agent_mailbox if mailbox is None else mailbox
-    desk.ref = node._spawn_plan(None, lambda: plan, agent.id, box, dispatcher, concurrency, supervision)
+    before = agent._desk_
+    # Set first, as the start hook runs at once on another thread and may send.
     agent._desk_ = desk
     try:
-        node.agents.add(agent)
+        desk.ref = node._spawn_plan(None, lambda: plan, agent.id, box, dispatcher, concurrency, supervision)
+    except BaseException:
+        agent._desk_ = before
+        raise
+    _enter(agent, desk, table)
+    return agent
+
+
+def _enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
+    try:
+        desk.directory.add(agent)
         for topic, _ in table.topics:
             agent.subscribe(topic)
     except BaseException:
         desk.ref.stop(drain=False, timeout=0.0)
         desk.close()
         raise
-    return agent
+    if desk.closed:
+        # It ended while it was entered.
+        desk.directory.remove(desk)
 
 
 def _describe(agent: Agent, made: Any, id: str | None, type: str | None, capabilities: Iterable[str] | None) -> None:
@@ -76,21 +89,31 @@ def _describe(agent: Agent, made: Any, id: str | None, type: str | None, capabil
     for field, value in (("id", chosen), ("type", kind)):
         if not isinstance(value, str) or (field == "id" and id is not None and not value):
             raise InvalidArgument(f"{field}: {value!r} is not allowed: give a string that is not empty")
+        _check_text(field, value)
         if len(value.encode()) > _limits.NAME_BYTES.max:
             raise InvalidArgument(
                 f"{field}: {value[:40]!r}... is not allowed: give at most {_limits.NAME_BYTES.max} bytes"
             )
     if isinstance(able, (str, bytes)) or not isinstance(able, Iterable):
         raise InvalidArgument(f"capabilities: {able!r} is not allowed: give several strings, such as ['quote']")
-    able = frozenset(able)
-    wrong = next((one for one in able if not isinstance(one, str) or not one), None)
-    if wrong is not None or len(able) > _limits.CAPABILITIES.max:
-        what = f"{wrong!r}" if wrong is not None else f"{len(able)} of them"
+    given = list(able)
+    wrong = [one for one in given if not isinstance(one, str) or not one]
+    if wrong or len(given) > _limits.CAPABILITIES.max:
+        what = f"{wrong[0]!r}" if wrong else f"{len(given)} of them"
         raise InvalidArgument(f"capabilities: {what} is not allowed: give up to {_limits.CAPABILITIES.max} strings")
+    for one in given:
+        _check_text("capabilities", one)
     agent.id = (
         chosen or f"{kind or getattr(made, '__name__', builtin_type(made).__name__).strip('<>')}-{next(_numbers)}"
     )
-    agent.type, agent.capabilities = kind, able
+    agent.type, agent.capabilities = kind, frozenset(given)
+
+
+def _check_text(field: str, value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{field}: {value!r} is not allowed: half of a surrogate pair is no text") from error
 
 
 def _plan(desk: Desk, agent: Agent, made: Any, table: handlers.Table, factory: Any) -> Plan:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidewire.pools.task import Task
 
 _PART = 4
+_Part = tuple[list[Any], int, Exception | None]
 MakeTask = Callable[[tuple[Any, ...], int], "Task"]
 
 
@@ -44,6 +45,7 @@ class Map:
         self._keys = 0
         self._taken = 0
         self.exhausted = False
+        self.broken: Exception | None = None
 
     @property
     def room(self) -> int:
@@ -56,8 +58,12 @@ class Map:
         """Whether all items were read, and all their results taken."""
         return self.exhausted and self._taken == self._keys
 
-    def add(self, items: list[Any]) -> None:
-        """Submit one task for each item."""
+    def add(self, items: list[Any], room: int, error: Exception | None) -> None:
+        """Submit one task for each item. Fewer items than there was room for, and an error, are the end of the items.
+
+        The error is raised after the results of the items before it.
+        """
+        self.exhausted, self.broken = error is not None or len(items) < room, error
         tasks = []
         for item in items:
             task = self._make((item,), self._keys)
@@ -95,12 +101,12 @@ def map_sync(core: Core, make: MakeTask, items: Iterable[Any], ahead: int) -> It
         while not flow.over:
             room = flow.room
             if room:
-                part = list(islice(source, room))
-                flow.exhausted = len(part) < room
-                flow.add(part)
+                flow.add(*_read(source, room))
             elif flow.wait(gate.release):
                 gate.acquire()
             yield from flow.take()
+        if flow.broken is not None:
+            raise flow.broken
     finally:
         flow.cancel()
 
@@ -117,13 +123,13 @@ async def map_async(
         while not flow.over:
             room = flow.room
             if room:
-                part = await read(room)
-                flow.exhausted = len(part) < room
-                flow.add(part)
+                flow.add(*await read(room))
             else:
                 await _next_result(flow, loop)
             for result in flow.take():
                 yield result
+        if flow.broken is not None:
+            raise flow.broken
     finally:
         flow.cancel()
 
@@ -142,20 +148,35 @@ def _reader(items: Iterable[Any] | AsyncIterable[Any]) -> Callable[[int], Any]:
     if isinstance(items, AsyncIterable):
         later = items.__aiter__()
 
-        async def read_later(count: int) -> list[Any]:
+        async def read_later(count: int) -> _Part:
             part: list[Any] = []
-            async for item in later:
-                part.append(item)
-                if len(part) == count:
-                    break
-            return part
+            try:
+                async for item in later:
+                    part.append(item)
+                    if len(part) == count:
+                        break
+            # Whatever the items raise is raised to who takes the results, in its place.
+            except Exception as error:  # noqa: BLE001
+                return part, count, error
+            return part, count, None
 
         return read_later
     if not isinstance(items, Iterable):
         raise InvalidArgument(f"items: {items!r} is not allowed: give an iterable")
     source = iter(items)
 
-    async def read(count: int) -> list[Any]:
-        return list(islice(source, count))
+    async def read(count: int) -> _Part:
+        return _read(source, count)
 
     return read
+
+
+def _read(source: Iterator[Any], count: int) -> _Part:
+    part: list[Any] = []
+    try:
+        # Not a list of all: what came before an error counts.
+        for item in islice(source, count):
+            part.append(item)  # noqa: PERF402
+    except Exception as error:  # noqa: BLE001
+        return part, count, error
+    return part, count, None

@@ -1,0 +1,338 @@
+"""Every end of a message is told: receipts of messages that no handler saw, retries, and sends of which one is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire as tw
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+PATIENCE = 30.0
+HOUR_MS = 3_600_000
+
+
+def nothing(payload: object) -> None:
+    """Handle whatever comes."""
+
+
+class Gate:
+    """An agent that waits in its first message until the test lets it go, and keeps what came after it."""
+
+    def __init__(self, node: tw.Node, id: str = "gate", **options: Any) -> None:
+        self.id = id
+        self.inside, self.open = threading.Event(), threading.Event()
+        self.seen: list[Any] = []
+        self.agent = node.agent(self._receive, id=id, **options)
+
+    def _receive(self, payload: object) -> None:
+        if payload == "hold":
+            self.inside.set()
+            assert self.open.wait(PATIENCE)
+        else:
+            self.seen.append(payload)
+
+    def hold(self, sender: tw.Agent, *waiting: object) -> None:
+        """Make it wait, and put messages behind that."""
+        sender.tell("hold", to=self.id)
+        assert self.inside.wait(PATIENCE)
+        for payload in waiting:
+            sender.tell(payload, to=self.id)
+
+
+@pytest.mark.parametrize("overflow", ["drop_new", "drop_old"])
+def test_the_receipt_of_a_message_that_a_full_mailbox_drops_ends(node: tw.Node, overflow: Any) -> None:
+    gate = Gate(node, mailbox=tw.Mailbox(1, overflow))
+    sender = node.agent(nothing, id="sender")
+    gate.hold(sender, *(["first"] if overflow == "drop_new" else []))
+    receipt = sender.sync.send("x", to="gate", receipt=True)
+    if overflow == "drop_old":
+        sender.tell("newer", to="gate")
+    assert receipt.wait_blocking(PATIENCE) == "failed"
+    assert receipt.error is None
+    assert not gate.agent._desk.receipts
+    gate.open.set()
+
+
+def test_a_receipt_ends_with_an_agent_that_is_abandoned(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        gate = Gate(node)
+        sender = node.agent(nothing, id="sender")
+        held = await sender.send("hold", to="gate", receipt=True)
+        assert await asyncio.to_thread(gate.inside.wait, PATIENCE)
+        behind = await sender.send("x", to="gate", receipt=True)
+        await gate.agent.ref.stop(timeout=0.01)
+        assert [await receipt.wait(PATIENCE) for receipt in (held, behind)] == ["failed", "failed"]
+        assert [agent.id for agent in node.agents] == ["sender"]
+        assert sorted(node.agents.by_id) == ["sender"]
+        gate.open.set()
+
+    run(story)
+
+
+def test_a_receipt_that_is_awaited_outlives_its_node() -> None:
+    gates = []
+
+    async def main() -> Any:
+        async with tw.Node() as node:
+            gate = Gate(node)
+            gates.append(gate)
+            sender = node.agent(nothing, id="sender")
+            receipt = await sender.send("hold", to="gate", receipt=True)
+            assert await asyncio.to_thread(gate.inside.wait, PATIENCE)
+            waiting = asyncio.ensure_future(receipt.wait(PATIENCE))
+            await node.stop(timeout=0.01)
+            return await waiting
+
+    assert asyncio.run(main()) == "failed"
+    gates[0].open.set()
+
+
+def test_a_drain_does_not_end_the_receipts_of_what_it_still_handles(node: tw.Node) -> None:
+    gate = Gate(node)
+    sender = node.agent(nothing, id="sender")
+    gate.hold(sender)
+    receipt = sender.sync.send("x", to="gate", receipt=True)
+    stopping = gate.agent.ref.stop(timeout=PATIENCE)
+    assert node.agents.get("gate") is None
+    with pytest.raises(TimeoutError):
+        receipt.wait_blocking(0.2)
+    gate.open.set()
+    assert receipt.wait_blocking(PATIENCE) == "handled"
+    stopping.wait()
+
+
+@pytest.mark.parametrize("with_message", [False, True])
+def test_a_handler_that_is_cancelled_ends_its_receipt(node: tw.Node, with_message: bool) -> None:
+    async def quick(payload: object) -> None:
+        raise asyncio.CancelledError
+
+    async def thorough(payload: object, message: tw.Message) -> None:
+        raise asyncio.CancelledError
+
+    node.agent(thorough if with_message else quick, id="a")
+    sender = node.agent(nothing, id="sender")
+    receipt = sender.sync.send("x", to="a", receipt=True)
+    assert receipt.wait_blocking(PATIENCE) == "failed"
+    assert isinstance(receipt.error, asyncio.CancelledError)
+
+
+def test_sends_that_are_refused_or_cancelled_leave_no_receipt(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        gates = [Gate(node, overflow, mailbox=tw.Mailbox(1, overflow)) for overflow in ("fail", "wait")]
+        sender = node.agent(nothing, id="sender")
+        for gate in gates:
+            await asyncio.to_thread(gate.hold, sender, "fills it")
+        for _ in range(100):
+            with pytest.raises(tw.MailboxFull):
+                await sender.send("x", to="fail", receipt=True)
+        waiting = asyncio.ensure_future(_await(sender.send("x", to="wait", receipt=True)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        for gate in gates:
+            assert not gate.agent._desk.receipts
+            gate.open.set()
+            await gate.agent.stop()
+            assert gate.seen == ["fills it"]
+
+    run(story)
+
+
+async def _await(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def test_a_recipient_that_refuses_does_not_affect_the_others(node: tw.Node) -> None:
+    full, waits, free = (
+        Gate(node, "full", mailbox=tw.Mailbox(1, "fail")),
+        Gate(node, "waits", mailbox=1),
+        Gate(node, "free"),
+    )
+    sender = node.agent(nothing, id="sender")
+    full.hold(sender, "fills it")
+    with pytest.raises(tw.MailboxFull):
+        sender.tell("told", to=["full", "free"])
+    waits.hold(sender, "fills it")
+    caught: list[Any] = []
+    begun = threading.Event()
+
+    def send() -> None:
+        sends = sender.send("sent", to=["full", "waits", "free"])
+        begun.set()
+        try:
+            sends.wait()  # type: ignore[attr-defined]
+        except tw.MailboxFull as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert begun.wait(PATIENCE)
+    waits.open.set()
+    thread.join(PATIENCE)
+    assert len(caught) == 1
+    full.open.set()
+    for gate in (full, waits, free):
+        gate.agent.sync.stop()
+    assert (full.seen, waits.seen, free.seen) == (["fills it"], ["fills it", "sent"], ["told", "sent"])
+
+
+def test_a_retry_that_finds_the_mailbox_full_ends_its_receipt_and_waits_no_more(node: tw.Node) -> None:
+    inside, release, failed = threading.Event(), threading.Event(), threading.Event()
+
+    def handler(payload: object) -> None:
+        if payload == "fails":
+            failed.set()
+            raise ValueError(payload)
+        if payload == "hold":
+            inside.set()
+            assert release.wait(PATIENCE)
+
+    agent = node.agent(handler, id="a", mailbox=1, retry=tw.Retry(3, backoff_ms=300))
+    sender = node.agent(nothing, id="sender")
+    receipt = sender.sync.send("fails", to="a", receipt=True)
+    assert failed.wait(PATIENCE)
+    sender.sync.send("hold", to="a")
+    assert inside.wait(PATIENCE)
+    sender.sync.send("fills it", to="a")
+    assert receipt.wait_blocking(PATIENCE) == "failed"
+    assert agent.statistics()["waiting_again"] == 0
+    assert [letter.reason for letter in node.dead_letters.list(name="a")] == ["mailbox_full"]
+    release.set()
+
+
+def test_who_asks_an_agent_without_a_message_around_it_gets_the_error_although_the_agent_retries(node: tw.Node) -> None:
+    class Fails(tw.Agent):
+        @tw.handle(topic="questions.*")
+        def on_question(self, payload: object) -> None:
+            raise ValueError(payload)
+
+        def receive(self, payload: object) -> None:
+            raise ValueError(payload)
+
+    def fails(payload: object) -> None:
+        raise ValueError(payload)
+
+    retry = tw.Retry(3, backoff_ms=HOUR_MS, backoff_max_ms=HOUR_MS)
+    agents = [node.agent(fails, id="function", retry=retry), node.agent(Fails, id="object", retry=retry)]
+    for agent in agents:
+        with pytest.raises(ValueError, match="asked"):
+            node.sync.ask(agent.ref, "asked", timeout=PATIENCE)
+    with pytest.raises(ValueError, match="by topic"):
+        node.sync.request("questions.x", "by topic", timeout=PATIENCE)
+
+
+def test_what_an_agent_published_is_tried_again(node: tw.Node) -> None:
+    done = threading.Event()
+    failures = ["once"]
+
+    def handler(payload: object) -> None:
+        if failures:
+            raise ValueError(failures.pop())
+        done.set()
+
+    node.agent(handler, id="a", retry=tw.Retry(1, backoff_ms=1)).subscribe("news.x")
+    assert node.agent(nothing, id="sender").publish("news.x", 1) == 1
+    assert done.wait(PATIENCE)
+
+
+def test_each_attempt_at_a_request_is_a_message_of_its_own(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        attempts: list[tw.Message] = []
+        second, release = asyncio.Event(), asyncio.Event()
+
+        async def handler(payload: object, message: tw.Message) -> str:
+            attempts.append(message)
+            if message.delivery == 1:
+                await release.wait()
+                return "too late"
+            second.set()
+            return "in time"
+
+        node.agent(handler, id="a", concurrency=2)
+        asker = node.agent(nothing, id="asker")
+        answer = await asker.request(1, to="a", timeout=0.1, retry=tw.Retry(5, backoff_ms=1))
+        release.set()
+        assert answer == "in time"
+        assert attempts[0].delivery == 1
+        assert len({message.id for message in attempts}) == 1
+        assert len({id(message) for message in attempts}) == len(attempts)
+
+    run(story)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("later", [False, True])
+def test_an_error_that_ends_programs_ends_a_retried_request_only(
+    node: tw.Node, error: type[BaseException], later: bool
+) -> None:
+    def plain(payload: object) -> None:
+        raise error
+
+    async def coroutine(payload: object) -> None:
+        raise error
+
+    node.agent(coroutine if later else plain, id="a", retry=tw.Retry(1, backoff_ms=1))
+    node.agent(lambda payload: payload, id="echo", retry=tw.Retry(1, backoff_ms=1))
+    asker = node.agent(nothing, id="asker")
+    with pytest.raises(error):
+        asker.sync.request(1, to="a", timeout=PATIENCE)
+    assert asker.sync.request(1, to="echo", timeout=PATIENCE) == 1
+
+
+def test_an_error_without_a_text_is_tried_again_all_the_same(node: tw.Node) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+        __repr__ = __str__
+
+    done = threading.Event()
+
+    def handler(payload: object, message: tw.Message) -> None:
+        if message.delivery == 1:
+            raise Mute
+        done.set()
+
+    agent = node.agent(handler, id="a", retry=tw.Retry(1, backoff_ms=1))
+    node.agent(nothing, id="sender").tell(1, to="a")
+    assert done.wait(PATIENCE)
+    agent.sync.stop()
+    assert len(node.dead_letters) == 0
+
+
+def test_a_final_receipt_keeps_nothing_of_its_node() -> None:
+    with tw.Node() as node:
+        node.agent(nothing, id="a")
+        receipt = node.agent(nothing, id="sender").sync.send(1, to="a", receipt=True)
+        assert receipt.wait_blocking(PATIENCE) == "handled"
+    gone = weakref.ref(node)
+    del node
+    import gc
+
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_error_of_a_handler_reaches_the_requester_within_50_ms(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        async def handler(payload: object) -> None:
+            raise ValueError(payload)
+
+        node.agent(handler, id="a")
+        asker = node.agent(nothing, id="asker")
+        loop = asyncio.get_running_loop()
+        took_s: list[float] = []
+        for n in range(20):
+            begun = loop.time()
+            with pytest.raises(ValueError, match=str(n)):
+                await asker.request(n, to="a", timeout=PATIENCE)
+            took_s.append(loop.time() - begun)
+        assert min(took_s) < 0.05, "the quickest of twenty: the machine may be busy with something else"
+
+    run(story)
