@@ -10,33 +10,35 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "tidewire" / "bench"))
 
 from measure import (
-    LANES,
     Burst,
     Figures,
+    Tally,
     Workload,
+    after,
+    everybody,
+    goals,
     in_loop,
     lanes,
     now_ns,
-    rate,
     request_in_turn,
     request_many,
     run,
     settle,
 )
-from seed_like import Broker, Message
+from replica_agents import POOL_WORKERS, RANKS, replica_broadcast, replica_burst, replica_one_way, replica_request
 
-POOL_WORKERS = 4
-RANKS = {lane: -number for number, lane in enumerate(LANES)}
+TIMEOUT_S = 30.0
 
 Order = tuple[str, int, int]
+Requests = asyncio.Queue[tuple[int, asyncio.Future[int]]]
 
 
 # asyncio alone: an agent is a task with a bounded queue
@@ -44,56 +46,86 @@ Order = tuple[str, int, int]
 
 async def asyncio_one_way(options: Namespace) -> Figures:
     words: asyncio.Queue[int] = asyncio.Queue(options.mailbox)
+    arrived, start = asyncio.Event(), 0.0
+    tally = Tally(options.count, arrived.set)
+    receiver = asyncio.create_task(receive(words, tally.function()))
+    for goal in goals(options.count):
+        arrived.clear()
+        start = time.perf_counter()
+        for word in range(goal):
+            await words.put(word)
+        await arrived.wait()
+    receiver.cancel()
+    return tally.rate(start)
 
-    async def receive() -> float:
-        for _ in range(options.count):
-            await words.get()
-        return time.perf_counter()
 
-    receiver = asyncio.create_task(receive())
-    await asyncio.sleep(0)
-    start = time.perf_counter()
-    for word in range(options.count):
-        await words.put(word)
-    return rate(options.count, await receiver - start)
+async def receive(words: asyncio.Queue[int], handle: Callable[[int], None]) -> None:
+    while True:
+        handle(await words.get())
 
 
 async def asyncio_request(options: Namespace) -> Figures:
     """A request carries a future for its reply. It has no deadline, which ours has."""
-    requests: asyncio.Queue[tuple[int, asyncio.Future[int]]] = asyncio.Queue(options.mailbox)
-    loop = asyncio.get_running_loop()
+    async with answering(options) as (requests, loop):
+
+        async def ask(word: int) -> int:
+            reply: asyncio.Future[int] = loop.create_future()
+            await requests.put((word, reply))
+            return await reply
+
+        return await request_many(ask, options)
+
+
+async def asyncio_request_deadline(options: Namespace) -> Figures:
+    """The same with a deadline for each request, by the cheapest means: a timer that is cancelled."""
+    async with answering(options) as (requests, loop):
+
+        async def ask(word: int) -> int:
+            reply: asyncio.Future[int] = loop.create_future()
+            timer = loop.call_later(TIMEOUT_S, reply.set_exception, TimeoutError())
+            try:
+                await requests.put((word, reply))
+                return await reply
+            finally:
+                timer.cancel()
+
+        return await request_many(ask, options)
+
+
+@asynccontextmanager
+async def answering(options: Namespace) -> AsyncIterator[tuple[Requests, asyncio.AbstractEventLoop]]:
+    """An agent that answers what is put into its queue."""
+    requests: Requests = asyncio.Queue(options.mailbox)
 
     async def answer() -> None:
         while True:
             word, reply = await requests.get()
-            reply.set_result(word)
+            if not reply.done():
+                reply.set_result(same(word))
 
-    async def ask(word: int) -> int:
-        reply: asyncio.Future[int] = loop.create_future()
-        await requests.put((word, reply))
-        return await reply
-
-    answering = asyncio.create_task(answer())
-    figures = await request_many(ask, options)
-    answering.cancel()
-    return figures
+    agent = asyncio.create_task(answer())
+    yield requests, asyncio.get_running_loop()
+    agent.cancel()
 
 
 async def asyncio_broadcast(options: Namespace) -> Figures:
-    queues: list[asyncio.Queue[int]] = [asyncio.Queue(options.mailbox) for _ in range(options.actors)]
-
-    async def receive(words: asyncio.Queue[int]) -> float:
-        for _ in range(options.count):
-            await words.get()
-        return time.perf_counter()
-
-    receivers = [asyncio.create_task(receive(words)) for words in queues]
-    start = time.perf_counter()
-    for word in range(options.count):
-        for words in queues:
-            await words.put(word)
-        await asyncio.sleep(0)
-    return rate(options.count * options.actors, max(await asyncio.gather(*receivers)) - start)
+    arrived, start = asyncio.Event(), 0.0
+    finish = after(options.actors, arrived.set)
+    tallies = [Tally(options.count, finish) for _ in range(options.actors)]
+    queues: list[asyncio.Queue[int]] = [asyncio.Queue(options.mailbox) for _ in tallies]
+    pairs = zip(queues, tallies, strict=True)
+    receivers = [asyncio.create_task(receive(words, tally.function())) for words, tally in pairs]
+    for goal in goals(options.count):
+        arrived.clear()
+        start = time.perf_counter()
+        for word in range(goal):
+            for words in queues:
+                await words.put(word)
+            await asyncio.sleep(0)
+        await arrived.wait()
+    for receiver in receivers:
+        receiver.cancel()
+    return everybody(tallies, start)
 
 
 async def asyncio_burst(options: Namespace) -> Figures:
@@ -125,19 +157,17 @@ async def asyncio_burst(options: Namespace) -> Figures:
 
 
 def executor_one_way(options: Namespace) -> Figures:
-    left, at = options.count, 0.0
-
-    def handle(word: int) -> None:
-        nonlocal left, at
-        left -= 1
-        if left == 0:
-            at = time.perf_counter()
-
-    start = time.perf_counter()
+    done, start = threading.Event(), 0.0
+    tally = Tally(options.count, done.set)
+    handle = tally.function()
     with ThreadPoolExecutor(1) as agent:
-        for word in range(options.count):
-            agent.submit(handle, word)
-    return rate(options.count, at - start)
+        for goal in goals(options.count):
+            done.clear()
+            start = time.perf_counter()
+            for word in range(goal):
+                agent.submit(handle, word)
+            done.wait()
+    return tally.rate(start)
 
 
 def executor_request(options: Namespace) -> Figures:
@@ -154,17 +184,20 @@ async def executor_requests(agent: ThreadPoolExecutor, options: Namespace) -> Fi
 
 
 def executor_broadcast(options: Namespace) -> Figures:
-    finished: list[float] = []
-    agents = [ThreadPoolExecutor(1) for _ in range(options.actors)]
-    handlers = [count_down(options.count, finished) for _ in agents]
-    start = time.perf_counter()
-    for word in range(options.count):
-        for agent, handler in zip(agents, handlers, strict=True):
-            agent.submit(handler, word)
-    for agent in agents:
+    done, start = threading.Event(), 0.0
+    finish = after(options.actors, done.set)
+    tallies = [Tally(options.count, finish) for _ in range(options.actors)]
+    agents = [(ThreadPoolExecutor(1), tally.function()) for tally in tallies]
+    for goal in goals(options.count):
+        done.clear()
+        start = time.perf_counter()
+        for word in range(goal):
+            for agent, handle in agents:
+                agent.submit(handle, word)
+        done.wait()
+    for agent, _ in agents:
         agent.shutdown()
-    assert len(finished) == options.actors
-    return rate(options.count * options.actors, max(finished) - start)
+    return everybody(tallies, start)
 
 
 def executor_burst(options: Namespace) -> Figures:
@@ -191,86 +224,6 @@ def same(word: int) -> int:
     return word
 
 
-def count_down(count: int, finished: list[float]) -> Callable[[int], None]:
-    """A handler that notes when it has seen all."""
-    left = count
-
-    def handle(word: int) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            finished.append(time.perf_counter())
-
-    return handle
-
-
-# the replica of an agent broker
-
-
-async def replica_one_way(options: Namespace) -> Figures:
-    return await replica(options, ["receiver"], 1)
-
-
-async def replica_broadcast(options: Namespace) -> Figures:
-    return await replica(options, [f"receiver-{number}" for number in range(options.actors)], options.actors)
-
-
-async def replica(options: Namespace, names: list[str], copies: int) -> Figures:
-    """Every word to every name."""
-    broker, done, finished = Broker(), asyncio.Event(), []
-    total = options.count * copies
-
-    async def handle(message: Message) -> None:
-        finished.append(message.number)
-        if len(finished) == total:
-            done.set()
-
-    for name in names:
-        broker.register(name, handle)
-    start = time.perf_counter()
-    for word in range(options.count):
-        for name in names:
-            await broker.send(name, word)
-    await done.wait()
-    seconds = time.perf_counter() - start
-    await broker.stop()
-    return rate(total, seconds)
-
-
-async def replica_request(options: Namespace) -> Figures:
-    broker = Broker()
-
-    async def answer(message: Message) -> Any:
-        return message.payload
-
-    broker.register("answers", answer)
-    figures = await request_many(lambda word: broker.request("answers", word), options)
-    await broker.stop()
-    return figures
-
-
-async def replica_burst(options: Namespace) -> Figures:
-    """As many tasks of the broker as there are agents; an agent may have several messages in its hands here."""
-    broker, done, loop = Broker(options.actors), asyncio.Event(), asyncio.get_running_loop()
-    log = Burst(options.count, done.set)
-    with ThreadPoolExecutor(POOL_WORKERS) as pool:
-
-        async def handle(message: Message) -> None:
-            lane, sent_ns, word = message.payload
-            assert await loop.run_in_executor(pool, settle, word) == settle(word)
-            log.handled(lane, sent_ns)
-
-        for number in range(options.actors):
-            broker.register(f"agent-{number}", handle)
-        await loop.run_in_executor(pool, settle, 0)
-        start = time.perf_counter()
-        for word, lane in enumerate(lanes(options.count)):
-            await broker.send(f"agent-{word % options.actors}", (lane, now_ns(), word), priority=RANKS[lane])
-        await done.wait()
-        await broker.stop()
-    return log.figures(start)
-
-
 def of_asyncio(*workloads: Callable[[Namespace], Awaitable[Figures]]) -> dict[str, Workload]:
     """One way, requests in both forms, broadcast, burst."""
     one_way, request, broadcast, burst = (in_loop(workload) for workload in workloads)
@@ -279,6 +232,7 @@ def of_asyncio(*workloads: Callable[[Namespace], Awaitable[Figures]]) -> dict[st
 
 CONTENDERS: dict[str, dict[str, Workload]] = {
     "asyncio": of_asyncio(asyncio_one_way, asyncio_request, asyncio_broadcast, asyncio_burst),
+    "asyncio-deadline": {"g2": in_loop(asyncio_request_deadline), "g3": in_loop(asyncio_request_deadline)},
     "concurrent-futures": {
         "g1": executor_one_way,
         "g2": executor_request,

@@ -18,7 +18,7 @@ sys.path.append(str(BENCH))
 
 import ray
 from burning import burn
-from measure import Figures, Workload, in_loop, pooled, rate, request_many, run
+from measure import Figures, Workload, goals, in_loop, pooled, rate, request_many, run
 
 ROUNDS = 3
 CHUNK = 100
@@ -29,38 +29,38 @@ class Agent:
     """An actor of Ray is a process."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.sum = 0
 
     def add(self, word: int) -> None:
-        self.count += 1
+        self.sum += word
 
     def total(self) -> int:
-        return self.count
+        total, self.sum = self.sum, 0
+        return total
 
     def same(self, word: int) -> int:
         return word
 
 
 @ray.remote
-def burn_remote(task_us: int) -> int:
-    return burn(task_us)
+def burn_remote(steps: int) -> int:
+    return burn(steps)
 
 
 @ray.remote
-def burn_chunk(tasks_us: list[int]) -> list[int]:
-    return [burn(task_us) for task_us in tasks_us]
+def burn_chunk(tasks: list[int]) -> list[int]:
+    return [burn(steps) for steps in tasks]
 
 
 def one_way(options: Namespace) -> Figures:
-    agent = Agent.remote()
-    before = ray.get(agent.total.remote())
-    start = time.perf_counter()
-    for word in range(options.count):
-        agent.add.remote(word)
-    handled = ray.get(agent.total.remote()) - before
-    seconds = time.perf_counter() - start
-    assert handled == options.count
-    return rate(options.count, seconds)
+    agent, start = Agent.remote(), 0.0
+    for goal in goals(options.count):
+        start = time.perf_counter()
+        for word in range(goal):
+            agent.add.remote(word)
+        total = ray.get(agent.total.remote())
+        assert total == sum(range(goal)), f"the words below {goal:,} add up to {total:,}"
+    return rate(options.count, time.perf_counter() - start)
 
 
 async def request(options: Namespace) -> Figures:

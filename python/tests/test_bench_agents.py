@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,10 +15,10 @@ from typing import Any
 
 import pytest
 from tidewire.bench.agents_cases import SIZES, make, scaling_cases
-from tidewire.bench.agents_scaling import lines, scaling_tables, scalings, verdict
-from tidewire.bench.burning import burn
-from tidewire.bench.measure import Burst, pooled, warm_up
-from tidewire.bench.picture import chart
+from tidewire.bench.agents_picture import scaling_picture
+from tidewire.bench.agents_scaling import scaling_tables, scalings, verdict
+from tidewire.bench.burning import burn, steps_per_us
+from tidewire.bench.measure import Burst, Tally, pooled, warm_up
 from tidewire.bench.results import CaseResult
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -65,8 +66,9 @@ def test_a_smoke_run_of_pools_draws_the_scaling(tmp_path: Path) -> None:
     assert set(ours["rates"]) == {"1", "2", "3"}
     assert ours["rate_of_3_to_2"] == pytest.approx(ours["rates"]["3"] / ours["rates"]["2"])
     picture = (tmp_path / "bench-agents-pool.svg").read_text()
-    assert "tidewire, 20 us" in picture
-    assert "ProcessPoolExecutor, 20 us" in picture
+    for words in ("tidewire, 3 workers", "ProcessPoolExecutor, 1 workers", "tasks of 20 us", "no pool"):
+        assert words in picture, words
+    assert "1 ms" not in picture
 
 
 def test_a_contender_that_is_not_there_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -116,19 +118,64 @@ def test_a_third_worker_that_costs_something_misses_the_bar() -> None:
     assert len(list(scaling_tables(found))) == 2
 
 
-def test_the_picture_marks_each_number_of_workers() -> None:
-    found = scalings(results_of({1: 100.0, 2: 200.0, 3: 200.0}))
-    text = chart("a title", "workers", "tasks/s", lines(found), "a foot")
-    for mark in (">1</text>", ">2</text>", ">3</text>"):
-        assert mark in text
-    assert "no pool" not in text
+def test_a_third_worker_within_the_spread_is_called_missed_all_the_same() -> None:
+    results = results_of({1: 100.0, 2: 200.0, 3: 190.0})
+    for result in results:
+        for run in result.case.runs:
+            result.add(run, {"rate": 205.0 if result.case.id.endswith("-3") else 200.0})
+            result.add(run, {"rate": 191.0 if result.case.id.endswith("-3") else 200.0})
+    words = verdict([one for one in scalings(results) if one.task_us == 20])
+    assert "missed within the spread (0.95x)" in words
+
+
+def test_every_bar_of_the_picture_is_as_long_as_its_rate() -> None:
+    text = scaling_picture(scalings(results_of({1: 100.0, 2: 200.0, 3: 150.0})), "a foot")
+    bars = re.findall(r'height="([\d.]+)" fill="[^"]+"><title>tidewire, (\d) workers', text)
+    heights = {int(workers): float(height) for height, workers in bars}
+    assert heights[2] / heights[1] == pytest.approx(2.0, rel=0.01)
+    assert heights[3] / heights[1] == pytest.approx(1.5, rel=0.01)
+    assert len(re.findall("<title>", text)) == 2 * 3 * 3
+
+
+def test_nothing_of_the_picture_lies_outside_of_it() -> None:
+    text = scaling_picture(scalings(results_of({1: 9_999.0, 2: 123_456.0, 3: 99_999.0})), "a foot")
+    places = [(float(x), float(y)) for x, y in re.findall(r' x="([-\d.]+)" y="([-\d.]+)"', text)]
+    assert len(places) > 40
+    assert all(0 <= x <= 800 and 0 <= y <= 440 for x, y in places)
 
 
 def test_a_task_takes_the_processor_time_that_it_says() -> None:
-    burn(1)
     start = time.thread_time()
-    assert burn(40_000) == threading.get_native_id()
+    assert burn(round(40_000 * steps_per_us())) == threading.get_native_id()
     assert time.thread_time() - start > 0.02
+
+
+def test_every_contender_computes_the_same_steps() -> None:
+    for case in make("short", None, ["W3", "W4"]).cases:
+        steps = {run.arguments[run.arguments.index("--task-steps") + 1] for run in case.runs}
+        assert len(steps) == 1, case.id
+        assert int(steps.pop()) > 0
+
+
+def test_a_tally_notices_a_word_that_came_twice() -> None:
+    reached: list[int] = []
+    tally = Tally(10, lambda: reached.append(1))
+    handle = tally.function()
+    for word in (0, *range(9), 8):
+        handle(word)
+    assert len(reached) == 2
+    with pytest.raises(AssertionError, match="the words add up to"):
+        tally.rate(0.0)
+
+
+def test_a_tally_takes_its_warm_up_and_its_words() -> None:
+    reached: list[int] = []
+    tally = Tally(10, lambda: reached.append(1))
+    handle = tally.function()
+    for word in (0, *range(10)):
+        handle(word)
+    assert len(reached) == 2
+    assert tally.rate(tally.at - 2.0)["rate"] == pytest.approx(5.0)
 
 
 def test_the_clock_of_a_burst_stops_with_its_last_message() -> None:
@@ -145,7 +192,7 @@ def test_the_clock_of_a_burst_stops_with_its_last_message() -> None:
 
 def test_a_pool_that_loses_a_result_is_not_timed() -> None:
     with pytest.raises(AssertionError, match="9 results of 10"):
-        pooled(lambda tasks: [1] * min(9, len(tasks)), Namespace(workers=1, count=10, task_us=0))
+        pooled(lambda tasks: [1] * min(9, len(tasks)), Namespace(workers=1, count=10, task_steps=0))
 
 
 def test_a_worker_that_never_works_is_noticed() -> None:

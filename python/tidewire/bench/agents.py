@@ -16,17 +16,17 @@ from typing import Any
 
 from . import table
 from .agents_cases import make
+from .agents_picture import scaling_picture
 from .agents_programs import prepare
-from .agents_scaling import Scaling, is_scaling, lines, scaling_tables, scalings
+from .agents_scaling import Scaling, is_scaling, scaling_tables, scalings
 from .engine import Session, all_runs, default_out, positive
 from .machine import commit, machine, versions
 from .model import Scale
-from .picture import chart
 from .programs import bench_folder
 from .progress import Progress
 
 EXAMPLES = """examples:
-  tidewire bench agents                      a minute or two: every workload, peers included
+  tidewire bench agents                      under a minute: every workload, peers included
   tidewire bench agents --full               everything at full size, in every form
   tidewire bench agents --only G1,W3         some workloads; W3 is W3-1, W3-2 and W3-3
   tidewire bench agents --json | jq .cases   for a program to read
@@ -75,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def report_of(session: Session, found: Sequence[Scaling], bench: Path | None) -> dict[str, Any]:
     """What the session knows, the scaling of the pool, and the versions of those who took part."""
-    taking_part = {**versions(None), **({"commit": commit(bench)} if bench else {}), **session.programs.versions}
+    at = commit(bench) if bench else ""
+    taking_part = {**versions(None), **({"commit": at} if at else {}), **session.programs.versions}
     return {**session.report(None), "versions": taking_part, "scaling": [one.report() for one in found]}
 
 
@@ -103,8 +104,7 @@ def write(report: dict[str, Any], found: Sequence[Scaling], out: Path) -> None:
     (out / "bench-agents.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if found:
         foot = f"{report['machine']['cpu']}, {report['machine']['cores']} cores · {report['when'][:10]}"
-        text = chart("Pool of processes: tasks of 20 us and of 1 ms", "workers", "tasks/s", lines(found), foot)
-        (out / "bench-agents-pool.svg").write_text(text, encoding="utf-8")
+        (out / "bench-agents-pool.svg").write_text(scaling_picture(found, foot), encoding="utf-8")
 
 
 if __name__ == "__main__":

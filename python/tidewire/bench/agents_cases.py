@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .model import Case, Kind, Plan, Program, Run, Scale
+from .agents_runs import POOL_WORKERS, our_pool, ours, peers, pool_limit, pool_peer, ray, ray_pool, with_deadline
+from .burning import steps_per_us
+from .model import Case, Plan, Run, Scale
 
 BROADCAST_AGENTS = 50
 BURST_AGENTS = 10
 IN_FLIGHT = 50
-POOL_WORKERS = 2
 SCALED_WORKERS = (1, 2, 3)
 SCALED_TASKS = {"W3": 20, "W4": 1_000}
 """Processor time of one task, in microseconds, of the workloads that are run with several numbers of workers."""
@@ -58,14 +59,14 @@ SIZES: dict[Scale, Sizes] = {
         repeat=3,
         messages=100_000,
         slow_messages=1_000,
-        requests=5_000,
+        requests=2_000,
         slow_requests=200,
-        requests_at_once=30_000,
+        requests_at_once=20_000,
         broadcasts=500,
-        burst=10_000,
-        tasks=30_000,
+        burst=5_000,
+        tasks=20_000,
         slow_tasks=500,
-        scaled_work_ms=300,
+        scaled_work_ms=150,
     ),
     "full": Sizes(
         repeat=7,
@@ -111,7 +112,7 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
         True,
         (
             *ours("g1", sizes.messages, "coroutines", "functions", "threads"),
-            *peers("g1", sizes.messages, sizes.messages // 5),
+            *peers("g1", sizes.messages, sizes.messages // 10),
             ray("g1", sizes.slow_messages),
         ),
         bar=ONE_WAY_BAR,
@@ -123,8 +124,9 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
         "us",
         False,
         (
-            *ours("g2", sizes.requests, "coroutines", "functions", "threads"),
-            *peers("g2", sizes.requests, sizes.slow_requests),
+            *ours("g2", sizes.requests, "coroutines", "functions", "handlers"),
+            *peers("g2", sizes.requests, sizes.requests, fewest=sizes.slow_requests),
+            with_deadline("g2", sizes.requests),
             ray("g2", sizes.slow_requests),
         ),
         also=("p99_us", "requests_rate"),
@@ -139,7 +141,8 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
         True,
         (
             *ours("g3", sizes.requests_at_once, "coroutines", "functions", more=more),
-            *peers("g3", sizes.requests_at_once, sizes.requests_at_once // 5, more=more),
+            *peers("g3", sizes.requests_at_once, sizes.requests_at_once // 10, more=more),
+            with_deadline("g3", sizes.requests_at_once, more=more),
             ray("g3", sizes.slow_messages, more=more),
         ),
         also=("p50_us", "p99_us"),
@@ -159,7 +162,7 @@ def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
         True,
         (
             *ours("g4", sizes.broadcasts, "coroutines", "functions", more=more),
-            *peers("g4", sizes.broadcasts, sizes.broadcasts // 5, more=more),
+            *peers("g4", sizes.broadcasts, sizes.broadcasts // 10, more=more),
         ),
     )
     more = ("--actors", str(BURST_AGENTS))
@@ -191,7 +194,7 @@ def pool_cases(sizes: Sizes) -> Iterator[Case]:
             our_pool("process-map", "map", *tasks),
             our_pool("process-submit", "submit, gathered", *tasks),
             pool_peer("multiprocessing.Pool.map", "large chunks", "multiprocessing-map", *tasks),
-            pool_peer("multiprocessing.Pool.imap", "one by one", "multiprocessing-imap", *tasks),
+            pool_peer("multiprocessing.Pool.imap", "one by one", "multiprocessing-imap", "w1", sizes.tasks // 4),
             pool_peer("ProcessPoolExecutor, chunks", "large chunks", "executor-chunks", *tasks),
             pool_peer("ProcessPoolExecutor", "one by one", "executor-map", "w1", sizes.tasks // 10),
             ray_pool("ray, chunks", "chunks of 100", "ray-chunks", *tasks),
@@ -199,7 +202,7 @@ def pool_cases(sizes: Sizes) -> Iterator[Case]:
         ),
         bar=TASKS_BAR,
     )
-    tasks = ("w2", sizes.tasks // 2)
+    tasks = ("w2", sizes.tasks // 4)
     yield Case(
         "W2",
         f"pool of {POOL_WORKERS} threads, tasks that do nothing",
@@ -228,7 +231,7 @@ def scaling_cases(sizes: Sizes) -> Iterator[Case]:
 
 def scaling_runs(workload: str, sizes: Sizes, task_us: int, workers: int) -> Iterator[Run]:
     """Ours and the pools of the standard library; one by one only where there is time for it."""
-    tasks, more = (workload, sizes.scaled(task_us)), ("--task-us", str(task_us))
+    tasks, more = (workload, sizes.scaled(task_us)), ("--task-steps", str(round(task_us * steps_per_us())))
     yield our_pool("process-sync-map", "sync.map", *tasks, workers=workers, more=more)
     mp, executor = "multiprocessing.Pool", "ProcessPoolExecutor"
     yield pool_peer(mp, "map, large chunks", "multiprocessing-map", *tasks, workers=workers, more=more)
@@ -239,82 +242,3 @@ def scaling_runs(workload: str, sizes: Sizes, task_us: int, workers: int) -> Ite
         yield ray_pool("ray", "chunks of 100", "ray-chunks", *tasks, workers=workers, more=more)
     if workers == 1:
         yield pool_limit(*tasks, more=more)
-
-
-# Runs
-
-FORMS = {
-    "coroutines": "all on the event loop",
-    "functions": "loop to threads",
-    "threads": "plain threads",
-}
-
-
-def ours(workload: str, count: int, *forms: str, more: tuple[str, ...] = ()) -> list[Run]:
-    """Tidewire's agents in some forms."""
-    return [one("tidewire", "ours", "agents-ours", FORMS[form], form, workload, count, more) for form in forms]
-
-
-def peers(workload: str, count: int, fewer: int, more: tuple[str, ...] = ()) -> list[Run]:
-    """What would be written with the standard library alone, and a broker as they are often written.
-
-    Those that would take several times as long as the others get ``fewer``: it is rates that are compared.
-    """
-    program: Program = "agents-peers"
-    return [
-        one("asyncio", "peer", program, "queues, futures", "asyncio", workload, count, more),
-        one("concurrent.futures", "peer", program, "a thread each", "concurrent-futures", workload, fewer, more),
-        one("broker replica", "peer", program, "polls, tasks", "broker-replica", workload, fewer, more),
-    ]
-
-
-def ray(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
-    """Ray's actors, each a process."""
-    return one("ray", "peer", "ray", "processes", "ray", workload, count, more)
-
-
-def our_pool(
-    name: str, form: str, workload: str, count: int, workers: int = POOL_WORKERS, more: tuple[str, ...] = ()
-) -> Run:
-    """A pool of ours."""
-    return one("tidewire", "ours", "pools-ours", form, name, workload, count, (*more, "--workers", str(workers)))
-
-
-def pool_peer(
-    contender: str,
-    form: str,
-    name: str,
-    workload: str,
-    count: int,
-    workers: int = POOL_WORKERS,
-    more: tuple[str, ...] = (),
-) -> Run:
-    """A pool of the standard library."""
-    return one(contender, "peer", "pools-peers", form, name, workload, count, (*more, "--workers", str(workers)))
-
-
-def pool_limit(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
-    """The same tasks without a pool."""
-    return one("no pool", "limit", "pools-peers", "a loop", "plain-loop", workload, count, more)
-
-
-def ray_pool(
-    contender: str,
-    form: str,
-    name: str,
-    workload: str,
-    count: int,
-    workers: int = POOL_WORKERS,
-    more: tuple[str, ...] = (),
-) -> Run:
-    """Tasks of Ray."""
-    return one(contender, "peer", "ray", form, name, workload, count, (*more, "--workers", str(workers)))
-
-
-def one(
-    contender: str, kind: Kind, program: Program, form: str, name: str, workload: str, count: int, more: tuple[str, ...]
-) -> Run:
-    """One contender in one form under one workload."""
-    return Run(
-        contender, kind, program, form, ("--contender", name, "--workload", workload, "--count", str(count), *more)
-    )

@@ -17,21 +17,25 @@ import tidewire as tw
 from tidewire.bench.measure import (
     Burst,
     Figures,
+    Tally,
     Workload,
+    after,
+    everybody,
+    goals,
     in_loop,
     lanes,
     now_ns,
-    rate,
     request_in_turn,
     request_many,
     run,
     settle,
 )
-from tidewire.bench.workloads import Count, wait
+from tidewire.bench.workloads import wait
 
 _LIMIT_S = 50.0
 _POOL_WORKERS = 4
 
+Handler = Callable[[Tally], Callable[[int], Any]]
 Order = tuple[str, int, int]
 
 
@@ -44,41 +48,50 @@ def ignore(payload: Any) -> None:
 
 async def one_way_coroutine(options: Namespace) -> Figures:
     """Both agents on the event loop."""
-    return await one_way(options, Count.coroutine)
+    return await one_way(options, Tally.coroutine)
 
 
 async def one_way_function(options: Namespace) -> Figures:
     """The sender on the event loop; the receiver is a plain function on the node's threads."""
-    return await one_way(options, Count.function)
+    return await one_way(options, Tally.function)
 
 
-async def one_way(options: Namespace, handler: Callable[[Count], Callable[[Any], Any]]) -> Figures:
+async def one_way(options: Namespace, handler: Handler) -> Figures:
     arrived = Arrival()
-    count = Count(options.count, arrived.set)
+    tally = Tally(options.count, arrived.set)
     async with tw.Node() as node:
-        node.agent(handler(count), id="receiver")
-        send, start = node.agent(ignore, id="sender").send, time.perf_counter()
-        for word in range(options.count):
-            await send(word, "receiver")
-        await arrived.wait()
-        return rate(options.count, count.at - start)
+        node.agent(handler(tally), id="receiver")
+        send, start = node.agent(ignore, id="sender").send, 0.0
+        for goal in goals(options.count):
+            start = time.perf_counter()
+            for word in range(goal):
+                await send(word, "receiver")
+            await arrived.wait()
+        return tally.rate(start)
 
 
 def one_way_threads(options: Namespace) -> Figures:
     """A thread tells, and waits only when it is told that the mailbox is full; the receiver is a plain function."""
-    done = threading.Event()
-    count = Count(options.count, done.set)
+    done, start = threading.Event(), 0.0
+    tally = Tally(options.count, done.set)
     with tw.Node() as node:
-        node.agent(count.function(), id="receiver")
+        node.agent(tally.function(), id="receiver")
         sender = node.agent(ignore, id="sender")
-        tell, start = sender.tell, time.perf_counter()
-        for word in range(options.count):
-            try:
-                tell(word, "receiver")
-            except tw.MailboxFull:
-                sender.sync.send(word, "receiver")
-        wait(done)
-        return rate(options.count, count.at - start)
+        for goal in goals(options.count):
+            done.clear()
+            start = time.perf_counter()
+            tell_each(sender, range(goal))
+            wait(done)
+    return tally.rate(start)
+
+
+def tell_each(sender: tw.Agent, words: range) -> None:
+    tell, send = sender.tell, sender.sync.send
+    for word in words:
+        try:
+            tell(word, "receiver")
+        except tw.MailboxFull:
+            send(word, "receiver")
 
 
 # Request and reply
@@ -129,32 +142,30 @@ def request_handlers(options: Namespace) -> Figures:
 
 async def broadcast_coroutine(options: Namespace) -> Figures:
     """Everybody on the event loop; the sender gives way after each broadcast."""
-    return await broadcast(options, Count.coroutine)
+    return await broadcast(options, Tally.coroutine)
 
 
 async def broadcast_function(options: Namespace) -> Figures:
     """The sender on the event loop; the receivers are plain functions."""
-    return await broadcast(options, Count.function)
+    return await broadcast(options, Tally.function)
 
 
-async def broadcast(options: Namespace, handler: Callable[[Count], Callable[[Any], Any]]) -> Figures:
-    arrived, finished = Arrival(), []
-
-    def finish() -> None:
-        finished.append(time.perf_counter())
-        if len(finished) == options.actors:
-            arrived.set()
-
+async def broadcast(options: Namespace, handler: Handler) -> Figures:
+    arrived, start = Arrival(), 0.0
+    finish = after(options.actors, arrived.set)
+    tallies = [Tally(options.count, finish) for _ in range(options.actors)]
     async with tw.Node() as node:
-        for number in range(options.actors):
-            node.agent(handler(Count(options.count, finish)), id=f"receiver-{number}")
-        sender, start = node.agent(ignore, id="sender"), time.perf_counter()
-        for word in range(options.count):
-            accepted = sender.broadcast(word)
-            assert accepted == options.actors, f"{accepted} of {options.actors} accepted a broadcast"
-            await asyncio.sleep(0)
-        await arrived.wait()
-        return rate(options.count * options.actors, max(finished) - start)
+        for number, tally in enumerate(tallies):
+            node.agent(handler(tally), id=f"receiver-{number}")
+        sender = node.agent(ignore, id="sender")
+        for goal in goals(options.count):
+            start = time.perf_counter()
+            for word in range(goal):
+                accepted = sender.broadcast(word)
+                assert accepted == options.actors, f"{accepted} of {options.actors} accepted a broadcast"
+                await asyncio.sleep(0)
+            await arrived.wait()
+        return everybody(tallies, start)
 
 
 # A burst of mixed priorities
@@ -214,8 +225,9 @@ class Arrival:
         self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self) -> None:
-        """Waits, but not for ever: a run that hangs should say so."""
+        """Waits for the next time it is set, but not for ever: a run that hangs should say so."""
         await asyncio.wait_for(self._event.wait(), _LIMIT_S)
+        self._event.clear()
 
 
 CONTENDERS: dict[str, dict[str, Workload]] = {
@@ -233,7 +245,8 @@ CONTENDERS: dict[str, dict[str, Workload]] = {
         "g4": in_loop(broadcast_function),
         "g5": in_loop(burst_function),
     },
-    "threads": {"g1": one_way_threads, "g2": request_handlers},
+    "threads": {"g1": one_way_threads},
+    "handlers": {"g2": request_handlers},
 }
 
 if __name__ == "__main__":

@@ -1,37 +1,28 @@
-"""A task that takes processor time: real work, calibrated in the worker that does it.
+"""A task that takes processor time: a number of steps, the same for every contender.
 
 This file uses nothing but the standard library, so that peers can use it without loading Tidewire.
 """
 
 from __future__ import annotations
 
-import os
+from functools import cache
 from threading import get_native_id
 from time import thread_time_ns
 
-ROUNDS = 7
+ROUNDS = 25
 ROUND_STEPS = 20_000
 
-_steps_of_process: tuple[int, float] = (0, 0.0)
 
-
-def burn(task_us: int) -> int:
-    """Computes for ``task_us`` microseconds of processor time; 0 does nothing. Returns the thread that did it."""
-    if task_us:
-        turn(int(task_us * steps_per_us(os.getpid())))
+def burn(steps: int) -> int:
+    """Computes so many steps; 0 does nothing. Returns the thread that did it."""
+    if steps:
+        turn(steps)
     return get_native_id()
 
 
-def steps_per_us(pid: int) -> float:
-    """The speed of this process, measured once in it: a process that was forked measures again."""
-    global _steps_of_process
-    if _steps_of_process[0] != pid:
-        _steps_of_process = pid, calibrate()
-    return _steps_of_process[1]
-
-
-def calibrate() -> float:
-    """Steps in a microsecond of processor time, in the best of some rounds: the others were disturbed."""
+@cache
+def steps_per_us() -> float:
+    """Steps in a microsecond of processor time here, in the best of some rounds: the others were disturbed."""
     return max(ROUND_STEPS * 1e3 / timed() for _ in range(ROUNDS))
 
 

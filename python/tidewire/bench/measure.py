@@ -23,8 +23,8 @@ Workload = Callable[[argparse.Namespace], Figures]
 now_ns = time.perf_counter_ns
 
 LANES = ("low", "normal", "high", "urgent")
-WARM_UPS, WARM_UP_US = 50, 3_000
-PARAMS = ("count", "actors", "idle", "in_flight", "mailbox", "workers", "task_us")
+WARM_UPS, WARM_UP_STEPS = 50, 60_000
+PARAMS = ("count", "actors", "idle", "in_flight", "mailbox", "workers", "task_steps")
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -79,6 +79,80 @@ async def ask_many(ask: Callable[[int], Awaitable[int]], options: argparse.Names
         await asyncio.gather(*(asker() for _ in range(options.in_flight)))
     figures = rate(share * options.in_flight, time.perf_counter() - start)
     return {**figures, **latency(samples)} if samples else figures
+
+
+class Tally:
+    """A handler that adds words, so that none is lost unseen. The plain function and the coroutine do the same.
+
+    It expects the words below a tenth of ``count``, to warm up, then those below ``count``, and calls ``done`` after both.
+    """
+
+    def __init__(self, count: int, done: Callable[[], object]) -> None:
+        self.at = 0.0
+        self._totals: list[int] = []
+        self._goals = goals(count)
+        self._done = done
+
+    def function(self) -> Callable[[int], None]:
+        """As a plain function."""
+        left, total = self._goals[0], 0
+
+        def add(word: int) -> None:
+            nonlocal left, total
+            total += word
+            left -= 1
+            if left == 0:
+                left, total = self._reached(total), 0
+
+        return add
+
+    def coroutine(self) -> Callable[[int], Awaitable[None]]:
+        """As a coroutine function."""
+        left, total = self._goals[0], 0
+
+        async def add(word: int) -> None:
+            nonlocal left, total
+            total += word
+            left -= 1
+            if left == 0:
+                left, total = self._reached(total), 0
+
+        return add
+
+    def rate(self, start: float) -> Figures:
+        """The rate from ``start`` to the last word, if every word came once."""
+        wanted = [sum(range(goal)) for goal in self._goals]
+        assert self._totals == wanted, f"the words add up to {self._totals}, not to {wanted}"
+        return rate(self._goals[-1], self.at - start)
+
+    def _reached(self, total: int) -> int:
+        self.at = time.perf_counter()
+        self._totals.append(total)
+        self._done()
+        return self._goals[-1]
+
+
+def goals(count: int) -> tuple[int, int]:
+    """How many words go before, untimed, and how many are timed."""
+    return max(1, count // 10), count
+
+
+def everybody(tallies: Sequence[Tally], start: float) -> Figures:
+    """The rate of all words to all receivers, to the last."""
+    figures = [one.rate(start) for one in tallies]
+    slowest = max(figures, key=lambda one: one["seconds"])
+    return {**slowest, "rate": slowest["rate"] * len(tallies)}
+
+
+def after(times: int, done: Callable[[], object]) -> Callable[[], None]:
+    """What calls ``done`` each time that it was itself called ``times`` times, from whichever threads."""
+    numbers = itertools.count(1)
+
+    def call() -> None:
+        if next(numbers) % times == 0:
+            done()
+
+    return call
 
 
 async def request_many(ask: Callable[[int], Awaitable[int]], options: argparse.Namespace) -> Figures:
@@ -159,7 +233,7 @@ def pooled(run_all: Callable[[list[int]], Iterable[int]], options: argparse.Name
     ``run_all`` takes the tasks and gives the worker of each. The clock starts when every worker has worked once.
     """
     warm_up(run_all, options.workers)
-    tasks = [options.task_us] * options.count
+    tasks = [options.task_steps] * options.count
     start = time.perf_counter()
     workers = list(run_all(tasks))
     seconds = time.perf_counter() - start
@@ -171,7 +245,7 @@ def warm_up(run_all: Callable[[list[int]], Iterable[int]], workers: int) -> None
     """Runs tasks of some length until every worker has had one."""
     seen: set[int] = set()
     for _ in range(WARM_UPS):
-        seen.update(run_all([WARM_UP_US] * 4 * workers))
+        seen.update(run_all([WARM_UP_STEPS] * 4 * workers))
         if len(seen) >= workers:
             return
     raise TimeoutError(f"{len(seen)} of {workers} workers took a task in {WARM_UPS} rounds")
@@ -208,7 +282,7 @@ def run(contenders: Mapping[str, Mapping[str, Workload]], argv: Sequence[str] | 
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--mailbox", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2, help="workers of a pool")
-    parser.add_argument("--task-us", type=int, default=0, help="processor time that one task takes")
+    parser.add_argument("--task-steps", type=int, default=0, help="how much one task of a pool computes")
     options = parser.parse_args(argv)
     workload = contenders[options.contender].get(options.workload)
     if workload is None:

@@ -19,6 +19,8 @@ Program = Literal[
     "pools-ours",
     "pools-peers",
     "ray",
+    "rpc",
+    "rpc-slow",
 ]
 
 
@@ -87,7 +89,7 @@ class Plan:
 
 def repeats(plan: Plan, run: Run) -> int:
     """A process of Pekko or Ray gives several rounds after a long start, so that the short scale starts one of them."""
-    return 1 if run.program in ("pekko", "ray") and plan.scale != "full" else plan.repeat
+    return 1 if run.program in ("pekko", "ray", "rpc-slow") and plan.scale != "full" else plan.repeat
 
 
 def curve_repeats(plan: Plan) -> int:
