@@ -21,6 +21,7 @@ from tidewire.errors import (
     AlreadyStarted,
     AskCycle,
     AskTimeout,
+    CallCancelled,
     ConfigError,
     InvalidArgument,
     InvalidSubject,
@@ -43,6 +44,8 @@ from tidewire.errors import (
     Unauthorized,
     Unhandled,
     UnknownDispatcher,
+    VersionMismatch,
+    WireError,
     WorkerLost,
 )
 from tidewire.node import Node
@@ -82,6 +85,7 @@ __all__ = [
     "AskTimeout",
     "Batch",
     "BrokerConfig",
+    "CallCancelled",
     "Config",
     "ConfigError",
     "Context",
@@ -126,6 +130,8 @@ __all__ = [
     "Unauthorized",
     "Unhandled",
     "UnknownDispatcher",
+    "VersionMismatch",
+    "WireError",
     "WorkerLost",
     "__version__",
     "handle",

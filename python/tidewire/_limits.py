@@ -155,3 +155,54 @@ RETRY_BACKOFF_MS: Final = Limit("retry_backoff_ms", "ms", 100, 0, 86_400_000)
 
 RETRY_BACKOFF_MAX_MS: Final = Limit("retry_backoff_max_ms", "ms", 10_000, 0, 86_400_000)
 """Longest wait between two attempts."""
+
+LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 65_536, 16_777_216)
+"""Longest frame that a link accepts, apart from its length field."""
+
+LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 524_288)
+"""Longest payload that is sent in one frame; longer ones are cut."""
+
+LINK_WINDOW_BYTES: Final = Limit("link_window_bytes", "bytes", 1_048_576, 65_536, 67_108_864)
+"""Bytes of one payload that are under way before the receiver has asked for more."""
+
+PAYLOAD_BYTES: Final = Limit("payload_bytes", "bytes", 268_435_456, 1024, 4_294_967_296)
+"""Longest payload of one message on a link."""
+
+LINK_FIELDS: Final = Limit("link_fields", "fields", 64, 1, 255)
+"""Fields (headers) of one message or greeting."""
+
+LINK_HEAD_BYTES: Final = Limit("link_head_bytes", "bytes", 16_384, 1024, 65_535)
+"""Longest head of a frame: subject and fields."""
+
+LINK_IN_FLIGHT: Final = Limit("link_in_flight", "exchanges", 65_536, 16, 1_048_576)
+"""Calls, streams, subscriptions and long messages that one side has open on a link."""
+
+LINK_SUBSCRIPTIONS: Final = Limit("link_subscriptions", "subscriptions", 10_000, 1, 1_000_000)
+"""Subscriptions of one joined node."""
+
+LINK_QUEUE_BYTES: Final = Limit("link_queue_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
+"""Bytes that wait to be written to one link."""
+
+LINK_HEARTBEAT_MS: Final = Limit("link_heartbeat_ms", "ms", 5000, 50, 3_600_000)
+"""After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is dead."""
+
+LINK_GREETING_MS: Final = Limit("link_greeting_ms", "ms", 5000, 50, 600_000)
+"""How long a new link may take to say who it is."""
+
+LINK_BACKOFF_MS: Final = Limit("link_backoff_ms", "ms", 50, 1, 60_000)
+"""Wait before the first attempt to join a lost hub again; it doubles, with jitter."""
+
+LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 5000, 1, 3_600_000)
+"""Longest wait between two attempts to join a lost hub again."""
+
+HUB_LINKS: Final = Limit("hub_links", "links", 10_000, 1, 1_000_000)
+"""Nodes that are joined to one hub at once."""
+
+STREAM_CREDIT: Final = Limit("stream_credit", "items", 64, 1, 65_536)
+"""Items of a stream that are under way before the reader has asked for more."""
+
+VALUE_DEPTH: Final = Limit("value_depth", "levels", 64, 64, 64)
+"""Containers within each other in a value that leaves the process."""
+
+VALUE_INLINE_BYTES: Final = Limit("value_inline_bytes", "bytes", 4096, 4096, 4096)
+"""Longest bytes, byte array or array that is written into the head of a value; longer ones are buffers beside it."""

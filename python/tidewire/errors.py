@@ -28,7 +28,10 @@
     ├── PoolFailed
     ├── PoolStopped
     ├── MessageExpired
-    └── Unhandled
+    ├── Unhandled
+    ├── WireError
+    ├── VersionMismatch
+    └── CallCancelled
 
 Every class has ``code``, a stable text for programs, and ``retryable``: whether it makes sense to try the same call
 again after a pause. The message names what is wrong, its value and the mend.
@@ -46,6 +49,7 @@ __all__ = [
     "AlreadyStarted",
     "AskCycle",
     "AskTimeout",
+    "CallCancelled",
     "ConfigError",
     "InvalidArgument",
     "InvalidSubject",
@@ -68,6 +72,8 @@ __all__ = [
     "Unauthorized",
     "Unhandled",
     "UnknownDispatcher",
+    "VersionMismatch",
+    "WireError",
     "WorkerLost",
 ]
 
@@ -367,4 +373,34 @@ class Unhandled(TidewireError):
     """
 
     code = "unhandled"
+    retryable = False
+
+
+class WireError(TidewireError):
+    """Bytes from the other side break a rule of the protocol or of values; the message says which.
+
+    Run versions on both sides that fit; if they do, report the message.
+    """
+
+    code = "wire_error"
+    retryable = False
+
+
+class VersionMismatch(TidewireError):
+    """The sides of a link speak no common version; the message says which side is older.
+
+    Update the side that the message names.
+    """
+
+    code = "version_mismatch"
+    retryable = False
+
+
+class CallCancelled(TidewireError):
+    """The caller cancelled, or has gone.
+
+    Nothing: nobody waits for the answer.
+    """
+
+    code = "cancelled"
     retryable = False

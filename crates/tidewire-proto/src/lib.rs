@@ -2,6 +2,7 @@
 //!
 //! - [`generated`]: every limit and every error code, made from the tables in `spec/`.
 //! - [`subject`]: the addresses that messages are published to, and the patterns that select them.
+//! - [`wire`]: the frames of a link.
 //!
 //! ```
 //! use tidewire_proto::subject::{Pattern, Subject};
@@ -18,3 +19,4 @@ extern crate alloc;
 
 pub mod generated;
 pub mod subject;
+pub mod wire;

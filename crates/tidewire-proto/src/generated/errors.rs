@@ -60,6 +60,12 @@ pub enum ErrorCode {
     MessageExpired,
     /// No handler of the agent takes a message like this one.
     Unhandled,
+    /// Bytes from the other side break a rule of the protocol or of values; the message says which.
+    WireError,
+    /// The sides of a link speak no common version; the message says which side is older.
+    VersionMismatch,
+    /// The caller cancelled, or has gone.
+    CallCancelled,
 }
 
 impl ErrorCode {
@@ -91,6 +97,9 @@ impl ErrorCode {
         Self::PoolStopped,
         Self::MessageExpired,
         Self::Unhandled,
+        Self::WireError,
+        Self::VersionMismatch,
+        Self::CallCancelled,
     ];
 
     /// The stable code, in snake case.
@@ -122,6 +131,9 @@ impl ErrorCode {
             Self::PoolStopped => "pool_stopped",
             Self::MessageExpired => "message_expired",
             Self::Unhandled => "unhandled",
+            Self::WireError => "wire_error",
+            Self::VersionMismatch => "version_mismatch",
+            Self::CallCancelled => "cancelled",
         }
     }
 
@@ -154,6 +166,9 @@ impl ErrorCode {
             Self::PoolStopped => "PoolStopped",
             Self::MessageExpired => "MessageExpired",
             Self::Unhandled => "Unhandled",
+            Self::WireError => "WireError",
+            Self::VersionMismatch => "VersionMismatch",
+            Self::CallCancelled => "CallCancelled",
         }
     }
 
@@ -186,6 +201,9 @@ impl ErrorCode {
             Self::PoolStopped => 24,
             Self::MessageExpired => 25,
             Self::Unhandled => 26,
+            Self::WireError => 27,
+            Self::VersionMismatch => 28,
+            Self::CallCancelled => 29,
         }
     }
 
@@ -241,6 +259,13 @@ impl ErrorCode {
             Self::PoolStopped => "The pool is stopping or has stopped, and takes no more tasks.",
             Self::MessageExpired => "The time to live of the message was over before its handler began.",
             Self::Unhandled => "No handler of the agent takes a message like this one.",
+            Self::WireError => {
+                "Bytes from the other side break a rule of the protocol or of values; the message says which."
+            }
+            Self::VersionMismatch => {
+                "The sides of a link speak no common version; the message says which side is older."
+            }
+            Self::CallCancelled => "The caller cancelled, or has gone.",
         }
     }
 

@@ -279,6 +279,104 @@ pub const RETRY_BACKOFF_MS: Limit =
 pub const RETRY_BACKOFF_MAX_MS: Limit =
     Limit { name: "retry_backoff_max_ms", unit: "ms", default: 10_000, min: 0, max: 86_400_000 };
 
+/// Longest frame that a link accepts, apart from its length field.
+///
+/// At the limit: The link is closed with limit_exceeded.
+pub const LINK_FRAME_BYTES: Limit =
+    Limit { name: "link_frame_bytes", unit: "bytes", default: 1_048_576, min: 65_536, max: 16_777_216 };
+
+/// Longest payload that is sent in one frame; longer ones are cut.
+///
+/// At the limit: The payload is sent in chunks.
+pub const LINK_CHUNK_BYTES: Limit =
+    Limit { name: "link_chunk_bytes", unit: "bytes", default: 65_536, min: 1024, max: 524_288 };
+
+/// Bytes of one payload that are under way before the receiver has asked for more.
+///
+/// At the limit: The sender waits with its next chunk.
+pub const LINK_WINDOW_BYTES: Limit =
+    Limit { name: "link_window_bytes", unit: "bytes", default: 1_048_576, min: 65_536, max: 67_108_864 };
+
+/// Longest payload of one message on a link.
+///
+/// At the limit: The sender gets PayloadTooLarge, and nothing is sent.
+pub const PAYLOAD_BYTES: Limit =
+    Limit { name: "payload_bytes", unit: "bytes", default: 268_435_456, min: 1024, max: 4_294_967_296 };
+
+/// Fields (headers) of one message or greeting.
+///
+/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
+pub const LINK_FIELDS: Limit = Limit { name: "link_fields", unit: "fields", default: 64, min: 1, max: 255 };
+
+/// Longest head of a frame: subject and fields.
+///
+/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
+pub const LINK_HEAD_BYTES: Limit =
+    Limit { name: "link_head_bytes", unit: "bytes", default: 16_384, min: 1024, max: 65_535 };
+
+/// Calls, streams, subscriptions and long messages that one side has open on a link.
+///
+/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
+pub const LINK_IN_FLIGHT: Limit =
+    Limit { name: "link_in_flight", unit: "exchanges", default: 65_536, min: 16, max: 1_048_576 };
+
+/// Subscriptions of one joined node.
+///
+/// At the limit: The subscription is refused with LimitExceeded.
+pub const LINK_SUBSCRIPTIONS: Limit =
+    Limit { name: "link_subscriptions", unit: "subscriptions", default: 10_000, min: 1, max: 1_000_000 };
+
+/// Bytes that wait to be written to one link.
+///
+/// At the limit: Calls fail with LimitExceeded; published messages are dropped and counted.
+pub const LINK_QUEUE_BYTES: Limit =
+    Limit { name: "link_queue_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
+
+/// After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is
+/// dead.
+///
+/// At the limit: The link is closed, and what was in flight fails with LinkLost.
+pub const LINK_HEARTBEAT_MS: Limit =
+    Limit { name: "link_heartbeat_ms", unit: "ms", default: 5000, min: 50, max: 3_600_000 };
+
+/// How long a new link may take to say who it is.
+///
+/// At the limit: The link is closed.
+pub const LINK_GREETING_MS: Limit =
+    Limit { name: "link_greeting_ms", unit: "ms", default: 5000, min: 50, max: 600_000 };
+
+/// Wait before the first attempt to join a lost hub again; it doubles, with jitter.
+///
+/// At the limit: The wait stops growing at link_backoff_max_ms.
+pub const LINK_BACKOFF_MS: Limit = Limit { name: "link_backoff_ms", unit: "ms", default: 50, min: 1, max: 60_000 };
+
+/// Longest wait between two attempts to join a lost hub again.
+///
+/// At the limit: Further attempts wait as long as this.
+pub const LINK_BACKOFF_MAX_MS: Limit =
+    Limit { name: "link_backoff_max_ms", unit: "ms", default: 5000, min: 1, max: 3_600_000 };
+
+/// Nodes that are joined to one hub at once.
+///
+/// At the limit: A further one is refused with LimitExceeded.
+pub const HUB_LINKS: Limit = Limit { name: "hub_links", unit: "links", default: 10_000, min: 1, max: 1_000_000 };
+
+/// Items of a stream that are under way before the reader has asked for more.
+///
+/// At the limit: The writer waits.
+pub const STREAM_CREDIT: Limit = Limit { name: "stream_credit", unit: "items", default: 64, min: 1, max: 65_536 };
+
+/// Containers within each other in a value that leaves the process.
+///
+/// At the limit: The sender gets InvalidArgument with the path; a reader answers with WireError.
+pub const VALUE_DEPTH: Limit = Limit { name: "value_depth", unit: "levels", default: 64, min: 64, max: 64 };
+
+/// Longest bytes, byte array or array that is written into the head of a value; longer ones are buffers beside it.
+///
+/// At the limit: It becomes a buffer.
+pub const VALUE_INLINE_BYTES: Limit =
+    Limit { name: "value_inline_bytes", unit: "bytes", default: 4096, min: 4096, max: 4096 };
+
 /// All limits, in the order of the table.
 pub const ALL: &[&Limit] = &[
     &MAILBOX_CAPACITY,
@@ -327,4 +425,21 @@ pub const ALL: &[&Limit] = &[
     &RETRY_LIMIT,
     &RETRY_BACKOFF_MS,
     &RETRY_BACKOFF_MAX_MS,
+    &LINK_FRAME_BYTES,
+    &LINK_CHUNK_BYTES,
+    &LINK_WINDOW_BYTES,
+    &PAYLOAD_BYTES,
+    &LINK_FIELDS,
+    &LINK_HEAD_BYTES,
+    &LINK_IN_FLIGHT,
+    &LINK_SUBSCRIPTIONS,
+    &LINK_QUEUE_BYTES,
+    &LINK_HEARTBEAT_MS,
+    &LINK_GREETING_MS,
+    &LINK_BACKOFF_MS,
+    &LINK_BACKOFF_MAX_MS,
+    &HUB_LINKS,
+    &STREAM_CREDIT,
+    &VALUE_DEPTH,
+    &VALUE_INLINE_BYTES,
 ];

@@ -1,0 +1,98 @@
+use super::WireError;
+
+const LANE: u8 = 0b11;
+const MORE: u8 = 1 << 2;
+const ANSWER: u8 = 1 << 3;
+const COMPRESSED: u8 = 1 << 4;
+const AGAIN: u8 = 1 << 5;
+const NONE: u8 = 0b1100_0000;
+
+/// The flags of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No flag, and the lane of usual messages.
+    pub const NORMAL: Self = Self(2);
+
+    /// No flag, and the lane above all others: for frames about the link itself.
+    pub const URGENT: Self = Self(0);
+
+    /// Reads a byte.
+    ///
+    /// # Errors
+    /// [`WireError::UnknownFlags`] if a bit is set that must be 0.
+    pub fn of(byte: u8) -> Result<Self, WireError> {
+        if byte & NONE == 0 { Ok(Self(byte)) } else { Err(WireError::UnknownFlags(byte)) }
+    }
+
+    /// The byte.
+    #[must_use]
+    pub fn byte(self) -> u8 {
+        self.0
+    }
+
+    /// The lane: 0 urgent, 1 high, 2 normal, 3 low.
+    #[must_use]
+    pub fn lane(self) -> usize {
+        usize::from(self.0 & LANE)
+    }
+
+    /// The same in another lane. Only the lowest two bits of `lane` count.
+    #[must_use]
+    pub fn in_lane(self, lane: u8) -> Self {
+        Self(self.0 & !LANE | lane & LANE)
+    }
+
+    /// Whether the payload goes on in further frames.
+    #[must_use]
+    pub fn more(self) -> bool {
+        self.0 & MORE != 0
+    }
+
+    /// Whether it comes from the side that answers.
+    #[must_use]
+    pub fn answer(self) -> bool {
+        self.0 & ANSWER != 0
+    }
+
+    /// Whether the payload is compressed.
+    #[must_use]
+    pub fn compressed(self) -> bool {
+        self.0 & COMPRESSED != 0
+    }
+
+    /// Whether the call may be made twice.
+    #[must_use]
+    pub fn again(self) -> bool {
+        self.0 & AGAIN != 0
+    }
+
+    /// With MORE set or not.
+    #[must_use]
+    pub fn with_more(self, on: bool) -> Self {
+        self.with(MORE, on)
+    }
+
+    /// With ANSWER set or not.
+    #[must_use]
+    pub fn with_answer(self, on: bool) -> Self {
+        self.with(ANSWER, on)
+    }
+
+    /// With COMPRESSED set or not.
+    #[must_use]
+    pub fn with_compressed(self, on: bool) -> Self {
+        self.with(COMPRESSED, on)
+    }
+
+    /// With AGAIN set or not.
+    #[must_use]
+    pub fn with_again(self, on: bool) -> Self {
+        self.with(AGAIN, on)
+    }
+
+    fn with(self, bit: u8, on: bool) -> Self {
+        Self(if on { self.0 | bit } else { self.0 & !bit })
+    }
+}

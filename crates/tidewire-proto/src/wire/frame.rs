@@ -1,0 +1,125 @@
+use alloc::vec::Vec;
+
+use super::{Flags, Kind, WireError};
+use crate::generated::limits;
+
+/// Bytes before the head.
+pub const FRAME_HEAD: usize = 16;
+/// Bytes of the length field, which it does not count itself.
+pub const LENGTH_BYTES: usize = 4;
+
+/// What every length counts at least.
+const FIXED: usize = FRAME_HEAD - LENGTH_BYTES;
+const KIND_AT: usize = 4;
+const ID_AT: usize = 8;
+
+/// One frame, borrowed from the bytes that it was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What it is for.
+    pub kind: Kind,
+    /// Its lane, and what is special about it.
+    pub flags: Flags,
+    /// The exchange that it belongs to, or 0.
+    pub id: u64,
+    /// What a hub reads.
+    pub head: &'a [u8],
+    /// What the ends read.
+    pub payload: &'a [u8],
+    /// All bytes of the frame.
+    pub bytes: &'a [u8],
+}
+
+/// Reads the frame at the front of `bytes`, or answers None if it is not all there. Its length is `frame.bytes.len()`.
+///
+/// The head and the payload are not looked into: [`Frame::check`] does that. A `length_max` above the greatest `link_frame_bytes` counts
+/// as that, so that a length never exceeds what 32 bits can address.
+///
+/// # Errors
+/// [`WireError`] if no frame can begin so. A length is refused with its fourth byte and the rest with the 16th, so that nobody waits
+/// for a frame that would be refused.
+pub fn read(bytes: &[u8], length_max: usize) -> Result<Option<Frame<'_>>, WireError> {
+    let Some(&length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+    let length = u32::from_le_bytes(length) as usize;
+    let length_max = length_max.min(limits::LINK_FRAME_BYTES.max as usize);
+    if length > length_max {
+        return Err(WireError::FrameTooLong { bytes: length as u64, max: length_max as u64 });
+    }
+    if length < FIXED {
+        return Err(WireError::FrameTooShort { bytes: length as u64 });
+    }
+    let Some(&fixed) = bytes.first_chunk::<FRAME_HEAD>() else { return Ok(None) };
+    let kind = Kind::of(fixed[KIND_AT])?;
+    let flags = Flags::of(fixed[5])?;
+    let head_length = usize::from(u16::from_le_bytes([fixed[6], fixed[7]]));
+    if length < FIXED + head_length {
+        return Err(WireError::FrameTooShort { bytes: length as u64 });
+    }
+    if head_length as u64 > limits::LINK_HEAD_BYTES.default {
+        return Err(WireError::Limit { name: "link_head_bytes", max: limits::LINK_HEAD_BYTES.default });
+    }
+    let Some(bytes) = bytes.get(..LENGTH_BYTES + length) else { return Ok(None) };
+    let id = u64::from_le_bytes([fixed[8], fixed[9], fixed[10], fixed[11], fixed[12], fixed[13], fixed[14], fixed[15]]);
+    let (head, payload) = bytes[FRAME_HEAD..].split_at(head_length);
+    Ok(Some(Frame { kind, flags, id, head, payload, bytes }))
+}
+
+/// Writes a frame to the end of `out`: its head by a function, then its payload.
+///
+/// # Errors
+/// [`WireError::Limit`] if the head is too long, [`WireError::FrameTooLong`] if the frame exceeds the greatest `link_frame_bytes`, or
+/// whatever writing the head fails with. Nothing is written then.
+pub fn write(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    flags: Flags,
+    id: u64,
+    head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+    payload: &[u8],
+) -> Result<(), WireError> {
+    let at = out.len();
+    out.extend_from_slice(&[0, 0, 0, 0, kind as u8, flags.byte(), 0, 0]);
+    out.extend_from_slice(&id.to_le_bytes());
+    let written = head(out).and_then(|()| finish_head(out, at, payload.len()));
+    match written {
+        Ok(()) => out.extend_from_slice(payload),
+        Err(_) => out.truncate(at),
+    }
+    written
+}
+
+/// Gives the frame at the front of `bytes` another id.
+///
+/// # Panics
+/// If `bytes` are fewer than [`FRAME_HEAD`].
+pub fn set_id(bytes: &mut [u8], id: u64) {
+    bytes[ID_AT..FRAME_HEAD].copy_from_slice(&id.to_le_bytes());
+}
+
+/// Gives the CALL or PUBLISH at the front of `bytes` an origin, and the subscription that it is for.
+///
+/// # Panics
+/// If `bytes` are too few for that. With debug assertions, also if the frame is of another kind.
+pub fn set_route(bytes: &mut [u8], origin: u32, to: u64) {
+    debug_assert!(
+        [Kind::Call as u8, Kind::Publish as u8].contains(&bytes[KIND_AT]),
+        "only CALL and PUBLISH have a route"
+    );
+    bytes[FRAME_HEAD..FRAME_HEAD + 4].copy_from_slice(&origin.to_le_bytes());
+    bytes[FRAME_HEAD + 4..FRAME_HEAD + 12].copy_from_slice(&to.to_le_bytes());
+}
+
+fn finish_head(out: &mut [u8], at: usize, payload: usize) -> Result<(), WireError> {
+    let head = out.len() - at - FRAME_HEAD;
+    let too_long = WireError::Limit { name: "link_head_bytes", max: limits::LINK_HEAD_BYTES.default };
+    let head_length = u16::try_from(head).ok().filter(|&bytes| u64::from(bytes) <= limits::LINK_HEAD_BYTES.default);
+    let Some(head_length) = head_length else { return Err(too_long) };
+    let length = FIXED + head + payload;
+    let Some(length) = u32::try_from(length).ok().filter(|&bytes| limits::LINK_FRAME_BYTES.max >= u64::from(bytes))
+    else {
+        return Err(WireError::FrameTooLong { bytes: length as u64, max: limits::LINK_FRAME_BYTES.max });
+    };
+    out[at..at + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    out[at + 6..at + 8].copy_from_slice(&head_length.to_le_bytes());
+    Ok(())
+}

@@ -1,0 +1,204 @@
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::pieces::Pieces;
+use super::{Fields, WireError};
+use crate::generated::errors::ErrorCode;
+use crate::subject::{Pattern, Subject};
+
+const CHOICE_MAX: u8 = 2;
+
+/// The head of a CALL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallHead<'a> {
+    /// The number of the node that calls; 0 from that node itself.
+    pub origin: u32,
+    /// The subscription of the receiver that is meant; 0 from the caller.
+    pub to: u64,
+    /// Milliseconds that are left for the answer, or 0 for no limit.
+    pub deadline_ms: u32,
+    /// How one member of a queue group is chosen: 0 least in progress, 1 the first, 2 any.
+    pub choice: u8,
+    /// Items of the answer that may be sent before CREDIT.
+    pub credit: u32,
+    /// What is called.
+    pub subject: &'a str,
+    /// Whatever belongs to it besides the payload.
+    pub fields: Fields<'a>,
+}
+
+impl<'a> CallHead<'a> {
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is not one.
+    pub fn parse(head: &'a [u8]) -> Result<Self, WireError> {
+        let mut pieces = Pieces::new("CALL", head);
+        let (origin, to) = (pieces.u32("origin")?, pieces.u64("to")?);
+        let (deadline_ms, choice) = (pieces.u32("deadline")?, pieces.u8("choice")?);
+        check_choice(choice)?;
+        let credit = pieces.u32("credit")?;
+        let subject = subject(&mut pieces)?;
+        let fields = Fields::parse("CALL", pieces.rest())?;
+        Ok(Self { origin, to, deadline_ms, choice, credit, subject, fields })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// [`WireError`] if the subject or the choice is one that no reader takes.
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
+        check_choice(self.choice)?;
+        out.extend_from_slice(&self.origin.to_le_bytes());
+        out.extend_from_slice(&self.to.to_le_bytes());
+        out.extend_from_slice(&self.deadline_ms.to_le_bytes());
+        out.push(self.choice);
+        out.extend_from_slice(&self.credit.to_le_bytes());
+        put_subject(out, self.subject)?;
+        self.fields.put(out);
+        Ok(())
+    }
+}
+
+/// The head of a PUBLISH.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishHead<'a> {
+    /// The number of the node that publishes; 0 from that node itself.
+    pub origin: u32,
+    /// The one subscription of the receiver that is meant, or 0 for all outside of queue groups.
+    pub to: u64,
+    /// What it is published on.
+    pub subject: &'a str,
+    /// Whatever belongs to it besides the payload.
+    pub fields: Fields<'a>,
+}
+
+impl<'a> PublishHead<'a> {
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is not one.
+    pub fn parse(head: &'a [u8]) -> Result<Self, WireError> {
+        let mut pieces = Pieces::new("PUBLISH", head);
+        let (origin, to) = (pieces.u32("origin")?, pieces.u64("to")?);
+        let subject = subject(&mut pieces)?;
+        Ok(Self { origin, to, subject, fields: Fields::parse("PUBLISH", pieces.rest())? })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// [`WireError::Subject`] if the subject is one that no reader takes.
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
+        out.extend_from_slice(&self.origin.to_le_bytes());
+        out.extend_from_slice(&self.to.to_le_bytes());
+        put_subject(out, self.subject)?;
+        self.fields.put(out);
+        Ok(())
+    }
+}
+
+/// The head of a SUBSCRIBE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubscribeHead<'a> {
+    /// The queue group, or an empty text for none.
+    pub queue: &'a str,
+    /// Which subjects.
+    pub pattern: &'a str,
+}
+
+impl<'a> SubscribeHead<'a> {
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is not one.
+    pub fn parse(head: &'a [u8]) -> Result<Self, WireError> {
+        let mut pieces = Pieces::new("SUBSCRIBE", head);
+        let length = usize::from(pieces.u8("the length of the queue name")?);
+        let queue = pieces.text(length, "the queue name")?;
+        let pattern = pieces.rest_as_text("the pattern")?;
+        Pattern::check(pattern).map_err(|error| WireError::Subject(error.to_string()))?;
+        Ok(Self { queue, pattern })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// [`WireError`] if the name of the queue group is too long, or the pattern is one that no reader takes.
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
+        Pattern::check(self.pattern).map_err(|error| WireError::Subject(error.to_string()))?;
+        let length = u8::try_from(self.queue.len());
+        out.push(length.map_err(|_| WireError::Limit { name: "queue_name_bytes", max: 255 })?);
+        out.extend_from_slice(self.queue.as_bytes());
+        out.extend_from_slice(self.pattern.as_bytes());
+        Ok(())
+    }
+}
+
+/// The head of a FAIL or an ERROR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailHead {
+    /// The number of the error in `spec/errors.toml`.
+    pub number: u16,
+}
+
+impl FailHead {
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is not one.
+    pub fn parse(head: &[u8]) -> Result<Self, WireError> {
+        Ok(Self { number: read_u16("FAIL", head)? })
+    }
+
+    /// The error, or None if it is not one that this version knows.
+    #[must_use]
+    pub fn code(self) -> Option<ErrorCode> {
+        ErrorCode::from_number(self.number)
+    }
+}
+
+/// Reads a head that is one number of 32 bits: NODE, CREDIT, WINDOW.
+///
+/// # Errors
+/// [`WireError`] if it is not one.
+pub fn read_u32(kind: &'static str, head: &[u8]) -> Result<u32, WireError> {
+    let mut pieces = Pieces::new(kind, head);
+    let number = pieces.u32("its number")?;
+    pieces.end()?;
+    Ok(number)
+}
+
+/// Reads a head that is one number of 16 bits: WELCOME, ERROR, FAIL.
+///
+/// # Errors
+/// [`WireError`] if it is not one.
+pub fn read_u16(kind: &'static str, head: &[u8]) -> Result<u16, WireError> {
+    let mut pieces = Pieces::new(kind, head);
+    let number = pieces.u16("its number")?;
+    pieces.end()?;
+    Ok(number)
+}
+
+fn check_choice(choice: u8) -> Result<(), WireError> {
+    if choice <= CHOICE_MAX {
+        return Ok(());
+    }
+    let (value, mend) = (u64::from(choice), "send 0 for the least busy, 1 for the first, or 2 for any");
+    Err(WireError::NotAllowed { kind: "CALL", field: "choice", value, mend })
+}
+
+fn subject<'a>(pieces: &mut Pieces<'a>) -> Result<&'a str, WireError> {
+    let length = usize::from(pieces.u16("the length of the subject")?);
+    let text = pieces.text(length, "the subject")?;
+    Subject::check(text).map_err(|error| WireError::Subject(error.to_string()))?;
+    Ok(text)
+}
+
+fn put_subject(out: &mut Vec<u8>, subject: &str) -> Result<(), WireError> {
+    Subject::check(subject).map_err(|error| WireError::Subject(error.to_string()))?;
+    let length = u16::try_from(subject.len()).expect("a subject has at most 255 bytes");
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(subject.as_bytes());
+    Ok(())
+}
