@@ -20,6 +20,7 @@ const PASS: usize = 1024;
 pub struct Line {
     completed: Mutex<Vec<Py<Pending>>>,
     externals: Mutex<Vec<Arc<External>>>,
+    inlets: Mutex<Vec<Arc<dyn Inlet>>>,
     woken: AtomicBool,
     writer: OwnedFd,
     reader: OwnedFd,
@@ -58,6 +59,13 @@ pub fn runs_coroutines() -> bool {
     COROUTINES.get()
 }
 
+/// The line of the loop that runs on this thread, if it has one already.
+pub fn known_line(py: Python<'_>) -> Option<Arc<Line>> {
+    let running = running_loop(py).ok()?;
+    let key = running.as_ptr() as usize;
+    HERE.with_borrow(|here| here.as_ref().filter(|(at, _)| *at == key).map(|(_, line)| Arc::clone(line)))
+}
+
 /// The line of the loop that runs on this thread, made by `tidewire._loop` if there is none yet.
 pub fn line_here(py: Python<'_>) -> PyResult<Arc<Line>> {
     let running = running_loop(py)?;
@@ -72,7 +80,29 @@ pub fn line_here(py: Python<'_>) -> PyResult<Arc<Line>> {
     Ok(line)
 }
 
+/// Something outside of the engine that has work for a loop.
+pub trait Inlet: Send + Sync {
+    /// Does what has come in. On the loop's thread.
+    fn run(&self, py: Python<'_>);
+}
+
 impl Line {
+    /// Runs an inlet whenever the loop is woken.
+    pub fn add_inlet(&self, inlet: Arc<dyn Inlet>) {
+        self.inlets.lock().push(inlet);
+    }
+
+    /// Runs it no more.
+    pub fn remove_inlet(&self, inlet: &Arc<dyn Inlet>) {
+        self.inlets.lock().retain(|other| !Arc::ptr_eq(other, inlet));
+    }
+
+    /// Calls something soon, if this is the thread of the loop and the loop is open. Answers whether it will be called.
+    pub fn soon(&self, py: Python<'_>, what: Py<PyAny>) -> bool {
+        let soon = self.call_soon.lock().as_ref().map(|(soon, _)| soon.clone_ref(py));
+        soon.is_some_and(|soon| soon.call1(py, (what,)).is_ok())
+    }
+
     /// Hands a pending over that can be looked at again, from any thread.
     pub fn complete(&self, pending: Py<Pending>) {
         self.completed.lock().push(pending);
@@ -113,6 +143,7 @@ impl Bridge {
         let line = Line {
             completed: Mutex::default(),
             externals: Mutex::default(),
+            inlets: Mutex::default(),
             woken: AtomicBool::new(false),
             writer,
             reader,
@@ -172,6 +203,10 @@ impl Bridge {
         let externals = self.line.externals.lock().clone();
         for external in externals {
             external.run_ready();
+        }
+        let inlets = self.line.inlets.lock().clone();
+        for inlet in inlets {
+            inlet.run(py);
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ use tidewire_engine::{
     DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, RequeueError, SpawnOptions, Supervision, ThreadHooks,
 };
 
+use tidewire_engine::raw::Envelope;
+
 use crate::actor::ActorRef;
 use crate::arguments::{
     Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Patience, Pattern, Patterns, Priority, Queue, Reason,
@@ -64,10 +66,19 @@ pub struct Engine {
     place: Place,
 }
 
+impl Engine {
+    /// The engine, for what watches deadlines by it.
+    pub fn handle(&self) -> tidewire_engine::EngineHandle {
+        self.inner.handle()
+    }
+}
+
 #[pyclass(frozen, module = "tidewire")]
 pub struct Subscription {
     inner: tidewire_engine::Subscription,
     actor: Option<Py<ActorRef>>,
+    /// Called once when it ends.
+    ended: parking_lot::Mutex<Option<Py<PyAny>>>,
 }
 
 #[pymethods]
@@ -79,7 +90,18 @@ impl Subscription {
             // The actor was made for this subscription.
             actor.bind(py).get().inner.stop_quietly();
         }
+        let call = self.ended.lock().take();
+        if let Some(call) = call
+            && let Err(error) = call.call0(py)
+        {
+            error.write_unraisable(py, None);
+        }
         ended
+    }
+
+    /// Calls something when it is ended here.
+    fn on_end(&self, call: Py<PyAny>) {
+        *self.ended.lock() = Some(call);
     }
 
     #[getter]
@@ -207,7 +229,7 @@ impl Engine {
             .inner
             .subscribe_in(pattern.0, queue.map(|queue| queue.0), &actor.0.get().inner)
             .map_err(|failure| errors::subscribe(py, &failure))?;
-        Ok(Subscription { inner, actor: own.then(|| actor.0.to_owned().unbind()) })
+        Ok(Subscription { inner, actor: own.then(|| actor.0.to_owned().unbind()), ended: parking_lot::Mutex::new(None) })
     }
 
     fn set_subscriptions(&self, py: Python<'_>, patterns: Patterns, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {
@@ -241,6 +263,35 @@ impl Engine {
         let message = Message { object: message, sender, extra: Some(Box::new(extra)) };
         let published = self.inner.publish(subject.text, message).map_err(|failure| errors::subscribe(py, &failure))?;
         Ok((published.accepted, published.refused))
+    }
+
+    /// Gives a message that was published elsewhere to one actor. Answers whether it was accepted.
+    fn deliver(
+        &self,
+        py: Python<'_>,
+        actor: Actor<'_, '_>,
+        subject: Subject<'_, '_>,
+        message: Py<PyAny>,
+        headers: Option<Headers>,
+    ) -> PyResult<bool> {
+        check_fork(py)?;
+        let extra = Some(Box::new(published(&subject, headers)));
+        let message = Message { object: message, sender: None, extra };
+        Ok(actor.0.get().inner.cell().push(Envelope::Plain(message), tidewire_engine::Priority::Normal).is_ok())
+    }
+
+    /// Asks one actor for another node, which asked on a subject.
+    fn ask_on(
+        &self,
+        py: Python<'_>,
+        actor: Actor<'_, '_>,
+        subject: Subject<'_, '_>,
+        message: Py<PyAny>,
+        headers: Option<Headers>,
+        timeout: crate::arguments::Timeout,
+    ) -> PyResult<Pending> {
+        check_fork(py)?;
+        Ok(actor.0.get().asking(py, message, published(&subject, headers), timeout.0, None))
     }
 
     fn request(
@@ -292,6 +343,11 @@ impl Engine {
     }
 
     /// The settings of agents and pools.
+    /// Seconds for which an ask waits where the call does not say.
+    fn ask_timeout(&self) -> f64 {
+        Duration::from_millis(self.inner.config().ask_timeout_ms).as_secs_f64()
+    }
+
     /// Seconds that a stop takes at most where the call does not say.
     fn stop_timeout(&self) -> f64 {
         Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()

@@ -12,11 +12,13 @@ mod coroutine;
 mod engine;
 mod errors;
 mod function;
+mod link;
 mod message;
 mod pending;
 mod present;
 mod statistics;
 mod timer;
+mod values;
 mod wait;
 
 use pyo3::prelude::*;
@@ -34,7 +36,16 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Subscription>()?;
     module.add_class::<bridge::Bridge>()?;
     module.add_class::<coroutine::Intake>()?;
+    module.add_class::<link::Hub>()?;
+    module.add_class::<link::Listening>()?;
+    module.add_class::<link::Link>()?;
+    module.add_class::<link::LinkSubscription>()?;
+    module.add_class::<link::RemoteCall>()?;
+    module.add_class::<link::RemoteMessage>()?;
+    module.add_class::<link::RemoteStream>()?;
     module.add_function(wrap_pyfunction!(engine::mark_forked, module)?)?;
     module.add_function(wrap_pyfunction!(actor::send_blocking, module)?)?;
+    module.add_function(wrap_pyfunction!(values::encode_value, module)?)?;
+    module.add_function(wrap_pyfunction!(values::decode_value, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

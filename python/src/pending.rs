@@ -26,7 +26,7 @@ enum State {
     /// Not looked at yet, or under way.
     Running {
         operation: Operation,
-        waker: Option<Waker>,
+        waker: Option<(Waker, Arc<Ring>)>,
         blocking: bool,
         callbacks: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
     },
@@ -77,16 +77,21 @@ impl Pending {
             *self.state.lock() = before;
             return Ok(Some(Vec::new()));
         };
-        let waker = match waker {
+        let (waker, ring) = match waker {
             Some(waker) => waker,
             None => match line_here(py) {
-                Ok(line) => Waker::from(Arc::new(Ring { line, pending: Mutex::new(Some(this.clone_ref(py))) })),
+                Ok(line) => {
+                    let ring = Arc::new(Ring { line, pending: Mutex::new(None) });
+                    (Waker::from(Arc::clone(&ring)), ring)
+                }
                 Err(error) => {
                     *self.state.lock() = State::Running { operation, waker: None, blocking, callbacks };
                     return Err(error);
                 }
             },
         };
+        // The one that wakes takes it out, as it may not hold the interpreter and could not make another reference.
+        *ring.pending.lock() = Some(this.clone_ref(py));
         let mut context = Context::from_waker(&waker);
         let polled = match self.acting {
             Some(actor) => acting_as(actor, || operation.as_mut().poll(&mut context)),
@@ -94,11 +99,13 @@ impl Pending {
         };
         match polled {
             Poll::Ready(result) => {
+                let unused = ring.pending.lock().take();
+                drop(unused);
                 *self.state.lock() = State::Done(result);
                 Ok(Some(callbacks))
             }
             Poll::Pending => {
-                *self.state.lock() = State::Running { operation, waker: Some(waker), blocking, callbacks };
+                *self.state.lock() = State::Running { operation, waker: Some((waker, ring)), blocking, callbacks };
                 Ok(None)
             }
         }
@@ -314,7 +321,7 @@ impl Wake for Ring {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let pending = Python::attach(|py| self.pending.lock().as_ref().map(|pending| pending.clone_ref(py)));
+        let pending = self.pending.lock().take();
         if let Some(pending) = pending {
             self.line.complete(pending);
         }

@@ -59,21 +59,41 @@ if TYPE_CHECKING:
     from tidewire.agents.message import Message
     from tidewire.agents.receipt import Receipt
     from tidewire.agents.retry import Retry
+    from tidewire.links.listening import Listener, Token
     from tidewire.pools.options import Batch, Restarts, Scale
     from tidewire.pools.pool import Pool
+    from tidewire.services.calls import Answer
+    from tidewire.services.context import CallContext, context
+    from tidewire.services.declare import Service, method, on, service
+    from tidewire.services.info import MethodInfo, ServiceInfo
+    from tidewire.services.policies import Policy
+    from tidewire.services.serving import Served
 
 # What a program that uses only actors need not load.
 _LATER = {
     "Agent": "tidewire.agents.agent",
+    "Answer": "tidewire.services.calls",
     "Batch": "tidewire.pools.options",
+    "CallContext": "tidewire.services.context",
     "Directory": "tidewire.agents.directory",
+    "Listener": "tidewire.links.listening",
     "Message": "tidewire.agents.message",
+    "MethodInfo": "tidewire.services.info",
+    "Policy": "tidewire.services.policies",
     "Pool": "tidewire.pools.pool",
     "Receipt": "tidewire.agents.receipt",
     "Restarts": "tidewire.pools.options",
     "Retry": "tidewire.agents.retry",
     "Scale": "tidewire.pools.options",
+    "Served": "tidewire.services.serving",
+    "Service": "tidewire.services.declare",
+    "ServiceInfo": "tidewire.services.info",
+    "Token": "tidewire.links.listening",
+    "context": "tidewire.services.context",
     "handle": "tidewire.agents.handlers",
+    "method": "tidewire.services.declare",
+    "on": "tidewire.services.declare",
+    "service": "tidewire.services.declare",
 }
 
 __all__ = [
@@ -81,11 +101,13 @@ __all__ = [
     "ActorStopped",
     "Agent",
     "AlreadyStarted",
+    "Answer",
     "AskCycle",
     "AskTimeout",
     "Batch",
     "BrokerConfig",
     "CallCancelled",
+    "CallContext",
     "Config",
     "ConfigError",
     "Context",
@@ -98,10 +120,12 @@ __all__ = [
     "Ledger",
     "LimitExceeded",
     "LinkLost",
+    "Listener",
     "Mailbox",
     "MailboxFull",
     "Message",
     "MessageExpired",
+    "MethodInfo",
     "NameTaken",
     "NoReply",
     "NoResponders",
@@ -110,6 +134,7 @@ __all__ = [
     "NodeStopped",
     "PayloadTooLarge",
     "Pending",
+    "Policy",
     "Pool",
     "PoolFailed",
     "PoolStopped",
@@ -118,6 +143,9 @@ __all__ = [
     "Restarts",
     "Retry",
     "Scale",
+    "Served",
+    "Service",
+    "ServiceInfo",
     "Stuck",
     "Subscription",
     "SubscriptionStream",
@@ -127,6 +155,7 @@ __all__ = [
     "Terminated",
     "TidewireError",
     "Timer",
+    "Token",
     "Unauthorized",
     "Unhandled",
     "UnknownDispatcher",
@@ -134,7 +163,11 @@ __all__ = [
     "WireError",
     "WorkerLost",
     "__version__",
+    "context",
     "handle",
+    "method",
+    "on",
+    "service",
 ]
 
 

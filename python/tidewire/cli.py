@@ -51,6 +51,116 @@ def doctor(
     raise typer.Exit(1 if report["problems"] else 0)
 
 
+@app.command(
+    epilog="Example: tidewire up --listen tide://127.0.0.1:7420 --listen tide+unix:///run/user/1000/tidewire.sock"
+)
+def up(
+    listen: Annotated[
+        list[str] | None,
+        typer.Option("--listen", help="Where nodes join; may be given again.  [default: tide://127.0.0.1:7420]"),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Of the hub.", show_default=False)] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="A TOML file.", show_default=False)] = None,
+    token: Annotated[
+        list[str] | None,
+        typer.Option("--token", help="Only nodes with it may join: SECRET or USER:SECRET; may be given again."),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen where other machines can reach it, without TLS.")
+    ] = False,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for calls to end when it stops.")] = 10.0,
+    json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
+) -> None:
+    """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and ends with a ledger."""
+    from tidewire.commands.up import up
+
+    raise typer.Exit(up(listen or ["tide://127.0.0.1:7420"], name, config, token or [], insecure, timeout, json))
+
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help="The hub.  [default: TIDEWIRE_URL, or tide://127.0.0.1:7420]", show_default=False),
+]
+TokenText = Annotated[
+    str | None,
+    typer.Option("--token", help="For hubs that ask for one.  [default: TIDEWIRE_TOKEN]", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
+Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
+
+
+@app.command(epilog="""Example: tidewire pub orders.created '{"id": 7}'""")
+def pub(
+    subject: Annotated[str, typer.Argument(help="What to publish on.")],
+    message: Annotated[str, typer.Argument(help="JSON, or text.")],
+    header: Header = None,
+    url: Url = None,
+    token: TokenText = None,
+    json: Json = False,
+) -> None:
+    """Publish a message through a hub."""
+    from tidewire.commands import talk
+
+    raise typer.Exit(talk.pub(talk.Hub(url, token, json), subject, message, header or []))
+
+
+@app.command(epilog="Example: tidewire sub 'orders.>' --count 10")
+def sub(
+    pattern: Annotated[str, typer.Argument(help="Subjects; * stands for one token, > at the end for the rest.")],
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many.", show_default=False)] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", help="Share with others of this group.", show_default=False)
+    ] = None,
+    url: Url = None,
+    token: TokenText = None,
+    json: Json = False,
+) -> None:
+    """Print what is published through a hub, until Ctrl-C."""
+    from tidewire.commands import talk
+
+    raise typer.Exit(talk.sub(talk.Hub(url, token, json), pattern, count, queue))
+
+
+@app.command(epilog="""Example: tidewire req pricing.quote '"X"' --timeout 2""")
+def req(
+    subject: Annotated[str, typer.Argument(help="Whom to ask.")],
+    message: Annotated[str, typer.Argument(help="JSON, or text.")],
+    timeout: Timeout = 30.0,
+    header: Header = None,
+    url: Url = None,
+    token: TokenText = None,
+    json: Json = False,
+) -> None:
+    """Ask whoever is subscribed to a subject, and print the reply."""
+    from tidewire.commands import talk
+
+    raise typer.Exit(talk.req(talk.Hub(url, token, json), subject, message, timeout, header or []))
+
+
+@app.command(epilog="Example: tidewire call pricing.quote X qty=3")
+def call(
+    method: Annotated[str, typer.Argument(help="SERVICE.METHOD")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="JSON or text, by position or as NAME=VALUE.")] = None,
+    timeout: Timeout = 30.0,
+    url: Url = None,
+    token: TokenText = None,
+    json: Json = False,
+) -> None:
+    """Call a method of a service, and print its result, or the items of its stream as they come."""
+    from tidewire.commands import talk
+
+    raise typer.Exit(talk.call(talk.Hub(url, token, json), method, arguments or [], timeout))
+
+
+@app.command(epilog="Example: tidewire services --json")
+def services(url: Url = None, token: TokenText = None, json: Json = False) -> None:
+    """List the services of a hub."""
+    from tidewire.commands import talk
+
+    raise typer.Exit(talk.services(talk.Hub(url, token, json)))
+
+
 @app.command(epilog="Example: tidewire top --node orders --interval 2")
 def top(
     node: Annotated[str | None, typer.Option("--node", help="Its name or process id.", show_default=False)] = None,
@@ -86,6 +196,18 @@ def bench_agents(context: typer.Context) -> None:
     from tidewire.bench import agents
 
     raise typer.Exit(agents.main(list(context.args)))
+
+
+@bench.command(
+    "rpc",
+    epilog="Example: tidewire bench rpc --only small --peers nats",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def bench_rpc(context: typer.Context) -> None:
+    """Calls between processes beside NATS, WebSocket, gRPC, zenoh and others. All options: --help."""
+    from tidewire.bench import rpc
+
+    raise typer.Exit(rpc.main(list(context.args)))
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -10,32 +10,40 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidewire import _current, _handlers, _inspect
 from tidewire._binding import ActorRef, Engine, mark_forked
 from tidewire._ledger import Ledger
 from tidewire._limits import CONCURRENCY, SUBSCRIPTION_CAPACITY
 from tidewire._log import logger
+from tidewire._urls import is_link
 from tidewire.broker import BrokerConfig
 from tidewire.config import Config
 from tidewire.dead_letters import DeadLetters
-from tidewire.errors import AlreadyStarted, InvalidArgument, InvalidSubject, NodeStopped, NoSuchTarget
+from tidewire.errors import AlreadyStarted, InvalidArgument, InvalidSubject, NodeStopped, NoResponders, NoSuchTarget
 from tidewire.supervision import Mailbox, Supervision, whole
 from tidewire.sync import Sync
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending, Subscription, Timer
+    import asyncio
+
+    from tidewire._binding import Bridge, Pending, Subscription, Timer
     from tidewire._loop_thread import LoopThread
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
     from tidewire.agents.retry import Retry
+    from tidewire.links.connection import Connection
+    from tidewire.links.listening import Listener, Token
     from tidewire.pools.options import Batch, Scale
     from tidewire.pools.pool import Pool
+    from tidewire.services.info import ServiceInfo
+    from tidewire.services.serving import Served
     from tidewire.subscription import SubscriptionStream
     from tidewire.top.serving import Inspector
 
 _EXIT_TIMEOUT_S = 1.0
+_S = TypeVar("_S")
 _LOOP = "asyncio"
 """The dispatcher that is the node's event loop."""
 
@@ -66,9 +74,11 @@ class Node:
         name: str | None = None,
         config: Config | Mapping[str, Any] | str | Path | None = None,
         inspect: bool | None = None,
+        token: str | None = None,
     ) -> None:
-        if not isinstance(url, str) or not url.startswith("mem://"):
-            raise InvalidArgument(f"url: {url!r} is not known: this version runs within one process, at mem://")
+        self._joins = is_link(url)
+        if token is not None and (not isinstance(token, str) or not token):
+            raise InvalidArgument("token: what was given is not allowed: give a string that is not empty, or None")
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidArgument(
                 f"name: {name!r} is not allowed: give a string, or None for a name made from the process id"
@@ -80,6 +90,11 @@ class Node:
         self._engine = Engine(*Config.of(config).layers())
         for warning in self._engine.warnings():
             logger.warning("%s: %s", self.name, warning)
+        self._unshared: dict[int, tuple[Subscription, ActorRef, str, str | None]] = {}
+        self._unshared_most = 64
+        self._token = os.environ.get("TIDEWIRE_TOKEN") if token is None else token
+        self._connection: Connection | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._broker = BrokerConfig(**self._engine.broker())
         self._agents: Directory | None = None
         self._pools: list[Pool] = []
@@ -108,6 +123,13 @@ class Node:
             )
         if self._inspect:
             self._inspector = _inspect.open_for(self)
+        if self._joins:
+            self._link().join(self.url, self._token)
+        self._begin()
+        if self._joins:
+            self._link().open_blocking()
+
+    def _begin(self) -> None:
         self._started = True
         _live.add(self)
         self._engine.start()
@@ -134,7 +156,18 @@ class Node:
 
     async def __aenter__(self) -> Node:
         self._bind_running_loop()
-        self.start()
+        if not self._joins:
+            self.start()
+            return self
+        import asyncio
+
+        self._check()
+        if self._inspect:
+            self._inspector = _inspect.open_for(self)
+        # Connecting blocks; the loop goes on meanwhile.
+        await asyncio.to_thread(self._link().join, self.url, self._token)
+        self._begin()
+        await self._link().open()
         return self
 
     async def __aexit__(
@@ -328,6 +361,69 @@ class Node:
         self._pools = [*self._live_pools(), pool]
         return pool
 
+    # Links and services
+
+    def listen(self, url: str, *, tokens: Iterable[Token] = (), insecure: bool = False) -> Listener:
+        """Let other nodes join: this node becomes a hub, which routes between all that have joined. Call it again for more places.
+
+        Args:
+            url: ``tide://127.0.0.1:0`` (the system chooses the port) or ``tide+unix:///path``.
+            tokens: Who may join; without any, everybody who reaches the place. The first call decides.
+            insecure: Allow a place that other machines can reach although there is no TLS.
+
+        Returns:
+            The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in.
+
+        Raises:
+            InvalidArgument: if the URL is not one to listen at, or this node has joined another hub.
+            Unauthorized: if other machines could reach it, and that was not allowed.
+            ConfigError: if the place is taken.
+        """
+        from tidewire.links.listening import Listener, grants
+
+        self._check()
+        return Listener(self._link().listen(url, grants(tokens), insecure))
+
+    def serve(self, target: Any, **options: Any) -> Served:
+        """Serve an object, a function, or a dict of functions; see ``tidewire.services.serving.serve`` for all options.
+
+        Awaiting the result waits until the hub knows, where there is one. The options are name, visibility, instance,
+        concurrency and dispatcher.
+        """
+        from tidewire.services.serving import serve
+
+        return serve(self, target, **options)
+
+    @overload
+    def client(self, service: type[_S], name: str | None = None) -> _S: ...
+
+    @overload
+    def client(self, service: str, name: str | None = None) -> Any: ...
+
+    def client(self, service: Any, name: str | None = None) -> Any:
+        """Return a client of a service, by its class or its name.
+
+        Raises:
+            InvalidArgument: if the class declares no service, or a name is not allowed.
+        """
+        from tidewire.services.proxy import client
+
+        return client(self, service, name)
+
+    async def services(self) -> list[ServiceInfo]:
+        """Return the services that this node can reach, by name."""
+        from tidewire.services.serving import known
+
+        return known(self)
+
+    def _link(self) -> Connection:
+        if self._connection is None:
+            from tidewire.links.connection import Connection
+
+            with self._lock:
+                self._connection = self._connection or Connection(self)
+        return self._connection
+
     # Subjects
 
     def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
@@ -349,23 +445,60 @@ class Node:
         own = not isinstance(target, ActorRef)
         actor = target if isinstance(target, ActorRef) else self.spawn(target)
         try:
-            return self._engine.subscribe(pattern, actor, queue, own)
+            subscription = self._engine.subscribe(pattern, actor, queue, own)
         except BaseException:
             if own:
                 actor.stop(drain=False)
             raise
+        self._note_subscription(subscription, actor, pattern, queue)
+        return subscription
+
+    def _note_subscription(self, subscription: Subscription, actor: ActorRef, pattern: str, queue: str | None) -> None:
+        """Share a subscription with other nodes, now or when this one becomes a hub."""
+        if self._connection is not None and self._connection.is_joined:
+            share = self._connection.share(actor, pattern, queue)
+            subscription.on_end(lambda: self._link().unsubscribe(share))
+            return
+        with self._lock:
+            if len(self._unshared) >= self._unshared_most:
+                # Those of actors that have stopped end without a word.
+                self._unshared = {key: known for key, known in self._unshared.items() if known[1].alive}
+                self._unshared_most = max(64, 2 * len(self._unshared))
+            key = id(subscription)
+            self._unshared[key] = (subscription, actor, pattern, queue)
+        subscription.on_end(lambda: self._unshared.pop(key, None))
+
+    def _share_all(self) -> None:
+        with self._lock:
+            unshared, self._unshared = self._unshared, {}
+        for known in unshared.values():
+            if known[1].alive:
+                self._note_subscription(*known)
 
     def set_subscriptions(self, actor: ActorRef, patterns: Iterable[str]) -> list[str]:
         """Set the subscriptions of an actor to exactly these patterns, and return those in force. Those that stay are not interrupted."""
-        return self._engine.set_subscriptions(patterns, actor)
+        before = set(self._engine.subscriptions(actor))
+        after = self._engine.set_subscriptions(patterns, actor)
+        if self._connection is not None and self._connection.is_joined:
+            self._connection.keep_shared(actor, after)
+            for pattern in set(after) - before:
+                self._connection.share(actor, pattern, None)
+        return after
 
     def unsubscribe(self, actor: ActorRef, pattern: str) -> list[str]:
         """End the subscriptions of an actor to one pattern, and return those still in force."""
-        return self._engine.unsubscribe(pattern, actor)
+        return self._kept(actor, self._engine.unsubscribe(pattern, actor))
+
+    def _kept(self, actor: ActorRef, patterns: list[str]) -> list[str]:
+        if self._connection is not None:
+            self._connection.keep_shared(actor, patterns)
+        return patterns
 
     def unsubscribe_all(self, actor: ActorRef) -> int:
         """End all subscriptions of an actor, and return how many there were."""
-        return self._engine.unsubscribe_all(actor)
+        count = self._engine.unsubscribe_all(actor)
+        self._kept(actor, [])
+        return count
 
     def subscriptions(self, actor: ActorRef) -> list[str]:
         """Return the patterns that an actor is subscribed to."""
@@ -397,15 +530,20 @@ class Node:
         return SubscriptionStream(self, pattern, Mailbox(capacity, overflow), queue)  # type: ignore[arg-type]
 
     def publish(self, subject: str, message: Any, headers: Mapping[str, str] | None = None) -> int:
-        """Publish a message, and return how many subscriptions accepted it.
+        """Publish a message, and return how many subscriptions of this node accepted it.
 
+        A node that has joined others publishes to them too: at most once, in order, while the link lasts.
         Deliveries that a full mailbox refuses become dead letters with the reason "mailbox_full".
 
         Raises:
             InvalidSubject: if the subject is malformed, or not a string.
-            InvalidArgument: if the headers are not strings.
+            InvalidArgument: if the headers are not strings, or the message can't be sent to other nodes; nobody has it then.
+            LinkLost: if the link to the hub is lost; nobody has it then.
         """
         self._check()
+        if self._connection is not None and self._connection.is_joined:
+            # First: what can't be sent is refused before anybody has it.
+            self._connection.publish(subject, message, headers)
         accepted, _ = self._engine.publish(subject, message, headers)
         return accepted
 
@@ -423,7 +561,13 @@ class Node:
             AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's ``ask_timeout_ms``.
         """
         self._check()
-        return self._engine.request(subject, message, headers, timeout)
+        try:
+            return self._engine.request(subject, message, headers, timeout)
+        except NoResponders:
+            if self._connection is None or not self._connection.is_joined:
+                raise
+        seconds = self._engine.ask_timeout() if isinstance(timeout, EllipsisType) else timeout
+        return self._connection.request(subject, message, seconds, headers)
 
     # Timers
 
@@ -540,7 +684,25 @@ class Node:
 
         from tidewire._loop import bridge_of
 
-        self._engine.bind(bridge_of(asyncio.get_running_loop()))
+        self._loop = asyncio.get_running_loop()
+        self._engine.bind(bridge_of(self._loop))
+
+    def _on_loop(self, call: Callable[[Bridge], object]) -> None:
+        """Call something with the bridge of the node's loop, on the thread of that loop, and wait for it."""
+        import asyncio
+
+        from tidewire._loop import bridge_of
+
+        self._ensure_loop()
+        assert self._loop is not None
+        if _current.running_loop() is self._loop:
+            call(bridge_of(self._loop))
+            return
+
+        async def on_loop() -> None:
+            call(bridge_of(asyncio.get_running_loop()))
+
+        asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result()
 
     def _ensure_loop(self) -> None:
         """Coroutines need a loop: the running one, or else one in a thread of the node's own."""
@@ -558,6 +720,8 @@ class Node:
     def _begin_stop(self, timeout: float | EllipsisType | None) -> Pending | Ledger:
         if self._ledger is not None:
             return self._ledger
+        if self._connection is not None:
+            self._connection.goodbye()
         pending = self._engine.shutdown(timeout)
         # A timeout that is refused has stopped nothing.
         self._stopped = True
@@ -566,6 +730,8 @@ class Node:
     def _end_stop(self, ledgers: list[Ledger]) -> Ledger:
         if self._ledger is None:
             self._ledger = Ledger.total(ledgers)
+            if self._connection is not None:
+                self._connection.close()
             if self._inspector is not None:
                 self._inspector.end()
             self._engine.unbind()

@@ -5,6 +5,7 @@
 //! - [`restart`]: how many restarts a span of time allows.
 //! - [`histogram`]: distributions of times in a few hundred bytes.
 //! - [`tree`]: subscriptions, found by subject.
+//! - [`link`]: links between nodes, the hub that routes between them, without sockets.
 //!
 //! Time goes in as a number of microseconds, randomness as a seed; the same calls give the same answers everywhere.
 
@@ -12,6 +13,7 @@
 
 pub mod backoff;
 pub mod histogram;
+pub mod link;
 pub mod restart;
 pub mod tree;
 pub mod wheel;

@@ -46,6 +46,7 @@ mod sync;
 mod threads;
 mod timers;
 mod typed;
+mod watch;
 mod work;
 
 pub use actor::{Actor, ActorId, ActorRef, Behaviour, Context};
@@ -74,4 +75,6 @@ pub mod raw {
     pub use crate::driver::{Behaviours, Driver, Turn};
     pub use crate::envelope::{Change, Envelope, Meta};
     pub use crate::reply::{AskEnd, Asked, Standing};
+    pub use crate::timers::Fire;
+    pub use crate::watch::Watch;
 }

@@ -17,7 +17,8 @@ use crate::options::Priority;
 use crate::short_mutex::ShortMutex;
 
 /// What happens at a deadline. Called on the timer thread, outside of its lock.
-pub(crate) trait Fire: Send + Sync {
+pub trait Fire: Send + Sync {
+    /// The time has come.
     fn fire(self: Arc<Self>);
 }
 

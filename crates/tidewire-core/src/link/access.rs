@@ -1,0 +1,118 @@
+//! Who may join a hub, and do what there.
+
+use tidewire_proto::subject::{Pattern, Subject};
+
+/// One token, and what it allows.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The secret.
+    pub token: String,
+    /// Who it stands for.
+    pub user: String,
+    /// Subjects that it may publish on.
+    pub publish: Vec<Pattern>,
+    /// Patterns that it may subscribe to, these or narrower ones.
+    pub subscribe: Vec<Pattern>,
+    /// Subjects that it may call.
+    pub call: Vec<Pattern>,
+}
+
+impl Grant {
+    /// A token that allows everything.
+    pub fn all(token: &str, user: &str) -> Self {
+        let everything = || Pattern::new(">").into_iter().collect::<Vec<_>>();
+        let (publish, subscribe, call) = (everything(), everything(), everything());
+        Self { token: token.to_owned(), user: user.to_owned(), publish, subscribe, call }
+    }
+}
+
+/// The grants of a hub. Without any, everybody may do everything.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    grants: Vec<Grant>,
+}
+
+impl Access {
+    /// Only those with one of these tokens may join.
+    pub fn new(grants: Vec<Grant>) -> Self {
+        Self { grants }
+    }
+
+    /// Whether everybody may join.
+    pub fn is_open(&self) -> bool {
+        self.grants.is_empty()
+    }
+
+    /// The number of the grant that a token gives.
+    ///
+    /// # Errors
+    /// What to tell whoever wants to join.
+    pub fn admit(&self, token: Option<&str>) -> Result<Option<usize>, &'static str> {
+        if self.is_open() {
+            return Ok(None);
+        }
+        let Some(token) = token else {
+            return Err("this hub asks for a token: the node that joins must give one (token=..., or TIDEWIRE_TOKEN)");
+        };
+        // All are compared, whole: how long it takes says nothing about how much was right.
+        let mut found = None;
+        for (at, grant) in self.grants.iter().enumerate() {
+            if same(grant.token.as_bytes(), token.as_bytes()) {
+                found = Some(at);
+            }
+        }
+        found.map(Some).ok_or("this hub does not know the token: the node that joins must give another one")
+    }
+
+    /// The user of a grant.
+    pub fn user(&self, grant: Option<usize>) -> &str {
+        grant.and_then(|at| self.grants.get(at)).map_or("", |grant| &grant.user)
+    }
+
+    /// Whether a grant allows to publish on a subject.
+    pub fn may_publish(&self, grant: Option<usize>, subject: &str) -> bool {
+        self.allows(grant, |grant| any_matches(&grant.publish, subject))
+    }
+
+    /// Whether a grant allows to call a subject.
+    pub fn may_call(&self, grant: Option<usize>, subject: &str) -> bool {
+        self.allows(grant, |grant| any_matches(&grant.call, subject))
+    }
+
+    /// Whether a grant allows to subscribe to a pattern.
+    pub fn may_subscribe(&self, grant: Option<usize>, pattern: &str) -> bool {
+        self.allows(grant, |grant| grant.subscribe.iter().any(|wide| covers(wide.as_str(), pattern)))
+    }
+
+    fn allows(&self, grant: Option<usize>, test: impl FnOnce(&Grant) -> bool) -> bool {
+        match grant {
+            None => self.is_open(),
+            Some(at) => self.grants.get(at).is_some_and(test),
+        }
+    }
+}
+
+fn any_matches(patterns: &[Pattern], subject: &str) -> bool {
+    Subject::new(subject).is_ok_and(|subject| patterns.iter().any(|pattern| pattern.matches(&subject)))
+}
+
+/// Whether everything that the narrow pattern selects is selected by the wide one too.
+fn covers(wide: &str, narrow: &str) -> bool {
+    let mut narrow = narrow.split('.');
+    for token in wide.split('.') {
+        match (token, narrow.next()) {
+            (">", Some(_)) => return true,
+            (_, None) | ("*", Some(">")) => return false,
+            ("*", Some(_)) => {}
+            (token, Some(other)) if token == other => {}
+            _ => return false,
+        }
+    }
+    narrow.next().is_none()
+}
+
+/// Whether two secrets are equal. How long it takes says nothing about how much of them is.
+pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
+    let differences = one.iter().zip(other).fold(0, |seen, (a, b)| seen | (a ^ b));
+    one.len() == other.len() && std::hint::black_box(differences) == 0
+}

@@ -1,0 +1,193 @@
+//! Long payloads, put together again.
+
+use std::collections::BTreeMap;
+
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{Flags, Frame, Kind, WireError};
+
+/// Where a payload may begin, so that numbers in it can be used where they are.
+const ALIGN: usize = 16;
+
+/// A message: the head and the payload of a frame, and of what followed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What it is for.
+    pub kind: Kind,
+    /// The flags of its first frame.
+    pub flags: Flags,
+    /// The exchange.
+    pub id: u64,
+    bytes: Vec<u8>,
+    head: usize,
+    payload_at: usize,
+}
+
+impl Message {
+    /// A frame whose payload is all there.
+    pub fn whole(frame: &Frame<'_>) -> Self {
+        let mut message = Self::begun(frame, Vec::with_capacity(aligned(frame.head.len()) + frame.payload.len()));
+        message.bytes.extend_from_slice(frame.payload);
+        message
+    }
+
+    /// The head.
+    pub fn head(&self) -> &[u8] {
+        &self.bytes[..self.head]
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[self.payload_at..]
+    }
+
+    /// The memory that holds it, and where in it the payload begins: it goes on to the end.
+    pub fn into_payload(self) -> (Vec<u8>, usize) {
+        (self.bytes, self.payload_at)
+    }
+
+    fn begun(frame: &Frame<'_>, mut bytes: Vec<u8>) -> Self {
+        bytes.extend_from_slice(frame.head);
+        bytes.resize(aligned(frame.head.len()), 0);
+        let (head, payload_at) = (frame.head.len(), bytes.len());
+        Self { kind: frame.kind, flags: frame.flags.with_more(false), id: frame.id, bytes, head, payload_at }
+    }
+}
+
+fn aligned(bytes: usize) -> usize {
+    bytes.next_multiple_of(ALIGN)
+}
+
+struct Part {
+    message: Message,
+    total: usize,
+    /// Received since the sender was last asked for more.
+    unasked: usize,
+}
+
+/// What a frame made of a payload.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The payload is complete.
+    Whole(Message),
+    /// More is to come.
+    More,
+    /// More is to come, and the sender may be asked for so many further bytes.
+    Ask(u32),
+    /// It is longer than this side takes. What still comes of it is skipped.
+    TooLong {
+        /// What its sender stated.
+        bytes: u64,
+    },
+    /// This side would take it if fewer others were under way. What still comes of it is skipped.
+    TooMany {
+        /// What its sender stated.
+        bytes: u64,
+    },
+    /// It belongs to something that has ended.
+    Skipped,
+}
+
+/// The long payloads that are under way on one link.
+pub struct Assemblies {
+    parts: BTreeMap<(u64, bool), Part>,
+    payload_max: usize,
+    bytes: usize,
+}
+
+impl Assemblies {
+    /// Takes payloads of at most `payload_max` bytes; all that are under way at once may state four times as much.
+    pub fn new(payload_max: usize) -> Self {
+        Self { parts: BTreeMap::new(), payload_max, bytes: 0 }
+    }
+
+    /// Takes a frame with a payload.
+    ///
+    /// # Errors
+    /// [`WireError`] if it breaks the rules of long payloads.
+    pub fn take(&mut self, frame: &Frame<'_>) -> Result<Progress, WireError> {
+        if frame.kind == Kind::Chunk {
+            return self.chunk(frame);
+        }
+        if frame.flags.more() {
+            return self.begin(frame);
+        }
+        if frame.payload.len() > self.payload_max {
+            return Ok(Progress::TooLong { bytes: frame.payload.len() as u64 });
+        }
+        Ok(Progress::Whole(Message::whole(frame)))
+    }
+
+    /// Forgets what was there of a payload.
+    pub fn forget(&mut self, id: u64, answer: bool) {
+        if let Some(part) = self.parts.remove(&(id, answer)) {
+            self.bytes -= part.total;
+        }
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.parts.clear();
+        self.bytes = 0;
+    }
+
+    /// Bytes that the payloads under way will have.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn begin(&mut self, frame: &Frame<'_>) -> Result<Progress, WireError> {
+        let kind = frame.kind.name();
+        let Ok(stated) = <[u8; 8]>::try_from(frame.payload).map(u64::from_le_bytes) else {
+            let problem = "the first frame of a long payload states its length and nothing else";
+            return Err(WireError::Malformed { kind, problem });
+        };
+        let key = (frame.id, frame.flags.answer());
+        if self.parts.contains_key(&key) {
+            return Err(WireError::Unexpected { kind, problem: "the payload before it is not complete" });
+        }
+        let total = usize::try_from(stated).ok().filter(|&total| total <= self.payload_max);
+        let Some(total) = total else { return Ok(Progress::TooLong { bytes: stated }) };
+        let mut bytes = Vec::new();
+        // The memory is used as the bytes come; a length that is only stated costs addresses.
+        if self.bytes + total > self.payload_max.saturating_mul(4)
+            || bytes.try_reserve_exact(aligned(frame.head.len()) + total).is_err()
+        {
+            return Ok(Progress::TooMany { bytes: stated });
+        }
+        self.bytes += total;
+        // Even an empty one is complete only with its last chunk: the exchange is open until then.
+        self.parts.insert(key, Part { message: Message::begun(frame, bytes), total, unasked: 0 });
+        Ok(Progress::More)
+    }
+
+    fn chunk(&mut self, frame: &Frame<'_>) -> Result<Progress, WireError> {
+        let key = (frame.id, frame.flags.answer());
+        let Some(part) = self.parts.get_mut(&key) else { return Ok(Progress::Skipped) };
+        let received = part.message.payload().len() + frame.payload.len();
+        if received > part.total {
+            return Err(WireError::Malformed { kind: "CHUNK", problem: "the payload is longer than was stated" });
+        }
+        if !frame.flags.more() && received < part.total {
+            return Err(WireError::Malformed { kind: "CHUNK", problem: "the payload is shorter than was stated" });
+        }
+        if frame.flags.more() && frame.payload.is_empty() {
+            return Err(WireError::Malformed { kind: "CHUNK", problem: "a chunk that is not the last one is empty" });
+        }
+        part.message.bytes.extend_from_slice(frame.payload);
+        part.unasked += frame.payload.len();
+        if !frame.flags.more() {
+            return Ok(self.finish(key));
+        }
+        let half = limits::LINK_WINDOW_BYTES.default as usize / 2;
+        if part.unasked < half {
+            return Ok(Progress::More);
+        }
+        Ok(Progress::Ask(u32::try_from(std::mem::take(&mut part.unasked)).unwrap_or(u32::MAX)))
+    }
+
+    fn finish(&mut self, key: (u64, bool)) -> Progress {
+        let Some(part) = self.parts.remove(&key) else { return Progress::Skipped };
+        self.bytes -= part.total;
+        Progress::Whole(part.message)
+    }
+}

@@ -1,0 +1,62 @@
+//! Signs of life of a link.
+
+/// When to send a ping, and when the other side has been silent for too long. Times are microseconds.
+#[derive(Clone, Debug)]
+pub struct Heart {
+    /// After so long without sending, a ping is due.
+    ping_after_us: u64,
+    /// After so long without hearing anything, the link is dead.
+    dead_after_us: u64,
+    sent_us: u64,
+    heard_us: u64,
+}
+
+/// What a link has to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// Nothing.
+    Rest,
+    /// Send a ping.
+    Ping,
+    /// Close: the other side has been silent for too long.
+    Dead,
+}
+
+impl Heart {
+    /// A link that both sides have just used. `theirs_ms` is the heartbeat that the other side stated.
+    pub fn new(ours_ms: u64, theirs_ms: u64, now_us: u64) -> Self {
+        Self {
+            ping_after_us: theirs_ms.saturating_mul(500),
+            dead_after_us: ours_ms.saturating_mul(2_000),
+            sent_us: now_us,
+            heard_us: now_us,
+        }
+    }
+
+    /// Something was sent.
+    pub fn sent(&mut self, now_us: u64) {
+        self.sent_us = self.sent_us.max(now_us);
+    }
+
+    /// Something was heard.
+    pub fn heard(&mut self, now_us: u64) {
+        self.heard_us = self.heard_us.max(now_us);
+    }
+
+    /// What is due. A ping counts as sent once it has been answered with [`Beat::Ping`].
+    pub fn beat(&mut self, now_us: u64) -> Beat {
+        if now_us >= self.heard_us.saturating_add(self.dead_after_us) {
+            return Beat::Dead;
+        }
+        if now_us >= self.sent_us.saturating_add(self.ping_after_us) {
+            self.sent_us = now_us;
+            return Beat::Ping;
+        }
+        Beat::Rest
+    }
+
+    /// When `beat` has something to say next, if nothing is sent or heard until then.
+    pub fn next_us(&self) -> u64 {
+        (self.sent_us.saturating_add(self.ping_after_us)).min(self.heard_us.saturating_add(self.dead_after_us))
+    }
+}

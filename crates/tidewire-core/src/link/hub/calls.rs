@@ -1,0 +1,225 @@
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::subject::Pattern;
+use tidewire_proto::wire::{self, CallHead, Flags, Frame, Kind, SubscribeHead, WireError};
+
+use super::super::passing::Passing;
+use super::super::session::taken_slot;
+use super::routes::{Back, Route, Subscriber};
+use super::telling::as_value;
+use super::{Hub, LinkId, next_draw};
+use crate::tree::SubscriptionId;
+
+/// What is compared when a call has several ways: not of a group, load, turn, and when it was subscribed.
+type Rank = (bool, u32, u64, SubscriptionId);
+
+/// What subjects begin with that only the hub speaks on.
+pub(super) const OF_HUB: &str = "$hub.";
+
+impl Hub {
+    pub(super) fn subscribe(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
+        let head = SubscribeHead::parse(frame.head)?;
+        let Ok(pattern) = Pattern::new(head.pattern) else { return Ok(()) };
+        if let Some((code, text)) = self.objection(at, &head, frame.payload.len()) {
+            self.refuse_new(at, frame, code, &text);
+            return Ok(());
+        }
+        let subscriber = Subscriber {
+            link: at,
+            id: frame.id,
+            queue: head.queue.to_owned(),
+            pattern: head.pattern.to_owned(),
+            says: frame.payload.to_vec(),
+            in_progress: 0,
+            key: None,
+        };
+        let key = self.tree.insert(&pattern, subscriber);
+        if let Some(subscriber) = self.tree.get_mut(key) {
+            subscriber.key = Some(key);
+        }
+        let Some(link) = self.link(at) else { return Ok(()) };
+        if let Err(taken) = link.theirs.insert(frame.id, Route::Subscription(key)) {
+            self.tree.remove(key);
+            return Err(taken_slot("SUBSCRIBE", taken));
+        }
+        link.subscriptions += 1;
+        self.tell(at, Kind::Ok, Flags::NORMAL.with_answer(true), frame.id, &[]);
+        if let Some(subscriber) = self.tree.get(key).filter(|subscriber| !subscriber.says.is_empty()).cloned() {
+            let node = self.name_of(at).to_owned();
+            self.announce("$hub.services.added", &node, &subscriber);
+        }
+        Ok(())
+    }
+
+    /// Why a subscription is refused.
+    fn objection(&self, at: LinkId, head: &SubscribeHead<'_>, says: usize) -> Option<(ErrorCode, String)> {
+        let link = self.links.get(at)?.as_ref()?;
+        if !self.options.access.may_subscribe(link.grant, head.pattern) {
+            return Some((
+                ErrorCode::Unauthorized,
+                format!("pattern: {:?} is not allowed with this token", head.pattern),
+            ));
+        }
+        if link.subscriptions >= self.options.subscriptions {
+            let text = format!("link_subscriptions={} is exceeded: end another one first", self.options.subscriptions);
+            return Some((ErrorCode::LimitExceeded, text));
+        }
+        let max = limits::LINK_HEAD_BYTES.default;
+        if says as u64 > max {
+            let text = format!("link_head_bytes={max}: the fields of the subscription have {says} bytes: say less");
+            return Some((ErrorCode::LimitExceeded, text));
+        }
+        None
+    }
+
+    pub(super) fn call(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
+        let head = CallHead::parse(frame.head)?;
+        if self.link(at).is_some_and(|link| link.theirs.get(frame.id).is_some()) {
+            let problem = "its id is that of an exchange that is open: choose another one";
+            return Err(WireError::Unexpected { kind: "CALL", problem });
+        }
+        let refusal = match self.route(at, &head, frame) {
+            Ok((to, subscription, key)) => return self.connect(at, to, subscription, key, frame),
+            Err(refusal) => refusal,
+        };
+        if let Some((code, text)) = refusal {
+            self.refuse_new(at, frame, code, &text);
+        }
+        Ok(())
+    }
+
+    /// Where a call goes, or why it goes nowhere. Without a reason it was answered.
+    fn route(
+        &mut self,
+        at: LinkId,
+        head: &CallHead<'_>,
+        frame: &Frame<'_>,
+    ) -> Result<(LinkId, u64, SubscriptionId), Option<(ErrorCode, String)>> {
+        let subject = head.subject;
+        let grant = self.link(at).and_then(|link| link.grant);
+        if !self.options.access.may_call(grant, subject) {
+            return Err(Some((
+                ErrorCode::Unauthorized,
+                format!("subject: {subject:?} is not allowed with this token"),
+            )));
+        }
+        if self.leaving {
+            return Err(Some((ErrorCode::NodeStopped, "the hub is stopping, and takes no new calls".to_owned())));
+        }
+        if subject == "$hub.services" {
+            return Err(self.services(at, frame).err());
+        }
+        let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(subject, head.choice) };
+        responder.ok_or_else(|| Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}"))))
+    }
+
+    fn connect(
+        &mut self,
+        at: LinkId,
+        to: LinkId,
+        subscription: u64,
+        key: SubscriptionId,
+        frame: &Frame<'_>,
+    ) -> Result<(), WireError> {
+        self.introduce(to, at);
+        let (lane, mut passing) = (frame.flags.lane() as u8, Passing::default());
+        passing.take(frame)?;
+        let number = self.link(at).map_or(0, |link| link.number);
+        let Some(callee) = self.links.get_mut(to).and_then(Option::as_mut) else { return Ok(()) };
+        if !callee.takes(frame) {
+            let text = format!("payload_bytes={} of the node that answers is exceeded: send less", callee.payload_max);
+            self.refuse_new(at, frame, ErrorCode::PayloadTooLarge, &text);
+            return Ok(());
+        }
+        let back = Passing::default();
+        let back = Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false };
+        let Ok(id) = callee.ours.insert(back) else {
+            let text = "link_in_flight: too many calls are open at the node that answers: try again later";
+            self.refuse_new(at, frame, ErrorCode::LimitExceeded, text);
+            return Ok(());
+        };
+        let Ok(bytes) = callee.out.forward(frame.bytes, lane.into(), id) else {
+            callee.ours.remove(id);
+            let text = "link_queue_bytes: too much waits for the node that answers: try again later";
+            self.refuse_new(at, frame, ErrorCode::LimitExceeded, text);
+            return Ok(());
+        };
+        wire::set_route(bytes, number, subscription);
+        self.touch(to);
+        let route = Route::To { link: to, id, lane, passing };
+        if let Some(Err(taken)) = self.link(at).map(|link| link.theirs.insert(frame.id, route)) {
+            self.cancel(to, id, lane);
+            return Err(taken_slot("CALL", taken));
+        }
+        if let Some(subscriber) = self.tree.get_mut(key) {
+            subscriber.in_progress += 1;
+        }
+        self.counts.calls += 1;
+        self.counts.forwarded += 1;
+        Ok(())
+    }
+
+    /// The subscription that a call goes to: of a queue group, if one matches.
+    fn responder(&mut self, subject: &str, choice: u8) -> Option<(LinkId, u64, SubscriptionId)> {
+        let mut best: Option<(Rank, LinkId, u64)> = None;
+        let mut draw = next_draw(&mut self.draw);
+        self.tree.for_each_match_str(subject, |subscriber| {
+            let Some(key) = subscriber.key else { return };
+            draw = draw.rotate_left(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let load = if choice == 0 { subscriber.in_progress } else { 0 };
+            // Equal loads take turns by chance; keys compare in the order of subscriptions.
+            let turn = if choice == 1 { 0 } else { draw };
+            let rank = (subscriber.queue.is_empty(), load, turn, key);
+            if best.is_none_or(|(other, ..)| rank < other) {
+                best = Some((rank, subscriber.link, subscriber.id));
+            }
+        });
+        best.map(|((.., key), link, id)| (link, id, key))
+    }
+
+    /// Answers with everything that told of itself when it subscribed.
+    fn services(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), (ErrorCode, String)> {
+        let mut known = Vec::new();
+        for link in self.links.iter().flatten() {
+            for (_, route) in link.theirs.iter() {
+                let Route::Subscription(key) = route else { continue };
+                if let Some(subscriber) = self.tree.get(*key).filter(|subscriber| !subscriber.says.is_empty()) {
+                    put_service(&mut known, &link.name, subscriber);
+                }
+            }
+        }
+        let known = as_value(&known);
+        let Some(link) = self.link(at) else { return Ok(()) };
+        if known.len() > link.payload_max {
+            let text = format!("payload_bytes={}: the list of services has {} bytes", link.payload_max, known.len());
+            return Err((ErrorCode::LimitExceeded, text));
+        }
+        let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);
+        let sent = if link.out.is_long(known.len()) {
+            link.out.send_long(Kind::Reply, flags, frame.id, |_| Ok(()), Box::new(known))
+        } else {
+            link.out.send(Kind::Reply, flags, frame.id, |_| Ok(()), &known)
+        };
+        let text = "link_queue_bytes: too much waits for this node: try again later";
+        sent.map_err(|_| (ErrorCode::LimitExceeded, text.to_owned()))?;
+        self.touch(at);
+        Ok(())
+    }
+
+    /// Answers a frame that would have opened an exchange.
+    fn refuse_new(&mut self, at: LinkId, frame: &Frame<'_>, code: ErrorCode, text: &str) {
+        self.counts.refused += 1;
+        self.put_fail(at, frame.id, frame.flags.lane() as u8, code, text);
+    }
+}
+
+/// One entry of the answer of `$hub.services`.
+pub(super) fn put_service(out: &mut Vec<u8>, node: &str, subscriber: &Subscriber) {
+    for text in [node, &subscriber.queue, &subscriber.pattern] {
+        out.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    }
+    out.extend_from_slice(&subscriber.in_progress.to_le_bytes());
+    out.extend_from_slice(&(subscriber.says.len() as u32).to_le_bytes());
+    out.extend_from_slice(&subscriber.says);
+}

@@ -1,0 +1,133 @@
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{Flags, Kind};
+
+use super::routes::{Back, Route};
+use super::{Hub, LinkId};
+use crate::tree::SubscriptionId;
+
+impl Hub {
+    /// A node gives an exchange or a subscription up.
+    pub(super) fn left(&mut self, at: LinkId, id: u64) {
+        let Some(link) = self.link(at) else { return };
+        match link.theirs.remove(id) {
+            Some(route) => self.leave(route),
+            // The hub may be answering it itself.
+            None => link.out.drop_transfer(id, true),
+        }
+    }
+
+    /// What a node had open ends for the others.
+    fn leave(&mut self, route: Route) {
+        match route {
+            Route::To { link, id, lane, .. } => {
+                if let Some(Back::Call { subscription, .. }) = self.cancel(link, id, lane) {
+                    self.finished(subscription);
+                }
+            }
+            Route::Subscription(key) => {
+                let Some(subscriber) = self.tree.remove(key) else { return };
+                if let Some(link) = self.link(subscriber.link) {
+                    link.subscriptions -= 1;
+                }
+                if !subscriber.says.is_empty() {
+                    let node = self.name_of(subscriber.link).to_owned();
+                    self.announce("$hub.services.removed", &node, &subscriber);
+                }
+            }
+            Route::Fan(fan) => {
+                for receiver in fan.to {
+                    self.cancel(receiver.link, receiver.id, fan.lane);
+                }
+            }
+        }
+    }
+
+    /// Ends an exchange of the hub, and tells the node that was to answer.
+    pub(super) fn cancel(&mut self, to: LinkId, id: u64, lane: u8) -> Option<Back> {
+        let link = self.link(to)?;
+        let back = link.ours.retire(id)?;
+        link.out.control_last(Kind::Cancel, Flags::NORMAL.in_lane(lane), id);
+        self.touch(to);
+        Some(back)
+    }
+
+    /// Ends an exchange that can't go on, for both sides.
+    pub(super) fn give_up(&mut self, at: LinkId, id: u64, code: ErrorCode, text: &str) {
+        let Some(route) = self.link(at).and_then(|link| link.theirs.remove(id)) else { return };
+        let lane = if let Route::To { lane, .. } = route { lane } else { Flags::NORMAL.lane() as u8 };
+        self.leave(route);
+        self.counts.refused += 1;
+        self.put_fail(at, id, lane, code, text);
+    }
+
+    pub(super) fn forget_subscriptions(&mut self, at: LinkId) {
+        let Some(link) = self.link(at) else { return };
+        let of = |route: &Route| if let Route::Subscription(key) = route { Some(*key) } else { None };
+        let keys: Vec<SubscriptionId> = link.theirs.iter().filter_map(|(_, route)| of(route)).collect();
+        for key in keys {
+            self.leave(Route::Subscription(key));
+        }
+    }
+
+    /// A call has ended at the subscription that it went to.
+    pub(super) fn finished(&mut self, subscription: SubscriptionId) {
+        if let Some(subscriber) = self.tree.get_mut(subscription) {
+            subscriber.in_progress = subscriber.in_progress.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn close(&mut self, at: LinkId, code: ErrorCode, text: &str) {
+        if self.link(at).is_some_and(|link| !link.closing) {
+            self.put(at, Kind::Error, Flags::URGENT, 0, &code.number().to_le_bytes(), text.as_bytes());
+            self.end_link(at, format!("{}: {text}", code.as_str()));
+        }
+    }
+
+    /// Nothing is taken from a link any more, and what its node had open ends at once.
+    pub(super) fn end_link(&mut self, at: LinkId, reason: String) {
+        let Some(link) = self.link(at) else { return };
+        if !link.closing {
+            link.closing = true;
+            self.closing.push((at, reason));
+            self.release(at);
+        }
+    }
+
+    /// Closes the links that ask for answers and don't read them.
+    pub(super) fn close_choked(&mut self) {
+        while let Some(at) = self.choked.pop() {
+            let text = format!("link_queue_bytes={}: the node asks for more than it reads", self.options.queue_bytes);
+            self.close(at, ErrorCode::LimitExceeded, &text);
+        }
+    }
+
+    /// Ends what a node had open, on both sides, and forgets its name.
+    pub(super) fn release(&mut self, at: LinkId) {
+        let Some(link) = self.link(at) else { return };
+        let (number, theirs, ours) = (link.number, link.theirs.drain(), link.ours.drain());
+        let name = link.name.clone();
+        if self.names.get(&name) == Some(&at) {
+            self.names.remove(&name);
+        }
+        for (_, route) in theirs {
+            self.leave(route);
+        }
+        for (own, back) in ours {
+            match back {
+                Back::Call { link, id, subscription, lane, .. } => {
+                    self.finished(subscription);
+                    self.fail(link, id, lane);
+                }
+                Back::Published { link, id } => self.fan_asked(link, id, (at, own), None),
+            }
+        }
+        self.forget_node(number);
+    }
+
+    /// The node that was to answer is lost.
+    fn fail(&mut self, at: LinkId, id: u64, lane: u8) {
+        if self.link(at).and_then(|link| link.theirs.remove(id)).is_some() {
+            self.put_fail(at, id, lane, ErrorCode::LinkLost, "the link to the node that was to answer is lost");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERSION, WireError, common_version};
+
+use super::super::access::same;
+use super::super::heart::Heart;
+use super::{Hub, LinkId};
+
+/// Why a node is not taken in.
+type Refusal = (ErrorCode, String);
+
+impl Hub {
+    pub(super) fn greeted(&mut self, at: LinkId, frame: &Frame<'_>, now_us: u64) -> Result<(), WireError> {
+        let hello = Hello::parse(frame)?;
+        match self.admits(at, &hello) {
+            Ok((version, grant, name)) => {
+                self.take_in(at, grant, name, &hello.fields, now_us);
+                self.welcome(at, version)
+            }
+            Err((code, text)) => {
+                self.close(at, code, &text);
+                Ok(())
+            }
+        }
+    }
+
+    fn admits<'a>(&mut self, at: LinkId, hello: &Hello<'a>) -> Result<(u16, Option<usize>, &'a str), Refusal> {
+        let Some(version) = common_version((VERSION, VERSION), (hello.oldest, hello.newest)) else {
+            return Err((ErrorCode::VersionMismatch, versions_differ(hello)));
+        };
+        if self.leaving {
+            return Err((ErrorCode::NodeStopped, "the hub is stopping, and takes no node in".to_owned()));
+        }
+        let name = hello.fields.text("name").unwrap_or_default();
+        let max = limits::NAME_BYTES.default;
+        if name.is_empty() || name.len() as u64 > max {
+            let bytes = name.len();
+            let text = format!("HELLO: name: {bytes} bytes are not allowed: give text of 1 to {max} bytes in UTF-8");
+            return Err((ErrorCode::WireError, text));
+        }
+        let grant = self.options.access.admit(hello.fields.text("token"));
+        let grant = grant.map_err(|text| (ErrorCode::Unauthorized, text.to_owned()))?;
+        if !self.takes_name(at, name, hello.fields.text("resume")) {
+            let text = format!("name: a node called {name:?} is joined: choose another name, or resume its link");
+            return Err((ErrorCode::NameTaken, text));
+        }
+        Ok((version, grant, name))
+    }
+
+    /// Whether a node may have this name; the link whose place it takes is closed.
+    fn takes_name(&mut self, at: LinkId, name: &str, resume: Option<&str>) -> bool {
+        let Some(&other) = self.names.get(name) else { return true };
+        let known = self.link(other).map_or("", |link| &link.resume);
+        let resumes = resume.is_some_and(|resume| !known.is_empty() && same(resume.as_bytes(), known.as_bytes()));
+        if resumes && other != at {
+            self.close(other, ErrorCode::LinkLost, "another link of this node has taken the place of this one");
+        }
+        resumes
+    }
+
+    fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, said: &Fields<'_>, now_us: u64) {
+        let ours_ms = self.options.heartbeat_ms;
+        let Some(link) = self.link(at) else { return };
+        let number = |field: &str, limit: limits::Limit| said.number(field).unwrap_or(limit.default);
+        let least = |max: usize, number: u64| usize::try_from(number).map_or(max, |number| number.min(max));
+        let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
+        let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
+        link.grant = grant;
+        link.heart = Heart::new(ours_ms, theirs_ms, now_us);
+        link.ours.limit(in_flight as usize);
+        link.payload_max = least(link.payload_max, number("payload-bytes", limits::PAYLOAD_BYTES));
+        link.frame_max = least(link.frame_max, number("frame-bytes", limits::LINK_FRAME_BYTES));
+        link.greeting_until_us = None;
+        name.clone_into(&mut link.name);
+        self.names.insert(name.to_owned(), at);
+    }
+
+    fn welcome(&mut self, at: LinkId, version: u16) -> Result<(), WireError> {
+        let mut said = Vec::new();
+        let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(()) };
+        let (options, mut fields) = (&self.options, FieldsWriter::new(&mut said));
+        fields.add("name", options.name.as_bytes())?;
+        fields.add("resume", link.resume.as_bytes())?;
+        for (name, value) in [
+            ("node", u64::from(link.number)),
+            ("in-flight", options.in_flight as u64),
+            ("frame-bytes", options.frame_bytes as u64),
+            ("payload-bytes", options.payload_bytes as u64),
+            ("heartbeat-ms", options.heartbeat_ms),
+        ] {
+            fields.add(name, value.to_string().as_bytes())?;
+        }
+        self.put(at, Kind::Welcome, Flags::URGENT, 0, &version.to_le_bytes(), &said);
+        Ok(())
+    }
+}
+
+fn versions_differ(hello: &Hello<'_>) -> String {
+    let (oldest, newest) = (hello.oldest, hello.newest);
+    let older = if newest < VERSION { "the node that joins" } else { "the hub" };
+    format!("the hub speaks version {VERSION}, the node {oldest} to {newest}: {older} is older, update it")
+}

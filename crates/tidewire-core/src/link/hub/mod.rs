@@ -1,0 +1,367 @@
+//! The side that routes between nodes.
+//!
+//! A hub reads heads and passes payloads on as they come. Of what it passes on it keeps the route of each open exchange, and
+//! what waits to be written.
+
+mod calls;
+mod ends;
+mod greeting;
+mod passing_on;
+mod publishing;
+mod routes;
+mod telling;
+mod writing;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
+
+use super::access::Access;
+use super::heart::{Beat, Heart};
+use super::outbox::Outbox;
+use super::session::Fault;
+use super::slots::{Mirror, Slots};
+use crate::tree::{SubjectTree, SubscriptionId};
+
+use routes::{Back, Route, Subscriber};
+
+/// Names one link of one hub. It may be used again once the link was closed.
+pub type LinkId = usize;
+
+/// What a hub is told.
+#[derive(Clone, Debug)]
+pub struct HubOptions {
+    /// Its name.
+    pub name: String,
+    /// Who may do what.
+    pub access: Access,
+    /// The most links.
+    pub links: usize,
+    /// Exchanges that a node may open at once.
+    pub in_flight: usize,
+    /// The longest frame.
+    pub frame_bytes: usize,
+    /// The longest payload.
+    pub payload_bytes: usize,
+    /// Bytes that may wait for one link.
+    pub queue_bytes: usize,
+    /// Subscriptions of one node.
+    pub subscriptions: usize,
+    /// How often it wants to hear something, in milliseconds.
+    pub heartbeat_ms: u64,
+}
+
+impl HubOptions {
+    /// The defaults.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            access: Access::default(),
+            links: limits::HUB_LINKS.default as usize,
+            in_flight: limits::LINK_IN_FLIGHT.default as usize,
+            frame_bytes: limits::LINK_FRAME_BYTES.default as usize,
+            payload_bytes: limits::PAYLOAD_BYTES.default as usize,
+            queue_bytes: limits::LINK_QUEUE_BYTES.default as usize,
+            subscriptions: limits::LINK_SUBSCRIPTIONS.default as usize,
+            heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
+        }
+    }
+}
+
+/// What a hub has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HubCounts {
+    /// Nodes that are joined now.
+    pub nodes: u64,
+    /// Frames passed on.
+    pub forwarded: u64,
+    /// Calls passed on.
+    pub calls: u64,
+    /// Published messages passed on, counted once for each link.
+    pub published: u64,
+    /// Published messages dropped because too much waited for their receiver.
+    pub dropped: u64,
+    /// Calls refused: nobody there, not allowed, or too much waiting.
+    pub refused: u64,
+}
+
+struct Link {
+    out: Outbox,
+    theirs: Mirror<Route>,
+    ours: Slots<Back>,
+    heart: Heart,
+    number: u32,
+    name: String,
+    resume: String,
+    grant: Option<usize>,
+    /// The nodes whose names it was told.
+    knows: BTreeSet<u32>,
+    subscriptions: usize,
+    payload_max: usize,
+    frame_max: usize,
+    greeting_until_us: Option<u64>,
+    touched: bool,
+    closing: bool,
+}
+
+/// Routes between links. Time and bytes go in; what waits to be written is in the outbox of each link.
+pub struct Hub {
+    options: HubOptions,
+    links: Vec<Option<Box<Link>>>,
+    free: Vec<LinkId>,
+    names: BTreeMap<String, LinkId>,
+    tree: SubjectTree<Subscriber>,
+    touched: Vec<LinkId>,
+    closing: Vec<(LinkId, String)>,
+    /// Links that ask for more than they read. They are closed once no route is being changed.
+    choked: Vec<LinkId>,
+    next_number: u32,
+    counts: HubCounts,
+    draw: u64,
+    found: Vec<SubscriptionId>,
+    leaving: bool,
+}
+
+impl Hub {
+    /// A hub without links. The seed decides which member "any" chooses.
+    pub fn new(options: HubOptions, seed: u64) -> Self {
+        Self {
+            options,
+            links: Vec::new(),
+            free: Vec::new(),
+            names: BTreeMap::new(),
+            tree: SubjectTree::new(),
+            touched: Vec::new(),
+            closing: Vec::new(),
+            choked: Vec::new(),
+            next_number: 1,
+            counts: HubCounts::default(),
+            draw: seed | 1,
+            found: Vec::new(),
+            leaving: false,
+        }
+    }
+
+    /// The longest frame that it takes.
+    pub fn frame_bytes(&self) -> usize {
+        self.options.frame_bytes
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> HubCounts {
+        HubCounts { nodes: self.names.len() as u64, ..self.counts }
+    }
+
+    /// Somebody connects; `secret` is what will let it take the place of this link later. None: there are too many links.
+    pub fn connected(&mut self, secret: String, now_us: u64) -> Option<LinkId> {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None if self.links.len() < self.options.links => {
+                self.links.push(None);
+                self.links.len() - 1
+            }
+            None => return None,
+        };
+        let heartbeat = self.options.heartbeat_ms;
+        self.links[at] = Some(Box::new(Link {
+            out: Outbox::new(self.options.queue_bytes),
+            theirs: Mirror::new(self.options.in_flight),
+            ours: Slots::new(self.options.in_flight),
+            heart: Heart::new(heartbeat, heartbeat, now_us),
+            number: self.next_number,
+            name: String::new(),
+            resume: secret,
+            grant: None,
+            knows: BTreeSet::new(),
+            subscriptions: 0,
+            payload_max: self.options.payload_bytes,
+            frame_max: self.options.frame_bytes,
+            greeting_until_us: Some(now_us.saturating_add(limits::LINK_GREETING_MS.default * 1_000)),
+            touched: false,
+            closing: false,
+        }));
+        self.next_number = self.next_number.checked_add(1).unwrap_or(1);
+        Some(at)
+    }
+
+    /// What waits to be written to a link.
+    pub fn outbox(&mut self, link: LinkId) -> Option<&mut Outbox> {
+        self.link(link).map(|link| &mut link.out)
+    }
+
+    /// The links for which there is something new to write since this was asked before.
+    pub fn touched(&mut self) -> Vec<LinkId> {
+        let touched = std::mem::take(&mut self.touched);
+        for &at in &touched {
+            if let Some(link) = self.link(at) {
+                link.touched = false;
+            }
+        }
+        touched
+    }
+
+    /// The links that are to be closed once their last frames are written, and why, since this was asked before.
+    pub fn closing(&mut self) -> Vec<(LinkId, String)> {
+        std::mem::take(&mut self.closing)
+    }
+
+    /// The name of a node that has joined; else an empty text.
+    pub fn name_of(&self, link: LinkId) -> &str {
+        self.links.get(link).and_then(Option::as_ref).map_or("", |link| &link.name)
+    }
+
+    /// Something was written to a link.
+    pub fn sent(&mut self, link: LinkId, now_us: u64) {
+        let Some(link) = self.link(link) else { return };
+        link.heart.sent(now_us);
+        for id in link.out.ended() {
+            link.ours.release(id);
+        }
+    }
+
+    /// Takes a frame of a link. A link that breaks a rule is told, and is among those [`closing`](Self::closing).
+    pub fn received(&mut self, at: LinkId, frame: &Frame<'_>, now_us: u64) {
+        let Some(link) = self.link(at) else { return };
+        if link.closing {
+            return;
+        }
+        link.heart.heard(now_us);
+        let greeting = link.greeting_until_us.is_some();
+        let handled = if greeting { self.greeted(at, frame, now_us) } else { self.handle(at, frame) };
+        if let Err(error) = handled {
+            self.close(at, error.code(), &error.to_string());
+        }
+        self.close_choked();
+    }
+
+    /// Bytes of a link that are no frame.
+    pub fn garbled(&mut self, at: LinkId, error: &WireError) {
+        self.close(at, error.code(), &error.to_string());
+        self.close_choked();
+    }
+
+    /// A link is gone. What its node had open ends for the others.
+    pub fn closed(&mut self, at: LinkId) {
+        self.release(at);
+        if self.links.get_mut(at).and_then(Option::take).is_some() {
+            self.free.push(at);
+            // Another link may have this number soon.
+            self.touched.retain(|&link| link != at);
+            self.closing.retain(|(link, _)| *link != at);
+        }
+        self.close_choked();
+    }
+
+    /// Does what time asks for, on all links.
+    pub fn tick(&mut self, now_us: u64) {
+        for at in 0..self.links.len() {
+            let Some(link) = self.links[at].as_mut() else { continue };
+            if link.closing {
+                continue;
+            }
+            let late = link.greeting_until_us.is_some_and(|until| now_us >= until);
+            match link.heart.beat(now_us) {
+                _ if late => self.close(at, ErrorCode::LimitExceeded, "link_greeting_ms: no HELLO came in time"),
+                Beat::Rest => {}
+                Beat::Ping if link.greeting_until_us.is_some() => {}
+                Beat::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),
+                Beat::Dead => {
+                    let ms = self.options.heartbeat_ms;
+                    let text = format!("link_heartbeat_ms={ms}: nothing was heard for twice this time");
+                    self.close(at, ErrorCode::LinkLost, &text);
+                }
+            }
+        }
+        self.close_choked();
+    }
+
+    /// When [`tick`](Self::tick) has something to do next.
+    pub fn next_us(&self) -> u64 {
+        let of = |link: &Link| link.heart.next_us().min(link.greeting_until_us.unwrap_or(u64::MAX));
+        self.links.iter().flatten().filter(|link| !link.closing).map(|link| of(link)).min().unwrap_or(u64::MAX)
+    }
+
+    /// Tells all nodes that no new exchanges are taken. Calls that come later fail, and nobody else may join.
+    pub fn goodbye(&mut self) {
+        self.leaving = true;
+        for at in 0..self.links.len() {
+            if self.links[at].as_ref().is_some_and(|link| link.greeting_until_us.is_none()) {
+                self.tell(at, Kind::Goodbye, Flags::URGENT, 0, &[]);
+            }
+        }
+    }
+
+    /// Calls that are passed on and not answered yet, and long messages that are under way.
+    pub fn open_calls(&self) -> usize {
+        self.links.iter().flatten().map(|link| link.ours.len()).sum()
+    }
+
+    /// What nodes have open: calls, subscriptions and long messages.
+    pub fn open_routes(&self) -> usize {
+        self.links.iter().flatten().map(|link| link.theirs.len()).sum()
+    }
+
+    /// Subscriptions that are in force.
+    pub fn subscriptions(&self) -> usize {
+        self.tree.len()
+    }
+
+    fn handle(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
+        // Whoever gets it next would close the link of the hub.
+        frame.check()?;
+        match frame.kind {
+            Kind::Ping => self.tell(at, Kind::Pong, Flags::URGENT, frame.id, &[]),
+            Kind::Pong => {}
+            Kind::Error => {
+                let number = FailHead::parse(frame.head)?.number;
+                let text = format!("the node says {number}: {}", String::from_utf8_lossy(frame.payload));
+                self.end_link(at, text);
+            }
+            Kind::Goodbye => self.forget_subscriptions(at),
+            Kind::Subscribe => self.subscribe(at, frame)?,
+            Kind::Publish => self.publish(at, frame)?,
+            Kind::Call => self.call(at, frame)?,
+            Kind::Unsubscribe | Kind::Cancel => self.left(at, frame.id),
+            Kind::Reply
+            | Kind::Fail
+            | Kind::Item
+            | Kind::End
+            | Kind::Credit
+            | Kind::Window
+            | Kind::Chunk
+            | Kind::Alive => {
+                return if frame.flags.answer() { self.answer(at, frame) } else { self.ask_on(at, frame) };
+            }
+            Kind::Hello | Kind::Welcome | Kind::Node | Kind::Ok => {
+                let problem = "a node that has joined does not send this to its hub";
+                return Err(WireError::Unexpected { kind: frame.kind.name(), problem });
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, at: LinkId) -> Option<&mut Link> {
+        self.links.get_mut(at)?.as_deref_mut()
+    }
+}
+
+/// Why a driver closes a link that the hub did not.
+impl From<&Fault> for String {
+    fn from(fault: &Fault) -> Self {
+        match fault {
+            Fault::Wire(error) => error.to_string(),
+            Fault::Told { text, .. } => text.clone(),
+            Fault::Silent => "nothing was heard for too long".to_owned(),
+        }
+    }
+}
+
+fn next_draw(state: &mut u64) -> u64 {
+    // xorshift: which member of a group gets a message needs no better randomness.
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}

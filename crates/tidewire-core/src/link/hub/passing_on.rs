@@ -1,0 +1,104 @@
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{self, Frame, Kind, WireError};
+
+use super::routes::{Back, Route};
+use super::{Hub, LinkId};
+
+impl Hub {
+    /// A frame of the side that opened an exchange.
+    pub(super) fn ask_on(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
+        let Some(link) = self.link(at) else { return Ok(()) };
+        let (to, id, lane, passing) = match link.theirs.get(frame.id) {
+            Some(Route::To { link, id, lane, passing }) => (*link, *id, *lane, passing),
+            Some(Route::Fan(_)) if frame.kind == Kind::Chunk => return self.fan(at, frame),
+            None if frame.kind == Kind::Window => {
+                // For an answer of the hub itself.
+                link.out.window(frame.id, true, wire::read_u32("WINDOW", frame.head)?);
+                self.touch(at);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        if !passing.take(frame)? {
+            return Ok(());
+        }
+        if frame.kind == Kind::Window {
+            let bytes = wire::read_u32("WINDOW", frame.head)?;
+            if let Some(Back::Call { passing, .. }) = self.link(to).and_then(|link| link.ours.get(id)) {
+                passing.asked(bytes);
+            }
+        }
+        self.go_on(at, frame.id, (to, id, lane), frame);
+        Ok(())
+    }
+
+    fn go_on(&mut self, at: LinkId, opened: u64, (to, id, lane): (LinkId, u64, u8), frame: &Frame<'_>) {
+        if !self.link(to).is_none_or(|link| link.takes(frame)) {
+            let text = "payload_bytes of the node that answers is exceeded by an item: send less at once";
+            self.give_up(at, opened, ErrorCode::PayloadTooLarge, text);
+        } else if !self.pass(to, id, lane, frame) {
+            let text = "link_queue_bytes: too much waits for the node that answers for this exchange to go on";
+            self.give_up(at, opened, ErrorCode::LimitExceeded, text);
+        }
+    }
+
+    /// A frame of the side that answers.
+    pub(super) fn answer(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
+        let Some(back) = self.link(at).and_then(|link| link.ours.get(frame.id)) else { return Ok(()) };
+        let (to, id, lane, subscription, ending) = match back {
+            Back::Call { link, id, lane, subscription, passing, ending } => {
+                if !passing.take(frame)? {
+                    return Ok(());
+                }
+                *ending |= matches!(frame.kind, Kind::Reply | Kind::Fail) && frame.flags.more();
+                (*link, *id, *lane, *subscription, *ending)
+            }
+            &mut Back::Published { link, id } => return self.answer_of_fan(at, frame, link, id),
+        };
+        if frame.kind == Kind::Window {
+            let bytes = wire::read_u32("WINDOW", frame.head)?;
+            if let Some(Route::To { passing, .. }) = self.link(to).and_then(|link| link.theirs.get(id)) {
+                passing.asked(bytes);
+            }
+        }
+        if !self.link(to).is_none_or(|link| link.takes(frame)) {
+            let text = "payload_bytes of this node is exceeded by the answer: raise it, or ask for less at once";
+            self.give_up(to, id, ErrorCode::PayloadTooLarge, text);
+        } else if !self.pass(to, id, lane, frame) {
+            let text = "link_queue_bytes: the answer found too much waiting for this node: try again later";
+            self.give_up(to, id, ErrorCode::LimitExceeded, text);
+        } else if is_last(frame, ending) {
+            self.link(at).map(|link| link.ours.remove(frame.id));
+            self.link(to).map(|link| link.theirs.remove(id));
+            self.finished(subscription);
+        }
+        Ok(())
+    }
+
+    /// What a receiver of a long published payload says: that it takes more, or nothing of it.
+    fn answer_of_fan(&mut self, at: LinkId, frame: &Frame<'_>, link: LinkId, id: u64) -> Result<(), WireError> {
+        match frame.kind {
+            Kind::Window => {
+                let bytes = wire::read_u32("WINDOW", frame.head)?;
+                self.fan_asked(link, id, (at, frame.id), Some(bytes));
+            }
+            Kind::Fail => {
+                self.link(at).map(|link| link.ours.remove(frame.id));
+                self.counts.dropped += 1;
+                self.fan_asked(link, id, (at, frame.id), None);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whether a frame of the answering side ends the exchange.
+fn is_last(frame: &Frame<'_>, ending: bool) -> bool {
+    match frame.kind {
+        Kind::Reply | Kind::Fail => !frame.flags.more(),
+        Kind::End => true,
+        Kind::Chunk => ending && !frame.flags.more(),
+        _ => false,
+    }
+}

@@ -1,0 +1,156 @@
+use std::collections::BTreeMap;
+
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{self, Flags, Frame, Kind, PublishHead, WireError};
+
+use super::super::passing::Passing;
+use super::super::session::taken_slot;
+use super::calls::OF_HUB;
+use super::routes::{Back, Fan, Receiver, Route, Subscriber};
+use super::{Hub, LinkId, next_draw};
+
+impl Hub {
+    pub(super) fn publish(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
+        let head = PublishHead::parse(frame.head)?;
+        let (id, more) = (frame.id, frame.flags.more());
+        let Some(link) = self.link(at) else { return Ok(()) };
+        let (grant, number) = (link.grant, link.number);
+        if more {
+            // Even one that goes to nobody has a route: its sender waits for windows.
+            let mut passing = Passing::default();
+            passing.take(frame)?;
+            let fan = Fan::new(Vec::new(), frame.flags.lane(), passing);
+            link.theirs.insert(id, Route::Fan(Box::new(fan))).map_err(|taken| taken_slot("PUBLISH", taken))?;
+        }
+        if head.subject.starts_with(OF_HUB) || !self.options.access.may_publish(grant, head.subject) {
+            self.counts.refused += 1;
+            return Ok(());
+        }
+        let mut receivers = Vec::new();
+        for (to, subscription) in self.receivers(head.subject, Some(at)) {
+            if let Some(copy) = self.publish_to(to, subscription, at, number, frame) {
+                receivers.push(Receiver { link: to, id: copy, asked: 0 });
+            }
+        }
+        if more && let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(id)) {
+            fan.to = receivers;
+        }
+        Ok(())
+    }
+
+    /// The links that a message goes to, each with the subscription that is meant, or 0 for all outside of queue groups.
+    ///
+    /// Its sender has given it to its own subscriptions, and to a member of each queue group that it has one of.
+    pub(super) fn receivers(&mut self, subject: &str, sender: Option<LinkId>) -> Vec<(LinkId, u64)> {
+        let mut plain = Vec::new();
+        // The tree lends its values for the length of a visit only, so that members of groups are collected by key.
+        let mut keys = std::mem::take(&mut self.found);
+        keys.clear();
+        self.tree.for_each_match_str(subject, |subscriber| {
+            if subscriber.queue.is_empty() {
+                if Some(subscriber.link) != sender {
+                    plain.push((subscriber.link, 0));
+                }
+            } else {
+                keys.extend(subscriber.key);
+            }
+        });
+        plain.sort_unstable();
+        plain.dedup();
+        if !keys.is_empty() {
+            let mut groups: BTreeMap<(&str, &str), Vec<&Subscriber>> = BTreeMap::new();
+            for subscriber in keys.iter().filter_map(|&key| self.tree.get(key)) {
+                groups.entry((&subscriber.queue, &subscriber.pattern)).or_default().push(subscriber);
+            }
+            for members in groups.values() {
+                if members.iter().any(|member| Some(member.link) == sender) {
+                    continue;
+                }
+                let draw = next_draw(&mut self.draw);
+                let chosen = members[(draw % members.len() as u64) as usize];
+                plain.push((chosen.link, chosen.id));
+            }
+        }
+        self.found = keys;
+        plain
+    }
+
+    /// Passes a message on; the id of the exchange if it has a long payload.
+    fn publish_to(&mut self, to: LinkId, subscription: u64, at: LinkId, number: u32, frame: &Frame<'_>) -> Option<u64> {
+        self.introduce(to, at);
+        let link = self.links.get_mut(to)?.as_mut()?;
+        let opened = match frame.flags.more() {
+            _ if !link.takes(frame) => None,
+            true => link.ours.insert(Back::Published { link: at, id: frame.id }).ok(),
+            false => Some(0),
+        };
+        let passed = opened.and_then(|id| link.out.forward(frame.bytes, frame.flags.lane(), id).ok());
+        let Some(bytes) = passed else {
+            opened.map(|id| link.ours.remove(id));
+            self.counts.dropped += 1;
+            return None;
+        };
+        wire::set_route(bytes, number, subscription);
+        self.counts.published += 1;
+        self.counts.forwarded += 1;
+        self.touch(to);
+        opened
+    }
+
+    /// A chunk of a long published payload.
+    pub(super) fn fan(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
+        let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(frame.id)) else { return Ok(()) };
+        if !fan.passing.take(frame)? {
+            return Ok(());
+        }
+        fan.received += frame.payload.len() as u64;
+        let (mut receivers, lane, last) = (std::mem::take(&mut fan.to), fan.lane, !frame.flags.more());
+        receivers.retain(|receiver| self.fan_to(receiver, lane, frame, last));
+        if last {
+            self.link(at).map(|link| link.theirs.remove(frame.id));
+        } else if let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(frame.id)) {
+            fan.to = receivers;
+            self.pace(at, frame.id);
+        }
+        Ok(())
+    }
+
+    /// Passes a chunk on to one receiver. False: it gets no more.
+    fn fan_to(&mut self, receiver: &Receiver, lane: u8, frame: &Frame<'_>, last: bool) -> bool {
+        let fits = self.link(receiver.link).is_some_and(|link| link.takes(frame));
+        if !fits || !self.pass(receiver.link, receiver.id, lane, frame) {
+            self.counts.dropped += 1;
+            self.cancel(receiver.link, receiver.id, lane);
+            return false;
+        }
+        if last && let Some(link) = self.link(receiver.link) {
+            link.ours.retire(receiver.id);
+            link.out.ends(lane.into(), receiver.id);
+        }
+        true
+    }
+
+    /// One receiver of a long payload gives a window, or none any more.
+    pub(super) fn fan_asked(&mut self, at: LinkId, id: u64, receiver: (LinkId, u64), further: Option<u32>) {
+        let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(id)) else { return };
+        let is_it = |other: &Receiver| (other.link, other.id) == receiver;
+        match further {
+            None => fan.to.retain(|other| !is_it(other)),
+            Some(bytes) => {
+                for other in fan.to.iter_mut().filter(|other| is_it(other)) {
+                    other.asked += u64::from(bytes);
+                }
+            }
+        }
+        self.pace(at, id);
+    }
+
+    /// Gives the sender of a long payload a window, if its receivers take more.
+    fn pace(&mut self, at: LinkId, id: u64) {
+        let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(id)) else { return };
+        let lane = Flags::NORMAL.in_lane(fan.lane).with_answer(true);
+        if let Some(bytes) = fan.grant(limits::LINK_WINDOW_BYTES.default / 2) {
+            self.tell(at, Kind::Window, lane, id, &bytes.to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,71 @@
+use super::super::passing::Passing;
+use super::LinkId;
+use crate::tree::SubscriptionId;
+
+/// An exchange that a node opened, seen from that node.
+pub(super) enum Route {
+    /// It goes to an exchange of the hub on another link. All its frames travel in one lane, so that none overtakes another.
+    To { link: LinkId, id: u64, lane: u8, passing: Passing },
+    /// It is a subscription.
+    Subscription(SubscriptionId),
+    /// A long published payload.
+    Fan(Box<Fan>),
+}
+
+/// An exchange that the hub opened, seen from the node that answers.
+pub(super) enum Back {
+    /// It answers an exchange of another node.
+    Call { link: LinkId, id: u64, subscription: SubscriptionId, lane: u8, passing: Passing, ending: bool },
+    /// A long payload that another node publishes.
+    Published { link: LinkId, id: u64 },
+}
+
+/// A long published payload on its way to several nodes.
+pub(super) struct Fan {
+    pub(super) to: Vec<Receiver>,
+    pub(super) lane: u8,
+    pub(super) passing: Passing,
+    /// Bytes that came.
+    pub(super) received: u64,
+    /// Bytes for which the sender got windows.
+    pub(super) granted: u64,
+}
+
+pub(super) struct Receiver {
+    pub(super) link: LinkId,
+    pub(super) id: u64,
+    /// Bytes for which it gave windows.
+    pub(super) asked: u64,
+}
+
+impl Fan {
+    pub(super) fn new(to: Vec<Receiver>, lane: usize, passing: Passing) -> Self {
+        Self { to, lane: lane as u8, passing, received: 0, granted: 0 }
+    }
+
+    /// Bytes for which the sender gets a window now: the fastest receiver sets the pace, and a slow one delays no other.
+    pub(super) fn grant(&mut self, half_window: u64) -> Option<u32> {
+        let asked = self.to.iter().map(|receiver| receiver.asked).max();
+        let pace = asked.map_or(self.received, |asked| asked.min(self.received));
+        let further = pace.saturating_sub(self.granted);
+        if further < half_window {
+            return None;
+        }
+        self.granted += further;
+        let further = u32::try_from(further).unwrap_or(u32::MAX);
+        self.passing.asked(further);
+        Some(further)
+    }
+}
+
+/// Who wants what is published or called on a pattern.
+#[derive(Clone)]
+pub(super) struct Subscriber {
+    pub(super) link: LinkId,
+    pub(super) id: u64,
+    pub(super) queue: String,
+    pub(super) pattern: String,
+    pub(super) says: Vec<u8>,
+    pub(super) in_progress: u32,
+    pub(super) key: Option<SubscriptionId>,
+}

@@ -1,0 +1,92 @@
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
+
+use super::super::passing::stated_bytes;
+use super::{Hub, Link, LinkId};
+
+impl Hub {
+    /// Tells a node the name of another one, once.
+    pub(super) fn introduce(&mut self, to: LinkId, other: LinkId) {
+        let Some(named) = self.links.get(other).and_then(Option::as_ref) else { return };
+        let number = named.number;
+        if self.links.get(to).and_then(Option::as_ref).is_none_or(|link| link.knows.contains(&number)) {
+            return;
+        }
+        let mut said = Vec::new();
+        let mut fields = FieldsWriter::new(&mut said);
+        let user = self.options.access.user(named.grant);
+        if fields.add("name", named.name.as_bytes()).and_then(|()| fields.add("user", user.as_bytes())).is_err() {
+            return;
+        }
+        if let Some(link) = self.link(to) {
+            link.knows.insert(number);
+        }
+        // In the highest lane: it has to come before what it explains.
+        self.put(to, Kind::Node, Flags::URGENT, 0, &number.to_le_bytes(), &said);
+    }
+
+    /// Tells those who know a node that it has gone, so that names don't gather for ever.
+    pub(super) fn forget_node(&mut self, number: u32) {
+        for at in 0..self.links.len() {
+            if self.link(at).is_some_and(|link| link.knows.remove(&number)) {
+                // In the lowest lane: what the node has sent may still wait.
+                self.tell(at, Kind::Node, Flags::NORMAL.in_lane(3), 0, &number.to_le_bytes());
+            }
+        }
+    }
+
+    pub(super) fn put_fail(&mut self, at: LinkId, id: u64, lane: u8, code: ErrorCode, text: &str) {
+        let flags = Flags::NORMAL.in_lane(lane).with_answer(true);
+        self.put(at, Kind::Fail, flags, id, &code.number().to_le_bytes(), text.as_bytes());
+    }
+
+    pub(super) fn tell(&mut self, at: LinkId, kind: Kind, flags: Flags, id: u64, head: &[u8]) {
+        self.put(at, kind, flags, id, head, &[]);
+    }
+
+    pub(super) fn put(&mut self, at: LinkId, kind: Kind, flags: Flags, id: u64, head: &[u8], payload: &[u8]) {
+        let Some(link) = self.link(at) else { return };
+        let head = |out: &mut Vec<u8>| {
+            out.extend_from_slice(head);
+            Ok(())
+        };
+        let written = link.out.control(kind, flags, id, head, payload).is_ok();
+        let choked = link.out.is_choked() && !link.closing;
+        if choked {
+            self.choked.push(at);
+        }
+        if written {
+            self.touch(at);
+        }
+    }
+
+    /// Passes a frame of an exchange on. False: too much waits there.
+    pub(super) fn pass(&mut self, to: LinkId, id: u64, lane: u8, frame: &Frame<'_>) -> bool {
+        let Some(link) = self.link(to) else { return true };
+        let out = &mut link.out;
+        let passed = if frame.payload.is_empty() {
+            out.forward_bare(frame.bytes, lane.into(), id).is_ok()
+        } else {
+            out.forward(frame.bytes, lane.into(), id).is_ok()
+        };
+        self.counts.forwarded += u64::from(passed);
+        self.touch(to);
+        passed
+    }
+
+    pub(super) fn touch(&mut self, at: LinkId) {
+        if let Some(link) = self.links.get_mut(at).and_then(Option::as_mut)
+            && !link.touched
+        {
+            link.touched = true;
+            self.touched.push(at);
+        }
+    }
+}
+
+impl Link {
+    /// Whether its node takes a payload, and a frame, of this length.
+    pub(super) fn takes(&self, frame: &Frame<'_>) -> bool {
+        stated_bytes(frame) <= self.payload_max as u64 && frame.bytes.len() <= self.frame_max + 4
+    }
+}

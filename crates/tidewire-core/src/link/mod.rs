@@ -1,0 +1,21 @@
+//! Links without sockets: what is said, when, and what becomes of it. Bytes and times go in, bytes and events come out.
+//!
+//! - [`outbox`]: what waits to be written, in lanes, with long payloads cut.
+//! - [`assembly`]: long payloads put together again.
+//! - [`passing`]: the same, checked on their way through a hub.
+//! - [`slots`]: exchanges by their ids.
+//! - [`heart`]: when to send a sign of life, and when the other side counts as dead.
+//! - [`session`]: the side of a node, where exchanges begin and end.
+//! - [`access`]: who may join a hub, and do what there.
+//! - [`hub`]: the side that routes between nodes.
+//!
+//! `spec/wire.md` is the protocol.
+
+pub mod access;
+pub mod assembly;
+pub mod heart;
+pub mod hub;
+pub mod outbox;
+pub mod passing;
+pub mod session;
+pub mod slots;

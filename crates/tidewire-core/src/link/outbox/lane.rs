@@ -1,0 +1,240 @@
+use std::collections::VecDeque;
+
+use tidewire_proto::wire::{self, Flags, Kind};
+
+use super::{Payload, Tally};
+
+/// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
+const KEPT_BYTES: usize = 65_536;
+const KEPT_ENTRIES: usize = 256;
+
+/// The frames of one lane.
+#[derive(Default)]
+pub(super) struct Lane {
+    /// Whole frames; the first `taken` bytes are gone.
+    pub(super) frames: Vec<u8>,
+    taken: usize,
+    /// Bytes of whole frames that were ever taken.
+    given: u64,
+    transfers: VecDeque<Transfer>,
+    /// Exchanges, each with what has been given when its last frame has been.
+    ends: VecDeque<(u64, u64)>,
+}
+
+/// A payload that is sent in chunks.
+pub(super) struct Transfer {
+    id: u64,
+    flags: Flags,
+    payload: Payload,
+    at: usize,
+    /// Bytes that may still be sent before the receiver asks for more.
+    pub(super) window: usize,
+    published: bool,
+    /// Its first frame is gone once so many bytes of whole frames have been given.
+    begins: u64,
+    /// What has to come after its last chunk: published messages of its lane, or further frames of its exchange.
+    pub(super) after: VecDeque<Behind>,
+}
+
+pub(super) enum Behind {
+    Frame(Vec<u8>),
+    Transfer(Vec<u8>, Transfer),
+}
+
+impl Lane {
+    pub(super) fn is_idle(&self) -> bool {
+        self.taken == self.frames.len() && self.transfers.iter().all(|transfer| transfer.window == 0)
+    }
+
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.frames.capacity()
+            + self.transfers.capacity() * size_of::<Transfer>()
+            + self.ends.capacity() * size_of::<(u64, u64)>()
+    }
+
+    /// The transfer that a frame has to wait for, so that order is kept.
+    pub(super) fn holder(&mut self, kind: Kind, answer: bool, id: u64) -> Option<&mut Transfer> {
+        match kind {
+            Kind::Publish => self.transfers.iter_mut().find(|transfer| transfer.published),
+            Kind::Item | Kind::End | Kind::Reply | Kind::Fail => self.transfer(id, answer),
+            _ => None,
+        }
+    }
+
+    pub(super) fn transfer(&mut self, id: u64, answer: bool) -> Option<&mut Transfer> {
+        self.transfers.iter_mut().find(|transfer| transfer.is(id, answer))
+    }
+
+    pub(super) fn begin(&mut self, first: &[u8], mut transfer: Transfer) {
+        self.frames.extend_from_slice(first);
+        transfer.begins = self.queued();
+        self.transfers.push_back(transfer);
+    }
+
+    pub(super) fn ends(&mut self, id: u64) {
+        let at = self.queued();
+        self.ends.push_back((at, id));
+    }
+
+    pub(super) fn drop_transfer(&mut self, id: u64, answer: bool, tally: &mut Tally) {
+        let Some(at) = self.transfers.iter().position(|transfer| transfer.is(id, answer)) else { return };
+        let Some(transfer) = self.transfers.remove(at) else { return };
+        tally.bytes -= transfer.left();
+        if transfer.published {
+            self.go_on(transfer.after);
+        } else {
+            transfer.after.into_iter().for_each(|behind| behind.uncount(tally));
+        }
+    }
+
+    pub(super) fn take(&mut self, out: &mut Vec<u8>, budget: usize, chunk: usize, tally: &mut Tally) {
+        let until = out.len() + budget;
+        // Whole frames go first, but if there are always more of them the chunks must not wait for ever.
+        let reserved = if self.transfers.iter().any(|transfer| transfer.window > 0) { chunk } else { 0 };
+        self.take_frames(out, budget.saturating_sub(reserved), tally);
+        while out.len() < until {
+            let Some(at) = self.transfers.iter().position(|transfer| transfer.may_go(self.given)) else { break };
+            let Some(mut transfer) = self.transfers.remove(at) else { break };
+            tally.bytes -= transfer.cut(out, chunk);
+            if !transfer.is_over() {
+                self.transfers.push_back(transfer);
+                continue;
+            }
+            if transfer.published {
+                tally.ended.push(transfer.id);
+            }
+            self.go_on(transfer.after);
+            self.take_frames(out, until.saturating_sub(out.len()), tally);
+        }
+        self.let_go();
+    }
+
+    fn queued(&self) -> u64 {
+        self.given + (self.frames.len() - self.taken) as u64
+    }
+
+    /// What waited for the end of a transfer goes on.
+    fn go_on(&mut self, mut after: VecDeque<Behind>) {
+        while let Some(next) = after.pop_front() {
+            match next {
+                Behind::Frame(frame) => self.frames.extend_from_slice(&frame),
+                Behind::Transfer(first, mut transfer) => {
+                    transfer.after = after;
+                    return self.begin(&first, transfer);
+                }
+            }
+        }
+    }
+
+    /// Moves what there is of whole frames, or, of very much, the first part.
+    fn take_frames(&mut self, out: &mut Vec<u8>, budget: usize, tally: &mut Tally) {
+        let waiting = &self.frames[self.taken..];
+        let count = if waiting.len() <= budget { waiting.len() } else { whole_frames(waiting, budget) };
+        if count > 0 {
+            tally.took(count);
+            self.given += count as u64;
+            self.move_frames(out, count);
+        }
+        while let Some(&(at, id)) = self.ends.front()
+            && at <= self.given
+        {
+            tally.ended.push(id);
+            self.ends.pop_front();
+        }
+    }
+
+    fn move_frames(&mut self, out: &mut Vec<u8>, count: usize) {
+        if out.is_empty() && self.taken == 0 && count == self.frames.len() {
+            std::mem::swap(out, &mut self.frames);
+            return;
+        }
+        out.extend_from_slice(&self.frames[self.taken..self.taken + count]);
+        self.taken += count;
+        if self.taken == self.frames.len() {
+            self.frames.clear();
+            self.taken = 0;
+        } else if self.taken > self.frames.len() / 2 {
+            self.frames.drain(..self.taken);
+            self.taken = 0;
+        }
+    }
+
+    fn let_go(&mut self) {
+        if self.frames.is_empty() && self.frames.capacity() > KEPT_BYTES {
+            self.frames = Vec::new();
+        }
+        if self.transfers.is_empty() && self.transfers.capacity() > KEPT_ENTRIES {
+            self.transfers = VecDeque::new();
+        }
+        if self.ends.is_empty() && self.ends.capacity() > KEPT_ENTRIES {
+            self.ends = VecDeque::new();
+        }
+    }
+}
+
+impl Transfer {
+    pub(super) fn new(id: u64, flags: Flags, payload: Payload, window: usize, published: bool) -> Self {
+        Self { id, flags, payload, at: 0, window, published, begins: 0, after: VecDeque::new() }
+    }
+
+    fn is(&self, id: u64, answer: bool) -> bool {
+        self.id == id && self.flags.answer() == answer
+    }
+
+    /// Whether a chunk can be sent now that so many bytes of whole frames have been given: not before the first frame.
+    fn may_go(&self, given: u64) -> bool {
+        self.window > 0 && self.begins <= given
+    }
+
+    fn cut(&mut self, out: &mut Vec<u8>, chunk: usize) -> usize {
+        let payload = (*self.payload).as_ref();
+        let count = chunk.min(self.window).min(self.left());
+        let more = self.at + count < payload.len();
+        let written = wire::write(
+            out,
+            Kind::Chunk,
+            self.flags.with_more(more).with_compressed(false).with_again(false),
+            self.id,
+            |_| Ok(()),
+            &payload[self.at..self.at + count],
+        );
+        debug_assert!(written.is_ok(), "a chunk is shorter than a frame may be");
+        self.at += count;
+        self.window -= count;
+        count
+    }
+
+    fn left(&self) -> usize {
+        (*self.payload).as_ref().len() - self.at
+    }
+
+    fn is_over(&self) -> bool {
+        self.left() == 0
+    }
+}
+
+impl Behind {
+    /// It is not sent any more.
+    fn uncount(self, tally: &mut Tally) {
+        match self {
+            Self::Frame(frame) => tally.took(frame.len()),
+            Self::Transfer(first, transfer) => {
+                tally.took(first.len());
+                tally.bytes -= transfer.left();
+            }
+        }
+    }
+}
+
+/// The bytes of the whole frames at the front that fit; at least one frame.
+fn whole_frames(frames: &[u8], budget: usize) -> usize {
+    let mut at = 0;
+    while let Some(&length) = frames[at..].first_chunk::<4>() {
+        let end = at + 4 + u32::from_le_bytes(length) as usize;
+        if end > budget && at > 0 {
+            break;
+        }
+        at = end;
+    }
+    at
+}

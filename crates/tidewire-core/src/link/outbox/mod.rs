@@ -1,0 +1,271 @@
+//! What waits to be written to one link.
+//!
+//! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was busy makes one write.
+//! A long payload stays where it is and is cut when there is room for a chunk; between its chunks other frames go first.
+
+mod lane;
+
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{self, Flags, Kind, WireError};
+
+use lane::{Behind, Lane, Transfer};
+
+const LANES: usize = 4;
+/// What a lane is given of each write while higher lanes have more than fits.
+const SHARE_BYTES: usize = 8_192;
+
+/// Bytes that somebody else keeps.
+pub type Payload = Box<dyn AsRef<[u8]> + Send>;
+
+/// The frames that wait for one link.
+pub struct Outbox {
+    lanes: [Lane; LANES],
+    tally: Tally,
+    bytes_max: usize,
+    chunk: usize,
+    window: usize,
+}
+
+/// What is counted while frames are taken.
+#[derive(Default)]
+struct Tally {
+    /// Bytes that wait, long payloads included.
+    bytes: usize,
+    /// Those of them that are whole frames.
+    whole: usize,
+    ended: Vec<u64>,
+}
+
+/// How a payload came to be refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// Too much waits already.
+    Full {
+        /// Bytes that wait.
+        bytes: usize,
+    },
+    /// The frame can't be written.
+    Wire(WireError),
+}
+
+impl From<WireError> for Unsent {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+impl Outbox {
+    /// An empty one, in which about `bytes_max` bytes may wait.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            lanes: Default::default(),
+            tally: Tally::default(),
+            bytes_max,
+            chunk: limits::LINK_CHUNK_BYTES.default as usize,
+            window: limits::LINK_WINDOW_BYTES.default as usize,
+        }
+    }
+
+    /// The ids of exchanges whose last frame was taken since this was asked before: long published payloads, and what
+    /// [`control_last`](Self::control_last) and [`ends`](Self::ends) told of. Only now may their slots be used again: a frame of
+    /// a higher lane could have overtaken that frame.
+    pub fn ended(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.tally.ended.drain(..)
+    }
+
+    /// Cuts payloads that are longer than this.
+    pub fn chunk_bytes(&mut self, chunk: usize) {
+        self.chunk = chunk;
+    }
+
+    /// Bytes that wait, long payloads included.
+    pub fn bytes(&self) -> usize {
+        self.tally.bytes
+    }
+
+    /// How many may wait.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Whether so much waits that the other side can't have read for long, although frames that have to be sent found room.
+    pub fn is_choked(&self) -> bool {
+        self.tally.whole > self.bytes_max.saturating_mul(2) + limits::LINK_FRAME_BYTES.default as usize
+    }
+
+    /// Whether nothing can be written now. Payloads that wait for a window are nothing.
+    pub fn is_idle(&self) -> bool {
+        self.lanes.iter().all(Lane::is_idle)
+    }
+
+    /// Bytes of memory that its buffers keep.
+    pub fn kept_bytes(&self) -> usize {
+        self.lanes.iter().map(Lane::kept_bytes).sum()
+    }
+
+    /// Adds a frame that has to be sent, whether or not there is room.
+    ///
+    /// # Errors
+    /// [`WireError`] if its head can't be written.
+    pub fn control(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+        payload: &[u8],
+    ) -> Result<(), WireError> {
+        if let Some(transfer) = self.lanes[flags.lane()].holder(kind, flags.answer(), id) {
+            let mut frame = Vec::new();
+            wire::write(&mut frame, kind, flags, id, head, payload)?;
+            self.tally.add(frame.len());
+            transfer.after.push_back(Behind::Frame(frame));
+            return Ok(());
+        }
+        let frames = &mut self.lanes[flags.lane()].frames;
+        let before = frames.len();
+        wire::write(frames, kind, flags, id, head, payload)?;
+        self.tally.add(frames.len() - before);
+        Ok(())
+    }
+
+    /// Adds the frame without head or payload that ends an exchange; [`ended`](Self::ended) tells when it has been taken.
+    pub fn control_last(&mut self, kind: Kind, flags: Flags, id: u64) {
+        let written = self.control(kind, flags, id, |_| Ok(()), &[]);
+        debug_assert!(written.is_ok(), "a frame without head and payload can be written");
+        self.ends(flags.lane(), id);
+    }
+
+    /// The last frame of an exchange was added to this lane; [`ended`](Self::ended) tells when it has been taken.
+    pub fn ends(&mut self, lane: usize, id: u64) {
+        self.lanes[lane].ends(id);
+    }
+
+    /// Adds a frame with a payload that is not cut.
+    ///
+    /// # Errors
+    /// [`Unsent`] if there is no room, or the head can't be written; nothing has been added then.
+    pub fn send(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+        payload: &[u8],
+    ) -> Result<(), Unsent> {
+        self.room_for(payload.len(), self.bytes_max)?;
+        Ok(self.control(kind, flags, id, head, payload)?)
+    }
+
+    /// Whether a payload of this length is to be given to [`send_long`](Self::send_long).
+    pub fn is_long(&self, payload: usize) -> bool {
+        payload > self.chunk
+    }
+
+    /// Adds a frame whose payload is cut.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_long(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+        payload: Payload,
+    ) -> Result<(), Unsent> {
+        let total = (*payload).as_ref().len();
+        self.room_for(total, self.bytes_max)?;
+        let mut first = Vec::with_capacity(256);
+        wire::write(&mut first, kind, flags.with_more(true), id, head, &(total as u64).to_le_bytes())?;
+        self.tally.add(first.len());
+        self.tally.bytes += total;
+        let transfer = Transfer::new(id, flags, payload, self.window, kind == Kind::Publish);
+        let lane = &mut self.lanes[flags.lane()];
+        match lane.holder(kind, flags.answer(), id) {
+            Some(before) => before.after.push_back(Behind::Transfer(first, transfer)),
+            None => lane.begin(&first, transfer),
+        }
+        Ok(())
+    }
+
+    /// Adds a whole frame that came from another link, under another id, and gives it back to be changed.
+    ///
+    /// # Errors
+    /// [`Unsent::Full`] if there is no room.
+    pub fn forward(&mut self, frame: &[u8], lane: usize, id: u64) -> Result<&mut [u8], Unsent> {
+        self.room_for(frame.len(), self.bytes_max)?;
+        Ok(self.append(frame, lane, id))
+    }
+
+    /// Adds a whole frame without a payload that came from another link, under another id. Some room is kept for those: they
+    /// cost little, and keep exchanges from hanging.
+    ///
+    /// # Errors
+    /// [`Unsent::Full`] if that is used up, too.
+    pub fn forward_bare(&mut self, frame: &[u8], lane: usize, id: u64) -> Result<(), Unsent> {
+        self.room_for(frame.len(), self.bytes_max + self.bytes_max / 4)?;
+        self.append(frame, lane, id);
+        Ok(())
+    }
+
+    /// The receiver of a payload asks for more of it.
+    pub fn window(&mut self, id: u64, answer: bool, bytes: u32) {
+        if let Some(transfer) = self.lanes.iter_mut().find_map(|lane| lane.transfer(id, answer)) {
+            transfer.window = transfer.window.saturating_add(bytes as usize);
+        }
+    }
+
+    /// Sends no more of a payload, and nothing of what waits for its end in the same exchange.
+    pub fn drop_transfer(&mut self, id: u64, answer: bool) {
+        for lane in &mut self.lanes {
+            lane.drop_transfer(id, answer, &mut self.tally);
+        }
+    }
+
+    /// Lets go of everything.
+    pub fn clear(&mut self) {
+        self.lanes = Default::default();
+        self.tally = Tally::default();
+    }
+
+    /// Moves about `budget` bytes of whole frames to the end of `out`, higher lanes first. Answers whether there was anything.
+    pub fn take(&mut self, out: &mut Vec<u8>, budget: usize) -> bool {
+        let before = out.len();
+        for at in 0..LANES {
+            let below = self.lanes[at + 1..].iter().filter(|lane| !lane.is_idle()).count();
+            let used = out.len() - before;
+            let share = budget.saturating_sub(used + below * SHARE_BYTES).max(SHARE_BYTES);
+            self.lanes[at].take(out, share, self.chunk, &mut self.tally);
+        }
+        out.len() > before
+    }
+
+    fn append(&mut self, frame: &[u8], lane: usize, id: u64) -> &mut [u8] {
+        self.tally.add(frame.len());
+        let frames = &mut self.lanes[lane].frames;
+        let at = frames.len();
+        frames.extend_from_slice(frame);
+        let copied = &mut frames[at..];
+        wire::set_id(copied, id);
+        copied
+    }
+
+    fn room_for(&self, payload: usize, bytes_max: usize) -> Result<(), Unsent> {
+        // One payload always fits, however long it is: else it could never be sent.
+        let bytes = self.tally.bytes;
+        if bytes > 0 && bytes + payload > bytes_max { Err(Unsent::Full { bytes }) } else { Ok(()) }
+    }
+}
+
+impl Tally {
+    fn add(&mut self, frame: usize) {
+        self.bytes += frame;
+        self.whole += frame;
+    }
+
+    fn took(&mut self, frames: usize) {
+        self.bytes -= frames;
+        self.whole -= frames;
+    }
+}

@@ -1,0 +1,70 @@
+//! Long payloads that pass through a hub.
+//!
+//! A hub does not keep them, but it checks how they are cut: whoever gets them would close the link of the hub.
+
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{Frame, Kind, WireError};
+
+/// What one side of an exchange has sent of a long payload.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passing {
+    /// Bytes that are still to come. None: no payload is under way.
+    left: Option<u64>,
+    /// Bytes that may come before the receiver asks for more.
+    window: u64,
+}
+
+/// The length of a payload, as its first frame states it.
+pub fn stated_bytes(frame: &Frame<'_>) -> u64 {
+    match <[u8; 8]>::try_from(frame.payload) {
+        Ok(stated) if frame.flags.more() => u64::from_le_bytes(stated),
+        _ => frame.payload.len() as u64,
+    }
+}
+
+impl Passing {
+    /// Checks a frame of this side. False: it belongs to nothing, and is skipped.
+    ///
+    /// # Errors
+    /// [`WireError`] if it breaks the rules of long payloads.
+    pub fn take(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
+        match frame.kind {
+            Kind::Chunk => self.chunk(frame),
+            // It ends the exchange, whatever was under way.
+            Kind::Fail if !frame.flags.more() => Ok(true),
+            Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item | Kind::End if self.left.is_some() => {
+                let problem = "the payload before it is not complete: send all of its chunks first";
+                Err(WireError::Unexpected { kind: frame.kind.name(), problem })
+            }
+            Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item if frame.flags.more() => {
+                *self = Self { left: Some(stated_bytes(frame)), window: limits::LINK_WINDOW_BYTES.default };
+                Ok(true)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// The receiver asks for more.
+    pub fn asked(&mut self, bytes: u32) {
+        self.window = self.window.saturating_add(bytes.into());
+    }
+
+    fn chunk(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
+        let Some(left) = self.left else { return Ok(false) };
+        let (count, more) = (frame.payload.len() as u64, frame.flags.more());
+        let problem = match count {
+            _ if count > left => "the payload is longer than was stated",
+            _ if !more && count < left => "the payload is shorter than was stated",
+            0 if more => "a chunk that is not the last one is empty",
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(WireError::Malformed { kind: "CHUNK", problem });
+        }
+        if count > self.window {
+            return Err(WireError::Limit { name: "link_window_bytes", max: limits::LINK_WINDOW_BYTES.default });
+        }
+        *self = Self { left: more.then_some(left - count), window: self.window - count };
+        Ok(true)
+    }
+}

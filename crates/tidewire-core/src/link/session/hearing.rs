@@ -1,0 +1,259 @@
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{
+    self, FRAME_HEAD, FailHead, Fields, Flags, Frame, Kind, LENGTH_BYTES, VERSION, Welcome, WireError,
+};
+
+use super::super::assembly::{Message, Progress};
+use super::super::heart::Heart;
+use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, taken_slot};
+
+impl<C: Clone> Session<C> {
+    /// Takes a frame, and adds what it means to `events`.
+    ///
+    /// # Errors
+    /// [`Fault`] if the link can't go on.
+    pub fn received(&mut self, frame: &Frame<'_>, now_us: u64, events: &mut Vec<Event<C>>) -> Result<(), Fault> {
+        self.heart.heard(now_us);
+        if frame.kind == Kind::Error {
+            let number = FailHead::parse(frame.head)?.number;
+            return Err(Fault::Told { number, text: String::from_utf8_lossy(frame.payload).into_owned() });
+        }
+        if self.greeting_until_us.is_some() {
+            return self.welcomed(frame, now_us, events);
+        }
+        frame.check()?;
+        match frame.kind {
+            Kind::Ping => self.tell(Kind::Pong, Flags::URGENT, frame.id, 0),
+            Kind::Pong => {}
+            Kind::Goodbye => events.push(Event::Goodbye),
+            Kind::Node => self.named(frame)?,
+            Kind::Ok => self.subscribed(frame.id, events),
+            Kind::Window => self.out.window(frame.id, !frame.flags.answer(), wire::read_u32("WINDOW", frame.head)?),
+            Kind::Credit => self.credit(frame, events)?,
+            Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item | Kind::Chunk => {
+                self.payload(frame, events)?
+            }
+            Kind::End => self.end(frame, events),
+            Kind::Alive => self.is_alive(frame.id, events),
+            Kind::Cancel => self.cancelled(frame.id, events),
+            Kind::Hello | Kind::Welcome | Kind::Error | Kind::Subscribe | Kind::Unsubscribe => {
+                let problem = "a hub does not send this to a node that has joined";
+                return Err(WireError::Unexpected { kind: frame.kind.name(), problem }.into());
+            }
+        }
+        if self.out.is_choked() {
+            // It asks for answers and does not read them.
+            return Err(WireError::Limit { name: "link_queue_bytes", max: self.out.bytes_max() as u64 }.into());
+        }
+        Ok(())
+    }
+
+    fn welcomed(&mut self, frame: &Frame<'_>, now_us: u64, events: &mut Vec<Event<C>>) -> Result<(), Fault> {
+        let welcome = Welcome::parse(frame)?;
+        if welcome.version != VERSION {
+            let problem = "its version is not one that was offered";
+            return Err(WireError::Malformed { kind: "WELCOME", problem }.into());
+        }
+        let fields = welcome.fields;
+        let number = |name: &str, limit: limits::Limit| fields.number(name).unwrap_or(limit.default);
+        self.payload_max = usize::try_from(number("payload-bytes", limits::PAYLOAD_BYTES)).unwrap_or(usize::MAX);
+        let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
+        self.mine.limit(in_flight as usize);
+        self.out.chunk_bytes(chunk_bytes(number("frame-bytes", limits::LINK_FRAME_BYTES)));
+        let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
+        self.heart = Heart::new(self.heartbeat_ms, theirs_ms, now_us);
+        self.greeting_until_us = None;
+        events.push(Event::Joined(Joined {
+            hub: fields.text("name").unwrap_or_default().to_owned(),
+            resume: fields.text("resume").unwrap_or_default().to_owned(),
+            node: fields.number("node").and_then(|node| u32::try_from(node).ok()).unwrap_or(0),
+            payload_bytes: self.payload_max,
+        }));
+        if self.closing {
+            self.tell(Kind::Goodbye, Flags::URGENT, 0, 0);
+        }
+        Ok(())
+    }
+
+    /// A name for a number; a number without a name has gone.
+    fn named(&mut self, frame: &Frame<'_>) -> Result<(), WireError> {
+        let node = wire::read_u32("NODE", frame.head)?;
+        let fields = Fields::parse("NODE", frame.payload)?;
+        let Some(name) = fields.text("name") else {
+            self.names.remove(&node);
+            return Ok(());
+        };
+        if self.names.len() >= limits::HUB_LINKS.max as usize {
+            return Err(WireError::Limit { name: "hub_links", max: limits::HUB_LINKS.max });
+        }
+        let user = fields.text("user").unwrap_or_default().to_owned();
+        self.names.insert(node, Named { name: name.to_owned(), user });
+        Ok(())
+    }
+
+    fn subscribed(&mut self, id: u64, events: &mut Vec<Event<C>>) {
+        let Some(mine @ Mine::Subscribing(_)) = self.mine.get(id) else { return };
+        if let Mine::Subscribing(call) = std::mem::replace(mine, Mine::Subscribed) {
+            events.push(Event::Subscribed(call));
+        }
+    }
+
+    fn credit(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
+        let items = wire::read_u32("CREDIT", frame.head)?;
+        if frame.flags.answer() {
+            if let Some(Mine::Call(call, _)) = self.mine.get(frame.id) {
+                events.push(Event::Credited(call.clone(), items));
+            }
+            return Ok(());
+        }
+        match self.theirs.get(frame.id) {
+            Some(Theirs::Open { .. }) => events.push(Event::Wanted(frame.id, items)),
+            Some(Theirs::Coming { wanted, .. }) => *wanted = wanted.saturating_add(items),
+            Some(Theirs::Published) | None => {}
+        }
+        Ok(())
+    }
+
+    /// A frame with a payload, or with a part of one.
+    fn payload(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
+        if !self.expects(frame)? {
+            return Ok(());
+        }
+        match self.parts.take(frame)? {
+            Progress::Whole(message) => self.complete(message, events),
+            Progress::More | Progress::Skipped => {}
+            Progress::Ask(bytes) => {
+                let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(!frame.flags.answer());
+                self.tell(Kind::Window, flags, frame.id, bytes);
+            }
+            Progress::TooLong { bytes } => {
+                let text = format!("{bytes} bytes are more than payload_bytes of the receiver");
+                self.turn_away(frame, ErrorCode::PayloadTooLarge, &text, events);
+            }
+            Progress::TooMany { bytes } => {
+                let text =
+                    format!("{bytes} bytes and what else is on its way are too much for the receiver: try again later");
+                self.turn_away(frame, ErrorCode::LimitExceeded, &text, events);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the exchange of a frame with a payload, or looks for it. False: it has ended, and the frame is skipped.
+    fn expects(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
+        let (id, lane) = (frame.id, frame.flags.lane() as u8);
+        let theirs = match frame.kind {
+            Kind::Call => Theirs::Coming { lane, wanted: 0 },
+            Kind::Publish if frame.flags.more() => Theirs::Published,
+            Kind::Publish => return Ok(true),
+            Kind::Fail => return Ok(self.mine.get(id).is_some()),
+            _ if frame.flags.answer() => return Ok(self.my_lane(id).is_some()),
+            Kind::Item => return Ok(self.is_open(id)),
+            _ => return Ok(self.theirs.get(id).is_some()),
+        };
+        self.theirs.insert(id, theirs).map_err(|taken| taken_slot(frame.kind.name(), taken))?;
+        Ok(true)
+    }
+
+    fn complete(&mut self, message: Message, events: &mut Vec<Event<C>>) {
+        let id = message.id;
+        match message.kind {
+            Kind::Call => self.called(message, events),
+            Kind::Publish => {
+                if let Some(Theirs::Published) = self.theirs.get(id) {
+                    self.theirs.remove(id);
+                }
+                events.push(Event::Published(message));
+            }
+            Kind::Item if !message.flags.answer() => events.push(Event::Input(message)),
+            Kind::Item => {
+                if let Some(Mine::Call(call, _)) = self.mine.get(id) {
+                    events.push(Event::Item(call.clone(), message));
+                }
+            }
+            Kind::Reply => {
+                if let Some(Mine::Call(call, _)) = self.end_mine(id) {
+                    events.push(Event::Replied(call, message));
+                }
+            }
+            _ => self.failed(message, events),
+        }
+    }
+
+    fn called(&mut self, message: Message, events: &mut Vec<Event<C>>) {
+        let id = message.id;
+        let Some(theirs) = self.theirs.get(id) else { return };
+        let Theirs::Coming { lane, wanted } = *theirs else { return };
+        *theirs = Theirs::Open { lane };
+        if self.closing {
+            let flags = Flags::NORMAL.in_lane(lane).with_answer(true);
+            self.fail_short(id, flags, ErrorCode::NodeStopped, b"the node takes no new calls");
+            return self.end_theirs(id);
+        }
+        events.push(Event::Called(message));
+        if wanted > 0 {
+            events.push(Event::Wanted(id, wanted));
+        }
+    }
+
+    fn failed(&mut self, message: Message, events: &mut Vec<Event<C>>) {
+        let Ok(head) = FailHead::parse(message.head()) else { return };
+        if let Some(Mine::Call(call, _) | Mine::Subscribing(call)) = self.end_mine(message.id) {
+            events.push(Event::Failed(call, head.number, message));
+        }
+    }
+
+    /// A payload that this side does not take: whoever sent it is told, whoever waits for it too.
+    fn turn_away(&mut self, frame: &Frame<'_>, code: ErrorCode, text: &str, events: &mut Vec<Event<C>>) {
+        let id = frame.id;
+        if frame.flags.answer() {
+            let Some(call) = self.cancel_mine(id) else { return };
+            let flags = Flags::NORMAL.with_answer(true);
+            let fail = Frame { kind: Kind::Fail, flags, payload: text.as_bytes(), ..*frame };
+            return events.push(Event::Failed(call, code.number(), Message::whole(&fail)));
+        }
+        if self.theirs.get(id).is_none() {
+            return;
+        }
+        if self.is_open(id) {
+            events.push(Event::Cancelled(id));
+        }
+        let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);
+        self.fail_short(id, flags, code, text.as_bytes());
+        self.end_theirs(id);
+    }
+
+    fn end(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) {
+        if !frame.flags.answer() {
+            if self.is_open(frame.id) {
+                events.push(Event::InputOver(frame.id));
+            }
+        } else if self.my_lane(frame.id).is_some()
+            && let Some(Mine::Call(call, _)) = self.end_mine(frame.id)
+        {
+            events.push(Event::Over(call));
+        }
+    }
+
+    fn is_alive(&mut self, id: u64, events: &mut Vec<Event<C>>) {
+        if let Some(Mine::Call(call, _)) = self.mine.get(id) {
+            events.push(Event::Alive(call.clone()));
+        }
+    }
+
+    fn cancelled(&mut self, id: u64, events: &mut Vec<Event<C>>) {
+        // Its answer may be under way although the call is no longer open here.
+        self.out.drop_transfer(id, true);
+        if self.is_open(id) {
+            events.push(Event::Cancelled(id));
+        }
+        self.end_theirs(id);
+    }
+}
+
+/// The longest payload of a frame that may have so many bytes, if its head is as long as a head may be.
+fn chunk_bytes(frame_bytes: u64) -> usize {
+    let rest = frame_bytes.saturating_sub((FRAME_HEAD - LENGTH_BYTES) as u64 + limits::LINK_HEAD_BYTES.default);
+    rest.clamp(limits::LINK_CHUNK_BYTES.min, limits::LINK_CHUNK_BYTES.default) as usize
+}

@@ -1,0 +1,198 @@
+//! The side of a node: exchanges begin and end here.
+
+mod hearing;
+mod sending;
+mod words;
+
+use std::collections::BTreeMap;
+
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{Flags, Hello, Kind, VERSION, WireError};
+
+use super::assembly::Assemblies;
+use super::heart::{Beat, Heart};
+use super::outbox::Outbox;
+use super::slots::{Mirror, Slots, Taken};
+
+pub use words::{Event, Fault, Greeting, Joined, Named, Refused, Sending};
+
+/// One link of a node to its hub.
+pub struct Session<C> {
+    /// What waits to be written.
+    pub out: Outbox,
+    mine: Slots<Mine<C>>,
+    theirs: Mirror<Theirs>,
+    parts: Assemblies,
+    names: BTreeMap<u32, Named>,
+    heart: Heart,
+    heartbeat_ms: u64,
+    greeting_until_us: Option<u64>,
+    payload_max: usize,
+    closing: bool,
+}
+
+/// An exchange that this node opened. All its frames travel in one lane, so that none overtakes another.
+enum Mine<C> {
+    Call(C, u8),
+    Subscribing(C),
+    Subscribed,
+    Published,
+}
+
+/// An exchange that the hub opened.
+enum Theirs {
+    /// A call that is not all there yet. So many items were asked for meanwhile.
+    Coming { lane: u8, wanted: u32 },
+    /// A call that is to be answered.
+    Open { lane: u8 },
+    /// A long message that was published.
+    Published,
+}
+
+impl<C> Session<C> {
+    /// Begins to join: a HELLO waits to be written.
+    ///
+    /// # Errors
+    /// [`WireError::Limit`] if the name, the token or the secret is too long.
+    pub fn join(greeting: &Greeting, now_us: u64) -> Result<Self, WireError> {
+        let mut out = Outbox::new(greeting.queue_bytes);
+        let said = greeting.fields()?;
+        out.control(Kind::Hello, Flags::URGENT, 0, |head| Hello::put(VERSION, VERSION, head), &said)?;
+        Ok(Self {
+            out,
+            mine: Slots::new(0),
+            theirs: Mirror::new(greeting.in_flight),
+            parts: Assemblies::new(greeting.payload_bytes),
+            names: BTreeMap::new(),
+            heart: Heart::new(greeting.heartbeat_ms, greeting.heartbeat_ms, now_us),
+            heartbeat_ms: greeting.heartbeat_ms,
+            greeting_until_us: Some(now_us.saturating_add(limits::LINK_GREETING_MS.default * 1_000)),
+            payload_max: 0,
+            closing: false,
+        })
+    }
+
+    /// Does what time asks for.
+    ///
+    /// # Errors
+    /// [`Fault::Silent`] if the other side has been silent for too long.
+    pub fn tick(&mut self, now_us: u64) -> Result<(), Fault> {
+        if self.greeting_until_us.is_some_and(|until| now_us >= until) {
+            return Err(Fault::Silent);
+        }
+        match self.heart.beat(now_us) {
+            Beat::Rest => Ok(()),
+            Beat::Dead => Err(Fault::Silent),
+            Beat::Ping if self.greeting_until_us.is_some() => Ok(()),
+            Beat::Ping => {
+                self.tell(Kind::Ping, Flags::URGENT, 1, 0);
+                Ok(())
+            }
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do next.
+    pub fn next_us(&self) -> u64 {
+        self.heart.next_us().min(self.greeting_until_us.unwrap_or(u64::MAX))
+    }
+
+    /// Something was written to the wire.
+    pub fn sent(&mut self, now_us: u64) {
+        self.heart.sent(now_us);
+        for id in self.out.ended() {
+            if self.mine.remove(id).is_none() {
+                self.mine.release(id);
+            }
+        }
+    }
+
+    /// The link is gone: every call has ended, and so has the work on open calls. What waited to be written is let go.
+    pub fn lost(&mut self, events: &mut Vec<Event<C>>) {
+        self.closing = true;
+        for (_, mine) in self.mine.drain() {
+            if let Mine::Call(call, _) | Mine::Subscribing(call) = mine {
+                events.push(Event::Lost(call));
+            }
+        }
+        let open = self.theirs.drain().filter(|(_, theirs)| matches!(theirs, Theirs::Open { .. }));
+        events.extend(open.map(|(id, _)| Event::Cancelled(id)));
+        self.parts.clear();
+        self.out.clear();
+    }
+
+    /// The name behind a number, as the hub told it.
+    pub fn name_of(&self, node: u32) -> Option<&Named> {
+        self.names.get(&node)
+    }
+
+    /// Whether a call of another node has not been answered yet.
+    pub fn is_open(&mut self, id: u64) -> bool {
+        matches!(self.theirs.get(id), Some(Theirs::Open { .. }))
+    }
+
+    /// How many exchanges are open: those that this node began, and those that others did.
+    pub fn open_exchanges(&self) -> (usize, usize) {
+        (self.mine.len(), self.theirs.len())
+    }
+
+    /// Bytes that the long payloads on their way to this node will have.
+    pub fn coming_bytes(&self) -> usize {
+        self.parts.bytes()
+    }
+
+    /// Writes a frame without a payload, whose head is a number or nothing.
+    fn tell(&mut self, kind: Kind, flags: Flags, id: u64, number: u32) {
+        let head = |out: &mut Vec<u8>| {
+            if matches!(kind, Kind::Credit | Kind::Window) {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            Ok(())
+        };
+        let written = self.out.control(kind, flags, id, head, &[]);
+        debug_assert!(written.is_ok(), "a head of four bytes can be written");
+    }
+
+    /// The lane of a call of this node.
+    fn my_lane(&mut self, id: u64) -> Option<u8> {
+        if let Some(Mine::Call(_, lane)) = self.mine.get(id) { Some(*lane) } else { None }
+    }
+
+    /// The flags of what answers a call that is open.
+    fn answer_flags(&mut self, id: u64) -> Option<Flags> {
+        let Some(Theirs::Open { lane }) = self.theirs.get(id) else { return None };
+        Some(Flags::NORMAL.in_lane(*lane).with_answer(true))
+    }
+
+    fn end_mine(&mut self, id: u64) -> Option<Mine<C>> {
+        let mine = self.mine.remove(id)?;
+        self.forget_mine(id);
+        Some(mine)
+    }
+
+    /// Ends a call of this node, and tells the other side.
+    fn cancel_mine(&mut self, id: u64) -> Option<C> {
+        let lane = self.my_lane(id)?;
+        let Some(Mine::Call(call, _)) = self.mine.retire(id) else { return None };
+        self.forget_mine(id);
+        self.out.control_last(Kind::Cancel, Flags::NORMAL.in_lane(lane), id);
+        Some(call)
+    }
+
+    fn forget_mine(&mut self, id: u64) {
+        self.parts.forget(id, true);
+        self.out.drop_transfer(id, false);
+    }
+
+    fn end_theirs(&mut self, id: u64) {
+        self.theirs.remove(id);
+        self.parts.forget(id, false);
+    }
+}
+
+/// What a slot that can't be opened means for the link.
+pub(super) fn taken_slot(kind: &'static str, taken: Taken) -> WireError {
+    match taken {
+        Taken::Beyond => WireError::Limit { name: "link_in_flight", max: limits::LINK_IN_FLIGHT.default },
+        Taken::InUse => WireError::Unexpected { kind, problem: "its slot is in use, or its generation is 0" },
+    }
+}

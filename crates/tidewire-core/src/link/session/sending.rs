@@ -1,0 +1,232 @@
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{CallHead, Flags, Kind, PublishHead, SubscribeHead, WireError};
+
+use super::{Mine, Refused, Sending, Session};
+
+impl<C> Session<C> {
+    /// Calls, and answers with the id of the exchange. All its frames travel in the lane of the call.
+    ///
+    /// # Errors
+    /// [`Refused`] if it can't be sent.
+    pub fn call(&mut self, head: &CallHead<'_>, flags: Flags, payload: Sending<'_>, call: C) -> Result<u64, Refused> {
+        let mine = Mine::Call(call, flags.lane() as u8);
+        self.open(mine, payload, Kind::Call, flags, |out| head.put(out))
+    }
+
+    /// Subscribes; [`Event::Subscribed`](super::Event::Subscribed) says when it is in force.
+    ///
+    /// # Errors
+    /// [`Refused`] if it can't be sent.
+    pub fn subscribe(&mut self, head: &SubscribeHead<'_>, fields: &[u8], call: C) -> Result<u64, Refused> {
+        self.may_open(fields.len())?;
+        let head = |out: &mut Vec<u8>| head.put(out);
+        self.opened(Mine::Subscribing(call), |session, id| {
+            Ok(session.out.send(Kind::Subscribe, Flags::NORMAL, id, head, fields)?)
+        })
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&mut self, id: u64) {
+        if let Some(Mine::Subscribing(_) | Mine::Subscribed) = self.mine.get(id) {
+            self.mine.retire(id);
+            self.out.control_last(Kind::Unsubscribe, Flags::NORMAL, id);
+        }
+    }
+
+    /// Publishes.
+    ///
+    /// # Errors
+    /// [`Refused`] if it can't be sent.
+    pub fn publish(&mut self, head: &PublishHead<'_>, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+        if matches!(payload, Sending::Long(_)) || self.out.is_long(payload.len()) {
+            return self.open(Mine::Published, payload, Kind::Publish, flags, |out| head.put(out)).map(drop);
+        }
+        self.may_open(payload.len())?;
+        self.put(Kind::Publish, flags, 0, |out| head.put(out), payload)
+    }
+
+    /// Gives a call of this node up. Nothing more is heard of it.
+    pub fn cancel(&mut self, id: u64) {
+        self.cancel_mine(id);
+    }
+
+    /// Answers a call, which ends it.
+    ///
+    /// # Errors
+    /// [`Refused`] if it can't be sent; the call is still open, unless it is that which has ended.
+    pub fn reply(&mut self, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+        self.answer(Kind::Reply, id, flags, payload)?;
+        self.end_theirs(id);
+        Ok(())
+    }
+
+    /// Ends a call with an error. One that is too long for the link is replaced by a short one that says so.
+    ///
+    /// # Errors
+    /// [`Refused::Over`] if the call has ended.
+    pub fn fail(&mut self, id: u64, code: ErrorCode, payload: Sending<'_>) -> Result<(), Refused> {
+        let flags = self.answer_flags(id).ok_or(Refused::Over)?;
+        match self.cut(payload) {
+            Sending::Short(text) => self.fail_short(id, flags, code, text),
+            Sending::Long(payload) => {
+                let bytes = (*payload).as_ref().len();
+                let fits = bytes <= self.payload_max;
+                if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload).is_err() {
+                    let text = format!("{}: its {bytes} bytes found no room on the link", code.as_str());
+                    self.fail_short(id, flags, ErrorCode::LimitExceeded, text.as_bytes());
+                }
+            }
+        }
+        self.end_theirs(id);
+        Ok(())
+    }
+
+    /// Sends one item of an answer. The caller minds the credit.
+    ///
+    /// # Errors
+    /// As for [`reply`](Self::reply).
+    pub fn answer_item(&mut self, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+        self.answer(Kind::Item, id, flags, payload)
+    }
+
+    /// Says that no more items of an answer come, which ends the call.
+    pub fn answer_over(&mut self, id: u64) {
+        if let Some(flags) = self.answer_flags(id) {
+            self.end_theirs(id);
+            self.tell(Kind::End, flags, id, 0);
+        }
+    }
+
+    /// Says that the handler of a call is still at work.
+    pub fn alive(&mut self, id: u64) {
+        if let Some(flags) = self.answer_flags(id) {
+            self.tell(Kind::Alive, flags, id, 0);
+        }
+    }
+
+    /// Takes so many further items from the caller of an open call.
+    pub fn want_input(&mut self, id: u64, items: u32) {
+        if let Some(flags) = self.answer_flags(id) {
+            self.tell(Kind::Credit, flags, id, items);
+        }
+    }
+
+    /// Sends one item to the callee. The caller minds the credit.
+    ///
+    /// # Errors
+    /// [`Refused`] if it can't be sent.
+    pub fn item(&mut self, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+        let lane = self.my_lane(id).ok_or(Refused::Over)?;
+        self.fits(payload.len())?;
+        self.put(Kind::Item, flags.in_lane(lane), id, |_| Ok(()), payload)
+    }
+
+    /// Sends no more items to the callee.
+    pub fn over(&mut self, id: u64) {
+        if let Some(lane) = self.my_lane(id) {
+            self.tell(Kind::End, Flags::NORMAL.in_lane(lane), id, 0);
+        }
+    }
+
+    /// Takes so many further items of the answer to a call.
+    pub fn want(&mut self, id: u64, items: u32) {
+        if let Some(lane) = self.my_lane(id) {
+            self.tell(Kind::Credit, Flags::NORMAL.in_lane(lane), id, items);
+        }
+    }
+
+    /// Takes no new calls from now on, and makes none; those in progress go on.
+    pub fn goodbye(&mut self) {
+        self.closing = true;
+        if self.greeting_until_us.is_none() {
+            self.tell(Kind::Goodbye, Flags::URGENT, 0, 0);
+        }
+    }
+
+    /// Says why the link is closed. Nothing else can be sent then.
+    pub fn close(&mut self, code: ErrorCode, text: &str) {
+        self.closing = true;
+        let _ = self.out.control(Kind::Error, Flags::URGENT, 0, fail_head(code), text.as_bytes());
+    }
+
+    /// Fails a call at once. Room or not: else a call that found none could not be told. What is under way of an item is given up.
+    pub(super) fn fail_short(&mut self, id: u64, flags: Flags, code: ErrorCode, text: &[u8]) {
+        self.out.drop_transfer(id, true);
+        let written = self.out.control(Kind::Fail, flags, id, fail_head(code), text);
+        debug_assert!(written.is_ok(), "a text that is not cut fits a frame");
+    }
+
+    fn open(
+        &mut self,
+        mine: Mine<C>,
+        payload: Sending<'_>,
+        kind: Kind,
+        flags: Flags,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+    ) -> Result<u64, Refused> {
+        self.may_open(payload.len())?;
+        self.opened(mine, |session, id| session.put(kind, flags, id, head, payload))
+    }
+
+    fn opened(
+        &mut self,
+        mine: Mine<C>,
+        send: impl FnOnce(&mut Self, u64) -> Result<(), Refused>,
+    ) -> Result<u64, Refused> {
+        let max = self.mine.len();
+        let id = self.mine.insert(mine).map_err(|_| Refused::InFlight { max })?;
+        if let Err(refused) = send(self, id) {
+            self.mine.remove(id);
+            return Err(refused);
+        }
+        Ok(id)
+    }
+
+    fn answer(&mut self, kind: Kind, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+        let lane = self.answer_flags(id).ok_or(Refused::Over)?.lane() as u8;
+        self.fits(payload.len())?;
+        self.put(kind, flags.in_lane(lane).with_answer(true), id, |_| Ok(()), payload)
+    }
+
+    fn put(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+        payload: Sending<'_>,
+    ) -> Result<(), Refused> {
+        let sent = match self.cut(payload) {
+            Sending::Short(payload) => self.out.send(kind, flags, id, head, payload),
+            Sending::Long(payload) => self.out.send_long(kind, flags, id, head, payload),
+        };
+        sent.map_err(Refused::from)
+    }
+
+    /// What is too long for one frame is copied, so that it can be cut; what is short enough for one is not cut.
+    fn cut<'a>(&self, payload: Sending<'a>) -> Sending<'a> {
+        match payload {
+            Sending::Short(bytes) if self.out.is_long(bytes.len()) => Sending::Long(Box::new(bytes.to_vec())),
+            other => other,
+        }
+    }
+
+    fn may_open(&self, payload: usize) -> Result<(), Refused> {
+        if self.closing || self.greeting_until_us.is_some() {
+            return Err(Refused::Closing);
+        }
+        self.fits(payload)
+    }
+
+    fn fits(&self, payload: usize) -> Result<(), Refused> {
+        let max = self.payload_max;
+        if payload > max { Err(Refused::TooLong { bytes: payload, max }) } else { Ok(()) }
+    }
+}
+
+fn fail_head(code: ErrorCode) -> impl FnOnce(&mut Vec<u8>) -> Result<(), WireError> {
+    move |out| {
+        out.extend_from_slice(&code.number().to_le_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+use std::fmt;
+
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{FieldsWriter, WireError};
+
+use super::super::assembly::Message;
+use super::super::outbox::{Payload, Unsent};
+
+/// What a node says of itself, and what it takes.
+#[derive(Clone, Debug)]
+pub struct Greeting {
+    /// Its name, unique on the hub.
+    pub name: String,
+    /// Who it is, where the hub asks for that.
+    pub token: Option<String>,
+    /// The secret of its link before, whose place it takes.
+    pub resume: Option<String>,
+    /// Exchanges that the hub may open at once.
+    pub in_flight: usize,
+    /// The longest frame that it takes.
+    pub frame_bytes: usize,
+    /// The longest payload that it takes.
+    pub payload_bytes: usize,
+    /// Bytes that may wait to be written.
+    pub queue_bytes: usize,
+    /// How often it wants to hear something, in milliseconds.
+    pub heartbeat_ms: u64,
+}
+
+impl Greeting {
+    /// A greeting with the default limits.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            token: None,
+            resume: None,
+            in_flight: limits::LINK_IN_FLIGHT.default as usize,
+            frame_bytes: limits::LINK_FRAME_BYTES.default as usize,
+            payload_bytes: limits::PAYLOAD_BYTES.default as usize,
+            queue_bytes: limits::LINK_QUEUE_BYTES.default as usize,
+            heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
+        }
+    }
+
+    /// The fields of HELLO.
+    pub(super) fn fields(&self) -> Result<Vec<u8>, WireError> {
+        let mut said = Vec::new();
+        let mut fields = FieldsWriter::new(&mut said);
+        fields.add("name", self.name.as_bytes())?;
+        for (name, value) in [("token", &self.token), ("resume", &self.resume)] {
+            if let Some(value) = value {
+                fields.add(name, value.as_bytes())?;
+            }
+        }
+        for (name, value) in [
+            ("in-flight", self.in_flight as u64),
+            ("frame-bytes", self.frame_bytes as u64),
+            ("payload-bytes", self.payload_bytes as u64),
+            ("heartbeat-ms", self.heartbeat_ms),
+        ] {
+            fields.add(name, value.to_string().as_bytes())?;
+        }
+        Ok(said)
+    }
+}
+
+/// What a hub said when this node joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joined {
+    /// The name of the hub.
+    pub hub: String,
+    /// The secret with which this node can take the place of this link.
+    pub resume: String,
+    /// The number of this node.
+    pub node: u32,
+    /// The longest payload that the hub takes.
+    pub payload_bytes: usize,
+}
+
+/// A node, as the hub named it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// The user whose token it joined with, or an empty text.
+    pub user: String,
+}
+
+/// What happened. `C` is what the caller of [`Session::call`] or [`Session::subscribe`] gave.
+#[derive(Debug)]
+pub enum Event<C> {
+    /// The hub has taken this node in.
+    Joined(Joined),
+    /// A call for this node. It is open until it is answered.
+    Called(Message),
+    /// The caller of an open call has gone.
+    Cancelled(u64),
+    /// An item from the caller of an open call.
+    Input(Message),
+    /// The caller of an open call sends no more items.
+    InputOver(u64),
+    /// The caller of an open call takes so many further items.
+    Wanted(u64, u32),
+    /// Something was published.
+    Published(Message),
+    /// A subscription is in force.
+    Subscribed(C),
+    /// A call was answered; it has ended.
+    Replied(C, Message),
+    /// A call, or a subscription, has failed; it has ended. The message is text, or for `remote_error` a value.
+    Failed(C, u16, Message),
+    /// An item of an answer.
+    Item(C, Message),
+    /// No more items come; the call has ended.
+    Over(C),
+    /// The callee takes so many further items.
+    Credited(C, u32),
+    /// The handler of a call is still at work.
+    Alive(C),
+    /// The hub takes no new exchanges.
+    Goodbye,
+    /// The link was lost before a call was answered, or a subscription was in force; it has ended.
+    Lost(C),
+}
+
+/// Why a link can't go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The other side broke a rule.
+    Wire(WireError),
+    /// The other side said why it closes the link.
+    Told {
+        /// The number of the error.
+        number: u16,
+        /// What it said.
+        text: String,
+    },
+    /// The other side has been silent for too long.
+    Silent,
+}
+
+impl From<WireError> for Fault {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+/// Why something was not sent. Nothing of it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// As many exchanges as possible are open.
+    InFlight {
+        /// So many.
+        max: usize,
+    },
+    /// The other side takes no payload of this length.
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The most that is taken.
+        max: usize,
+    },
+    /// Too much waits to be written.
+    Full {
+        /// So many bytes.
+        bytes: usize,
+    },
+    /// The link says goodbye, or was never joined.
+    Closing,
+    /// The exchange has ended.
+    Over,
+    /// The head can't be written.
+    Wire(WireError),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InFlight { max } => {
+                write!(f, "link_in_flight={max}: so many calls are open already: wait for some of them")
+            }
+            Self::TooLong { bytes, max } => {
+                write!(
+                    f,
+                    "{bytes} bytes are more than payload_bytes={max} of the other side: send less, or raise the limit there"
+                )
+            }
+            Self::Full { bytes } => {
+                write!(
+                    f,
+                    "link_queue_bytes: {bytes} bytes wait to be written already: the other side reads too slowly, try again later"
+                )
+            }
+            Self::Closing => f.write_str("the link to the hub is lost or closing"),
+            Self::Over => f.write_str("the call has ended: nobody waits for this"),
+            Self::Wire(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Unsent> for Refused {
+    fn from(unsent: Unsent) -> Self {
+        match unsent {
+            Unsent::Full { bytes } => Self::Full { bytes },
+            Unsent::Wire(error) => Self::Wire(error),
+        }
+    }
+}
+
+/// A payload that is sent: borrowed if it is short, else kept until its last chunk has gone.
+pub enum Sending<'a> {
+    /// Copied now.
+    Short(&'a [u8]),
+    /// Cut as there is room.
+    Long(Payload),
+}
+
+impl<'a> From<&'a [u8]> for Sending<'a> {
+    /// Copies what is long.
+    fn from(bytes: &'a [u8]) -> Self {
+        if bytes.len() > limits::LINK_CHUNK_BYTES.default as usize {
+            Self::Long(Box::new(bytes.to_vec()))
+        } else {
+            Self::Short(bytes)
+        }
+    }
+}
+
+impl Sending<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Short(bytes) => bytes.len(),
+            Self::Long(payload) => (**payload).as_ref().len(),
+        }
+    }
+}

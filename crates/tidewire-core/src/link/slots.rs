@@ -1,0 +1,223 @@
+//! Exchanges by their ids: a slot in the lower half, a generation in the upper.
+
+/// The slots of the side that chooses the ids.
+#[derive(Debug)]
+pub struct Slots<T> {
+    entries: Vec<Entry<T>>,
+    free: Vec<u32>,
+    retired: usize,
+    max: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    generation: u32,
+    state: State<T>,
+}
+
+#[derive(Debug)]
+enum State<T> {
+    Free,
+    Open(T),
+    /// It has ended here, and the other side does not know yet.
+    Retired,
+}
+
+impl<T> Slots<T> {
+    /// Takes at most `max` exchanges at a time.
+    pub fn new(max: usize) -> Self {
+        Self { entries: Vec::new(), free: Vec::new(), retired: 0, max }
+    }
+
+    /// Takes at most so many from now on; what is open stays.
+    pub fn limit(&mut self, max: usize) {
+        self.max = max;
+    }
+
+    /// Opens an exchange, or gives the value back if as many as possible are open.
+    pub fn insert(&mut self, value: T) -> Result<u64, T> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.entries.len() < self.max => {
+                self.entries.push(Entry { generation: 0, state: State::Free });
+                (self.entries.len() - 1) as u32
+            }
+            None => return Err(value),
+        };
+        let entry = &mut self.entries[slot as usize];
+        // 0 is no generation, so that 0 is no id.
+        entry.generation = entry.generation.checked_add(1).unwrap_or(1);
+        entry.state = State::Open(value);
+        Ok(id_of(entry.generation, slot as usize))
+    }
+
+    /// The exchange with this id, if it is open.
+    pub fn get(&mut self, id: u64) -> Option<&mut T> {
+        match &mut self.entry(id)?.state {
+            State::Open(value) => Some(value),
+            State::Free | State::Retired => None,
+        }
+    }
+
+    /// Ends the exchange with this id, if it is open. Its slot can be used again at once.
+    pub fn remove(&mut self, id: u64) -> Option<T> {
+        let value = self.end(id, State::Free)?;
+        self.free.push(slot_of(id) as u32);
+        Some(value)
+    }
+
+    /// Ends the exchange with this id, if it is open. Its slot stays in use until [`release`](Self::release): the other side has
+    /// to hear of the end before it hears of the next one.
+    pub fn retire(&mut self, id: u64) -> Option<T> {
+        let value = self.end(id, State::Retired)?;
+        self.retired += 1;
+        Some(value)
+    }
+
+    /// Makes the slot of a retired exchange free.
+    pub fn release(&mut self, id: u64) {
+        if let Some(entry) = self.entry(id)
+            && matches!(entry.state, State::Retired)
+        {
+            entry.state = State::Free;
+            self.retired -= 1;
+            self.free.push(slot_of(id) as u32);
+        }
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len() - self.retired
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends all of them.
+    pub fn drain(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
+        self.free.clear();
+        self.retired = 0;
+        let entries = core::mem::take(&mut self.entries);
+        entries.into_iter().enumerate().filter_map(|(slot, entry)| match entry.state {
+            State::Open(value) => Some((id_of(entry.generation, slot), value)),
+            State::Free | State::Retired => None,
+        })
+    }
+
+    fn entry(&mut self, id: u64) -> Option<&mut Entry<T>> {
+        self.entries.get_mut(slot_of(id)).filter(|entry| entry.generation == generation_of(id))
+    }
+
+    fn end(&mut self, id: u64, state: State<T>) -> Option<T> {
+        let entry = self.entry(id)?;
+        if !matches!(entry.state, State::Open(_)) {
+            return None;
+        }
+        match core::mem::replace(&mut entry.state, state) {
+            State::Open(value) => Some(value),
+            State::Free | State::Retired => None,
+        }
+    }
+}
+
+/// The slots of the other side, seen from here.
+#[derive(Debug)]
+pub struct Mirror<T> {
+    entries: Vec<Option<(u32, T)>>,
+    open: usize,
+    max: usize,
+}
+
+/// Why the other side may not open an exchange with this id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Its slot is beyond the limit that was stated.
+    Beyond,
+    /// Its slot is in use, or its generation is 0.
+    InUse,
+}
+
+impl<T> Mirror<T> {
+    /// Takes at most `max` exchanges at a time.
+    pub fn new(max: usize) -> Self {
+        Self { entries: Vec::new(), open: 0, max }
+    }
+
+    /// Opens an exchange that the other side began.
+    ///
+    /// # Errors
+    /// [`Taken`] if it can't be.
+    pub fn insert(&mut self, id: u64, value: T) -> Result<(), Taken> {
+        let slot = slot_of(id);
+        if slot >= self.max {
+            return Err(Taken::Beyond);
+        }
+        if slot >= self.entries.len() {
+            self.entries.resize_with((slot + 1).next_power_of_two().min(self.max), || None);
+        }
+        let entry = &mut self.entries[slot];
+        if entry.is_some() || generation_of(id) == 0 {
+            return Err(Taken::InUse);
+        }
+        *entry = Some((generation_of(id), value));
+        self.open += 1;
+        Ok(())
+    }
+
+    /// The exchange with this id, if it is open.
+    pub fn get(&mut self, id: u64) -> Option<&mut T> {
+        match self.entries.get_mut(slot_of(id))? {
+            Some((generation, value)) if *generation == generation_of(id) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Ends the exchange with this id, if it is open.
+    pub fn remove(&mut self, id: u64) -> Option<T> {
+        self.get(id)?;
+        self.open -= 1;
+        self.entries[slot_of(id)].take().map(|(_, value)| value)
+    }
+
+    /// The open exchanges.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, entry)| entry.as_ref().map(|(generation, value)| (id_of(*generation, slot), value)))
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.open
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Ends all of them.
+    pub fn drain(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
+        self.open = 0;
+        let entries = core::mem::take(&mut self.entries);
+        entries
+            .into_iter()
+            .enumerate()
+            .filter_map(|(slot, entry)| entry.map(|(generation, value)| (id_of(generation, slot), value)))
+    }
+}
+
+fn id_of(generation: u32, slot: usize) -> u64 {
+    u64::from(generation) << 32 | slot as u64
+}
+
+fn slot_of(id: u64) -> usize {
+    (id & 0xffff_ffff) as usize
+}
+
+fn generation_of(id: u64) -> u32 {
+    (id >> 32) as u32
+}

@@ -1,0 +1,420 @@
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
+use tidewire_proto::wire;
+use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream};
+use tokio::sync::Notify;
+
+use crate::address::Address;
+use crate::clock::{instant, now_us};
+use crate::reading::Reading;
+use crate::runtime::Runtime;
+use crate::socket::Socket;
+use crate::writing::Writing;
+
+/// Connections that wait to be taken in.
+const BACKLOG: u32 = 1_024;
+
+/// Where the frames of a link go inside of this process.
+pub(crate) trait Feed: Send + Sync {
+    /// Takes whole frames.
+    fn feed(&self, frames: &[u8]);
+    /// The hub closes the link.
+    fn ended(&self, reason: &str);
+}
+
+enum Peer {
+    Remote { socket: Socket, writing: Writing, end: Notify },
+    Local { feed: Weak<dyn Feed>, writing: Writing },
+}
+
+/// A hub, its listeners, and those who joined. It ends when the last clone is dropped.
+#[derive(Clone)]
+pub struct HubHandle {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    hub: Mutex<Hub>,
+    peers: RwLock<Vec<Option<Arc<Peer>>>>,
+    look: Notify,
+    runtime: Runtime,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// One place where a hub listens. Dropping it closes the place; those who joined stay.
+pub struct Listening {
+    /// The address, with the real port.
+    pub address: Address,
+    end: Arc<Notify>,
+    file: Option<PathBuf>,
+}
+
+/// Why a hub can't listen somewhere.
+#[derive(Debug)]
+pub struct ListenError {
+    address: Address,
+    error: io::Error,
+}
+
+impl HubHandle {
+    /// A hub on a thread of links. `log` is given one line for each link that ends for a reason.
+    pub fn new(runtime: &Runtime, options: HubOptions, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        let hub = Hub::new(options, u64::from_str_radix(&secret()[..16], 16).unwrap_or(1));
+        let shared = Arc::new(Shared {
+            hub: Mutex::new(hub),
+            peers: RwLock::default(),
+            look: Notify::new(),
+            runtime: runtime.clone(),
+            log: Box::new(log),
+        });
+        runtime.spawn(watch_time(Arc::downgrade(&shared)));
+        Self { shared }
+    }
+
+    /// Listens at an address; when this returns, nodes can join.
+    ///
+    /// # Errors
+    /// [`ListenError`] if the place is taken or not allowed.
+    pub fn listen(&self, address: &Address) -> Result<Listening, ListenError> {
+        let error = |error| ListenError { address: address.clone(), error };
+        let end = Arc::new(Notify::new());
+        let (shared, ends, wanted) = (Arc::downgrade(&self.shared), Arc::clone(&end), address.clone());
+        let listening = self.shared.runtime.block_on(async move {
+            match wanted {
+                Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
+                Address::Tcp { host, port } => {
+                    let listener = TcpListener::bind((host.as_str(), port)).await?;
+                    let port = listener.local_addr()?.port();
+                    tokio::spawn(accept_tcp(listener, shared, ends));
+                    Ok((Address::Tcp { host, port }, None))
+                }
+                Address::Unix(path) => {
+                    let listener = bind_unix(&path).await?;
+                    tokio::spawn(accept_unix(listener, shared, ends));
+                    Ok((Address::Unix(path.clone()), Some(path)))
+                }
+            }
+        });
+        let listening = listening.unwrap_or_else(|| Err(io::Error::other("the thread of links has ended")));
+        let (address, file) = listening.map_err(error)?;
+        Ok(Listening { address, end, file })
+    }
+
+    /// What the hub has counted.
+    pub fn counts(&self) -> HubCounts {
+        self.shared.hub.lock().counts()
+    }
+
+    /// Calls that are passed on and not answered yet.
+    pub fn open_calls(&self) -> usize {
+        self.shared.hub.lock().open_calls()
+    }
+
+    /// Tells all nodes that no new calls are taken.
+    pub fn goodbye(&self) {
+        self.shared.hub.lock().goodbye();
+        self.shared.settle();
+    }
+
+    /// The thread that its sockets are on.
+    pub fn runtime(&self) -> &Runtime {
+        &self.shared.runtime
+    }
+
+    pub(crate) fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        let at = self.shared.hub.lock().connected(secret(), now_us())?;
+        self.shared.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
+        Some(LocalEnd { shared: Arc::clone(&self.shared), at })
+    }
+}
+
+/// The hub's end of a link inside of one process.
+pub(crate) struct LocalEnd {
+    shared: Arc<Shared>,
+    at: LinkId,
+}
+
+impl LocalEnd {
+    /// Gives whole frames to the hub.
+    pub fn write(&self, frames: &[u8]) -> usize {
+        self.shared.take_frames(self.at, frames);
+        self.shared.settle();
+        frames.len()
+    }
+}
+
+impl Drop for LocalEnd {
+    fn drop(&mut self) {
+        self.shared.gone(self.at);
+    }
+}
+
+impl Shared {
+    fn keep(&self, at: LinkId, peer: Arc<Peer>) {
+        let mut peers = self.peers.write();
+        if peers.len() <= at {
+            peers.resize_with(at + 1, || None);
+        }
+        peers[at] = Some(peer);
+        drop(peers);
+        self.look.notify_one();
+    }
+
+    fn gone(&self, at: LinkId) {
+        // In this order: the number is free for another link only once nobody finds the old one under it.
+        if let Some(peer) = self.peers.write().get_mut(at) {
+            *peer = None;
+        }
+        self.hub.lock().closed(at);
+        self.settle();
+    }
+
+    fn take_frames(&self, at: LinkId, mut bytes: &[u8]) {
+        let (mut hub, now) = (self.hub.lock(), now_us());
+        let max = hub.frame_bytes();
+        loop {
+            match wire::read(bytes, max) {
+                Ok(Some(frame)) => {
+                    hub.received(at, &frame, now);
+                    bytes = &bytes[frame.bytes.len()..];
+                }
+                Ok(None) => return,
+                Err(error) => return hub.garbled(at, &error),
+            }
+        }
+    }
+
+    /// Writes what is new, and closes what is to be closed.
+    fn settle(&self) {
+        loop {
+            let (touched, closing) = {
+                let mut hub = self.hub.lock();
+                (hub.touched(), hub.closing())
+            };
+            if touched.is_empty() && closing.is_empty() {
+                return;
+            }
+            for at in touched {
+                self.flush(at);
+            }
+            for (at, reason) in closing {
+                self.end(at, &reason);
+            }
+        }
+    }
+
+    fn peer(&self, at: LinkId) -> Option<Arc<Peer>> {
+        self.peers.read().get(at).and_then(Option::clone)
+    }
+
+    fn flush(&self, at: LinkId) {
+        let Some(peer) = self.peer(at) else { return };
+        let take = |bytes: &mut Vec<u8>, count| self.take(at, bytes, count);
+        match &*peer {
+            Peer::Remote { socket, writing, end } => {
+                if writing.flush(take, |bytes| socket.try_write(bytes)).is_err() {
+                    end.notify_one();
+                }
+            }
+            Peer::Local { feed, writing } => {
+                let Some(feed) = feed.upgrade() else { return };
+                let fed = writing.flush(take, |bytes| {
+                    feed.feed(bytes);
+                    Ok(bytes.len())
+                });
+                debug_assert!(fed.is_ok(), "feeding does not fail");
+            }
+        }
+    }
+
+    fn take(&self, at: LinkId, bytes: &mut Vec<u8>, count: usize) -> bool {
+        let mut hub = self.hub.lock();
+        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, count));
+        if taken {
+            hub.sent(at, now_us());
+        }
+        taken
+    }
+
+    fn end(&self, at: LinkId, reason: &str) {
+        let name = self.hub.lock().name_of(at).to_owned();
+        let who = if name.is_empty() { "a link that has not joined".to_owned() } else { format!("the link of {name:?}") };
+        (self.log)(&format!("{who} is closed: {reason}"));
+        match self.peer(at).as_deref() {
+            Some(Peer::Remote { end, .. }) => end.notify_one(),
+            Some(Peer::Local { feed, .. }) => {
+                if let Some(feed) = feed.upgrade() {
+                    feed.ended(reason);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn accept(self: &Arc<Self>, socket: Socket) {
+        let Some(at) = self.hub.lock().connected(secret(), now_us()) else {
+            (self.log)("hub_links: a node was turned away, as many as possible are joined");
+            return;
+        };
+        let peer = Arc::new(Peer::Remote { socket, writing: Writing::new(), end: Notify::new() });
+        self.keep(at, Arc::clone(&peer));
+        tokio::spawn(serve(Arc::clone(self), at, peer));
+    }
+}
+
+async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
+    let Peer::Remote { socket, writing, end } = &*peer else { return };
+    let mut reading = Reading::new(shared.hub.lock().frame_bytes());
+    let mut full = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = end.notified() => break,
+            () = writing.full.notified(), if !full => full = true,
+            ready = socket.writable(), if full => {
+                full = false;
+                let take = |bytes: &mut Vec<u8>, count| shared.take(at, bytes, count);
+                if ready.is_err() || writing.resume(take, |bytes| socket.try_write(bytes)).is_err() {
+                    break;
+                }
+            }
+            ready = socket.readable() => {
+                if ready.is_err() {
+                    break;
+                }
+                match reading.fill(socket) {
+                    Ok(true) => shared.read(at, &mut reading),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(false) | Err(_) => break,
+                }
+            }
+        }
+    }
+    shared.gone(at);
+}
+
+impl Shared {
+    fn read(&self, at: LinkId, reading: &mut Reading) {
+        let now = now_us();
+        {
+            let mut hub = self.hub.lock();
+            if let Err(error) = reading.frames(|frame| hub.received(at, frame, now)) {
+                hub.garbled(at, &error);
+            }
+        }
+        self.settle();
+    }
+}
+
+async fn watch_time(shared: Weak<Shared>) {
+    loop {
+        let Some(strong) = shared.upgrade() else { return };
+        strong.hub.lock().tick(now_us());
+        strong.settle();
+        let next = strong.hub.lock().next_us();
+        let look = strong.look.notified();
+        tokio::pin!(look);
+        // The hub itself must be able to end while this sleeps: a day is long enough to look again.
+        let until = instant(next.min(now_us() + 86_400_000_000));
+        tokio::select! {
+            () = &mut look => {}
+            () = tokio::time::sleep_until(until.into()) => {}
+        }
+    }
+}
+
+async fn accept_tcp(listener: TcpListener, shared: Weak<Shared>, end: Arc<Notify>) {
+    loop {
+        let accepted = tokio::select! {
+            () = end.notified() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Some(shared) = shared.upgrade() else { return };
+        match accepted {
+            Ok((stream, _)) => shared.accept(Socket::tcp(stream)),
+            Err(error) => pause(&shared, &error).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, shared: Weak<Shared>, end: Arc<Notify>) {
+    loop {
+        let accepted = tokio::select! {
+            () = end.notified() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Some(shared) = shared.upgrade() else { return };
+        match accepted {
+            Ok((stream, _)) => shared.accept(Socket::Unix(stream)),
+            Err(error) => pause(&shared, &error).await,
+        }
+    }
+}
+
+/// Accepting failed, for example because no descriptors are left: it would fail again at once.
+async fn pause(shared: &Shared, error: &io::Error) {
+    (shared.log)(&format!("a node could not be taken in: {error}"));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+/// Binds a Unix socket that only this user can open. A file that a process left behind is replaced; one that is in use is not.
+async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let socket = UnixSocket::new_stream()?;
+    match socket.bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if !is_left_behind(path).await {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            socket.bind(path)?;
+        }
+        other => other?,
+    }
+    // Nobody can connect before it listens, and then only this user can.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    socket.listen(BACKLOG)
+}
+
+/// Whether a file is a socket that no process listens at. A connection to any other file would be refused as well.
+async fn is_left_behind(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    is_socket && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// A secret of 32 hexadecimal digits.
+fn secret() -> String {
+    let mut bytes = [0; 16];
+    // The system has no randomness only before it has fully started; a link without a secret can't be resumed, and that is all.
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes[..8].copy_from_slice(&now_us().to_le_bytes());
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // In this order: once nobody listens, the file may be that of another hub.
+        if let Some(file) = &self.file {
+            let _ = std::fs::remove_file(file);
+        }
+        self.end.notify_one();
+    }
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "url: can't listen at {}: {}", self.address, self.error)
+    }
+}
+
+impl std::error::Error for ListenError {}

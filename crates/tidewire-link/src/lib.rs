@@ -1,0 +1,24 @@
+//! Links between nodes over sockets. What is said over them is decided in `tidewire_core::link`; this crate moves the bytes.
+//!
+//! One thread waits for all sockets of a process. Whoever sends writes to the socket itself, as long as it takes bytes;
+//! what queues up meanwhile goes in the next write.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod clock;
+mod hub;
+mod node;
+mod reading;
+mod runtime;
+mod socket;
+mod writing;
+
+pub use address::{Address, AddressError};
+pub use hub::{HubHandle, ListenError, Listening};
+pub use node::{Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, Subscription, Waiting};
+pub use runtime::Runtime;
+pub use tidewire_core::link::access::{Access, Grant};
+pub use tidewire_core::link::assembly::Message;
+pub use tidewire_core::link::hub::{HubCounts, HubOptions};
+pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};

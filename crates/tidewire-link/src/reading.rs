@@ -1,0 +1,61 @@
+use std::io;
+
+use tidewire_proto::wire::{self, Frame, WireError};
+
+use crate::socket::Socket;
+
+const READ_BYTES: usize = 256 * 1024;
+
+/// Bytes that were read and are not yet frames.
+pub struct Reading {
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+    frame_max: usize,
+}
+
+impl Reading {
+    pub fn new(frame_max: usize) -> Self {
+        Self { bytes: vec![0; READ_BYTES], from: 0, to: 0, frame_max }
+    }
+
+    /// Reads what there is. False: the other side has closed.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is nothing, or whatever reading fails with.
+    pub fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
+        self.make_room();
+        let count = socket.try_read(&mut self.bytes[self.to..])?;
+        self.to += count;
+        Ok(count > 0)
+    }
+
+    /// Gives every whole frame to `visit`.
+    ///
+    /// # Errors
+    /// [`WireError`] if the bytes are no frame.
+    pub fn frames(&mut self, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), WireError> {
+        while let Some(frame) = wire::read(&self.bytes[self.from..self.to], self.frame_max)? {
+            visit(&frame);
+            self.from += frame.bytes.len();
+        }
+        Ok(())
+    }
+
+    fn make_room(&mut self) {
+        if self.from == self.to {
+            (self.from, self.to) = (0, 0);
+            if self.bytes.len() > READ_BYTES {
+                // A long frame needed more; that is over.
+                self.bytes = vec![0; READ_BYTES];
+            }
+        } else if self.bytes.len() - self.to < READ_BYTES / 4 {
+            self.bytes.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+            if self.bytes.len() - self.to < READ_BYTES / 4 {
+                // A frame is at most frame_max long, so this ends.
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+        }
+    }
+}

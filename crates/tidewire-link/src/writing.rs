@@ -1,0 +1,93 @@
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Most bytes that are taken out of an outbox for one write.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// The way from an outbox to a socket, for all threads that send.
+///
+/// One thread writes at a time. Another one that has something leaves a note, and the one that writes looks again.
+pub struct Writing {
+    state: Mutex<State>,
+    again: AtomicBool,
+    /// The socket takes no more: the thread of the links waits until it does.
+    pub full: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    bytes: Vec<u8>,
+    at: usize,
+    full: bool,
+    broken: bool,
+}
+
+impl Writing {
+    pub fn new() -> Self {
+        Self { state: Mutex::default(), again: AtomicBool::new(false), full: Notify::new() }
+    }
+
+    /// Writes as much as the socket takes. `take` moves bytes out of the outbox, with the number of them as a limit.
+    pub fn flush(
+        &self,
+        mut take: impl FnMut(&mut Vec<u8>, usize) -> bool,
+        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst) {
+            let Some(mut state) = self.state.try_lock() else { return Ok(()) };
+            self.again.store(false, Ordering::SeqCst);
+            if state.full || state.broken {
+                return Ok(());
+            }
+            self.write_all(&mut state, &mut take, &mut write)?;
+        }
+        Ok(())
+    }
+
+    /// The socket takes bytes again: goes on as [`flush`](Self::flush).
+    pub fn resume(
+        &self,
+        take: impl FnMut(&mut Vec<u8>, usize) -> bool,
+        write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        self.state.lock().full = false;
+        self.flush(take, write)
+    }
+
+    fn write_all(
+        &self,
+        state: &mut State,
+        take: &mut impl FnMut(&mut Vec<u8>, usize) -> bool,
+        write: &mut impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        loop {
+            if state.at == state.bytes.len() {
+                state.bytes.clear();
+                state.at = 0;
+                if state.bytes.capacity() > 4 * WRITE_BYTES {
+                    state.bytes = Vec::new();
+                }
+                if !take(&mut state.bytes, WRITE_BYTES) {
+                    return Ok(());
+                }
+            }
+            match write(&state.bytes[state.at..]) {
+                Ok(count) => state.at += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    state.full = true;
+                    self.full.notify_one();
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    state.broken = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A hub in this process.
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tidewire_link::{Access, Address, Grant, Greeting, HubHandle, HubOptions};
+use tidewire_proto::subject::Pattern;
+
+use crate::errors::error;
+use crate::link::joined::Link;
+use crate::link::runtime;
+
+/// A hub in this process: listens, and routes between the nodes that join.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct Hub {
+    inner: HubHandle,
+}
+
+/// One place where a hub listens.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct Listening {
+    inner: Mutex<Option<tidewire_link::Listening>>,
+    url: String,
+}
+
+type Token = (String, String, Vec<String>, Vec<String>, Vec<String>);
+
+#[pymethods]
+impl Hub {
+    /// `tokens` are (token, user, publish, subscribe, call), the last three patterns. `log` is called with one line at a time.
+    #[new]
+    fn new(py: Python<'_>, name: &str, tokens: Vec<Token>, heartbeat_ms: u64, log: Py<PyAny>) -> PyResult<Self> {
+        let grants: Vec<Grant> = tokens.into_iter().map(|token| grant(py, token)).collect::<PyResult<_>>()?;
+        let access = Access::new(grants);
+        let options = HubOptions { access, heartbeat_ms, ..HubOptions::new(name) };
+        Ok(Self { inner: HubHandle::new(&runtime()?, options, logger(log)) })
+    }
+
+    /// Listens at an address. When this returns, nodes can join.
+    fn listen(&self, py: Python<'_>, url: &str) -> PyResult<Listening> {
+        let address = address(py, url)?;
+        let listening = py.detach(|| self.inner.listen(&address));
+        let listening = listening.map_err(|failure| error(py, "ConfigError", &failure.to_string(), &[]))?;
+        let url = listening.address.to_string();
+        Ok(Listening { inner: Mutex::new(Some(listening)), url })
+    }
+
+    /// Joins this hub from its own process.
+    fn join(&self, py: Python<'_>, name: &str, token: Option<String>) -> PyResult<Link> {
+        let greeting = Greeting { token, ..Greeting::new(name) };
+        let joined = py.detach(|| tidewire_link::Link::join_local(&self.inner, greeting));
+        Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
+    }
+
+    /// Tells all nodes that no new calls are taken.
+    fn goodbye(&self, py: Python<'_>) {
+        py.detach(|| self.inner.goodbye());
+    }
+
+    /// Calls that are passed on and not answered yet.
+    #[getter]
+    fn open_calls(&self) -> usize {
+        self.inner.open_calls()
+    }
+
+    /// What the hub has counted.
+    fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let counts = self.inner.counts();
+        let all = PyDict::new(py);
+        for (name, count) in [
+            ("nodes", counts.nodes),
+            ("forwarded", counts.forwarded),
+            ("calls", counts.calls),
+            ("published", counts.published),
+            ("dropped", counts.dropped),
+            ("refused", counts.refused),
+        ] {
+            all.set_item(name, count)?;
+        }
+        Ok(all.into_any().unbind())
+    }
+}
+
+#[pymethods]
+impl Listening {
+    /// The address, with the real port.
+    #[getter]
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Takes no more nodes in. Those that joined stay.
+    fn close(&self) {
+        let listening = self.inner.lock().take();
+        drop(listening);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Listening {}>", self.url)
+    }
+}
+
+/// An address, or the error that says what is wrong with it.
+pub fn address(py: Python<'_>, url: &str) -> PyResult<Address> {
+    url.parse::<Address>().map_err(|wrong| error(py, "InvalidArgument", &wrong.to_string(), &[]))
+}
+
+/// A Python function as a log. It may be called from any thread.
+pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
+    move |line| {
+        Python::attach(|py| {
+            if let Err(error) = log.call1(py, (line,)) {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+fn grant(py: Python<'_>, (token, user, publish, subscribe, call): Token) -> PyResult<Grant> {
+    let patterns = |texts: Vec<String>| -> PyResult<Vec<Pattern>> {
+        let of = |text: &String| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));
+        texts.iter().map(of).collect()
+    };
+    Ok(Grant { token, user, publish: patterns(publish)?, subscribe: patterns(subscribe)?, call: patterns(call)? })
+}

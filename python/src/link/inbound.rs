@@ -1,0 +1,300 @@
+//! Calls and messages that come in over a link.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{Fields, PublishHead};
+
+use crate::errors::error;
+use crate::link::inlet::Intake;
+use crate::link::{refused, sending};
+use crate::pending::Pending;
+
+/// What happens to a call after it has come in.
+pub struct Exchanging {
+    me: Weak<Intake>,
+    cancelled: AtomicBool,
+    credit: AtomicI64,
+    waker: Mutex<Option<Waker>>,
+    on_cancel: Mutex<Option<Py<PyAny>>>,
+    this: Mutex<Weak<Exchanging>>,
+}
+
+impl Exchanging {
+    pub fn new(intake: Weak<Intake>, credit: u32) -> Self {
+        Self {
+            me: intake,
+            cancelled: AtomicBool::new(false),
+            credit: AtomicI64::new(credit.into()),
+            waker: Mutex::new(None),
+            on_cancel: Mutex::new(None),
+            this: Mutex::new(Weak::new()),
+        }
+    }
+
+    /// Calls what Python wants to have called when the caller has gone.
+    pub fn tell(&self, py: Python<'_>) {
+        let Some(call) = self.on_cancel.lock().take() else { return };
+        if let Err(error) = call.call0(py) {
+            error.write_unraisable(py, None);
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Exchange for Exchanging {
+    fn cancelled(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.wake();
+        // Python is told on its loop.
+        let this = self.this.lock().upgrade();
+        if let (Some(this), Some(intake)) = (this, self.me.upgrade()) {
+            intake.changed(this);
+        }
+    }
+
+    fn input(&self, _: Message) {}
+
+    fn input_over(&self) {}
+
+    fn wanted(&self, items: u32) {
+        self.credit.fetch_add(items.into(), Ordering::AcqRel);
+        self.wake();
+    }
+}
+
+/// A call that came in over a link. It is answered once; if it is dropped unanswered, its caller is told.
+#[pyclass(frozen, weakref, module = "tidewire._tidewire")]
+pub struct RemoteCall {
+    call: Mutex<Option<Call>>,
+    exchange: Arc<Exchanging>,
+    flusher: Flusher,
+    deadline: Option<Instant>,
+}
+
+impl RemoteCall {
+    pub fn new(call: Call, exchange: Arc<Exchanging>) -> Self {
+        *exchange.this.lock() = Arc::downgrade(&exchange);
+        let (flusher, deadline) = (call.flusher(), call.deadline);
+        Self { call: Mutex::new(Some(call)), exchange, flusher, deadline }
+    }
+
+    fn with<T>(&self, py: Python<'_>, read: impl FnOnce(&Call) -> PyResult<T>) -> PyResult<T> {
+        match &*self.call.lock() {
+            Some(call) => read(call),
+            None => Err(error(py, "InvalidArgument", "this call has been answered already", &[])),
+        }
+    }
+
+    fn flush(&self, py: Python<'_>, company: bool) {
+        // With other calls at hand, their answers go in the same write: at the end of this round of the loop.
+        if !(company && super::joined::flush_soon(py, &self.flusher)) {
+            py.detach(|| self.flusher.flush());
+        }
+    }
+}
+
+#[pymethods]
+impl RemoteCall {
+    /// What is called.
+    #[getter]
+    fn subject(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |call| Ok(call.head().subject.to_owned()))
+    }
+
+    /// The name of the node that called.
+    #[getter]
+    fn node(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |call| Ok(call.from.name.clone()))
+    }
+
+    /// The user whose token that node joined with, or an empty text.
+    #[getter]
+    fn user(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |call| Ok(call.from.user.clone()))
+    }
+
+    /// Its headers, or None.
+    #[getter]
+    fn headers(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.with(py, |call| headers(py, &call.head().fields))
+    }
+
+    /// "urgent", "high", "normal" or "low".
+    #[getter]
+    fn priority(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with(py, |call| Ok(["urgent", "high", "normal", "low"][call.message.flags.lane()]))
+    }
+
+    /// Seconds for which the caller still waits, or None for ever.
+    #[getter]
+    fn left(&self) -> Option<f64> {
+        self.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// Whether the caller has gone.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.exchange.cancelled.load(Ordering::Acquire)
+    }
+
+    /// The value that it came with.
+    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.with(py, |call| crate::values::decode(py, call.message.payload()).map(Bound::unbind))
+    }
+
+    /// Calls something on the loop when the caller has gone; at once if it has.
+    fn on_cancel(&self, py: Python<'_>, call: Py<PyAny>) -> PyResult<()> {
+        if self.cancelled() {
+            return call.call0(py).map(drop);
+        }
+        *self.exchange.on_cancel.lock() = Some(call);
+        // It may have gone in between; then what was just set may not be called by anybody else.
+        if self.cancelled() {
+            self.exchange.tell(py);
+        }
+        Ok(())
+    }
+
+    /// Answers with a value. Nothing happens if the caller has gone.
+    fn reply(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let blob = crate::values::encode(value, "the result", super::PAYLOAD_BYTES)?;
+        let Some(call) = self.call.lock().take() else { return Ok(()) };
+        let company = call.has_company();
+        let sent = call.reply(sending(&blob));
+        self.forget();
+        self.flush(py, company);
+        match sent {
+            Err(tidewire_link::Refused::Over) | Ok(()) => Ok(()),
+            Err(why) => Err(refused(py, "the result", &why)),
+        }
+    }
+
+    /// Answers with an error: an exception, which travels as a value.
+    fn fail(&self, py: Python<'_>, raised: &Bound<'_, PyAny>) -> PyResult<()> {
+        let blob = crate::values::encode(raised, "the error", super::PAYLOAD_BYTES)?;
+        self.end(py, ErrorCode::RemoteError, sending(&blob));
+        Ok(())
+    }
+
+    /// Answers with an error of this project, by its number, and a text.
+    fn refuse(&self, py: Python<'_>, number: u16, text: &str) {
+        let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
+        self.end(py, code, Sending::from(text.as_bytes()));
+    }
+
+    /// Sends one item of a stream; None, or something to await before the next one.
+    fn item(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Option<Pending>> {
+        let blob = crate::values::encode(value, "an item", super::PAYLOAD_BYTES)?;
+        self.with(py, |call| call.item(sending(&blob)).map_err(|why| refused(py, "an item", &why)))?;
+        let left = self.exchange.credit.fetch_sub(1, Ordering::AcqRel) - 1;
+        Ok((left <= 0).then(|| self.credit()))
+    }
+
+    /// Something to await until an item may be sent.
+    fn credit(&self) -> Pending {
+        let exchange = Arc::clone(&self.exchange);
+        let wait = std::future::poll_fn(move |context| {
+            *exchange.waker.lock() = Some(context.waker().clone());
+            let ready = exchange.credit.load(Ordering::Acquire) > 0 || exchange.cancelled.load(Ordering::Acquire);
+            if ready { Poll::Ready(Ok(Python::attach(|py| py.None()))) } else { Poll::Pending }
+        });
+        Pending::new("credit", None, Box::pin(wait))
+    }
+
+    /// Sends no more items, which ends the call.
+    fn over(&self, py: Python<'_>) {
+        if let Some(call) = self.call.lock().take() {
+            self.forget();
+            py.detach(|| call.over());
+        }
+    }
+
+    /// Says that the handler is still at work.
+    fn alive(&self) {
+        if let Some(call) = &*self.call.lock() {
+            call.alive();
+        }
+    }
+}
+
+impl RemoteCall {
+    fn end(&self, py: Python<'_>, code: ErrorCode, payload: Sending<'_>) {
+        let Some(call) = self.call.lock().take() else { return };
+        let company = call.has_company();
+        call.fail(code, payload);
+        self.forget();
+        self.flush(py, company);
+    }
+
+    fn forget(&self) {
+        let call = self.exchange.on_cancel.lock().take();
+        drop(call);
+    }
+}
+
+/// A message that was published elsewhere.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct RemoteMessage {
+    inner: Published,
+}
+
+impl RemoteMessage {
+    pub fn new(inner: Published) -> Self {
+        Self { inner }
+    }
+
+    fn head(&self) -> PublishHead<'_> {
+        // It was checked when it came in.
+        PublishHead::parse(self.inner.message.head()).unwrap_or_default()
+    }
+}
+
+#[pymethods]
+impl RemoteMessage {
+    /// What it was published on.
+    #[getter]
+    fn subject(&self) -> &str {
+        self.head().subject
+    }
+
+    /// The name of the node that published it.
+    #[getter]
+    fn node(&self) -> &str {
+        &self.inner.from.name
+    }
+
+    /// Its headers, or None.
+    #[getter]
+    fn headers(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        headers(py, &self.head().fields)
+    }
+
+    /// What was published.
+    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        crate::values::decode(py, self.inner.message.payload()).map(Bound::unbind)
+    }
+}
+
+fn headers(py: Python<'_>, fields: &Fields<'_>) -> PyResult<Option<Py<PyAny>>> {
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let all = PyDict::new(py);
+    for (name, value) in fields.iter() {
+        all.set_item(name, String::from_utf8_lossy(value))?;
+    }
+    Ok(Some(all.into_any().unbind()))
+}

@@ -1,0 +1,279 @@
+//! A link of this node to its hub.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tidewire_link::{CallKey, Flusher, Greeting, JoinError, Waiting};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
+
+use crate::arguments::{Pattern, Priority, Subject};
+use crate::bridge::Bridge;
+use crate::engine::{Engine, check_fork};
+use crate::errors::error;
+use crate::link::hub::{address, logger};
+use crate::link::inlet::{Door, Intake};
+use crate::link::reply::{self, Asking};
+use crate::link::stream::{self, RemoteStream};
+use crate::link::{PAYLOAD_BYTES, fields, refused, runtime, sending};
+use crate::pending::Pending;
+
+/// A link of this node to its hub.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct Link {
+    inner: tidewire_link::Link,
+    intake: Mutex<Option<Arc<Intake>>>,
+    flusher: Flusher,
+}
+
+/// A subscription over a link.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct LinkSubscription {
+    inner: Mutex<Option<tidewire_link::Subscription>>,
+}
+
+impl Link {
+    pub fn new(inner: tidewire_link::Link) -> Self {
+        let flusher = inner.flusher();
+        Self { inner, intake: Mutex::new(None), flusher }
+    }
+
+    pub fn join_error(py: Python<'_>, failure: &JoinError) -> PyErr {
+        let class = match failure {
+            JoinError::Io(..) => "LinkLost",
+            JoinError::Told(_, number, _) => ErrorCode::from_number(*number).map_or("TidewireError", ErrorCode::name),
+            JoinError::Fault(..) => "WireError",
+        };
+        error(py, class, &failure.to_string(), &[])
+    }
+
+    fn flush(&self, py: Python<'_>) {
+        if !(self.inner.is_busy() && flush_soon(py, &self.flusher)) {
+            py.detach(|| self.inner.flush());
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn send(
+        &self,
+        py: Python<'_>,
+        subject: &Subject<'_, '_>,
+        value: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        priority: Option<Priority>,
+        headers: Option<&Bound<'_, PyDict>>,
+        credit: u32,
+        waiting: Arc<dyn Waiting>,
+    ) -> PyResult<CallKey> {
+        check_fork(py)?;
+        let (blob, headers) = (crate::values::encode(value, subject.text, PAYLOAD_BYTES)?, fields(py, headers)?);
+        let head = CallHead {
+            deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
+            credit,
+            subject: subject.text,
+            fields: Fields::parse("CALL", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?,
+            ..CallHead::default()
+        };
+        let key = self.inner.call(&head, flags(priority), sending(&blob), waiting);
+        key.map_err(|why| refused(py, subject.text, &why))
+    }
+}
+
+#[pymethods]
+impl Link {
+    /// Joins a hub, and blocks until it has taken this node in. `log` is called with one line at a time.
+    #[staticmethod]
+    fn join(py: Python<'_>, url: &str, name: &str, token: Option<String>, heartbeat_ms: u64, log: Py<PyAny>) -> PyResult<Self> {
+        check_fork(py)?;
+        let (address, runtime) = (address(py, url)?, runtime()?);
+        let greeting = Greeting { token, heartbeat_ms, ..Greeting::new(name) };
+        let joined = py.detach(|| tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
+        Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
+    }
+
+    /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, None) says
+    /// that the node has joined again.
+    fn deliver_to(&self, bridge: &Bridge, receive: Py<PyAny>) {
+        let intake = Intake::open(&bridge.line, receive);
+        let weak = Arc::downgrade(&intake);
+        self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
+        let before = self.intake.lock().replace(intake);
+        if let Some(before) = before {
+            before.close();
+        }
+    }
+
+    /// Calls a subject; await the result.
+    #[pyo3(signature = (engine, subject, value, timeout, priority = None, headers = None))]
+    #[allow(clippy::too_many_arguments)]
+    fn call(
+        &self,
+        py: Python<'_>,
+        engine: &Engine,
+        subject: Subject<'_, '_>,
+        value: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        priority: Option<Priority>,
+        headers: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Pending> {
+        let place = Arc::new(reply::Place::default());
+        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let key = self.send(py, &subject, value, timeout, priority, headers, 0, waiting)?;
+        self.flush(py);
+        let deadline = timeout
+            .filter(|seconds| *seconds < 1e9)
+            .and_then(|seconds| Instant::now().checked_add(Duration::from_secs_f64(seconds.max(0.0))))
+            .map(|at| (at, engine.handle()));
+        let title = subject.text.to_owned();
+        let asking = Asking { place, link: self.inner.clone(), key: Some(key), title, deadline, watch: None };
+        Ok(Pending::new("call", None, Box::pin(asking)))
+    }
+
+    /// Calls a subject whose answer is a stream.
+    #[pyo3(signature = (subject, value, timeout, credit, priority = None, headers = None))]
+    #[allow(clippy::too_many_arguments)]
+    fn open(
+        &self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        value: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        credit: u32,
+        priority: Option<Priority>,
+        headers: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<RemoteStream> {
+        let place = Arc::new(stream::Place::default());
+        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let key = self.send(py, &subject, value, timeout, priority, headers, credit, waiting)?;
+        place.opened(key);
+        self.flush(py);
+        Ok(RemoteStream::new(place, self.inner.clone(), subject.text.to_owned(), credit))
+    }
+
+    /// Publishes.
+    #[pyo3(signature = (subject, value, priority = None, headers = None))]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        subject: Subject<'_, '_>,
+        value: &Bound<'_, PyAny>,
+        priority: Option<Priority>,
+        headers: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        check_fork(py)?;
+        let (blob, headers) = (crate::values::encode(value, "message", PAYLOAD_BYTES)?, fields(py, headers)?);
+        let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
+        let head = PublishHead { subject: subject.text, fields, ..PublishHead::default() };
+        let sent = self.inner.publish(&head, flags(priority), sending(&blob));
+        sent.map_err(|why| refused(py, subject.text, &why))?;
+        if !flush_soon(py, &self.flusher) {
+            py.detach(|| self.inner.flush());
+        }
+        Ok(())
+    }
+
+    /// Subscribes: what comes is handed over with `number`. The pending is done when the hub has it, or says why not.
+    fn subscribe(
+        &self,
+        py: Python<'_>,
+        pattern: Pattern<'_>,
+        queue: &str,
+        says: Option<&Bound<'_, PyDict>>,
+        number: u64,
+    ) -> PyResult<(LinkSubscription, Pending)> {
+        check_fork(py)?;
+        let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
+            .map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]))?;
+        let Some(intake) = self.intake.lock().clone() else {
+            return Err(error(py, "InvalidArgument", "this link hands nothing over yet", &[]));
+        };
+        let says = fields(py, says)?;
+        let place = Arc::new(reply::Place::default());
+        let (door, waiting) = (Arc::new(Door { intake, number }), Arc::clone(&place) as Arc<dyn Waiting>);
+        let subscribed = py.detach(|| self.inner.subscribe(&pattern, queue, &says, door, waiting));
+        let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
+        let title = pattern.as_str().to_owned();
+        let asking = Asking { place, link: self.inner.clone(), key: None, title, deadline: None, watch: None };
+        let pending = Pending::new("subscribe", None, Box::pin(asking));
+        Ok((LinkSubscription { inner: Mutex::new(Some(inner)) }, pending))
+    }
+
+    /// What the hub said: its name, the number of this node, the longest payload; None while the link is lost.
+    #[getter]
+    fn joined(&self) -> Option<(String, u32, usize)> {
+        self.inner.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
+    }
+
+    /// Calls of others that this node has not answered yet.
+    #[getter]
+    fn open_calls(&self) -> usize {
+        self.inner.open_calls()
+    }
+
+    /// Takes no new calls, and tells the hub.
+    fn goodbye(&self, py: Python<'_>) {
+        py.detach(|| self.inner.goodbye());
+    }
+
+    /// Ends the link now. What was under way fails.
+    fn close(&self, py: Python<'_>) {
+        let intake = self.intake.lock().take();
+        if let Some(intake) = intake {
+            intake.close();
+        }
+        py.detach(|| self.inner.close());
+    }
+}
+
+#[pymethods]
+impl LinkSubscription {
+    /// Ends the subscription.
+    fn close(&self, py: Python<'_>) {
+        let subscription = self.inner.lock().take();
+        py.detach(|| drop(subscription));
+    }
+}
+
+/// Writes at the end of this round of the loop, if this is the thread of one. Answers whether it will.
+pub fn flush_soon(py: Python<'_>, flusher: &Flusher) -> bool {
+    let Some(line) = crate::bridge::known_line(py) else { return false };
+    if !flusher.plan() {
+        return true;
+    }
+    let task = FlushTask { flusher: flusher.clone() };
+    let soon = Py::new(py, task).is_ok_and(|task| line.soon(py, task.into_any()));
+    if !soon {
+        flusher.planned_over();
+    }
+    soon
+}
+
+/// What a loop calls to write what has gathered.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+struct FlushTask {
+    flusher: Flusher,
+}
+
+#[pymethods]
+impl FlushTask {
+    fn __call__(&self, py: Python<'_>) {
+        self.flusher.planned_over();
+        py.detach(|| self.flusher.flush());
+    }
+}
+
+fn flags(priority: Option<Priority>) -> Flags {
+    let lane = match Priority::lane(priority) {
+        tidewire_engine::Priority::Urgent => 0,
+        tidewire_engine::Priority::High => 1,
+        tidewire_engine::Priority::Normal => 2,
+        tidewire_engine::Priority::Low => 3,
+    };
+    Flags::NORMAL.in_lane(lane)
+}
+
+const _: () = assert!(PAYLOAD_BYTES as u64 == limits::PAYLOAD_BYTES.default);

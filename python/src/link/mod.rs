@@ -1,0 +1,99 @@
+//! Links of a node: conversions between Python values and the frames of `tidewire_link`.
+
+mod hub;
+mod inbound;
+mod inlet;
+mod joined;
+mod reply;
+mod stream;
+
+pub use hub::{Hub, Listening};
+pub use inbound::{RemoteCall, RemoteMessage};
+pub use joined::{Link, LinkSubscription};
+pub use stream::RemoteStream;
+
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict};
+use tidewire_link::{Failure, Message, Refused, Runtime, Sending};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{FieldsWriter, WireError};
+
+use crate::errors::error;
+
+/// The thread of links of this process. After a fork the child has none, and `check_fork` keeps it from coming here.
+fn runtime() -> PyResult<Runtime> {
+    static RUNTIME: OnceLock<Mutex<Option<Runtime>>> = OnceLock::new();
+    let mut place = RUNTIME.get_or_init(Mutex::default).lock();
+    if let Some(runtime) = &*place {
+        return Ok(runtime.clone());
+    }
+    let runtime = Runtime::start("tidewire")?;
+    *place = Some(runtime.clone());
+    Ok(runtime)
+}
+
+/// Headers as fields of a frame.
+fn fields(py: Python<'_>, headers: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<u8>> {
+    let mut out = Vec::new();
+    let Some(headers) = headers else { return Ok(out) };
+    let mut writer = FieldsWriter::new(&mut out);
+    for (name, value) in headers {
+        let (name, value): (String, String) = (name.extract()?, value.extract()?);
+        writer.add(&name, value.as_bytes()).map_err(|broken| wire(py, &format!("headers: {name:?}"), &broken))?;
+    }
+    Ok(out)
+}
+
+fn wire(py: Python<'_>, title: &str, broken: &WireError) -> PyErr {
+    error(py, broken.code().name(), &format!("{title}: {broken}"), &[])
+}
+
+/// Why something was not sent, for whoever wanted to.
+fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
+    let class = match refused {
+        Refused::InFlight { .. } | Refused::Full { .. } => "LimitExceeded",
+        Refused::TooLong { .. } => "PayloadTooLarge",
+        Refused::Closing | Refused::Over => "LinkLost",
+        Refused::Wire(WireError::Subject(problem)) => return error(py, "InvalidSubject", problem, &[]),
+        Refused::Wire(broken) => broken.code().name(),
+    };
+    error(py, class, &format!("{title}: {refused}"), &[])
+}
+
+/// The error that a call has failed with.
+fn failed(py: Python<'_>, title: &str, failure: &Failure) -> PyErr {
+    let Some(message) = &failure.message else {
+        let text = format!("{title}: the link to the hub was lost before an answer came: call again once it is back");
+        return error(py, "LinkLost", &text, &[]);
+    };
+    told(py, title, failure.number, message)
+}
+
+fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
+    let code = ErrorCode::from_number(number);
+    if code == Some(ErrorCode::RemoteError)
+        && let Ok(raised) = crate::values::decode(py, message.payload())
+    {
+        return PyErr::from_value(raised);
+    }
+    let text = String::from_utf8_lossy(message.payload());
+    let class = code.map_or("TidewireError", ErrorCode::name);
+    error(py, class, &format!("{title}: {text}"), &[])
+}
+
+/// The longest value that is written.
+const PAYLOAD_BYTES: usize = 268_435_456;
+
+/// A blob on its way: a long one is kept by reference until its last chunk has gone.
+fn sending<'a>(blob: &'a Bound<'_, PyBytes>) -> Sending<'a> {
+    let bytes = blob.as_bytes();
+    if bytes.len() > limits::LINK_CHUNK_BYTES.default as usize {
+        return Sending::Long(Box::new(PyBackedBytes::from(blob.clone())));
+    }
+    Sending::Short(bytes)
+}

@@ -1,0 +1,159 @@
+//! A stream that is read over a link.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use pyo3::exceptions::PyStopAsyncIteration;
+use pyo3::prelude::*;
+use tidewire_link::{CallKey, Failure, Link, Message, Waiting};
+
+use crate::link::failed;
+use crate::pending::Pending;
+
+/// The items of a stream, as they come.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct RemoteStream {
+    place: Arc<Place>,
+    link: Link,
+    title: String,
+    credit: u32,
+}
+
+#[derive(Default)]
+pub struct Place {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Message>,
+    end: Option<End>,
+    key: Option<CallKey>,
+    taken: u32,
+    waker: Option<Waker>,
+}
+
+enum End {
+    Over,
+    Failed(Failure),
+}
+
+impl RemoteStream {
+    pub fn new(place: Arc<Place>, link: Link, title: String, credit: u32) -> Self {
+        Self { place, link, title, credit }
+    }
+}
+
+impl Place {
+    pub fn opened(&self, key: CallKey) {
+        self.state.lock().key = Some(key);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let waker = {
+            let mut state = self.state.lock();
+            change(&mut state);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Waiting for Place {
+    fn replied(&self, _: Message) {
+        self.change(|state| state.end = Some(End::Over));
+    }
+
+    fn failed(&self, failure: Failure) {
+        self.change(|state| state.end = Some(End::Failed(failure)));
+    }
+
+    fn item(&self, item: Message) {
+        self.change(|state| state.items.push_back(item));
+    }
+
+    fn over(&self) {
+        self.change(|state| state.end = Some(End::Over));
+    }
+
+    fn credited(&self, _: u32) {}
+}
+
+#[pymethods]
+impl RemoteStream {
+    /// The next item; at the end StopAsyncIteration, or the error that ended the stream.
+    fn take(&self) -> Pending {
+        let next = Next { place: Arc::clone(&self.place), link: self.link.clone(), title: self.title.clone(), credit: self.credit };
+        Pending::new("item", None, Box::pin(next))
+    }
+
+    /// Reads no more: the generator on the other side is closed.
+    fn close(&self, py: Python<'_>) {
+        let key = {
+            let mut state = self.place.state.lock();
+            state.items.clear();
+            if state.end.is_none() { state.key.take() } else { None }
+        };
+        if let Some(key) = key {
+            self.place.change(|state| state.end = Some(End::Over));
+            py.detach(|| self.link.cancel(key));
+        }
+    }
+}
+
+impl Drop for RemoteStream {
+    fn drop(&mut self) {
+        let mut state = self.place.state.lock();
+        let key = if state.end.is_none() { state.key.take() } else { None };
+        drop(state);
+        if let Some(key) = key {
+            self.link.cancel(key);
+        }
+    }
+}
+
+struct Next {
+    place: Arc<Place>,
+    link: Link,
+    title: String,
+    credit: u32,
+}
+
+impl Future for Next {
+    type Output = PyResult<Py<PyAny>>;
+
+    fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (item, want) = {
+            let mut state = self.place.state.lock();
+            match state.items.pop_front() {
+                Some(item) => {
+                    state.taken += 1;
+                    // Half of what may be under way has been read: the writer may go on.
+                    let half = self.credit.div_ceil(2);
+                    let want = if state.taken >= half { std::mem::take(&mut state.taken) } else { 0 };
+                    (item, state.key.filter(|_| want > 0).map(|key| (key, want)))
+                }
+                None => {
+                    let ended = match &state.end {
+                        Some(End::Over) => Some(Err(PyStopAsyncIteration::new_err(()))),
+                        Some(End::Failed(failure)) => Some(Err(Python::attach(|py| failed(py, &self.title, failure)))),
+                        None => None,
+                    };
+                    if let Some(ended) = ended {
+                        return Poll::Ready(ended);
+                    }
+                    state.waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+        };
+        if let Some((key, want)) = want {
+            self.link.want(key, want);
+        }
+        Poll::Ready(Python::attach(|py| crate::values::decode(py, item.payload()).map(Bound::unbind)))
+    }
+}

@@ -1,0 +1,54 @@
+//! Keys of maps, which are the same again and again: short ones are kept as Python strings, with their hashes.
+
+use std::cell::RefCell;
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// Longest key that is kept.
+const LONGEST: usize = 32;
+/// Keys that a thread keeps. A key replaces another one in its slot.
+const SLOTS: usize = 512;
+
+struct Kept {
+    length: usize,
+    bytes: [u8; LONGEST],
+    key: Py<PyString>,
+}
+
+thread_local! {
+    static KEPT: RefCell<Vec<Option<Kept>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The string of UTF-8 bytes.
+pub fn key<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    if bytes.is_empty() || bytes.len() > LONGEST {
+        return PyString::from_bytes(py, bytes);
+    }
+    KEPT.with_borrow_mut(|kept| {
+        if kept.is_empty() {
+            kept.resize_with(SLOTS, || None);
+        }
+        let slot = &mut kept[slot(bytes)];
+        match slot {
+            Some(kept) if kept.bytes[..kept.length] == *bytes => Ok(kept.key.bind(py).clone()),
+            _ => keep(py, bytes, slot),
+        }
+    })
+}
+
+fn keep<'py>(py: Python<'py>, bytes: &[u8], slot: &mut Option<Kept>) -> PyResult<Bound<'py, PyString>> {
+    let key = PyString::from_bytes(py, bytes)?;
+    let mut copy = [0; LONGEST];
+    copy[..bytes.len()].copy_from_slice(bytes);
+    *slot = Some(Kept { length: bytes.len(), bytes: copy, key: key.clone().unbind() });
+    Ok(key)
+}
+
+fn slot(bytes: &[u8]) -> usize {
+    let hash = bytes
+        .iter()
+        .fold(bytes.len() as u32, |hash, byte| hash.rotate_left(5) ^ u32::from(*byte))
+        .wrapping_mul(0x9e37_79b9);
+    (hash >> 16) as usize % SLOTS
+}

@@ -1,0 +1,60 @@
+//! Values between processes: Python objects as MessagePack with extensions, and buffers beside it. The form is in `spec/values.md`.
+
+mod blob;
+mod decode;
+mod encode;
+mod extensions;
+mod failure;
+mod forms;
+mod keys;
+mod options;
+mod plans;
+mod reader;
+mod times;
+mod typed;
+mod writer;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::arguments::Name;
+use decode::Decoder;
+use encode::Encoder;
+use options::{BytesMax, Hook};
+
+/// Writes a value as one blob. The hook is asked for what stands for functions and objects; the path begins with `name`.
+#[pyfunction]
+#[pyo3(
+    signature = (value, hook = None, bytes_max = BytesMax(forms::PAYLOAD_BYTES), name = Name("value")),
+    text_signature = "(value, hook=None, bytes_max=268435456, name='value')"
+)]
+pub fn encode_value<'py>(
+    value: &Bound<'py, PyAny>,
+    hook: Option<Hook<'_, 'py>>,
+    bytes_max: BytesMax,
+    name: Name<'_>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let py = value.py();
+    let mut encoder = Encoder::new(py, hook.as_ref().map(|hook| &*hook.0), bytes_max.0);
+    let written = encoder.value(value).and_then(|()| encoder.check_size());
+    written.map_err(|failure| failure.raise(py, name.0, bytes_max.0))?;
+    encoder.finish()
+}
+
+/// Writes a value of this name for a link, as [`encode_value`] does.
+pub fn encode<'py>(value: &Bound<'py, PyAny>, name: &str, bytes_max: usize) -> PyResult<Bound<'py, PyBytes>> {
+    encode_value(value, None, BytesMax(bytes_max), Name(name))
+}
+
+/// Reads the value of a blob that lies in memory of a link. Large parts are copied once.
+pub fn decode<'py>(py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    blob::with_parts_of(py, blob, |head, parts| Decoder::new(py, head, parts, None).whole())
+}
+
+/// Reads the value of a blob. The hook makes objects of what stands for them.
+#[pyfunction]
+#[pyo3(signature = (data, hook = None))]
+pub fn decode_value<'py>(data: &Bound<'py, PyAny>, hook: Option<Hook<'_, 'py>>) -> PyResult<Bound<'py, PyAny>> {
+    let hook = hook.as_ref().map(|hook| &*hook.0);
+    blob::with_parts(data, |head, parts| Decoder::new(data.py(), head, parts, hook).whole())
+}

@@ -1,0 +1,36 @@
+//! Arguments of the calls: what does not fit is an `InvalidArgument` that names the field, its value and the mend.
+
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+use crate::errors::error;
+use crate::values::failure::shown;
+
+/// Most bytes that a blob may take.
+pub struct BytesMax(pub usize);
+
+impl FromPyObject<'_, '_> for BytesMax {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let number = if value.is_instance_of::<PyBool>() { None } else { value.extract().ok() };
+        number.map(Self).ok_or_else(|| refuse(&value, "bytes_max", "give a number of bytes, 0 or more"))
+    }
+}
+
+/// What stands in for objects, or makes objects of what stands in for them.
+pub struct Hook<'a, 'py>(pub Borrowed<'a, 'py, PyAny>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Hook<'a, 'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if value.is_callable() { Ok(Self(value)) } else { Err(refuse(&value, "hook", "give a function, or None")) }
+    }
+}
+
+#[cold]
+fn refuse(value: &Bound<'_, PyAny>, field: &str, mend: &str) -> PyErr {
+    error(value.py(), "InvalidArgument", &format!("{field}: {} is not allowed: {mend}", shown(value)), &[])
+}

@@ -1,0 +1,141 @@
+//! How objects of a type are written, for types that are not among the plain ones. `tidewire.values.plans` decides once for each type.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyType};
+
+use crate::values::writer;
+
+pub enum Plan {
+    /// A subclass of a built-in type, which travels as that.
+    Text,
+    Integer,
+    Float,
+    Bytes,
+    Bytearray,
+    List,
+    Dict,
+    Tuple,
+    Set,
+    Frozenset,
+    /// Types of the standard library.
+    Memoryview,
+    Datetime,
+    Date,
+    Time,
+    Duration,
+    Decimal,
+    Uuid,
+    Complex,
+    Error,
+    Array,
+    Scalar,
+    Record {
+        name: String,
+        fields: Vec<Field>,
+    },
+    /// A record whose fields differ from object to object. The function returns them as a dict.
+    Mapped {
+        name: String,
+        fields: Py<PyAny>,
+    },
+    Enum {
+        name: String,
+    },
+    /// No data. A hook may know it.
+    Unknown,
+}
+
+/// A field of a record, and its name as it is written.
+pub struct Field {
+    pub name: Py<PyString>,
+    pub key: Vec<u8>,
+}
+
+type Known = HashMap<usize, (Py<PyType>, Arc<Plan>)>;
+
+/// Plans by the address of the type, which the entry keeps alive.
+static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+
+/// Types that are remembered. Programs that make types as they run must not fill the memory with them.
+const KNOWN_MAX: usize = 4_096;
+
+pub fn plan_of(value: &Bound<'_, PyAny>) -> PyResult<Arc<Plan>> {
+    let address = value.get_type_ptr() as usize;
+    if let Some((_, plan)) = KNOWN.lock().get(&address) {
+        return Ok(Arc::clone(plan));
+    }
+    let kind = value.get_type();
+    let plan = Arc::new(ask(&kind)?);
+    remember(address, kind.unbind(), &plan);
+    Ok(plan)
+}
+
+fn remember(address: usize, kind: Py<PyType>, plan: &Arc<Plan>) {
+    let mut known = KNOWN.lock();
+    let before = if known.len() < KNOWN_MAX { Known::new() } else { std::mem::take(&mut *known) };
+    let replaced = known.insert(address, (kind, Arc::clone(plan)));
+    drop(known);
+    // The end of a type may run code, which must not meet the lock.
+    drop((before, replaced));
+}
+
+/// What Python says of a type: the kind of plan, its type name, and what else the plan needs.
+type Answer<'py> = (String, String, Bound<'py, PyAny>);
+
+fn ask(kind: &Bound<'_, PyType>) -> PyResult<Plan> {
+    static ASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let ask = ASK.import(kind.py(), "tidewire.values.plans", "plan")?;
+    let (plan, name, details): Answer<'_> = ask.call1((kind,))?.extract()?;
+    match plan.as_str() {
+        "record" => Ok(Plan::Record { name, fields: fields(&details)? }),
+        "mapped" => Ok(Plan::Mapped { name, fields: details.unbind() }),
+        "enum" => Ok(Plan::Enum { name }),
+        plan => simple(plan).ok_or_else(|| PyValueError::new_err(format!("no plan is called {plan}"))),
+    }
+}
+
+fn fields(names: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
+    let names: Vec<Bound<'_, PyString>> = names.extract()?;
+    names
+        .into_iter()
+        .map(|name| {
+            let mut key = Vec::new();
+            writer::text(&mut key, name.to_str()?);
+            Ok(Field { name: name.unbind(), key })
+        })
+        .collect()
+}
+
+fn simple(plan: &str) -> Option<Plan> {
+    Some(match plan {
+        "str" => Plan::Text,
+        "int" => Plan::Integer,
+        "float" => Plan::Float,
+        "bytes" => Plan::Bytes,
+        "bytearray" => Plan::Bytearray,
+        "list" => Plan::List,
+        "dict" => Plan::Dict,
+        "tuple" => Plan::Tuple,
+        "set" => Plan::Set,
+        "frozenset" => Plan::Frozenset,
+        "memoryview" => Plan::Memoryview,
+        "datetime" => Plan::Datetime,
+        "date" => Plan::Date,
+        "time" => Plan::Time,
+        "timedelta" => Plan::Duration,
+        "Decimal" => Plan::Decimal,
+        "UUID" => Plan::Uuid,
+        "complex" => Plan::Complex,
+        "error" => Plan::Error,
+        "array" => Plan::Array,
+        "scalar" => Plan::Scalar,
+        "unknown" => Plan::Unknown,
+        _ => return None,
+    })
+}

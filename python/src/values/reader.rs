@@ -1,0 +1,74 @@
+//! Reading the head, byte by byte. Nothing is believed before it is there.
+
+/// A place in the head.
+pub struct Reader<'a> {
+    head: &'a [u8],
+    at: usize,
+    /// Values that were promised and have not begun. Each takes a byte at least, so there are never more than bytes left.
+    owed: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(head: &'a [u8]) -> Self {
+        Self { head, at: 0, owed: 0 }
+    }
+
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    pub fn left(&self) -> usize {
+        self.head.len() - self.at
+    }
+
+    /// The next bytes, if there are so many.
+    #[inline]
+    pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let taken = self.head.get(self.at..)?.get(..length)?;
+        self.at += length;
+        Some(taken)
+    }
+
+    /// The first byte of a value.
+    #[inline]
+    pub fn marker(&mut self) -> Option<u8> {
+        let marker = *self.head.get(self.at)?;
+        self.at += 1;
+        self.owed = self.owed.saturating_sub(1);
+        Some(marker)
+    }
+
+    /// The first byte of the next value, which stays there.
+    #[inline]
+    pub fn next(&self) -> Option<u8> {
+        self.head.get(self.at).copied()
+    }
+
+    /// Takes note of values that must follow. False if there can't be so many.
+    #[inline]
+    #[must_use]
+    pub fn promise(&mut self, values: usize) -> bool {
+        if values > self.left().saturating_sub(self.owed) {
+            return false;
+        }
+        self.owed += values;
+        true
+    }
+
+    /// A number of so many bytes, without sign.
+    #[inline]
+    pub fn number<const N: usize>(&mut self) -> Option<u64> {
+        let bytes = self.take(N)?;
+        Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    pub fn length<const N: usize>(&mut self) -> Option<usize> {
+        self.number::<N>().and_then(|length| usize::try_from(length).ok())
+    }
+
+    /// A number of so many bytes, with sign.
+    pub fn signed<const N: usize>(&mut self) -> Option<i64> {
+        let shift = 64 - 8 * N as u32;
+        self.number::<N>().map(|number| (number << shift) as i64 >> shift)
+    }
+}

@@ -1,0 +1,119 @@
+"""The commands that talk to a hub, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import tidewire as tw
+
+TIDEWIRE = [sys.executable, "-m", "tidewire"]
+
+
+class Pricing(tw.Service):
+    """Says what things cost."""
+
+    @tw.method
+    async def quote(self, symbol: str, qty: int = 1) -> float:
+        """Return a price."""
+        return {"X": 2.5}[symbol] * qty
+
+    @tw.method
+    async def ticks(self, count: int) -> object:
+        """Return a stream of numbers."""
+        for number in range(count):
+            yield number
+
+
+@pytest.fixture
+def hub() -> Iterator[tuple[tw.Node, str]]:
+    with tw.Node(name="hub") as node:
+        url = node.listen("tide://127.0.0.1:0").url
+        node.serve(Pricing(), name="pricing")
+        yield node, url
+
+
+def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TIDEWIRE_URL": url}
+    return subprocess.run(
+        [*TIDEWIRE, *arguments], capture_output=True, text=True, timeout=30, check=False, env=environment
+    )
+
+
+def test_a_service_is_listed_and_called(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    listed = run(url, "services", "--json")
+    (found,) = json.loads(listed.stdout)
+    assert (found["name"], found["description"]) == ("pricing", "Says what things cost.")
+    assert "pricing" in run(url, "services").stdout
+    assert run(url, "call", "pricing.quote", "X", "qty=3").stdout == "7.5\n"
+    assert run(url, "call", "pricing.ticks", "3", "--json").stdout.split() == ["0", "1", "2"]
+
+
+def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    for arguments, said in (
+        (("call", "pricing.quote", "Y"), "KeyError: 'Y' (raised by the handler)"),
+        (("call", "pricing.qote", "X"), "no_such_target: pricing has no method 'qote'"),
+        (("call", "nobody.home"), "no_responders: nobody"),
+        (("req", "nobody.listens", "1"), "no_responders: "),
+        (("pub", "a..b", "1"), "invalid_subject: "),
+        (("pub", "a", "1", "--header", "x"), "--header: 'x' is not allowed: write NAME=VALUE"),
+    ):
+        done = run(url, *arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        assert said in done.stderr
+    assert run(url, "call", "quote").returncode == 2
+    gone = run("tide://127.0.0.1:1", "services")
+    assert gone.returncode == 1
+    assert gone.stderr.startswith("link_lost: url: there is no hub at tide://127.0.0.1:1")
+
+
+def test_a_message_goes_from_pub_to_sub_and_a_request_is_answered(hub: tuple[tw.Node, str]) -> None:
+    node, url = hub
+    node.subscribe("double", lambda number: number * 2)
+    assert run(url, "req", "double", "21").stdout == "42\n"
+    with subprocess.Popen(
+        [*TIDEWIRE, "sub", "orders.>", "--count", "2", "--url", url], stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout is not None
+        # It reads once its first message comes: publishing is at most once, so this goes on until it is there.
+        while node.statistics() and not node._connection.hub.statistics()["published"]:  # type: ignore[union-attr]
+            node.publish("orders.created", {"id": 7})
+        assert reader.stdout.readline() == 'orders.created  {"id": 7}\n'
+        assert run(url, "pub", "orders.paid", "at noon").stdout == "published on orders.paid\n"
+        assert reader.wait(30) == 0
+
+
+def test_up_says_where_it_listens_and_ends_on_sigterm() -> None:
+    with subprocess.Popen(
+        [*TIDEWIRE, "up", "--listen", "tide://127.0.0.1:0", "--name", "main"], stdout=subprocess.PIPE, text=True
+    ) as hub:
+        assert hub.stdout is not None
+        line = hub.stdout.readline()
+        assert line.startswith("hub main listens at tide://127.0.0.1:")
+        url = line.split()[-1]
+        assert "nobody serves anything" in run(url, "services").stdout
+        hub.send_signal(signal.SIGTERM)
+        rest = hub.stdout.read()
+        assert hub.wait(30) == 0
+        assert rest.startswith("hub main has stopped: 0 accepted")
+
+
+def test_up_refuses_what_is_open_to_all_and_what_is_taken(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    for listen, said in (
+        ("tide://0.0.0.0:0", "can be reached from other machines"),
+        (url, "can't listen at"),
+        ("http://x", "is not allowed: use tide://host:port"),
+    ):
+        done = subprocess.run(
+            [*TIDEWIRE, "up", "--listen", listen], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert done.returncode == 1
+        assert said in done.stderr

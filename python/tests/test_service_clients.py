@@ -1,0 +1,206 @@
+"""Services: clients, as users hold them."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from tidewire.services.declare import Service, method
+from tidewire.services.declare import service as declared
+from tidewire.services.policies import Policy
+from tidewire.services.proxy import client
+from tidewire.services.serving import serve
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Pricing(Service):
+    @method
+    async def quote(self, symbol: str) -> str:
+        return symbol.lower()
+
+    @method
+    async def ticks(self, symbol: str) -> AsyncIterator[str]:
+        yield symbol
+
+    def unmarked(self) -> None: ...
+
+
+def test_a_client_shows_what_it_has(node: tw.Node) -> None:
+    for pricing in (client(node, Pricing), client(node, "pricing")):
+        assert "0 instances" in repr(pricing)
+    served = serve(node, Pricing(), instance="one")
+    for pricing in (client(node, Pricing), client(node, "pricing")):
+        assert dir(pricing) == ["quote", "sync", "ticks", "with_"]
+        assert dir(pricing.sync) == ["quote", "ticks"]
+        assert "1 instance>" in repr(pricing)
+        assert repr(pricing.quote).startswith("<method pricing.quote of <Client 'pricing'")
+        assert repr(pricing.ticks("X")) == "<Stream pricing.ticks>"
+    assert repr(served) == "<Served 'pricing' 'one', 2 methods, serving>"
+
+
+def test_an_unknown_method_names_the_nearest(node: tw.Node) -> None:
+    serve(node, Pricing())
+    for pricing in (client(node, Pricing), client(node, "pricing")):
+        with pytest.raises(tw.NoSuchTarget, match="pricing has no method 'qoute': did you mean 'quote'"):
+            pricing.qoute  # type: ignore[union-attr]  # noqa: B018
+        with pytest.raises(AttributeError, match="there are 'quote', 'ticks'"):
+            pricing.sync.nothing  # noqa: B018
+        assert not hasattr(pricing, "nothing")
+        assert not hasattr(pricing, "_private")
+        assert not hasattr(pricing, "unmarked")
+        assert hasattr(pricing, "quote")
+
+
+def test_a_client_is_made_before_its_service(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        early = client(node, "pricing")
+        with pytest.raises(tw.NoResponders):
+            await early.quote("X")
+        serve(node, Pricing())
+        assert await early.quote("X") == "x"
+        assert [tick async for tick in early.ticks("X")] == ["X"]
+
+    run(story)
+
+
+def test_a_name_that_differs_from_the_class_is_said(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        serve(node, Pricing(), name="prices")
+        assert await client(node, Pricing, "prices").quote("X") == "x"
+        with pytest.raises(tw.NoResponders, match="pricing: nobody serves it: did you mean 'prices'"):
+            await client(node, Pricing).quote("X")
+
+    run(story)
+
+
+def test_clients_can_not_be_pickled_or_copied(node: tw.Node) -> None:
+    pricing = client(node, Pricing)
+    for wrong in (pricing, pricing.quote, pricing.sync):
+        with pytest.raises(tw.InvalidArgument, match="hand over the name 'pricing'"):
+            pickle.dumps(wrong)
+        with pytest.raises(tw.InvalidArgument, match="can't be pickled or copied"):
+            copy.copy(wrong)
+
+
+def test_options_belong_to_the_client_that_has_them(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        serve(node, Pricing(), instance="one")
+        pricing = client(node, Pricing)
+        other = pricing.with_(timeout=1.0, priority="high", instance="one", headers={"a": "b"})
+        assert await other.quote("X") == await pricing.quote("X") == "x"
+        assert await pricing.quote.with_(timeout=2.0)("Y") == "y"  # type: ignore[attr-defined]
+        assert other.with_()._options == other._options  # type: ignore[attr-defined]
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timeot": 1}, "with_: timeot: there is no such option: did you mean 'timeout'?"),
+        ({"timeout": 0}, "with_: timeout: 0 is not allowed: give seconds, more than 0 and at most 86,400"),
+        ({"timeout": float("nan")}, "timeout: nan is not allowed"),
+        ({"timeout": True}, "timeout: True is not allowed"),
+        ({"priority": "top"}, "priority: 'top' is not allowed: use 'urgent', 'high', 'normal' or 'low'"),
+        ({"instance": ""}, "instance: '' is not allowed: give the id of an instance"),
+        ({"policy": "best"}, "policy: 'best' is not allowed: use one of 'first'"),
+        ({"policy": 3}, "policy: 3 is not allowed"),
+        ({"headers": {"a": 1}}, "headers: {'a': 1} is not allowed: give at most 64 strings by strings"),
+        ({"headers": {str(n): "" for n in range(65)}}, "give at most 64 strings"),
+        ({"policy": "all", "instance": "one"}, "instance: 'one' is not allowed beside policy='all'"),
+    ],
+)
+def test_options_that_are_not_allowed_are_named(node: tw.Node, options: dict[str, Any], said: str) -> None:
+    for wrong in (client(node, Pricing).with_, client(node, "pricing").quote.with_):
+        with pytest.raises(tw.InvalidArgument) as refused:
+            wrong(**options)
+        assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", [3, None, int, dict, "a.b", "", Pricing()])
+def test_what_is_no_service_has_no_client(node: tw.Node, wrong: Any) -> None:
+    with pytest.raises(tw.InvalidArgument, match="service:"):
+        client(node, wrong)
+
+
+def test_a_name_is_given_once(node: tw.Node) -> None:
+    with pytest.raises(tw.InvalidArgument, match="name: 'b' is not allowed beside the name 'a'"):
+        client(node, "a", "b")
+
+
+def test_with_all_goes_with_a_policy_and_its_seed(node: tw.Node) -> None:
+    pricing: Any = client(node, Pricing)
+    assert pricing.with_(policy=Policy("random", seed=3))._options.policy.seed == 3
+    assert pricing.with_(policy="all").with_(policy="first")._options.policy.kind == "first"
+
+
+def test_a_decorated_class_has_typed_clients_too(run: Run) -> None:
+    @declared
+    class Echo:
+        @method
+        async def echo(self, n: int) -> int:
+            return n
+
+    async def story(node: tw.Node) -> None:
+        serve(node, Echo())
+        assert await client(node, Echo).echo(3) == 3
+        assert await asyncio.wait_for(client(node, Echo).echo(4), 30.0) == 4
+
+    run(story)
+
+
+TYPED = """
+from collections.abc import AsyncIterator
+import tidewire as tw
+from tidewire.services.declare import Service, method, service
+from tidewire.services.proxy import client
+
+class Pricing(Service):
+    @method
+    async def quote(self, symbol: str, qty: int = 1) -> float: ...
+    @method(timeout=2.0)
+    async def ticks(self, symbol: str) -> AsyncIterator[int]:
+        yield 1
+
+@service
+class Echo:
+    @method
+    async def echo(self, n: int) -> int: ...
+
+async def main(node: tw.Node) -> None:
+    pricing = client(node, Pricing)
+    reveal_type(pricing)
+    reveal_type(await pricing.quote("X", qty=1))
+    reveal_type(await pricing.with_(timeout=1.0).quote("X"))
+    reveal_type(client(node, Echo))
+    async for tick in pricing.ticks("X"):
+        reveal_type(tick)
+    await pricing.quote(1)
+"""
+
+
+def test_a_client_has_the_types_of_its_class(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    file = tmp_path / "typed.py"
+    file.write_text(TYPED, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--allow-empty-bodies", str(file)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+    said = [line.partition("note: ")[2] for line in checked.stdout.splitlines() if "Revealed type" in line]
+    assert [line.partition('"')[2].rstrip('"').rpartition(".")[2] for line in said] == [
+        "Pricing",
+        "float",
+        "float",
+        "Echo",
+        "int",
+    ], checked.stdout
+    assert 'Argument 1 to "quote" of "Pricing" has incompatible type "int"; expected "str"' in checked.stdout

@@ -1,0 +1,249 @@
+"""Services: which instance gets a call."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire as tw
+from tidewire.services.calls import Answer
+from tidewire.services.policies import Policy, Standings
+from tidewire.services.proxy import client
+from tidewire.services.serving import serve
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+
+
+def standings(*instances: str) -> Standings:
+    made = Standings()
+    for instance in instances:
+        made.add(instance)
+    return made
+
+
+def test_first_stays_with_the_one_that_came_first() -> None:
+    them, dice = standings("a", "b", "c"), random.Random(1)
+    assert {them.choose(Policy("first"), dice) for _ in range(20)} == {"a"}
+    them.remove("a")
+    assert them.choose(Policy("first"), dice) == "b"
+    assert them.choose(Policy("first"), dice, without={"b"}) == "c"
+    assert them.choose(Policy("first"), dice, without={"b", "c"}) is None
+    assert Standings().choose(Policy("first"), dice) is None
+
+
+def test_random_with_a_seed_is_the_same_each_time() -> None:
+    def chosen() -> list[str | None]:
+        them, dice = standings("a", "b", "c"), random.Random(7)
+        return [them.choose(Policy("random", seed=7), dice) for _ in range(300)]
+
+    assert chosen() == chosen()
+    assert all(count > 70 for count in Counter(chosen()).values())
+
+
+def test_the_least_outstanding_gets_the_call_and_equal_ones_take_turns() -> None:
+    them, dice = standings("a", "b", "c"), random.Random(1)
+    assert Counter(them.choose(Policy(), dice) for _ in range(300)) == {"a": 100, "b": 100, "c": 100}
+    for _ in range(2):
+        them.began("a")
+    them.began("b")
+    assert {them.choose(Policy(), dice) for _ in range(10)} == {"c"}
+    for _ in range(3):
+        them.began("c")
+    assert them.choose(Policy(), dice) == "b"
+    them.ended("a", 0.1)
+    them.ended("a", 0.1)
+    assert them.choose(Policy(), dice) == "a"
+
+
+def test_the_lowest_latency_is_found_again_when_it_changes() -> None:
+    takes_s = {"a": 0.010, "b": 0.001, "c": 0.020}
+    them, dice, policy = standings(*takes_s), random.Random(3), Policy("lowest_latency", explore=0.1)
+
+    def calls(count: int) -> Counter[str]:
+        seen: Counter[str] = Counter()
+        for _ in range(count):
+            chosen = them.choose(policy, dice)
+            assert chosen is not None
+            them.began(chosen)
+            them.ended(chosen, takes_s[chosen])
+            seen[chosen] += 1
+        return seen
+
+    before = calls(1_000)
+    assert before["b"] > 850
+    assert min(before.values()) > 10, "the others are tried now and then"
+    takes_s.update(a=0.0005, b=0.050)
+    assert calls(1_000)["a"] > 700
+
+
+def test_an_instance_that_fails_quickly_draws_no_calls() -> None:
+    them, dice, policy = standings("a", "b"), random.Random(3), Policy("lowest_latency", explore=0.0)
+    for instance in ("a", "b"):
+        them.began(instance)
+        them.ended(instance, 0.010)
+    for _ in range(20):
+        them.began("a")
+        them.ended("a", 0.0001, failed=True)
+    assert {them.choose(policy, dice) for _ in range(20)} == {"b"}
+
+
+def test_one_that_nothing_is_known_of_is_tried_once_at_a_time() -> None:
+    them, dice, policy = standings("a", "b"), random.Random(3), Policy("lowest_latency", explore=0.0)
+    them.began("a")
+    them.ended("a", 0.010)
+    assert them.choose(policy, dice) == "b"
+    them.began("b")
+    assert {them.choose(policy, dice) for _ in range(10)} == {"a"}
+
+
+def test_what_ends_after_it_was_removed_changes_nothing() -> None:
+    them = standings("a")
+    them.began("a")
+    them.remove("a")
+    them.ended("a", 1.0)
+    them.add("a")
+    them.ended("a", 1.0)
+    assert them["a"].outstanding == 0
+    assert len(them) == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: Policy("best"), "policy: 'best' is not allowed: use one of 'first', 'random'"),
+        (lambda: Policy([]), "policy: [] is not allowed"),  # type: ignore[arg-type]
+        (lambda: Policy("random", seed="x"), "policy.seed: 'x' is not allowed"),  # type: ignore[arg-type]
+        (lambda: Policy(explore=2), "policy.explore: 2 is not allowed: give a number from 0 to 1"),
+    ],
+)
+def test_policies_that_are_not_allowed_are_named(made: Callable[[], Any], said: str) -> None:
+    with pytest.raises(tw.InvalidArgument) as wrong:
+        made()
+    assert said in str(wrong.value)
+
+
+# In a node
+
+
+def echo(node: tw.Node, *instances: str) -> None:
+    def made(instance: str) -> Any:
+        async def where() -> str:
+            return instance
+
+        async def fail() -> str:
+            if instance == "b":
+                raise KeyError(instance)
+            return instance
+
+        async def hold(event: asyncio.Event) -> str:
+            await event.wait()
+            return instance
+
+        return {"where": where, "fail": fail, "hold": hold}
+
+    for instance in instances:
+        serve(node, made(instance), name="echo", instance=instance)
+
+
+def test_a_client_chooses_by_its_policy(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        echo(node, "a", "b", "c")
+        calls = client(node, "echo")
+        assert [await calls.where() for _ in range(6)] == ["b", "c", "a"] * 2
+        assert {await calls.with_(policy="first").where() for _ in range(5)} == {"a"}
+        assert {await calls.with_(instance="c").where() for _ in range(5)} == {"c"}
+        same = [calls.with_(policy=Policy("random", seed=5)) for _ in range(2)]
+        one = [await same[0].where() for _ in range(30)]
+        other = [await same[1].where() for _ in range(30)]
+        assert one == other
+        assert set(one) == {"a", "b", "c"}
+        quick = calls.with_(policy=Policy("lowest_latency", explore=0.0))
+        assert len({await quick.where() for _ in range(20)}) >= 1
+
+    run(story)
+
+
+def test_calls_go_round_an_instance_that_is_busy(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        echo(node, "a", "b")
+        calls, event = client(node, "echo"), asyncio.Event()
+        held = [asyncio.create_task(calls.with_(instance="a").hold(event)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert {await calls.where() for _ in range(10)} == {"b"}
+        event.set()
+        assert await asyncio.gather(*held) == ["a"] * 3
+        assert {await calls.where() for _ in range(10)} == {"a", "b"}
+
+    run(story)
+
+
+def test_all_gives_what_each_instance_answered(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        echo(node, "a", "b", "c")
+        everybody = client(node, "echo").with_(policy="all")
+        assert await everybody.where() == [Answer("a", "a"), Answer("b", "b"), Answer("c", "c")]
+        a, b, c = await everybody.fail()
+        assert (a.result(), c.result()) == ("a", "c")
+        with pytest.raises(KeyError):
+            b.result()
+        with pytest.raises(tw.InvalidArgument, match="can't go to several"):
+            await everybody.where(numbers())
+        with pytest.raises(tw.AskTimeout):
+            (await everybody.with_(timeout=0.05).hold(asyncio.Event()))[0].result()
+
+    run(story)
+
+
+def test_all_in_a_plain_thread(node: tw.Node) -> None:
+    echo(node, "a", "b")
+    everybody = client(node, "echo").with_(policy="all")
+    assert everybody.sync.where() == [Answer("a", "a"), Answer("b", "b")]
+    assert isinstance(everybody.sync.fail()[1].error, KeyError)
+
+
+def test_all_that_is_cancelled_cancels_all(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        ended: asyncio.Queue[str] = asyncio.Queue()
+        begun: asyncio.Queue[str] = asyncio.Queue()
+
+        async def hang() -> None:
+            begun.put_nowait("begun")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.put_nowait("ended")
+
+        for _ in range(3):
+            serve(node, {"hang": hang}, name="hanging")
+        task = asyncio.create_task(client(node, "hanging").with_(policy="all").hang())
+        for _ in range(3):
+            await asyncio.wait_for(begun.get(), 30.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for _ in range(3):
+            await asyncio.wait_for(ended.get(), 30.0)
+
+    run(story)
+
+
+def test_nobody_there_is_said_at_once(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        echo(node, "a")
+        with pytest.raises(tw.NoResponders, match="ecko: nobody serves it: did you mean 'echo'"):
+            await client(node, "ecko").where()
+        with pytest.raises(tw.NoResponders, match="'z' is not among its instances: there are 'a'"):
+            await client(node, "echo").with_(instance="z").where()
+        with pytest.raises(tw.NoResponders):
+            async for _ in client(node, "nothing").items():
+                pass
+
+    run(story)
+
+
+async def numbers() -> Any:
+    yield 1

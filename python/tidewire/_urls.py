@@ -1,0 +1,23 @@
+"""Which URLs a node takes, without loading what links need."""
+
+from __future__ import annotations
+
+from tidewire.errors import InvalidArgument
+
+SCHEMES = ("tide", "tide+unix")
+
+
+def is_link(url: object) -> bool:
+    """Return whether a URL is one that a node can join.
+
+    Raises:
+        InvalidArgument: if it is neither that nor ``mem://``.
+    """
+    scheme = url.split("://", 1)[0] if isinstance(url, str) and "://" in url else None
+    if scheme == "mem":
+        return False
+    if scheme in SCHEMES:
+        return True
+    raise InvalidArgument(
+        f"url: {url!r} is not known: use mem:// for one process, or tide://host:port or tide+unix:///path to join a hub"
+    )

@@ -1,0 +1,1 @@
+"""What the commands of ``tidewire`` do that talk to a hub."""

@@ -1,0 +1,193 @@
+"""``tidewire pub``, ``sub``, ``req``, ``call`` and ``services``: a node that joins a hub for one thing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import tidewire as tw
+from tidewire.errors import InvalidArgument
+
+URL = "tide://127.0.0.1:7420"
+
+
+class Hub:
+    """Which hub a command joins, and how it prints.
+
+    Args:
+        url: Its address; TIDEWIRE_URL where the command says nothing.
+        token: For hubs that ask for one; TIDEWIRE_TOKEN where the command says nothing.
+        as_json: Print data instead of text.
+    """
+
+    def __init__(self, url: str | None, token: str | None, as_json: bool) -> None:
+        self.url = url or os.environ.get("TIDEWIRE_URL") or URL
+        self.token = token
+        self.as_json = as_json
+
+    def run(self, work: Callable[[tw.Node], Awaitable[int]]) -> int:
+        """Join, do something, and return its exit code: 1 if it failed, 130 after Ctrl-C."""
+
+        async def joined() -> int:
+            async with self._node() as node:
+                return await work(node)
+
+        try:
+            return asyncio.run(joined())
+        except tw.TidewireError as error:
+            print(f"{error.code}: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            return 130
+        except Exception as error:
+            # What a handler raised is an answer; anything else would be a fault of this command.
+            if not isinstance(error.__cause__, tw.RemoteError):
+                raise
+            print(f"{type(error).__name__}: {error} (raised by the handler)", file=sys.stderr)
+            return 1
+
+    def say(self, value: Any, text: str | None = None) -> None:
+        """Print a value: as JSON, or as text where that reads better."""
+        if self.as_json or text is None:
+            text = json.dumps(value, default=str, ensure_ascii=False)
+        print(text, flush=True)
+
+    @asynccontextmanager
+    async def _node(self) -> AsyncIterator[tw.Node]:
+        async with tw.Node(self.url, name=f"tidewire-{os.getpid()}", token=self.token) as node:
+            yield node
+
+
+def pub(hub: Hub, subject: str, message: str, headers: Sequence[str]) -> int:
+    """Publish one message."""
+
+    async def work(node: tw.Node) -> int:
+        node.publish(subject, value_of(message), headers=_headers(headers))
+        hub.say({"published": subject}, f"published on {subject}")
+        return 0
+
+    return hub.run(work)
+
+
+def sub(hub: Hub, pattern: str, count: int | None, queue: str | None) -> int:
+    """Print what is published, until so many messages came."""
+
+    async def work(node: tw.Node) -> int:
+        left = count
+        async with node.subscription(pattern, queue=queue) as messages:
+            async for one in messages:
+                hub.say(
+                    {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},
+                    f"{one.subject}  {_shown(one.message)}",
+                )
+                left = None if left is None else left - 1
+                if left == 0:
+                    break
+        return 0
+
+    return hub.run(work)
+
+
+def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[str]) -> int:
+    """Ask whoever is subscribed to a subject, and print the reply."""
+
+    async def work(node: tw.Node) -> int:
+        reply = await node.request(subject, value_of(message), timeout=timeout, headers=_headers(headers))
+        hub.say(reply, _shown(reply))
+        return 0
+
+    return hub.run(work)
+
+
+def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int:
+    """Call a method of a service, and print its result, or the items of its stream."""
+    service, dot, name = method.rpartition(".")
+    if not dot:
+        print(f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote", file=sys.stderr)
+        return 2
+
+    async def work(node: tw.Node) -> int:
+        args, kwargs = _arguments(arguments)
+        found = getattr(node.client(service).with_(timeout=timeout), name)(*args, **kwargs)
+        info = next((one for one in await node.services() if one.name == service), None)
+        streams = info is not None and any(one.name == name and one.stream for one in info.methods)
+        if streams:
+            async for item in found:
+                hub.say(item, _shown(item))
+        else:
+            result = await found
+            hub.say(result, _shown(result))
+        return 0
+
+    return hub.run(work)
+
+
+def services(hub: Hub) -> int:
+    """Print the services of a hub."""
+
+    async def work(node: tw.Node) -> int:
+        known = await node.services()
+        if hub.as_json:
+            hub.say([one.to_dict() for one in known])
+            return 0
+        if not known:
+            print(f"nobody serves anything at {hub.url}")
+            return 0
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("service", "instances", "methods", "what it does"):
+            table.add_column(title, justify="right" if title == "instances" else "left", overflow="fold")
+        for one in known:
+            methods = ", ".join(f"{method.name}{' (stream)' if method.stream else ''}" for method in one.methods)
+            table.add_row(one.name, str(len(one.instances)), methods, one.description)
+        Console(highlight=False).print(table)
+        return 0
+
+    return hub.run(work)
+
+
+def value_of(text: str) -> Any:
+    """Return what an argument of a command line stands for: JSON if it is that, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=_other, ensure_ascii=False)
+
+
+def _other(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, (bytes, bytearray)) else str(value)
+
+
+def _arguments(texts: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if equals and name.isidentifier():
+            kwargs[name] = value_of(value)
+        elif kwargs:
+            raise InvalidArgument(f"ARGUMENTS: {text!r} comes after one with a name: put those with names last")
+        else:
+            args.append(value_of(text))
+    return args, kwargs
+
+
+def _headers(texts: Sequence[str]) -> dict[str, str] | None:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidArgument(f"--header: {text!r} is not allowed: write NAME=VALUE")
+        found[name] = value
+    return found or None

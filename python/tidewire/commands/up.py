@@ -1,0 +1,70 @@
+"""``tidewire up``: a hub until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+
+import tidewire as tw
+from tidewire.config import Config
+
+_LOOK_S = 0.01
+
+
+def up(
+    listen: Sequence[str],
+    name: str | None,
+    config: Path | None,
+    tokens: Sequence[str],
+    insecure: bool,
+    timeout: float,
+    as_json: bool,
+) -> int:
+    """Run a hub, and return the exit code: 1 if it could not start.
+
+    The first signal lets the calls that pass through the hub end, within the timeout; a second one does not wait for them.
+    """
+    asked, urged = threading.Event(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: (urged if asked.is_set() else asked).set())
+    try:
+        node = tw.Node(name=name or f"hub-{os.getpid()}", config=Config(file=config) if config else None)
+        node.start()
+        listeners = [node.listen(url, tokens=[_token(text) for text in tokens], insecure=insecure) for url in listen]
+    except tw.TidewireError as error:
+        print(f"up: {error}", file=sys.stderr)
+        return 1
+    urls = [listener.url for listener in listeners]
+    _say({"hub": node.name, "urls": urls}, f"hub {node.name} listens at {' and '.join(urls)}", as_json)
+    asked.wait()
+    for listener in listeners:
+        listener.close()
+    until = monotonic() + timeout
+    _drain(node, until, urged)
+    ledger = node._stop_blocking(max(0.0, until - monotonic()))
+    _say({"hub": node.name, "balanced": ledger.balanced}, f"hub {node.name} has stopped: {ledger}", as_json)
+    return 0
+
+
+def _drain(node: tw.Node, until: float, urged: threading.Event) -> None:
+    connection = node._link()
+    connection.goodbye()
+    # What nodes have open ends on the thread of the links, which tells nobody.
+    while connection.open_calls and monotonic() < until and not urged.wait(_LOOK_S):
+        pass
+
+
+def _token(text: str) -> tw.Token:
+    """Return a token as it is written on a command line or in the environment: ``secret``, or ``user:secret``."""
+    user, _, secret = text.rpartition(":")
+    return tw.Token(secret, user=user)
+
+
+def _say(data: dict[str, object], text: str, as_json: bool) -> None:
+    print(json.dumps(data) if as_json else text, flush=True)

@@ -1,0 +1,72 @@
+"""What a node subscribes to reaches it from other nodes too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import RemoteMessage
+from tidewire._log import logger
+from tidewire.errors import TidewireError
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef, Engine, Pending, RemoteCall
+
+_REMOTE_ERROR, _ACTOR_STOPPED = 15, 2
+
+
+class Share:
+    """One subscription of an actor, at the hub.
+
+    Args:
+        engine: The engine of the node.
+        actor: Who is subscribed.
+        gone: Called when the actor has stopped: the hub need not send any more.
+    """
+
+    def __init__(self, engine: Engine, actor: ActorRef, gone: Callable[[Share], None]) -> None:
+        self.actor = actor
+        self._engine = engine
+        self._gone = gone
+
+    def __call__(self, came: RemoteMessage | RemoteCall) -> None:
+        """Take what came: a message, or a request that is answered by what the handler returns."""
+        if not self.actor.alive:
+            self._gone(self)
+            if not isinstance(came, RemoteMessage):
+                came.refuse(_ACTOR_STOPPED, f"{came.subject}: the actor that was subscribed has stopped")
+        elif isinstance(came, RemoteMessage):
+            self._engine.deliver(self.actor, came.subject, came.value(), came.headers)
+        else:
+            self._ask(came)
+
+    def _ask(self, call: RemoteCall) -> None:
+        try:
+            asked = self._engine.ask_on(self.actor, call.subject, call.value(), call.headers, call.left)
+        except TidewireError as error:
+            _fail(call, error)
+            return
+        call.on_cancel(asked.cancel)
+        asked.add_done_callback(lambda done: _answer(call, done))
+
+
+def _answer(call: RemoteCall, done: Pending) -> None:
+    if done.cancelled():
+        return
+    error = done.exception()
+    if error is not None:
+        _fail(call, error)
+        return
+    try:
+        call.reply(done.result())
+    # A reply that can't be sent is the requester's business too.
+    except Exception as refused:  # noqa: BLE001
+        _fail(call, refused)
+
+
+def _fail(call: RemoteCall, error: Any) -> None:
+    try:
+        call.fail(error)
+    except Exception as refused:  # noqa: BLE001
+        logger.warning("%s: the error %r could not be sent: %s", call.subject, error, refused)
+        call.refuse(_REMOTE_ERROR, f"{type(error).__name__}: the error itself could not be sent")

@@ -1,0 +1,251 @@
+"""The items of a stream on their way from one writer to one reader, on any two loops or threads.
+
+The writer is at most ``STREAM_AHEAD`` items ahead; then it stops until the reader has taken half of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from tidewire._current import running_loop
+from tidewire.errors import AskTimeout
+from tidewire.services.limits import STREAM_AHEAD
+
+
+class Ended(Exception):
+    """The stream is over. Only blocking readers see it: StopIteration can't leave a generator."""
+
+
+class Waiter:
+    """One task or thread that waits, and is woken once."""
+
+    __slots__ = ("_event", "_future", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = running_loop()
+        self._future = None if self._loop is None else self._loop.create_future()
+        self._event = threading.Event() if self._loop is None else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody may still wait with it."""
+        return self._future is None or not self._future.done()
+
+    def wake(self) -> None:
+        """Wake it, from whichever thread."""
+        if self._event is not None:
+            self._event.set()
+        elif self._loop is running_loop():
+            self._set()
+        else:
+            assert self._loop is not None
+            # A loop that is closed has nobody left who waits.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._set)
+
+    async def woken(self, left_s: float | None) -> None:
+        """Wait until it is woken, or the time is up."""
+        assert self._loop is not None and self._future is not None
+        timer = None if left_s is None else self._loop.call_later(left_s, self._set)
+        try:
+            await self._future
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def woken_blocking(self, left_s: float | None) -> None:
+        """Wait until it is woken, or the time is up, and block this thread."""
+        assert self._event is not None
+        self._event.wait(left_s)
+
+    def _set(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+
+class Channel:
+    """A bounded queue with an end.
+
+    Args:
+        title: What errors call the stream.
+        deadline: When it ends at the latest, on the clock of ``time.monotonic()``, or None.
+    """
+
+    def __init__(self, title: str, deadline: float | None = None) -> None:
+        self.title = title
+        self.deadline = deadline
+        # The lock protects all below. A stream that is collected while this thread holds the lock takes it again.
+        self._lock = threading.RLock()
+        self._items: deque[Any] = deque()
+        self._readers: list[Waiter] = []
+        self._resume: Callable[[], None] | None = None
+        self._over = self._closed = False
+        self._error: BaseException | None = None
+        self._after: list[Waiter] = []
+        self.written = 0
+
+    # The writer's side
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody reads any more."""
+        return self._closed
+
+    def put(self, item: Any) -> bool:
+        """Append an item, and return whether there is room for more. The writer must not go on before there is."""
+        with self._lock:
+            self._items.append(item)
+            self.written += 1
+            room = len(self._items) < STREAM_AHEAD.max and not self._closed
+            readers = self._take_readers()
+        for reader in readers:
+            reader.wake()
+        return room
+
+    async def room(self) -> bool:
+        """Wait for room. Return whether somebody still reads."""
+        waiter = Waiter()
+        if not self.park(waiter.wake):
+            await waiter.woken(None)
+        return not self._closed
+
+    def park(self, resume: Callable[[], None]) -> bool:
+        """Return whether there is room, or nobody reads; else ``resume`` is called once when that comes true."""
+        with self._lock:
+            if self._closed or len(self._items) < STREAM_AHEAD.max:
+                return True
+            self._resume = resume
+            return False
+
+    def unpark(self) -> None:
+        """Let the writer go on although there is no room, as it has something else to look at."""
+        with self._lock:
+            resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
+
+    def end(self, error: BaseException | None) -> None:
+        """Say that no more items come: the stream has ended, or failed with an error."""
+        with self._lock:
+            if self._over:
+                return
+            self._over, self._error = True, error
+            waiters = [*self._take_readers(), *self._after]
+            self._after.clear()
+        for waiter in waiters:
+            waiter.wake()
+
+    # The reader's side
+
+    async def take(self) -> Any:
+        """Return the next item.
+
+        Raises:
+            StopAsyncIteration: if the stream is over.
+            AskTimeout: if its time is up.
+            BaseException: what the writer failed with, after the items before it.
+        """
+        while True:
+            waiter, item = self._next()
+            if waiter is None:
+                return item
+            await waiter.woken(self._left_s())
+
+    def take_blocking(self) -> Any:
+        """Return the next item, and block this thread for it. Raises as ``take``, with ``Ended`` at the end."""
+        while True:
+            try:
+                waiter, item = self._next()
+            except StopAsyncIteration:
+                raise Ended from None
+            if waiter is None:
+                return item
+            waiter.woken_blocking(self._left_s())
+
+    def close(self) -> bool:
+        """Say that nobody reads any more; items that were not read are gone. Return whether the writer was still at it."""
+        with self._lock:
+            going = not self._over
+            self._closed = True
+            self._items.clear()
+            readers = self._take_readers()
+        self.unpark()
+        for reader in readers:
+            reader.wake()
+        return going
+
+    async def over(self) -> None:
+        """Wait until the writer has ended."""
+        waiter = self._until_over()
+        if waiter is not None:
+            await waiter.woken(None)
+
+    def over_blocking(self) -> None:
+        """Wait until the writer has ended, and block this thread."""
+        waiter = self._until_over()
+        if waiter is not None:
+            waiter.woken_blocking(None)
+
+    def _next(self) -> tuple[Waiter | None, Any]:
+        """Return an item, or what to wait with."""
+        resume = None
+        with self._lock:
+            if self._items:
+                item = self._items.popleft()
+                if self._resume is not None and len(self._items) <= STREAM_AHEAD.max // 2:
+                    resume, self._resume = self._resume, None
+                waiter = None
+            else:
+                self._raise_if_over()
+                waiter, item = Waiter(), None
+                # Readers whose wait was cancelled stay here until the next item: one of a kind is enough.
+                self._readers = [reader for reader in self._readers if reader.waits]
+                self._readers.append(waiter)
+        if resume is not None:
+            resume()
+        return waiter, item
+
+    def _take_readers(self) -> list[Waiter]:
+        readers = self._readers
+        if readers:
+            self._readers = []
+        return readers
+
+    def _raise_if_over(self) -> None:
+        if self._over:
+            # The error is raised once, as by a generator: what is read afterwards has ended.
+            error, self._error = self._error, None
+            if error is not None and not self._closed:
+                raise error
+        if self._over or self._closed:
+            raise StopAsyncIteration
+        if self.deadline is not None and monotonic() >= self.deadline:
+            raise AskTimeout(f"{self.title}: the stream's time is up: give it more with with_(timeout=...)")
+
+    def _until_over(self) -> Waiter | None:
+        with self._lock:
+            if self._over:
+                return None
+            waiter = Waiter()
+            self._after.append(waiter)
+            return waiter
+
+    def _left_s(self) -> float | None:
+        return None if self.deadline is None else max(0.0, self.deadline - monotonic())
+
+
+async def pump(items: Any, channel: Channel) -> None:
+    """Move the items of an asynchronous iterator into a channel until either ends, and close the iterator."""
+    try:
+        async for item in items:
+            if not channel.put(item) and not await channel.room():
+                break
+    finally:
+        close = getattr(items, "aclose", None)
+        if close is not None:
+            await close()

@@ -1,0 +1,248 @@
+"""Checks the arguments of a call against the signature of its method, and converts plain data to the types that it wants."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tidewire.errors import InvalidArgument
+from tidewire.services.hints import Hints, is_context, text
+from tidewire.services.names import nearest, short
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a method.
+
+    Attributes:
+        name: Its name.
+        required: Whether it has no default.
+        default: Its default; ``inspect.Parameter.empty`` without one.
+        hint: Its type.
+        exact: The class whose objects, not those of derived classes, need no look.
+        convert: Makes a value fit, or raises; None if every value fits.
+    """
+
+    name: str
+    required: bool
+    default: Any
+    hint: Any
+    exact: type | None
+    convert: Callable[[Any], Any] | None
+
+
+class Signature:
+    """What a method takes, without self and without the context.
+
+    Args:
+        function: The function, or None for one whose parameters can't be known; it takes everything then.
+        hints: Its annotations.
+        skip: How many of the first parameters the caller does not give: 1 for self.
+    """
+
+    def __init__(self, function: Callable[..., Any] | None, hints: Hints, skip: int) -> None:
+        self.positional: list[Parameter] = []
+        self.named: dict[str, Parameter] = {}
+        self.rest: Parameter | None = None
+        self.rest_named: Parameter | None = None
+        self.context: tuple[str, int | None] | None = None
+        self.open = function is None
+        for found in () if function is None else list(inspect.signature(function).parameters.values())[skip:]:
+            self._add(found, hints)
+        self._least = sum(parameter.required for parameter in self.positional)
+        self._must_name = any(p.required and p not in self.positional for p in self.named.values())
+        every = [*self.positional, *self.named.values(), self.rest, self.rest_named]
+        self.plain = all(parameter is None or parameter.convert is None for parameter in every)
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """The parameters that have names, in order."""
+        return list({p.name: p for p in [*self.positional, *self.named.values()]}.values())
+
+    def check(self, title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Check that arguments bind.
+
+        Raises:
+            InvalidArgument: if one is missing, given twice, too many or not known; it names all of them.
+        """
+        if not kwargs and not self._must_name and self._least <= len(args) <= len(self.positional):
+            return
+        if not self.open:
+            problems = self._problems(args, kwargs)
+            if problems:
+                raise InvalidArgument(f"{title}: {'; '.join(problems)}")
+
+    def convert(self, title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+        """Return arguments that have the types that the method wants; those that have them already stay the same objects.
+
+        Raises:
+            InvalidArgument: if a value does not fit.
+        """
+        if self.plain:
+            return args, kwargs
+        made: list[Any] | None = None
+        for at, value in enumerate(args):
+            parameter = self.positional[at] if at < len(self.positional) else self.rest
+            if parameter is None or parameter.exact is value.__class__ or parameter.convert is None:
+                continue
+            fitting = _fit(title, parameter, value)
+            if fitting is not value:
+                made = list(args) if made is None else made
+                made[at] = fitting
+        return (args if made is None else tuple(made)), (self._convert_named(title, kwargs) if kwargs else kwargs)
+
+    def with_context(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], context: Any) -> Arguments:
+        """Return the arguments with the context where the method takes it."""
+        assert self.context is not None
+        name, at = self.context
+        if at is not None and at <= len(args):
+            return (*args[:at], context, *args[at:]), kwargs
+        return args, {**kwargs, name: context}
+
+    def _add(self, found: inspect.Parameter, hints: Hints) -> None:
+        written = hints.unresolved.get(found.name, hints.of.get(found.name, Any))
+        if is_context(written) or is_context(hints.of.get(found.name)):
+            self.context = (found.name, len(self.positional) if found.kind in _POSITIONAL else None)
+            return
+        parameter = _parameter(found, hints.of.get(found.name, Any))
+        if found.kind in _POSITIONAL:
+            self.positional.append(parameter)
+        if found.kind in _NAMED:
+            self.named[found.name] = parameter
+        if found.kind is found.VAR_POSITIONAL:
+            self.rest = parameter
+        if found.kind is found.VAR_KEYWORD:
+            self.rest_named = parameter
+
+    def _convert_named(self, title: str, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        made: dict[str, Any] | None = None
+        for name, value in kwargs.items():
+            parameter = self.named.get(name, self.rest_named)
+            if parameter is None or parameter.exact is value.__class__ or parameter.convert is None:
+                continue
+            fitting = _fit(title, parameter, value, name)
+            if fitting is not value:
+                made = dict(kwargs) if made is None else made
+                made[name] = fitting
+        return kwargs if made is None else made
+
+    def _problems(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+        problems = []
+        most = len(self.positional)
+        if len(args) > most and self.rest is None:
+            problems.append(f"{len(args)} positional arguments were given: give at most {most}")
+        given = {parameter.name for parameter in self.positional[: len(args)]}
+        for name in kwargs:
+            if name in given and name in self.named:
+                problems.append(f"{name}: given twice, by position and by name: give it once")
+            elif name not in self.named and self.rest_named is None:
+                problems.append(f"{name}: there is no such parameter: {nearest(name, self.named)}")
+        missing = [p for p in self.parameters if p.required and p.name not in given and p.name not in kwargs]
+        problems.extend(f"{p.name}: missing: give {_wanted(p.hint)}" for p in missing)
+        return problems
+
+
+def _parameter(found: inspect.Parameter, hint: Any) -> Parameter:
+    exact, convert = converter(hint)
+    if found.default is not found.empty and convert is not None and found.default is None:
+        # `qty: int = None` is a way to say that None is allowed.
+        convert = _or_none(convert)
+    required = found.default is found.empty and found.kind in (*_POSITIONAL, found.KEYWORD_ONLY)
+    return Parameter(found.name, required, found.default, hint, exact, convert)
+
+
+def converter(hint: Any) -> tuple[type | None, Callable[[Any], Any] | None]:
+    """Return the class whose objects need no look, and what makes other values fit, for a type. Unknown types let all pass."""
+    if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
+        return None, None
+    exact = hint if isinstance(hint, type) and not typing.get_args(hint) and not _is_shape(hint) else None
+    try:
+        msgspec.convert(None, hint, dec_hook=_accept)
+    except msgspec.ValidationError:
+        pass
+    # What a type that msgspec does not know raises depends on the type.
+    except Exception:  # noqa: BLE001
+        parts = typing.get_args(hint)
+        return None, (_any_of(parts) if parts and _is_union(hint) else None)
+    return exact, functools.partial(_as, hint, exact)
+
+
+def _as(hint: Any, exact: type | None, value: Any) -> Any:
+    # An object of a derived class is one of the class; only True and False are not taken for numbers.
+    if exact is not None and isinstance(value, exact) and value.__class__ is not bool:
+        return value
+    return msgspec.convert(value, hint, dec_hook=_accept)
+
+
+def _accept(kind: Any, value: Any) -> Any:
+    """Let a value of a class that msgspec does not know pass."""
+    origin = typing.get_origin(kind) or kind
+    try:
+        fits = isinstance(value, origin)
+    # A protocol that can't be checked while running, or something else that is no class, says nothing.
+    except TypeError:
+        return value
+    if fits:
+        return value
+    if hasattr(origin, "model_validate"):
+        return origin.model_validate(value)
+    if origin is complex and isinstance(value, (int, float)):
+        return complex(value)
+    raise TypeError(f"Expected `{text(kind)}`, got `{type(value).__name__}`")
+
+
+def _any_of(parts: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return what makes a value fit one of several types that msgspec can't tell apart: objects as they are, data in order."""
+    converters = [(part, converter(part)[1]) for part in parts]
+
+    def convert(value: Any) -> Any:
+        if any(isinstance(part, type) and isinstance(value, part) for part, _ in converters):
+            return value
+        problems = []
+        for _, one in converters:
+            try:
+                return value if one is None else one(value)
+            except (msgspec.ValidationError, TypeError, ValueError) as error:
+                problems.append(str(error))
+        raise TypeError(" and ".join(dict.fromkeys(problems)))
+
+    return convert
+
+
+def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _fit(title: str, parameter: Parameter, value: Any, name: str | None = None) -> Any:
+    assert parameter.convert is not None
+    try:
+        return parameter.convert(value)
+    except (msgspec.ValidationError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
+        raise InvalidArgument(
+            f"{title}: {name or parameter.name}: {short(value)} is not allowed: give {_wanted(parameter.hint)} ({error})"
+        ) from None
+
+
+def _wanted(hint: Any) -> str:
+    return "a value" if hint is Any else text(hint)
+
+
+def _is_shape(kind: type) -> bool:
+    # A TypedDict is a class whose objects are dicts, and no object has the class itself.
+    return typing.is_typeddict(kind)
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)

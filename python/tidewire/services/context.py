@@ -1,0 +1,98 @@
+"""What a handler sees of the call that it is at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.services.running import Running
+
+running: ContextVar[Running | None] = ContextVar("tidewire_call", default=None)
+"""The call that this code belongs to."""
+
+
+class CallContext:
+    """The call that a handler is at. ``tw.context()`` gives it, and so does a parameter annotated as ``tw.CallContext``."""
+
+    __slots__ = ("_running",)
+
+    def __init__(self, of: Running) -> None:
+        self._running = of
+
+    @property
+    def service(self) -> str:
+        """The service that was called."""
+        return self._running.request.service
+
+    @property
+    def method(self) -> str:
+        """The method that was called; for an event, the method that handles it."""
+        return self._running.request.method
+
+    @property
+    def instance(self) -> str:
+        """The instance of the service that handles the call."""
+        return self._running.instance
+
+    @property
+    def subject(self) -> str | None:
+        """The subject of the event, or None in a call."""
+        return self._running.request.subject
+
+    @property
+    def node(self) -> str:
+        """The name of the node that called."""
+        return self._running.request.node
+
+    @property
+    def user(self) -> str | None:
+        """The user on whose behalf the call is made, or None where nobody has signed in."""
+        return self._running.request.user
+
+    @property
+    def trace(self) -> str:
+        """The id, 32 hex digits, that this call shares with those that it led to and those that led to it."""
+        return self._running.request.trace
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the caller added to the call."""
+        return self._running.request.headers
+
+    @property
+    def deadline(self) -> float | None:
+        """When the call ends at the latest, on the clock of ``time.monotonic()``, or None for a stream without an end."""
+        return self._running.request.deadline
+
+    @property
+    def remaining(self) -> float | None:
+        """How many seconds are left, 0 if none, or None without a deadline."""
+        deadline = self._running.request.deadline
+        return None if deadline is None else max(0.0, deadline - monotonic())
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more. A coroutine is cancelled then; a plain function looks here."""
+        return self._running.cancelled or self.remaining == 0.0
+
+    def __repr__(self) -> str:
+        return f"<CallContext {self.service}.{self.method} from {self.node!r}>"
+
+
+def context() -> CallContext:
+    """Return the context of the call that this code belongs to.
+
+    Raises:
+        InvalidArgument: if it belongs to none.
+    """
+    found = running.get()
+    if found is None:
+        raise InvalidArgument(
+            "context: no call is under way here: use it inside a method of a service, or in tasks that the method starts"
+        )
+    return CallContext(found)

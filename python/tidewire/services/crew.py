@@ -1,0 +1,150 @@
+"""Actors that run the plain functions of a service on the threads of a dispatcher, as many as there are calls at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidewire._handlers import Plan
+from tidewire.errors import ActorStopped
+from tidewire.services.limits import SERVICE_WAITING
+from tidewire.supervision import Mailbox
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef, Pending
+    from tidewire.node import Node
+
+_BOX = Mailbox(SERVICE_WAITING.max)
+
+
+class Member:
+    """An actor of a crew, and how many jobs it has."""
+
+    __slots__ = ("actor", "jobs")
+
+    def __init__(self, actor: ActorRef) -> None:
+        self.actor = actor
+        self.jobs = 0
+
+
+class Job:
+    """Something to run, and who runs it."""
+
+    __slots__ = ("_crew", "member", "work")
+
+    def __init__(self, crew: Crew, work: Callable[[], Any]) -> None:
+        self._crew = crew
+        self.work = work
+        self.member: Member | None = None
+
+    def run(self) -> Any:
+        """Run it. The actor is free for the next job afterwards."""
+        try:
+            return self.work()
+        finally:
+            self.over()
+
+    def over(self) -> None:
+        """Say that it has run, or never will."""
+        self._crew.give_back(self)
+
+
+class Crew:
+    """The actors of one instance. They are made when they are needed, and stay.
+
+    Args:
+        node: Where they live.
+        size_max: How many there are at most. Further jobs wait at actors that are busy.
+        dispatcher: Whose threads run them.
+    """
+
+    def __init__(self, node: Node, size_max: int, dispatcher: str) -> None:
+        self._node = node
+        self._size_max = size_max
+        self._dispatcher = dispatcher
+        # The lock protects who is free, and who has which job.
+        self._lock = threading.RLock()
+        self._members: list[Member] = []
+        self._turn = 0
+        self._closed = False
+        # Made at once, so that a dispatcher that does not exist is found before the first call.
+        self._free = [self._spawn()]
+
+    @property
+    def actors(self) -> list[ActorRef]:
+        """The actors there are."""
+        return [member.actor for member in list(self._members)]
+
+    @property
+    def idle(self) -> int:
+        """How many of them have nothing to do."""
+        return len(self._free)
+
+    def ask(self, work: Callable[[], Any], timeout: float | None, priority: str) -> tuple[Pending, Job]:
+        """Have something run, and return its reply to come."""
+        job = Job(self, work)
+        actor = self._hand(job)
+        try:
+            return actor.ask(job, timeout, priority), job
+        except BaseException:
+            job.over()
+            raise
+
+    def tell(self, work: Callable[[], Any], priority: str) -> None:
+        """Have something run.
+
+        Raises:
+            ActorStopped: if the service is stopping.
+        """
+        job = Job(self, work)
+        actor = self._hand(job)
+        try:
+            actor.tell(job, priority)
+        except BaseException:
+            job.over()
+            raise
+
+    def close(self) -> None:
+        """Make no more actors, as those there are will be stopped."""
+        with self._lock:
+            self._closed = True
+            self._free.clear()
+
+    def give_back(self, job: Job) -> None:
+        """Let the actor of a job take another one. A second time does nothing."""
+        with self._lock:
+            member, job.member = job.member, None
+            if member is None:
+                return
+            member.jobs -= 1
+            if not member.jobs and not self._closed:
+                self._free.append(member)
+
+    def _hand(self, job: Job) -> ActorRef:
+        """Return the actor that a job goes to."""
+        with self._lock:
+            # The one that was busy last: what it needs is still at hand.
+            member = self._free.pop() if self._free else None
+            if member is None and self._closed:
+                raise ActorStopped("its service is stopping: call another instance")
+            if member is None and len(self._members) < self._size_max:
+                member = self._spawn()
+            if member is None:
+                self._turn = (self._turn + 1) % len(self._members)
+                member = self._members[self._turn]
+            member.jobs += 1
+            job.member = member
+            return member.actor
+
+    def _spawn(self) -> Member:
+        def plan() -> Plan:
+            return Plan(_receive, takes_context=False, coroutine=False)
+
+        member = Member(self._node._spawn_plan(None, plan, None, _BOX, self._dispatcher, 1, None))
+        self._members.append(member)
+        return member
+
+
+def _receive(job: Job) -> Any:
+    return job.run()

@@ -1,0 +1,205 @@
+"""Runs the calls, streams and events of one object that is served."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from tidewire._handlers import Plan
+from tidewire.errors import InvalidArgument, NoSuchTarget
+from tidewire.services.checking import Arguments
+from tidewire.services.context import CallContext
+from tidewire.services.crew import Crew
+from tidewire.services.info import ServiceInfo, admits
+from tidewire.services.limits import SERVICE_STREAMS, SERVICE_WAITING
+from tidewire.services.methods import Bound
+from tidewire.services.names import nearest
+from tidewire.services.outcome import error_for_caller
+from tidewire.services.running import Failure, Running
+from tidewire.services.streaming import Writing, write
+from tidewire.services.tally import Tally
+from tidewire.supervision import Mailbox
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef
+    from tidewire.node import Node
+    from tidewire.services.port import Request
+
+_BOX = Mailbox(SERVICE_WAITING.max)
+
+
+class Host:
+    """One instance of a service: the actors that run it.
+
+    Coroutines run on the node's event loop, plain functions on the threads of a dispatcher.
+
+    Attributes:
+        instance: Its id.
+        info: What it serves.
+        node: The node that it lives in.
+        tally: What it counts.
+        writing: The streams that are under way.
+        calls: The calls whose handlers are under way.
+        values: The actor that runs coroutines, if it has any.
+        streams: The actor that writes streams of coroutines, if it has any.
+        stopping: Whether it opens no streams any more.
+    """
+
+    def __init__(
+        self, node: Node, info: ServiceInfo, methods: Mapping[str, Bound], concurrency: int, dispatcher: str
+    ) -> None:
+        self.node = node
+        self.info = info
+        (self.instance,) = info.instances
+        self.tally = Tally()
+        self.writing: set[Writing] = set()
+        self.calls: set[Running] = set()
+        self._methods = methods
+        every = methods.values()
+        self.stopping = False
+        self.values = self.streams = None
+        self._crew: Crew | None = None
+        if any(not method.coroutine for method in every):
+            self._crew = Crew(node, concurrency, dispatcher)
+        if any(method.coroutine and not method.streams for method in every):
+            self.values = self._spawn(self.receive, concurrency)
+        if any(method.coroutine and method.streams for method in every):
+            self.streams = self._spawn(write, SERVICE_STREAMS.max)
+
+    @property
+    def crew(self) -> Crew:
+        """The actors that run plain functions."""
+        assert self._crew is not None
+        return self._crew
+
+    def close(self) -> list[ActorRef]:
+        """Make no more actors, and return those there are but those of events."""
+        if self._crew is not None:
+            self._crew.close()
+        return self.actors
+
+    @property
+    def actors(self) -> list[ActorRef]:
+        """All its actors but those of events."""
+        crew = [] if self._crew is None else self._crew.actors
+        return [*(actor for actor in (self.values, self.streams) if actor is not None), *crew]
+
+    def method(self, request: Request) -> Bound:
+        """Return the method that a request is for.
+
+        Raises:
+            NoSuchTarget: if there is none that may be called from there.
+        """
+        found = self._methods.get(request.method)
+        if found is None or not admits(found.visibility, request.origin):
+            known = [name for name, method in self._methods.items() if admits(method.visibility, request.origin)]
+            raise NoSuchTarget(f"{request.service} has no method {request.method!r}: {nearest(request.method, known)}")
+        found.signature.check(request.title, request.args, request.kwargs)
+        return found
+
+    def arguments(self, running: Running) -> Arguments:
+        """Return what the method of a call is called with.
+
+        Raises:
+            InvalidArgument: if an argument does not fit.
+        """
+        request, signature = running.request, running.method.signature
+        args, kwargs = request.args, request.kwargs
+        if not signature.plain:
+            args, kwargs = signature.convert(request.title, args, kwargs)
+        if signature.context is not None:
+            args, kwargs = signature.with_context(args, kwargs, CallContext(running))
+        return args, kwargs
+
+    async def receive(self, running: Running) -> Any:
+        """Run a coroutine; the engine calls this for each call."""
+        if running.cancelled:
+            return None
+        token = running.enter_task()
+        self.calls.add(running)
+        self.tally.began()
+        started_ns = perf_counter_ns()
+        try:
+            args, kwargs = self.arguments(running)
+            value = await running.method.call(*args, **kwargs)
+            self.tally.ended((perf_counter_ns() - started_ns) // 1_000)
+            return value
+        except asyncio.CancelledError as error:
+            if not running.was_interrupted and _is_cancelled():
+                # The loop is ending, and the task with it.
+                self.tally.cancelled()
+                raise
+            return self._interrupted(running, error)
+        # Whatever the handler raises is for its caller.
+        except BaseException as error:  # noqa: BLE001
+            return self._failed(running, error)
+        finally:
+            self.calls.discard(running)
+            running.leave(token)
+
+    def run(self, running: Running) -> Any:
+        """Run a plain function; an actor of the crew calls this for each call."""
+        if running.cancelled:
+            return None
+        token = running.enter()
+        self.calls.add(running)
+        self.tally.began()
+        started_ns = perf_counter_ns()
+        try:
+            args, kwargs = self.arguments(running)
+            value = running.method.call(*args, **kwargs)
+            if inspect.iscoroutine(value):
+                value.close()
+                raise InvalidArgument(
+                    f"{running.request.title}: a plain function gave a coroutine, and its thread has no loop: use `async def`"
+                )
+            if running.cancelled:
+                self.tally.cancelled()
+                return None if running.reason is None else Failure(running.reason)
+            self.tally.ended((perf_counter_ns() - started_ns) // 1_000)
+            return value
+        # Whatever the handler raises is for its caller.
+        except BaseException as error:  # noqa: BLE001
+            return self._failed(running, error)
+        finally:
+            self.calls.discard(running)
+            running.leave(token)
+
+    def end_streams(self, reason: Callable[[], BaseException]) -> None:
+        """End the streams that are under way: they may have no end of their own. Their readers get a reason of their own each."""
+        # Whoever opens a stream adds it, and then looks whether the host stops: one of the two sees the other.
+        self.stopping = True
+        for writing in list(self.writing):
+            writing.cancel(reason())
+
+    def cancel_calls(self, reason: Callable[[], BaseException]) -> None:
+        """Cancel the calls that are under way. Their callers get a reason of their own each."""
+        for running in list(self.calls):
+            running.cancel(reason())
+
+    def _failed(self, running: Running, error: BaseException) -> Failure:
+        self.tally.failed()
+        return Failure(error_for_caller(running.request.title, error))
+
+    def _interrupted(self, running: Running, error: BaseException) -> Failure | None:
+        if not running.was_interrupted:
+            return self._failed(running, error)
+        self.tally.cancelled()
+        return None if running.reason is None else Failure(running.reason)
+
+    def _spawn(self, receive: Any, concurrency: int) -> ActorRef:
+        def plan() -> Plan:
+            return Plan(receive, takes_context=False, coroutine=True)
+
+        return self.node._spawn_plan(None, plan, None, _BOX, "default", concurrency, None)
+
+
+def _is_cancelled() -> bool:
+    """Return whether this very task is cancelled, rather than something that the handler awaited."""
+    task = asyncio.current_task()
+    cancelling = getattr(task, "cancelling", None)
+    # Before Python 3.11 nobody can tell; then the task ends with it.
+    return cancelling is None or cancelling() > 0

@@ -1,0 +1,104 @@
+"""What others see of a service: names, descriptions and schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tidewire.services.names import VISIBILITIES
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """One method of a service.
+
+    Attributes:
+        name: Its name.
+        description: The first line of its docstring.
+        parameters: JSON Schema (2020-12) of its arguments, as an object by their names.
+        result: JSON Schema of its result; of one item, if it is a stream.
+        stream: Whether it gives a stream.
+        idempotent: Whether it may be called again where it is not known whether a call was handled.
+        timeout: Seconds that a call may take where the caller says nothing; None leaves it to the caller.
+        visibility: Who may call it: "node", "private" or "public".
+        notes: What the schemas don't say, such as types that have none.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool = False
+    idempotent: bool = False
+    timeout: float | None = None
+    visibility: str = "private"
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EventInfo:
+    """One event handler of a service.
+
+    Attributes:
+        subject: The pattern of subjects that it handles.
+        queue: The group whose members share the events, or None if each instance gets all.
+        method: The name of the method.
+        description: The first line of its docstring.
+        message: JSON Schema of what it takes.
+    """
+
+    subject: str
+    queue: str | None
+    method: str
+    description: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ServiceInfo:
+    """A service.
+
+    Attributes:
+        name: Its name.
+        description: The first line of its docstring.
+        visibility: Who may call it: "node", "private" or "public".
+        methods: Its methods, in the order of their declaration.
+        events: Its event handlers.
+        instances: The ids of its instances.
+    """
+
+    name: str
+    description: str = ""
+    visibility: str = "private"
+    methods: tuple[MethodInfo, ...] = ()
+    events: tuple[EventInfo, ...] = ()
+    instances: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {**asdict(self), "methods": [m.to_dict() for m in self.methods], "instances": list(self.instances)}
+
+    def seen_from(self, origin: str) -> ServiceInfo | None:
+        """Return what those at "node", "private" or "public" may know of it, or None if that is nothing."""
+        if not admits(self.visibility, origin):
+            return None
+        return replace(self, methods=tuple(method for method in self.methods if admits(method.visibility, origin)))
+
+
+def admits(visibility: str, origin: str) -> bool:
+    """Return whether something of this visibility may be called from there."""
+    return VISIBILITIES.index(visibility) >= VISIBILITIES.index(origin)
+
+
+def narrower(one: str, other: str) -> str:
+    """Return the visibility that admits less."""
+    return min(one, other, key=VISIBILITIES.index)

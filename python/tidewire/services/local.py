@@ -1,0 +1,152 @@
+"""The way to an instance in this process: arguments and results are handed over as they are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import (
+    ActorStopped,
+    AskTimeout,
+    InvalidArgument,
+    MailboxFull,
+    TidewireError,
+)
+from tidewire.services.feeding import Feed, feed
+from tidewire.services.host import Host
+from tidewire.services.port import Refused, Request
+from tidewire.services.running import Failure, Running
+from tidewire.services.streaming import PlainWriting, Writing
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.services.crew import Job
+    from tidewire.services.info import ServiceInfo
+
+
+class LocalPort:
+    """A port to a host of this process."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @property
+    def instance(self) -> str:
+        """The id of the instance."""
+        return self._host.instance
+
+    @property
+    def info(self) -> ServiceInfo:
+        """What the instance serves."""
+        return self._host.info
+
+    def call(self, request: Request) -> LocalReply:
+        """Send a call; see ``Port``."""
+        host = self._host
+        method = host.method(request)
+        if method.streams:
+            raise InvalidArgument(f"{request.title} is a stream: read it with `async for`, rather than await it")
+        request.args, request.kwargs, feeds = feed(request.title, request.args, request.kwargs)
+        running = Running(request, method, host.instance)
+        try:
+            if method.coroutine:
+                assert host.values is not None
+                pending, job = host.values.ask(running, request.left_s(), request.priority), None
+            else:
+                work = functools.partial(host.run, running)
+                pending, job = host.crew.ask(work, request.left_s(), request.priority)
+        except TidewireError as error:
+            raise _told(running, error) from None
+        return LocalReply(pending, running, job, feeds)
+
+    def stream(self, request: Request) -> Writing:
+        """Open a stream; see ``Port``."""
+        host = self._host
+        method = host.method(request)
+        if not method.streams:
+            raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
+        request.args, request.kwargs, feeds = feed(request.title, request.args, request.kwargs)
+        running = Running(request, method, host.instance)
+        writing = Writing(host, running, feeds) if method.coroutine else PlainWriting(host, running, feeds)
+        host.writing.add(writing)
+        try:
+            if host.stopping:
+                raise ActorStopped
+            if isinstance(writing, PlainWriting):
+                host.crew.tell(writing.advance, request.priority)
+            else:
+                assert host.streams is not None
+                host.streams.tell(writing, request.priority)
+        except TidewireError as error:
+            writing.close()
+            raise _told(running, error) from None
+        return writing
+
+
+class LocalReply:
+    """A call that was sent to a host of this process."""
+
+    __slots__ = ("_feeds", "_job", "_pending", "_running")
+
+    def __init__(self, pending: Pending, running: Running, job: Job | None, feeds: list[Feed]) -> None:
+        self._pending = pending
+        self._running = running
+        self._job = job
+        self._feeds = feeds
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            value = yield from self._pending.__await__()
+        except BaseException as error:
+            self.cancel()
+            if isinstance(error, TidewireError):
+                raise _told(self._running, error) from None
+            raise
+        finally:
+            for one in self._feeds:
+                yield from one.finish().__await__()
+        if value.__class__ is Failure:
+            raise value.error
+        return value
+
+    def wait(self) -> Any:
+        """Give the result, and block this thread; see ``Reply``."""
+        try:
+            value = self._pending.wait()
+        except BaseException as error:
+            self.cancel()
+            if isinstance(error, TidewireError):
+                raise _told(self._running, error) from None
+            raise
+        if value.__class__ is Failure:
+            raise value.error
+        return value
+
+    def cancel(self) -> None:
+        """Say that nobody will wait; see ``Reply``."""
+        self._running.cancel()
+        self._pending.cancel()
+        if self._job is not None and not self._running.begun:
+            self._job.over()
+        for one in self._feeds:
+            one.cancel()
+
+
+def _told(running: Running, error: TidewireError) -> TidewireError:
+    """Return an error of the engine, which names an actor, as one that names the call."""
+    request = running.request
+    if isinstance(error, AskTimeout):
+        state = "its handler was at it, and is cancelled" if running.begun else "its handler had not begun"
+        return AskTimeout(
+            f"{request.title}: no answer in time from the instance {running.instance!r}, {state}: "
+            "allow more with with_(timeout=...), or look at the statistics of the service"
+        )
+    if isinstance(error, ActorStopped):
+        kind = ActorStopped if running.begun else Refused
+        return kind(f"{request.title}: the instance {running.instance!r} has stopped: call another, or serve it again")
+    if isinstance(error, MailboxFull):
+        return MailboxFull(
+            f"{request.title}: too many calls wait for the instance {running.instance!r}: try again, or serve more of them"
+        )
+    return error

@@ -1,0 +1,22 @@
+"""What a handler raised, as its caller gets it."""
+
+from __future__ import annotations
+
+import traceback
+
+from tidewire.errors import RemoteError
+
+
+def error_for_caller(title: str, error: BaseException) -> BaseException:
+    """Return the error that the caller of a handler gets: the handler's own, unless it would do something else there.
+
+    StopIteration would end a loop of the caller, and SystemExit its program.
+    """
+    if isinstance(error, (StopIteration, StopAsyncIteration)):
+        made: BaseException = RuntimeError(f"{title} raised {type(error).__name__}")
+        made.__cause__ = error
+        return made
+    if isinstance(error, Exception):
+        return error
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return RemoteError(type(error).__qualname__, f"{error} (raised by {title})".strip(), text)

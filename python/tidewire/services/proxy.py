@@ -1,0 +1,203 @@
+"""Clients of services, as users hold them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+
+from tidewire.errors import InvalidArgument, NoSuchTarget
+from tidewire.services.calls import BlockingStream, Call, Sending, Stream, refuse_loop
+from tidewire.services.declare import Declaration, declaration_of, is_declared
+from tidewire.services.names import nearest, short, token_problem
+from tidewire.services.options import CallOptions
+from tidewire.services.registry import Registry, registry_of
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+    from tidewire.services.checking import Signature
+
+_S = TypeVar("_S")
+
+
+class NoSuchMethod(NoSuchTarget, AttributeError):
+    """A service has no method of this name."""
+
+
+@overload
+def client(node: Node, service: type[_S], name: str | None = None) -> _S: ...
+
+
+@overload
+def client(node: Node, service: str, name: str | None = None) -> Any: ...
+
+
+def client(node: Node, service: Any, name: str | None = None) -> Any:
+    """Return a client of a service, whether or not it is served at the moment.
+
+    Args:
+        node: Where the calls are made.
+        service: The class that declares it, for a client with its methods and types; or its name.
+        name: What it is served as, if that is not what the class says.
+
+    Raises:
+        InvalidArgument: if the class declares no service, or a name is not allowed.
+    """
+    node._check()
+    if isinstance(service, str):
+        if name is not None and name != service:
+            raise InvalidArgument(f"name: {short(name)} is not allowed beside the name {service!r}: give one of them")
+        problem = token_problem("service", service)
+        if problem is not None:
+            raise InvalidArgument(problem)
+        return Client(registry_of(node), service, None, CallOptions())
+    if not is_declared(service):
+        raise InvalidArgument(
+            f"service: {short(service)} is not allowed: give the name of a service, or a class that derives from "
+            "tw.Service or is decorated with @tw.service"
+        )
+    declared = declaration_of(service, name)
+    return Client(registry_of(node), declared.name, declared, CallOptions())
+
+
+class Client:
+    """Stands for a service: its methods are the methods of the service.
+
+    ``await client.quote("X")`` calls, ``async for tick in client.ticks("X")`` reads a stream, ``client.sync.quote("X")`` does it
+    from a plain thread, and ``client.with_(timeout=1.0).quote("X")`` with other options.
+    """
+
+    def __init__(self, registry: Registry, service: str, declared: Declaration | None, options: CallOptions) -> None:
+        self._registry = registry
+        self._service = service
+        self._declared = declared
+        self._options = options
+
+    def with_(self, **options: Any) -> Client:
+        """Return a client that calls with other options.
+
+        Args:
+            **options: ``timeout`` in seconds, ``priority``, ``instance`` (the id of one), ``policy`` ("first", "random",
+                "least_outstanding", "lowest_latency", "all", or a ``tw.Policy``), ``headers``. None leaves an option as it is.
+
+        Raises:
+            InvalidArgument: if an option is not known, or its value is not allowed.
+        """
+        return Client(self._registry, self._service, self._declared, self._options.changed(options))
+
+    @property
+    def sync(self) -> BlockingClient:
+        """The same methods for plain threads: they block, and streams are read with ``for``."""
+        return BlockingClient(self)
+
+    def __getattr__(self, name: str) -> ClientMethod:
+        if name.startswith("_"):
+            raise AttributeError(f"a client of {self._service!r} has no attribute {name!r}")
+        known = self._methods()
+        if known is not None and name not in known:
+            raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, known)}")
+        made = ClientMethod(self, name)
+        if self._declared is not None:
+            # What was declared stays: the next look finds it without coming here.
+            self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        return sorted({*(self._methods() or ()), "sync", "with_"})
+
+    def __repr__(self) -> str:
+        group = self._registry.find(self._service)
+        count = 0 if group is None else len(group.ports)
+        declared = "" if self._declared is None else f" ({self._declared.title})"
+        return f"<Client {self._service!r}{declared}, {count} instance{'' if count == 1 else 's'}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgument(
+            f"client: {self!r} can't be pickled or copied: hand over the name {self._service!r}, and make a client there"
+        )
+
+    def _methods(self) -> list[str] | None:
+        """Return the names of the methods, or None as long as nobody knows them."""
+        if self._declared is not None:
+            return list(self._declared.methods)
+        group = self._registry.find(self._service)
+        return None if group is None else list(group.methods)
+
+
+class ClientMethod:
+    """A method of a service, to be called."""
+
+    def __init__(self, of: Client, name: str) -> None:
+        self._client = of
+        self.__name__ = name
+        declared = None if of._declared is None else of._declared.methods[name]
+        self._signature: Signature | None = None if declared is None else declared.function.signature
+        self._streams = None if declared is None else declared.function.streams
+        self._timeout = None if declared is None else declared.mark.timeout
+
+    def with_(self, **options: Any) -> ClientMethod:
+        """Return the method with other options; see ``Client.with_``."""
+        return ClientMethod(self._client.with_(**options), self.__name__)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        sending = self._sending(args, kwargs)
+        return Stream(sending) if self._is_stream() else Call(sending)
+
+    def __repr__(self) -> str:
+        return f"<method {self._title} of {self._client!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        self._client.__reduce__()
+
+    @property
+    def _title(self) -> str:
+        return f"{self._client._service}.{self.__name__}"
+
+    def _sending(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sending:
+        if self._signature is not None:
+            self._signature.check(self._title, args, kwargs)
+        of, timeout = self._client, self._timeout
+        if self._signature is None:
+            timeout = self._known_timeout()
+        return Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call it, and block this thread."""
+        refuse_loop(self._title)
+        sending = self._sending(args, kwargs)
+        return BlockingStream(sending) if self._is_stream() else Call(sending).run()
+
+    def _is_stream(self) -> bool:
+        """Return whether it gives a stream, as far as anybody knows."""
+        if self._streams is not None:
+            return self._streams
+        group = self._client._registry.find(self._client._service)
+        found = None if group is None else group.methods.get(self.__name__)
+        return found is not None and found.stream
+
+    def _known_timeout(self) -> float | None:
+        group = self._client._registry.find(self._client._service)
+        found = None if group is None else group.methods.get(self.__name__)
+        return None if found is None else found.timeout
+
+
+class BlockingClient:
+    """The methods of a client for plain threads, at ``client.sync``."""
+
+    def __init__(self, of: Client) -> None:
+        self._client = of
+
+    def __getattr__(self, name: str) -> Any:
+        method: ClientMethod = Client.__getattr__(self._client, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return method._run(args, kwargs)
+
+        return call
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._client._methods() or ())
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._client!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        self._client.__reduce__()

@@ -1,0 +1,211 @@
+"""Knows the instances of each service that a node can reach, and chooses one for each call."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tidewire.errors import NameTaken, NodeStopped, NoResponders
+from tidewire.services.info import MethodInfo, ServiceInfo
+from tidewire.services.names import nearest
+from tidewire.services.policies import Standings
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+    from tidewire.services.options import CallOptions
+    from tidewire.services.port import Port
+    from tidewire.services.serving import Served
+
+
+class Group:
+    """The instances of one service.
+
+    Attributes:
+        name: The name of the service.
+        ports: The ways to its instances by their ids, in the order in which they came.
+        methods: Its methods by name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ports: dict[str, Port] = {}
+        self.methods: dict[str, MethodInfo] = {}
+        # The lock protects the standings: calls begin and end on several threads. A stream that is collected while this
+        # thread holds the lock takes it again.
+        self._lock = threading.RLock()
+        self._standings = Standings()
+
+    def add(self, port: Port) -> None:
+        """Add an instance.
+
+        Raises:
+            NameTaken: if there is one with its id, or the name stands for a service with other methods.
+        """
+        if port.instance in self.ports:
+            raise NameTaken(f"instance: {port.instance!r} serves {self.name!r} already: give another id, or none")
+        methods = {method.name: method for method in port.info.methods}
+        if self.ports and _shape(methods) != _shape(self.methods):
+            raise NameTaken(
+                f"name: {self.name!r} is served already, with the methods {', '.join(sorted(self.methods))}: give another name"
+            )
+        with self._lock:
+            # Others may be looking at the old one.
+            self.ports = {**self.ports, port.instance: port}
+            self.methods = methods
+            self._standings.add(port.instance)
+
+    def remove(self, instance: str) -> None:
+        """Forget an instance."""
+        with self._lock:
+            self.ports = {key: port for key, port in self.ports.items() if key != instance}
+            self._standings.remove(instance)
+
+    def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
+        """Return the way to the instance for a call, and note that the call begins.
+
+        Raises:
+            NoResponders: if there is none.
+        """
+        with self._lock:
+            if options.instance is not None and options.instance not in without:
+                chosen: str | None = self._standings.named(self.name, options.instance)
+            elif options.instance is not None:
+                chosen = None
+            else:
+                chosen = self._standings.choose(options.policy, options.dice, without)
+            if chosen is None:
+                raise NoResponders(f"{self.name}: its instances are stopping: call again, or serve it")
+            self._standings.began(chosen)
+            return self.ports[chosen]
+
+    def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None:
+        """Note that a call has ended; see ``Standings.ended``."""
+        with self._lock:
+            self._standings.ended(instance, took_s, failed)
+
+    @property
+    def info(self) -> ServiceInfo:
+        """What the service is, with all instances."""
+        ports = self.ports
+        first = next(iter(ports.values())).info
+        return dataclasses.replace(first, instances=tuple(ports))
+
+
+class Registry:
+    """The services that a node can reach."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = weakref.ref(node)
+        # The lock protects the table of groups and the list of what is served here.
+        self._lock = threading.Lock()
+        self._groups: dict[str, Group] = {}
+        self._served: list[Served] = []
+        self._watched = False
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+        node = self._node()
+        if node is None:
+            raise NodeStopped("node: it is gone, and its clients with it: keep the node, or make a new client")
+        return node
+
+    def find(self, name: str) -> Group | None:
+        """Return the instances of a service, or None if there are none."""
+        return self._groups.get(name)
+
+    def group(self, name: str) -> Group:
+        """Return the instances of a service.
+
+        Raises:
+            NoResponders: if there are none.
+            NodeStopped: if the node has been stopped.
+        """
+        found = self._groups.get(name)
+        if found is None:
+            self.node._check()
+            raise NoResponders(f"{name}: nobody serves it: {nearest(name, self._groups)}")
+        return found
+
+    def infos(self) -> list[ServiceInfo]:
+        """Return all services, by name."""
+        with self._lock:
+            groups = sorted(self._groups.items())
+        return [group.info for _, group in groups]
+
+    def add(self, port: Port) -> None:
+        """Add an instance; see ``Group.add``."""
+        with self._lock:
+            name = port.info.name
+            group = self._groups.get(name) or Group(name)
+            group.add(port)
+            self._groups[name] = group
+
+    def remove(self, service: str, instance: str) -> None:
+        """Forget an instance. A second time does nothing."""
+        with self._lock:
+            group = self._groups.get(service)
+            if group is None:
+                return
+            if set(group.ports) <= {instance}:
+                del self._groups[service]
+            group.remove(instance)
+
+    def keep(self, served: Served) -> None:
+        """End what is served with the node."""
+        with self._lock:
+            first, self._watched = not self._watched, True
+            self._served.append(served)
+        if first:
+            self.node.spawn(_Watch(self))
+
+    def forget(self, served: Served) -> None:
+        """Note that something has ended by itself."""
+        with self._lock:
+            self._served = [one for one in self._served if one is not served]
+
+    def served(self) -> list[Served]:
+        """Return what is served here."""
+        with self._lock:
+            return list(self._served)
+
+    def node_stops(self) -> None:
+        """End all that is served here, as the node is stopping: calls are finished by the engine, streams are cut."""
+        with self._lock:
+            served = list(self._served)
+        for one in served:
+            one._node_stops()
+
+
+class _Watch:
+    """An actor that learns when its node stops. Nothing is sent to it."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def receive(self, message: object) -> None:
+        """Take nothing."""
+
+    def stopped(self) -> None:
+        """Tell that the node stops."""
+        self._registry.node_stops()
+
+
+_registries: weakref.WeakKeyDictionary[Node, Registry] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def registry_of(node: Node) -> Registry:
+    """Return what a node knows of services."""
+    with _lock:
+        found = _registries.get(node)
+        if found is None:
+            found = _registries[node] = Registry(node)
+        return found
+
+
+def _shape(methods: dict[str, MethodInfo]) -> set[tuple[str, bool]]:
+    return {(name, method.stream) for name, method in methods.items()}

@@ -1,0 +1,304 @@
+"""Serves objects and functions, and tells what is served."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from tidewire._current import running_loop
+from tidewire._handlers import Plan
+from tidewire._ledger import Ledger
+from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, NodeStopped
+from tidewire.services.context import CallContext
+from tidewire.services.declare import Declaration, declaration_of
+from tidewire.services.host import Host
+from tidewire.services.info import ServiceInfo
+from tidewire.services.limits import SERVICE_CONCURRENCY
+from tidewire.services.local import LocalPort
+from tidewire.services.methods import Bound, Event
+from tidewire.services.names import token_problem, visibility_problem
+from tidewire.services.port import Request, current
+from tidewire.services.registry import Registry, registry_of
+from tidewire.services.running import Running
+from tidewire.supervision import whole
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef, Context, Pending, Subscription
+    from tidewire.links.connection import Connection
+    from tidewire.links.porter import Porter
+    from tidewire.node import Node
+
+_TIMEOUT_S = 30.0
+
+
+def serve(
+    node: Node,
+    target: Any,
+    *,
+    name: str | None = None,
+    visibility: str | None = None,
+    instance: str | None = None,
+    concurrency: int | None = None,
+    dispatcher: str = "default",
+) -> Served:
+    """Serve an object, a function, or a dict of functions. The result may be awaited, and needs not be.
+
+    Args:
+        node: Where it is served. It ends with the node.
+        target: An object of a declared service, any other object for its public methods, a function, or functions by name.
+        name: What callers call it; the default is what the class says.
+        visibility: Who may call it: "node" (this process), "private" (also the nodes that joined) or "public" (also over HTTP).
+        instance: An id for this instance; the default is the name with a random part.
+        concurrency: Calls that it handles at once, of coroutines and of plain functions each; the default is 1,024.
+        dispatcher: Which threads run its plain functions.
+
+    Returns:
+        What is served, to look at and to stop.
+
+    Raises:
+        InvalidArgument: if it can't be served, or an option is not allowed; all problems of a declaration are named.
+        NameTaken: if there is an instance of this id, or the name stands for a service with other methods.
+        UnknownDispatcher: if there is no such dispatcher.
+        NodeStopped: if the node has been stopped.
+    """
+    node._check()
+    if isinstance(target, type):
+        raise InvalidArgument(
+            f"target: {target.__qualname__} is a class: give an object of it, {target.__qualname__}(...)"
+        )
+    declared = declaration_of(target, name)
+    if concurrency is not None:
+        whole("concurrency", concurrency, SERVICE_CONCURRENCY)
+    problems = [None if visibility is None else visibility_problem("visibility", visibility)]
+    problems.append(None if instance is None else token_problem("instance", instance))
+    for problem in filter(None, problems):
+        raise InvalidArgument(problem)
+    chosen = f"{declared.name}-{secrets.token_hex(4)}" if instance is None else instance
+    info = _info(declared, visibility or declared.visibility, chosen)
+    return Served(node, target, declared, info, concurrency or SERVICE_CONCURRENCY.default, dispatcher)
+
+
+def known(node: Node) -> list[ServiceInfo]:
+    """Return the services that a node can reach, by name."""
+    return registry_of(node).infos()
+
+
+async def services(node: Node) -> list[ServiceInfo]:
+    """Return the services that a node can reach, by name."""
+    return known(node)
+
+
+class Served:
+    """One instance of a service, as the one who serves it holds it.
+
+    Attributes:
+        name: The name of the service.
+        instance: The id of the instance.
+        info: What others see of it.
+    """
+
+    def __init__(
+        self, node: Node, target: Any, declared: Declaration, info: ServiceInfo, concurrency: int, dispatcher: str
+    ) -> None:
+        self.name = info.name
+        (self.instance,) = info.instances
+        self.info = info
+        self._node = node
+        self._registry: Registry = registry_of(node)
+        self._events: list[tuple[Subscription, ActorRef]] = []
+        self._ledger: Ledger | None = None
+        self._told: list[Pending] = []
+        self._porter: Porter | None = None
+        self._concurrency = concurrency
+        methods = {method.name: _bound(declared, method.name, target, info) for method in declared.methods.values()}
+        self._host = Host(node, info, methods, concurrency, dispatcher)
+        try:
+            for event in declared.events:
+                self._listen(event, target, dispatcher)
+            self._registry.add(LocalPort(self._host))
+        except BaseException:
+            self._unsubscribe()
+            self._stops(False, 0.0)
+            raise
+        self._registry.keep(self)
+        connection = node._connection
+        if connection is not None and connection.is_joined:
+            self._join(connection)
+
+    def __await__(self) -> Generator[Any, Any, Served]:
+        for pending in self._told:
+            yield from pending.__await__()
+        return self
+
+    def _join(self, connection: Connection) -> None:
+        """Let other nodes call it, if they may."""
+        if self._porter is None and self.info.seen_from("private") is not None:
+            self._told, self._porter = connection.serve(self._host, self._concurrency)
+
+    async def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
+        """Stop this instance: no call comes any more, and streams are cut. A second call gives the same ledger.
+
+        Args:
+            drain: Whether calls that came are finished. Else handlers are cancelled, and other instances get the calls that
+                have not begun.
+            timeout: Seconds after which handlers that are stuck are abandoned.
+
+        Returns:
+            What became of all calls and events.
+
+        Raises:
+            AskCycle: if a method of this instance would wait for it.
+        """
+        self._refuse_own()
+        if self._ledger is None:
+            self._leave()
+            ledgers = [await pending for pending in self._stops(drain, timeout)]
+            self._ledger = self._ledger or Ledger.total(ledgers)
+        return self._ledger
+
+    @property
+    def sync(self) -> ServedSync:
+        """Blocking forms, for plain threads."""
+        return ServedSync(self)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counts of calls and streams, and how long calls took. Calls that never began are not among them."""
+        waiting = sum(actor.statistics()["depth"] for actor in self._host.actors)
+        return {"service": self.name, "instance": self.instance, **self._host.tally.summary(), "waiting": waiting}
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._ledger is not None else "serving"
+        return f"<Served {self.name!r} {self.instance!r}, {len(self.info.methods)} methods, {state}>"
+
+    def _refuse_own(self) -> None:
+        running = current()
+        if running is not None and running.instance == self.instance:
+            title = running.request.title
+            raise AskCycle(
+                f"{title} would wait for the end of its own instance {self.instance!r}: stop it in a task of its own",
+                path=[title, title],
+            )
+
+    def _leave(self) -> None:
+        self._registry.remove(self.name, self.instance)
+        self._registry.forget(self)
+        self._unsubscribe()
+        self._host.end_streams(self._stopping)
+
+    def _stopping(self) -> ActorStopped:
+        return ActorStopped(f"{self.name}: the instance {self.instance!r} is stopping: call another, or serve it again")
+
+    def _unsubscribe(self) -> None:
+        for subscription, _ in self._events:
+            subscription.unsubscribe()
+        connection = self._node._connection
+        if self._porter is not None and connection is not None:
+            connection.unsubscribe(self._porter)
+
+    def _stops(self, drain: bool, timeout: float | None) -> list[Pending]:
+        if not drain:
+            self._host.cancel_calls(self._stopping)
+        porter = [] if self._porter is None else [self._porter.actor]
+        actors = [*(actor for _, actor in self._events), *porter, *self._host.close()]
+        return [actor.stop(drain, timeout) for actor in actors]
+
+    def _node_stops(self) -> None:
+        self._registry.remove(self.name, self.instance)
+        self._host.end_streams(
+            lambda: NodeStopped(f"{self.name}: its node is stopping, and its streams end: read it from another node")
+        )
+
+    def _listen(self, event: Event, target: Any, dispatcher: str) -> None:
+        bound = _bound_event(event, target)
+        receive = self._receiver(bound, event)
+
+        def plan() -> Plan:
+            return Plan(receive, takes_context=True, coroutine=bound.coroutine)
+
+        actor = self._node._spawn_plan(None, plan, None, None, "default" if bound.coroutine else dispatcher, 1, None)
+        try:
+            subscription = self._node.subscribe(event.mark.subject, actor, event.mark.queue)
+        except BaseException:
+            actor.stop(drain=False, timeout=0.0)
+            raise
+        self._events.append((subscription, actor))
+
+    def _receiver(self, bound: Bound, event: Event) -> Callable[..., Any]:
+        host, name = self._host, self.name
+
+        def begun(message: Any, context: Context) -> Running:
+            request = Request(
+                name,
+                event.name,
+                (message,),
+                {},
+                headers=context.headers or {},
+                subject=context.subject,
+                node=self._node.name,
+            )
+            return Running(request, bound, self.instance)
+
+        async def receive_later(message: Any, context: Context) -> None:
+            running = begun(message, context)
+            token = running.enter_task()
+            try:
+                args, kwargs = host.arguments(running)
+                await bound.call(*args, **kwargs)
+            finally:
+                running.leave(token)
+
+        def receive(message: Any, context: Context) -> None:
+            running = begun(message, context)
+            token = running.enter()
+            try:
+                args, kwargs = host.arguments(running)
+                bound.call(*args, **kwargs)
+            finally:
+                running.leave(token)
+
+        return receive_later if bound.coroutine else receive
+
+
+class ServedSync:
+    """Blocking calls of what is served, at ``served.sync``. Not for the thread of an event loop."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
+        """Stop it, and block until it has stopped or the time is up; see ``Served.stop``."""
+        if running_loop() is not None:
+            raise InvalidArgument("served.sync would block this thread's event loop: await served.stop() instead")
+        served = self._served
+        served._refuse_own()
+        if served._ledger is None:
+            served._leave()
+            ledgers: list[Ledger] = [pending.wait() for pending in served._stops(drain, timeout)]
+            served._ledger = served._ledger or Ledger.total(ledgers)
+        return served._ledger
+
+
+def _info(declared: Declaration, visibility: str, instance: str) -> ServiceInfo:
+    return ServiceInfo(
+        declared.name,
+        declared.description,
+        visibility,
+        tuple(method.info(visibility) for method in declared.methods.values()),
+        tuple(event.info() for event in declared.events),
+        (instance,),
+    )
+
+
+def _bound(declared: Declaration, name: str, target: Any, info: ServiceInfo) -> Bound:
+    function = declared.methods[name].function
+    visibility = next(method.visibility for method in info.methods if method.name == name)
+    return Bound(name, function.bound(target), function.signature, function.coroutine, function.streams, visibility)
+
+
+def _bound_event(event: Event, target: Any) -> Bound:
+    function = event.function
+    return Bound(event.name, function.bound(target), function.signature, function.coroutine, False, "node")
+
+
+__all__ = ["CallContext", "Served", "known", "serve", "services"]

@@ -1,0 +1,199 @@
+"""Streams at their host: generators that are written into a channel as far as the reader allows."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tidewire._log import logger
+from tidewire.errors import AskTimeout, InvalidArgument, TidewireError
+from tidewire.services.channel import Channel, pump
+from tidewire.services.outcome import error_for_caller
+from tidewire.services.running import Running
+
+if TYPE_CHECKING:
+    from tidewire.services.feeding import Feed
+    from tidewire.services.host import Host
+
+
+class Writing:
+    """A stream that a host writes."""
+
+    def __init__(self, host: Host, running: Running, feeds: list[Feed]) -> None:
+        self.host = host
+        self.running = running
+        self.channel = Channel(running.request.title, running.request.deadline)
+        self._feeds = feeds
+        self._counted = False
+
+    # Those who read it
+
+    async def take(self) -> Any:
+        """Return the next item; see ``Items``."""
+        return await self.channel.take()
+
+    def take_blocking(self) -> Any:
+        """Return the next item, and block this thread; see ``Items``."""
+        return self.channel.take_blocking()
+
+    def close(self) -> None:
+        """Say that nobody reads any more."""
+        if self.channel.close():
+            self.cancel(None)
+        for feed in self._feeds:
+            feed.cancel()
+
+    async def over(self) -> None:
+        """Wait until the generator was closed."""
+        await self.channel.over()
+        for feed in self._feeds:
+            await feed.finish()
+
+    def over_blocking(self) -> None:
+        """Wait until the generator was closed, and block this thread."""
+        self.channel.over_blocking()
+
+    # Its host
+
+    def cancel(self, reason: BaseException | None) -> None:
+        """End it: the generator's ``finally`` runs, and a reader that is still there gets the reason after the items before it."""
+        self.running.cancel(reason)
+        self.channel.unpark()
+        if not self.running.begun:
+            self.finish(self.running.reason)
+
+    def begin(self) -> None:
+        """Say that its generator begins."""
+        self._counted = True
+        self.host.tally.began()
+
+    def finish(self, error: BaseException | None) -> None:
+        """Say that nothing more will be written."""
+        self.host.writing.discard(self)
+        if self._counted:
+            self._counted = False
+            self._count(error)
+        # Whoever reads the end finds it counted.
+        self.channel.end(error)
+
+    def late(self) -> AskTimeout:
+        """Return the error of a stream whose time is up."""
+        return AskTimeout(f"{self.channel.title}: the stream's time is up: give it more with with_(timeout=...)")
+
+    def failed(self, error: BaseException) -> BaseException:
+        """Return what the reader gets for what the generator raised."""
+        if self.channel.closed:
+            logger.warning("%s: the stream was closed, and its generator failed at that: %r", self.channel.title, error)
+        return error_for_caller(self.channel.title, error)
+
+    def _count(self, error: BaseException | None) -> None:
+        if self.running.cancelled:
+            self.host.tally.cancelled()
+        elif error is not None:
+            self.host.tally.failed()
+        else:
+            self.host.tally.streamed()
+
+
+async def write(writing: Writing) -> None:
+    """Write a stream of an asynchronous generator; the engine calls this for each."""
+    running = writing.running
+    if running.cancelled:
+        writing.finish(running.reason)
+        return
+    token = running.enter_task()
+    writing.begin()
+    left_s = running.request.left_s()
+    timer = None
+    if left_s is not None:
+        timer = asyncio.get_running_loop().call_later(left_s, lambda: running.cancel(writing.late()))
+    error: BaseException | None = None
+    try:
+        await pump(await _opened(writing), writing.channel)
+    except asyncio.CancelledError as cancelled:
+        if not running.was_interrupted:
+            error = writing.failed(cancelled)
+            raise
+    # Whatever the generator raises is for its reader.
+    except BaseException as raised:  # noqa: BLE001
+        error = writing.failed(raised)
+    finally:
+        if timer is not None:
+            timer.cancel()
+        running.leave(token)
+        writing.finish(error or running.reason)
+
+
+async def _opened(writing: Writing) -> Any:
+    args, kwargs = writing.host.arguments(writing.running)
+    made = writing.running.method.call(*args, **kwargs)
+    if inspect.isawaitable(made) and not hasattr(made, "__aiter__"):
+        made = await made
+    if not hasattr(made, "__aiter__"):
+        raise InvalidArgument(
+            f"{writing.channel.title}: gave a {type(made).__name__}, and its annotation promises a stream: yield, or mend it"
+        )
+    return made
+
+
+class PlainWriting(Writing):
+    """A stream of a plain generator. It is advanced on a dispatcher thread as long as there is room, and holds none while there is not."""
+
+    def __init__(self, host: Host, running: Running, feeds: list[Feed]) -> None:
+        super().__init__(host, running, feeds)
+        self._generator: Iterator[Any] | None = None
+
+    def resume(self) -> None:
+        """Go on, on some dispatcher thread."""
+        try:
+            self.host.crew.tell(self.advance, self.running.request.priority)
+        except TidewireError as stopped:
+            # The service is stopping: there is no other thread than this one to close the generator.
+            self.running.cancel(self.running.reason or stopped)
+            self._end(None)
+
+    def advance(self) -> None:
+        """Write items until there is no room, or the generator ends."""
+        running = self.running
+        if running.cancelled and self._generator is None:
+            self.finish(running.reason)
+            return
+        token = running.enter()
+        try:
+            if self._generator is None:
+                self.begin()
+                self._generator = self._opened()
+            while self._goes_on():
+                if not self.channel.put(next(self._generator)) and not self.channel.park(self.resume):
+                    return
+            self._end(None)
+        except StopIteration:
+            self._end(None)
+        # Whatever the generator raises is for its reader.
+        except BaseException as error:  # noqa: BLE001
+            self._end(error)
+        finally:
+            running.leave(token)
+
+    def _opened(self) -> Iterator[Any]:
+        args, kwargs = self.host.arguments(self.running)
+        return iter(self.running.method.call(*args, **kwargs))
+
+    def _goes_on(self) -> bool:
+        deadline = self.running.request.deadline
+        if deadline is not None and monotonic() >= deadline:
+            self.running.cancel(self.late())
+        return not (self.running.cancelled or self.channel.closed)
+
+    def _end(self, error: BaseException | None) -> None:
+        close = getattr(self._generator, "close", None)
+        try:
+            if close is not None:
+                close()
+        # What the generator raises at its end is for its reader too.
+        except BaseException as raised:  # noqa: BLE001
+            error = error or raised
+        self.finish(self.running.reason if error is None else self.failed(error))

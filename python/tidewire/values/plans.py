@@ -1,0 +1,107 @@
+"""How objects of a type are written: asked once for each type by the compiled part."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import sys
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from tidewire.values.arrays import is_array, is_scalar
+
+Plan = tuple[str, str, Any]
+
+# Only these themselves: what a subclass adds would be lost.
+_EXACT: dict[type, str] = {
+    memoryview: "memoryview",
+    datetime.datetime: "datetime",
+    datetime.date: "date",
+    datetime.time: "time",
+    datetime.timedelta: "timedelta",
+    decimal.Decimal: "Decimal",
+    uuid.UUID: "UUID",
+    complex: "complex",
+}
+_BUILT_IN = (str, int, float, bytes, bytearray, list, dict, tuple, set, frozenset)
+
+
+def plan(kind: type) -> Plan:
+    """Return the kind of plan, the type name, and the names of fields or the function that returns fields."""
+    name = type_name(kind)
+    if kind in _EXACT:
+        return _EXACT[kind], name, None
+    if issubclass(kind, enum.Enum):
+        return "enum", name, None
+    if issubclass(kind, BaseException):
+        return "error", name, None
+    if is_model(kind):
+        return "mapped", name, _fields_of_model
+    fields = field_names(kind)
+    if fields is not None:
+        return "record", name, fields
+    if is_array(kind):
+        return "array", name, None
+    if is_scalar(kind):
+        return "scalar", name, None
+    base = next((base for base in _BUILT_IN if issubclass(kind, base)), None)
+    return "unknown" if base is None else base.__name__, name, None
+
+
+def type_name(kind: type) -> str:
+    """Return the name that a type has in values."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """Return the fields of a record type that is no pydantic model, or None for any other type."""
+    if is_struct(kind):
+        return tuple(kind.__struct_fields__)  # type: ignore[attr-defined]
+    if is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    if is_named_tuple(kind):
+        return tuple(kind._fields)  # type: ignore[attr-defined]
+    return None
+
+
+def is_struct(kind: type) -> bool:
+    """Whether it is a ``msgspec.Struct``. Where msgspec is not imported there can't be one."""
+    return _derives(kind, "msgspec", "Struct")
+
+
+def is_model(kind: type) -> bool:
+    """Whether it is a pydantic model."""
+    return _derives(kind, "pydantic", "BaseModel")
+
+
+def is_dataclass(kind: type) -> bool:
+    """Whether it is a data class."""
+    return any("__dataclass_fields__" in names_of(base) for base in _bases(kind))
+
+
+def is_named_tuple(kind: type) -> bool:
+    """Whether it is a named tuple."""
+    return tuple in _bases(kind) and isinstance(getattr(kind, "_fields", None), tuple)
+
+
+def names_of(kind: type) -> Mapping[str, Any]:
+    """Return what a class defines. Asked in the usual way, its metaclass could run code."""
+    names: Mapping[str, Any] = type.__dict__["__dict__"].__get__(kind)
+    return names
+
+
+def _bases(kind: type) -> tuple[type, ...]:
+    bases: tuple[type, ...] = type.__dict__["__mro__"].__get__(kind)
+    return bases
+
+
+def _derives(kind: type, module: str, name: str) -> bool:
+    base = getattr(sys.modules.get(module), name, None)
+    return base in _bases(kind)
+
+
+def _fields_of_model(model: Any) -> dict[str, Any]:
+    return {**vars(model), **(model.__pydantic_extra__ or {})}

@@ -1,0 +1,102 @@
+"""Records and enums that come from elsewhere: made again as their type where this process knows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from tidewire.errors import WireError
+from tidewire.values.fitting import fields_that_fit
+from tidewire.values.plans import field_names, is_dataclass, is_model, names_of
+
+Build = Callable[[dict[str, Any]], Any]
+
+
+def record(name: Any, fields: dict[Any, Any]) -> Any:
+    """Make a record of its fields, or return them if no such type is known here."""
+    kind = find(name)
+    if kind is None or not (is_model(kind) or field_names(kind) is not None):
+        return fields
+    try:
+        return _builder(kind)(fields)
+    except Exception as error:
+        raise WireError(f"data: not a {name}: {error}") from error
+
+
+def member(name: Any, value: Any) -> Any:
+    """Make a member of an enum of its value, or return the value if no such enum is known here."""
+    kind = find(name)
+    if kind is None or not issubclass(kind, enum.Enum):
+        return value
+    try:
+        return kind(value)
+    except Exception as error:
+        raise WireError(f"data: not a {name}: {error}") from error
+
+
+def find(name: Any) -> type | None:
+    """Return the type of a name, if its module has been imported here.
+
+    Looks into the dictionaries only: attributes of a module or a class may be made by code, and that may import anything.
+    """
+    if not isinstance(name, str):
+        raise WireError(f"data: {name!r} is not the name of a type")
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        if not isinstance(found, (ModuleType, type)):
+            return None
+        found = _names_in(found).get(part)
+    return found if isinstance(found, type) else None
+
+
+def _names_in(owner: ModuleType | type) -> Mapping[str, Any]:
+    if isinstance(owner, type):
+        return names_of(owner)
+    names: Mapping[str, Any] = object.__getattribute__(owner, "__dict__")
+    return names
+
+
+@lru_cache(maxsize=1_024)
+def _builder(kind: type) -> Build:
+    if is_model(kind):
+        return _model_builder(kind)
+    check = fields_that_fit(kind)
+    assigned, given = _assigned(kind)
+    if not assigned:
+        return lambda fields: kind(**check(fields))
+    return lambda fields: _assign(kind, check(fields), assigned, given)
+
+
+def _assigned(kind: type) -> tuple[frozenset[str], bool]:
+    """Return the fields that the constructor does not take, and whether there is a constructor for the others."""
+    if not is_dataclass(kind):
+        return frozenset(), True
+    fields = dataclasses.fields(kind)
+    if not kind.__dataclass_params__.init:  # type: ignore[attr-defined]
+        return frozenset(field.name for field in fields), False
+    return frozenset(field.name for field in fields if not field.init), True
+
+
+def _assign(kind: type, fields: dict[str, Any], assigned: frozenset[str], constructed: bool) -> Any:
+    arguments = {name: value for name, value in fields.items() if name not in assigned}
+    made = kind(**arguments) if constructed else object.__new__(kind)
+    for name in assigned & fields.keys():
+        # Frozen data classes refuse the usual way.
+        object.__setattr__(made, name, fields[name])
+    return made
+
+
+def _model_builder(kind: Any) -> Build:
+    # pydantic before 2.11 has no such arguments: there it takes names only where the model allows them.
+    by_name = "by_name" in inspect.signature(kind.model_validate).parameters
+    options = {"by_alias": False, "by_name": True} if by_name else {}
+    if getattr(kind, "__pydantic_root_model__", False):
+        return lambda fields: kind.model_validate(fields["root"])
+    return lambda fields: kind.model_validate(fields, **options)

@@ -1,0 +1,26 @@
+"""Single values of the standard library, made of their bytes."""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal, InvalidOperation
+from uuid import UUID
+
+from tidewire.errors import WireError
+
+# The context of the thread may let anything pass as NaN.
+_STRICT = Context(traps=[InvalidOperation])
+
+
+def decimal(text: bytes) -> Decimal:
+    """Make a decimal of its text."""
+    try:
+        return Decimal(text.decode("ascii"), _STRICT)
+    except (UnicodeDecodeError, InvalidOperation) as error:
+        raise WireError(f"data: {text[:100]!r} is not a decimal") from error
+
+
+def uuid(content: bytes) -> UUID:
+    """Make a UUID of its 16 bytes."""
+    if len(content) != 16:
+        raise WireError(f"data: a UUID has 16 bytes, not {len(content)}")
+    return UUID(bytes=content)
