@@ -127,13 +127,12 @@ class Connection:
     async def open(self) -> None:
         """Take in what comes, and learn what others serve."""
         await self._open()
-        await self._take_stock()
+        await self.refresh()
 
     def open_blocking(self) -> None:
         """As ``open``, and block this thread."""
         self._open().wait()
-        self._newer = set()
-        self._note(self._listed().wait())
+        self.refresh_blocking()
 
     def _open(self) -> Pending:
         link = self.link
@@ -143,14 +142,20 @@ class Connection:
     def _listed(self) -> Pending:
         return self.link.call(self.node._engine, _LIST, None, _TIMEOUT_S)
 
-    async def _take_stock(self) -> None:
+    async def refresh(self) -> None:
+        """Ask the hub what is served, and note it."""
         self._newer = set()
         self._note(await self._listed())
+
+    def refresh_blocking(self) -> None:
+        """As ``refresh``, and block this thread."""
+        self._newer = set()
+        self._note(self._listed().wait())
 
     async def _renew(self) -> None:
         """Learn what came and went while the link was lost: nobody told of it."""
         try:
-            await self._take_stock()
+            await self.refresh()
         except LinkLost:
             # It was lost again, and is looked at again when it is back.
             return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire._handlers import Plan
 from tidewire.errors import InvalidArgument, TidewireError
 from tidewire.links.remote import TRACE
+from tidewire.services.limits import SERVICE_STREAMS
 from tidewire.services.local import LocalPort
 from tidewire.services.port import Request
 from tidewire.services.running import Failure, Running
@@ -33,16 +34,22 @@ class Porter:
     def __init__(self, host: Host, concurrency: int) -> None:
         self._host = host
         self._port = LocalPort(host)
+        self._streaming = {method.name for method in host.info.methods if method.stream}
+        self.actor = self._spawn(None, max(concurrency, 2))
+        # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
+        self._streams = self._spawn(self.actor, SERVICE_STREAMS.max) if self._streaming else self.actor
 
+    def _spawn(self, parent: ActorRef | None, concurrency: int) -> ActorRef:
         def plan() -> Plan:
             return Plan(self._receive, takes_context=False, coroutine=True)
 
-        self.actor: ActorRef = host.node._spawn_plan(None, plan, None, _MAILBOX, "default", max(concurrency, 2), None)
+        return self._host.node._spawn_plan(parent, plan, None, _MAILBOX, "default", concurrency, None)
 
     def __call__(self, call: RemoteCall) -> None:
         """Let a call in, or tell its caller that too many wait."""
+        actor = self._streams if _method(call.subject) in self._streaming else self.actor
         try:
-            self.actor.tell(call, call.priority)
+            actor.tell(call, call.priority)
         except TidewireError as error:
             call.refuse(_LIMIT_EXCEEDED, f"{call.subject}: {error}")
 
@@ -94,7 +101,7 @@ class Porter:
         trace = None if headers is None else headers.pop(TRACE, None)
         return Request(
             self._host.info.name,
-            subject.rsplit(".", 1)[1],
+            _method(subject),
             args,
             kwargs,
             deadline=None if left is None else monotonic() + left,
@@ -105,6 +112,10 @@ class Porter:
             origin="private",
             trace=trace,
         )
+
+
+def _method(subject: str) -> str:
+    return subject.rsplit(".", 1)[1]
 
 
 def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -65,6 +65,17 @@ class Sending:
         """Return the instances that it may go to."""
         return self.registry.group(self.service)
 
+    def finding(self) -> Generator[Any, Any, Group]:
+        """Return the instances that it may go to; where nobody is known, the hub is asked."""
+        if self.registry.find(self.service) is None:
+            yield from self.registry.find_again(self.service).__await__()
+        return self.group()
+
+    def found(self) -> Group:
+        """As ``finding``, and block this thread."""
+        self.registry.find_again_blocking(self.service)
+        return self.group()
+
     def request(self, streams: bool) -> Request:
         """Return it as it travels from here: within the time of the call that it is made in."""
         options, parent = self.options, ports.current()
@@ -143,8 +154,8 @@ class Call(Coroutine[Any, Any, Any]):
         """Send it, and block this thread until it is answered."""
         self._used = True
         if self._sending.options.policy.kind == "all":
-            return [_answer(port.instance, reply) for port, reply in self._sent_to_all(self._sending.group())]
-        group, request, tried = self._sending.group(), self._sending.request(False), set[str]()
+            return [_answer(port.instance, reply) for port, reply in self._sent_to_all(self._sending.found())]
+        group, request, tried = self._sending.found(), self._sending.request(False), set[str]()
         while True:
             port = group.choose(self._sending.options, tried)
             since = perf_counter()
@@ -160,7 +171,8 @@ class Call(Coroutine[Any, Any, Any]):
         return self.__await__() if self._steps is None else self._steps
 
     def _one(self) -> Generator[Any, Any, Any]:
-        group, request, tried = self._sending.group(), self._sending.request(False), set[str]()
+        group = yield from self._sending.finding()
+        request, tried = self._sending.request(False), set[str]()
         while True:
             port = group.choose(self._sending.options, tried)
             since = perf_counter()
@@ -173,7 +185,7 @@ class Call(Coroutine[Any, Any, Any]):
             return value
 
     def _all(self) -> Generator[Any, Any, Any]:
-        sent = self._sent_to_all(self._sending.group())
+        sent = self._sent_to_all((yield from self._sending.finding()))
         answers = []
         try:
             while sent:
@@ -302,6 +314,8 @@ class Stream(_Reading, AsyncIterator[Any]):
         if self._done:
             raise StopAsyncIteration
         try:
+            if self._items is None:
+                await self._sending.registry.find_again(self._sending.service)
             return await self._opened().take()
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -339,6 +353,8 @@ class BlockingStream(_Reading, Iterator[Any]):
             raise StopIteration
         refuse_loop(self._sending.title)
         try:
+            if self._items is None:
+                self._sending.registry.find_again_blocking(self._sending.service)
             return self._opened().take_blocking()
         except Ended:
             self._end()

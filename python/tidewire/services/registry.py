@@ -130,6 +130,18 @@ class Registry:
             raise NoResponders(f"{name}: nobody serves it: {nearest(name, self._groups)}")
         return found
 
+    async def find_again(self, name: str) -> None:
+        """Ask the hub, if there is one, who serves something that nobody is known to serve: the news may be under way."""
+        connection = self.node._connection
+        if name not in self._groups and connection is not None and connection.is_joined:
+            await connection.refresh()
+
+    def find_again_blocking(self, name: str) -> None:
+        """As ``find_again``, and block this thread."""
+        connection = self.node._connection
+        if name not in self._groups and connection is not None and connection.is_joined:
+            connection.refresh_blocking()
+
     def infos(self) -> list[ServiceInfo]:
         """Return all services, by name."""
         with self._lock:
