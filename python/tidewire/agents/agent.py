@@ -405,6 +405,9 @@ class Agent:
         try:
             return int(target._desk.ref.tell(message, message.priority))
         except TidewireError as error:
+            if getattr(target, "node_name", None) is not None:
+                # There is no actor here whose dead letter it could be.
+                return 0
             reason = "stopped" if error.code == "actor_stopped" else "mailbox_full"
             self._desk.node._give_up(target._desk.ref, message, reason, str(error))
             return 0

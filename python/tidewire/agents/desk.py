@@ -174,12 +174,19 @@ class Desk:
         if self.ended:
             self.close()
 
+    def withdraw(self) -> None:
+        """Let other nodes find the agent no more."""
+        connection = self.node._connection
+        if connection is not None and connection.is_joined:
+            connection.agents.withdraw(self)
+
     def close(self) -> None:
         """Forget the agent, and give up what was to be tried again. A second call does nothing."""
         if self.closed:
             return
         self.closed = True
         self.directory.remove(self)
+        self.withdraw()
         for later in list(self.later.values()):
             if later.timer.cancel():
                 self.node._give_up(self.ref, later.message, "stopped", later.error)

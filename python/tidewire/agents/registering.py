@@ -75,9 +75,13 @@ def _enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
         desk.ref.stop(drain=False, timeout=0.0)
         desk.close()
         raise
+    connection = desk.node._connection
+    if connection is not None and connection.is_joined:
+        connection.agents.announce(agent)
     if desk.closed:
         # It ended while it was entered.
         desk.directory.remove(desk)
+        desk.withdraw()
 
 
 def _describe(agent: Agent, made: Any, id: str | None, type: str | None, capabilities: Iterable[str] | None) -> None:

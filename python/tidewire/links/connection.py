@@ -6,28 +6,27 @@ import asyncio
 import itertools
 import weakref
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
 from tidewire._binding import Hub, Link
 from tidewire._log import logger
-from tidewire.errors import InvalidArgument, LinkLost, NodeStopped, TidewireError
+from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
 from tidewire.links import known
 from tidewire.links.addresses import check_open
+from tidewire.links.discovery import CHANGES, Discovery
 from tidewire.links.porter import Porter
-from tidewire.links.remote import RemotePort
 from tidewire.links.subjects import Share
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, LinkSubscription, Listening, Pending, RemoteCall, RemoteMessage
+    from tidewire.links.agents import RemoteAgents
     from tidewire.node import Node
     from tidewire.services.host import Host
 
 _Target = Callable[[Any], None]
-_CHANGES = "$hub.services.*"
-_LIST = "$hub.services"
-_TIMEOUT_S = 5.0
 
 
 class Connection:
@@ -48,10 +47,8 @@ class Connection:
         self._kept: dict[int, LinkSubscription] = {}
         # A place is open for as long as somebody holds it, and that need not be the user.
         self._listening: list[Listening] = []
-        # A place is open until it is closed or the node ends, whether or not anybody holds its listener.
-        self._places: list[Listening] = []
-        # Instances of which something was told while a list was under way: that is newer than the list.
-        self._newer: set[str] | None = None
+        self._discovery = Discovery(self)
+        self._agents: RemoteAgents | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     @property
@@ -120,6 +117,8 @@ class Connection:
             self._open()
             self._serve_all()
             node._share_all()
+            if node._agents is not None:
+                self.agents.announce_all()
             return listening
         self._listening.append(self.hub.listen(url))
         return self._listening[-1]
@@ -137,46 +136,29 @@ class Connection:
     def _open(self) -> Pending:
         link = self.link
         self.node._on_loop(lambda bridge: link.deliver_to(bridge, self._receive))
-        return self.subscribe(_CHANGES, "", None, self._changed)
-
-    def _listed(self) -> Pending:
-        return self.link.call(self.node._engine, _LIST, None, _TIMEOUT_S)
+        return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
     async def refresh(self) -> None:
         """Ask the hub what is served, and note it."""
-        self._newer = set()
-        self._note(await self._listed())
+        await self._discovery.refresh()
 
     def refresh_blocking(self) -> None:
         """As ``refresh``, and block this thread."""
-        self._newer = set()
-        self._note(self._listed().wait())
+        self._discovery.refresh_blocking()
 
-    async def _renew(self) -> None:
-        """Learn what came and went while the link was lost: nobody told of it."""
-        try:
-            await self.refresh()
-        except LinkLost:
-            # It was lost again, and is looked at again when it is back.
-            return
-        except TidewireError as error:
-            logger.warning("%s: the services of the hub could not be listed: %s", self.node.name, error)
+    @property
+    def agents(self) -> RemoteAgents:
+        """The agents of other nodes."""
+        if self._agents is None:
+            from tidewire.links.agents import RemoteAgents
 
-    def _note(self, listed: bytes) -> None:
-        newer, self._newer = self._newer or set(), None
-        found = {instance: entry for entry in known.entries(listed) for instance in _instances(entry)}
-        registry = registry_of(self.node)
-        for port in self._remote_ports():
-            if port.instance not in found and port.instance not in newer:
-                registry.remove(port.info.name, port.instance)
-        for instance, entry in found.items():
-            if instance not in newer:
-                self._add(entry)
+            self._agents = RemoteAgents(self)
+        return self._agents
 
-    def _remote_ports(self) -> list[RemotePort]:
-        registry = registry_of(self.node)
-        groups = filter(None, [registry.find(info.name) for info in registry.infos()])
-        return [port for group in groups for port in group.ports.values() if isinstance(port, RemotePort)]
+    def keep_agents(self, ids: AbstractSet[str]) -> None:
+        """Forget the agents of other nodes that are not among these."""
+        for gone in () if self._agents is None else self._agents.names - ids:
+            self.agents.remove(gone)
 
     def _serve_all(self) -> None:
         for served in registry_of(self.node).served():
@@ -187,18 +169,12 @@ class Connection:
         for listening in self._listening:
             listening.close()
         link, self._link = self._link, None
-        self._close_places()
         if self._renewing is not None:
             self._renewing.cancel()
         self._targets.clear()
         if link is not None:
             link.close()
         self.hub = None
-
-    def _close_places(self) -> None:
-        for place in self._places:
-            place.close()
-        self._places.clear()
 
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""
@@ -233,7 +209,7 @@ class Connection:
     def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | None]]) -> None:
         for number, what in came:
             if what is None:
-                self._renewing = asyncio.get_running_loop().create_task(self._renew())
+                self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
                 continue
             target = self._targets.get(number)
             if target is None:
@@ -279,46 +255,6 @@ class Connection:
             self.subscribe(f"svc.{info.name}.*", info.name, None, porter),
         ]
         return pendings, porter
-
-    def _changed(self, message: RemoteMessage) -> None:
-        if message.node:
-            # Only the hub itself has no name here, and only it knows.
-            logger.warning("node %r tells of services in the place of the hub, and is not believed", message.node)
-            return
-        for entry in known.entries(message.value()):
-            if self._newer is not None:
-                self._newer.update(_instances(entry))
-            if message.subject.endswith(".added"):
-                self._add(entry)
-            else:
-                self._remove(entry)
-
-    def _add(self, entry: known.Entry) -> None:
-        info = known.info_of(entry)
-        if info is None or entry.node == self.node.name:
-            return
-        registry = registry_of(self.node)
-        group = registry.find(info.name)
-        if group is not None and info.instances[0] in group.ports:
-            return
-        try:
-            registry.add(RemotePort(self, info, entry.node))
-        except TidewireError as error:
-            logger.warning("node %r serves something that can't be called from here: %s", entry.node, error)
-
-    def _remove(self, entry: known.Entry) -> None:
-        info = known.info_of(entry)
-        group = None if info is None else registry_of(self.node).find(info.name)
-        if info is None or group is None:
-            return
-        # What is served here stays, whatever its hub says.
-        if isinstance(group.ports.get(info.instances[0]), RemotePort):
-            registry_of(self.node).remove(info.name, info.instances[0])
-
-
-def _instances(entry: known.Entry) -> tuple[str, ...]:
-    info = known.info_of(entry)
-    return () if info is None else info.instances
 
 
 def _log(name: str) -> Callable[[str], None]:

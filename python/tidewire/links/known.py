@@ -13,6 +13,9 @@ from tidewire.errors import WireError
 from tidewire.services.info import EventInfo, MethodInfo, ServiceInfo
 
 FIELD = "service"
+"""What a service says of itself."""
+AGENT = "agent"
+"""What an agent says of itself."""
 _FIELD_BYTES_MAX = 16_000
 
 
@@ -63,6 +66,23 @@ def described(info: ServiceInfo) -> dict[str, str]:
         short["methods"] = [{**method, "parameters": {}, "result": {}} for method in short["methods"]]
         text = json.dumps(short, separators=(",", ":"))
     return {FIELD: text}
+
+
+def agent_of(entry: Entry) -> dict[str, Any]:
+    """Return the id, the type and the capabilities of the agent that an entry describes.
+
+    Raises:
+        WireError: if it describes none.
+    """
+    try:
+        told = json.loads(entry.says[AGENT])
+        return {
+            "id": str(told["id"]),
+            "type": str(told["type"]),
+            "capabilities": [str(one) for one in told["capabilities"]],
+        }
+    except (ValueError, TypeError, KeyError) as error:
+        raise WireError(f"node {entry.node!r}: what it says of an agent is not understood: {error}") from error
 
 
 def info_of(entry: Entry) -> ServiceInfo | None:

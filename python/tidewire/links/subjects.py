@@ -44,27 +44,29 @@ class Share:
         try:
             asked = self._engine.ask_on(self.actor, call.subject, call.value(), call.headers, call.left)
         except TidewireError as error:
-            _fail(call, error)
+            fail(call, error)
             return
         call.on_cancel(asked.cancel)
-        asked.add_done_callback(lambda done: _answer(call, done))
+        asked.add_done_callback(lambda done: answer(call, done))
 
 
-def _answer(call: RemoteCall, done: Pending) -> None:
+def answer(call: RemoteCall, done: Pending) -> None:
+    """Answer a call with what became of something."""
     if done.cancelled():
         return
     error = done.exception()
     if error is not None:
-        _fail(call, error)
+        fail(call, error)
         return
     try:
         call.reply(done.result())
     # A reply that can't be sent is the requester's business too.
     except Exception as refused:  # noqa: BLE001
-        _fail(call, refused)
+        fail(call, refused)
 
 
-def _fail(call: RemoteCall, error: Any) -> None:
+def fail(call: RemoteCall, error: Any) -> None:
+    """Answer a call with an error."""
     try:
         call.fail(error)
     except Exception as refused:  # noqa: BLE001

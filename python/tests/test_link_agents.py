@@ -1,0 +1,182 @@
+"""Agents of other nodes are found, sent to and asked as those of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+import tidewire as tw
+
+TIMEOUT_S = 20
+
+
+@dataclass
+class Order:
+    symbol: str
+    qty: int
+
+
+class Pricing(tw.Agent):
+    type = "pricing"
+    capabilities = ("quote",)
+
+    @tw.handle
+    async def on_order(self, order: Order) -> float:
+        return order.qty * 2.5
+
+
+@asynccontextmanager
+async def three() -> AsyncIterator[tuple[tw.Node, tw.Node, tw.Node]]:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="a") as a, tw.Node(url, name="b") as b:
+            yield hub, a, b
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Wait until news has come around, which nobody here is told of."""
+    async with asyncio.timeout(TIMEOUT_S) if hasattr(asyncio, "timeout") else _no_limit():
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def _no_limit() -> AsyncIterator[None]:
+    yield
+
+
+def run(story: Callable[[], object]) -> None:
+    asyncio.run(asyncio.wait_for(story(), TIMEOUT_S * 2))  # type: ignore[arg-type]
+
+
+def test_an_agent_is_found_by_what_it_can_do_wherever_it_lives() -> None:
+    async def story() -> None:
+        async with three() as (hub, a, b):
+            a.agent(Pricing(), id="pricing 1.x")
+            desk = b.agent(lambda payload: None, id="desk")
+            for node in (b, hub):
+                await until(lambda node=node: node.agents.list(capability="quote"))
+            for where in ({"capability": "quote"}, {"type": "pricing"}, {"to": "pricing 1.x"}):
+                assert await desk.request(Order("X", 4), timeout=TIMEOUT_S, **where) == 10.0
+            (found,) = b.agents.list(type="pricing")
+            assert (found.id, found.status, found.capabilities) == ("pricing 1.x", "remote", {"quote"})
+            assert repr(found) == "<RemoteAgent 'pricing 1.x' at 'a'>"
+            # Its end is news too.
+            await a.agents.find("pricing 1.x").stop()
+            await until(lambda: not b.agents.list(type="pricing"))
+            with pytest.raises(tw.NoSuchTarget, match="capability='quote'"):
+                await desk.request(Order("X", 4), capability="quote")
+
+    run(story)
+
+
+def test_agents_that_were_there_before_the_link_are_found_too() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            hub.agent(Pricing(), id="early")
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="late") as late:
+                desk = late.agent(lambda payload: None, id="desk")
+                assert await desk.request(Order("X", 2), to="early", timeout=TIMEOUT_S) == 5.0
+
+    run(story)
+
+
+def test_a_message_arrives_with_everything_that_belongs_to_it() -> None:
+    async def story() -> None:
+        async with three() as (_, a, b):
+            came: asyncio.Queue[tuple[object, tw.Message]] = asyncio.Queue()
+
+            async def audit(payload: object, message: tw.Message) -> None:
+                await came.put((payload, message))
+
+            a.agent(audit, id="audit")
+            desk = b.agent(lambda payload: None, id="desk")
+            await until(lambda: "audit" in b.agents)
+            await desk.send(Order("X", 1), to="audit", priority="high", headers={"h": "v"}, correlation_id="c", ttl=60)
+            payload, message = await came.get()
+            assert payload == Order("X", 1)
+            assert (message.sender, message.kind, message.priority) == ("desk", "event", "high")
+            assert (message.headers, message.correlation_id, message.recipients) == ({"h": "v"}, "c", ("audit",))
+            assert message.ttl is not None
+            assert 0 < message.ttl <= 60
+            await desk.share({"shared": 1}, to="audit")
+            await until(lambda: a.agents.find("audit").context == {"shared": 1})
+            desk.tell("told", to="audit")
+            assert (await came.get())[0] == "told"
+            assert desk.broadcast("all") == 1
+            assert (await came.get())[1].kind == "broadcast"
+
+    run(story)
+
+
+def test_receipts_and_errors_come_back() -> None:
+    async def story() -> None:
+        async with three() as (_, a, b):
+            a.agent(lambda payload: 1 / payload, id="divider")
+            desk = b.agent(lambda payload: None, id="desk")
+            await until(lambda: "divider" in b.agents)
+            receipt = await desk.send(4, to="divider", receipt=True)
+            assert await receipt.wait(TIMEOUT_S) == "handled"
+            receipt = await desk.send(0, to="divider", receipt=True)
+            assert await receipt.wait(TIMEOUT_S) == "failed"
+            assert "division by zero" in str(receipt.error)
+            with pytest.raises(ZeroDivisionError) as raised:
+                await desk.request(0, to="divider", timeout=TIMEOUT_S)
+            assert isinstance(raised.value.__cause__, tw.RemoteError)
+
+    run(story)
+
+
+def test_what_can_not_be_sent_fails_at_the_sender() -> None:
+    async def story() -> None:
+        async with three() as (_, a, b):
+            a.agent(Pricing(), id="pricing")
+            desk = b.agent(lambda payload: None, id="desk")
+            await until(lambda: "pricing" in b.agents)
+            for send in (desk.send, desk.request, desk.tell):
+                with pytest.raises(tw.InvalidArgument, match="lambda|function"):
+                    send(lambda: None, to="pricing")
+
+    run(story)
+
+
+PROGRAM = """
+import asyncio, sys
+import tidewire as tw
+
+async def main():
+    async with tw.Node(sys.argv[1], name="other") as node:
+        async def wait(payload):
+            await asyncio.Event().wait()
+        node.agent(wait, id="waits")
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_an_agent_whose_process_is_killed_is_gone_and_its_request_has_failed() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            desk = hub.agent(lambda payload: None, id="desk")
+            other = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, url, stdout=subprocess.PIPE)
+            assert other.stdout is not None
+            assert await other.stdout.readline() == b"ready\n"
+            await until(lambda: "waits" in hub.agents)
+            asked = asyncio.ensure_future(desk.request("x", to="waits", timeout=None))
+            await until(lambda: hub.agents.find("waits").ref.outstanding)
+            other.kill()
+            with pytest.raises(tw.LinkLost):
+                await asyncio.wait_for(asked, TIMEOUT_S)
+            await until(lambda: "waits" not in hub.agents)
+            await other.wait()
+
+    run(story)

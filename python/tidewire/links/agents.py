@@ -1,0 +1,350 @@
+"""Agents of other nodes, in the directory of this one, and those of this one for others.
+
+An agent is announced as a subscription to ``agent.<id>`` that says its type and capabilities. What is sent to it travels as its
+payload and those fields of its message that are not the usual ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import weakref
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from tidewire import _limits
+from tidewire._binding import RemoteMessage
+from tidewire._log import logger
+from tidewire.agents.agent import Agent
+from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_CONTEXT, Message
+from tidewire.agents.receipt import Receipt
+from tidewire.agents.retry import NEVER, Retry
+from tidewire.errors import LimitExceeded, NameTaken, RemoteError, TidewireError
+from tidewire.links.known import AGENT, Entry, agent_of
+from tidewire.links.subjects import answer, fail
+
+if TYPE_CHECKING:
+    from types import EllipsisType
+
+    from tidewire._binding import Pending, RemoteCall
+    from tidewire.agents.desk import Desk
+    from tidewire.agents.directory import Directory
+    from tidewire.links.connection import Connection
+
+_TOKEN = re.compile(r"[!-)+-\-/-=?-}]+")
+_SEND, _ASK, _SETTLED, _TELL = "send", "ask", "settled", "tell"
+_LOOK_EVERY = 64
+
+
+class RemoteAgents:
+    """Keeps the directory of a node in step with what the hub tells of agents.
+
+    Args:
+        connection: The link of the node.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._doors: dict[str, Door] = {}
+        self._remote: dict[str, RemoteAgent] = {}
+
+    @property
+    def names(self) -> set[str]:
+        """The ids of the agents of other nodes."""
+        return set(self._remote)
+
+    def announce(self, agent: Agent) -> None:
+        """Let other nodes find an agent of this one."""
+        door = Door(agent._desk)
+        self._doors[agent.id] = door
+        says = {"id": agent.id, "type": agent.type, "capabilities": sorted(agent.capabilities)}
+        described = {AGENT: json.dumps(says, separators=(",", ":"))}
+        self._connection.subscribe(_subject(agent.id), "", described, door)
+
+    def withdraw(self, desk: Desk) -> None:
+        """Let nobody find it any more."""
+        door = self._doors.get(desk.id)
+        if door is not None and door.desk is desk:
+            del self._doors[desk.id]
+            self._connection.unsubscribe(door)
+
+    def add(self, entry: Entry) -> None:
+        """Note an agent of another node."""
+        told = agent_of(entry)
+        found = self._remote.get(told["id"])
+        if found is not None and found.node_name == entry.node:
+            return
+        directory = self._connection.node.agents
+        agent = RemoteAgent(told["id"], told["type"], told["capabilities"], entry.node, self._connection, directory)
+        try:
+            directory.add(agent)
+        except NameTaken:
+            logger.warning(
+                "agent %r of node %r is not found from here: one of that id is known already", agent.id, entry.node
+            )
+            return
+        self._remote[agent.id] = agent
+
+    def remove(self, id: str) -> None:
+        """Forget an agent of another node."""
+        agent = self._remote.pop(id, None)
+        if agent is not None:
+            agent._desk.close()
+
+    def announce_all(self) -> None:
+        """Let other nodes find the agents that were registered before there was a link."""
+        for agent in self._connection.node.agents:
+            if not isinstance(agent, RemoteAgent):
+                self.announce(agent)
+
+
+class RemoteAgent(Agent):
+    """An agent of another node. Other agents send to it as to any other.
+
+    Attributes:
+        node_name: The name of its node.
+    """
+
+    def __init__(
+        self, id: str, type: str, capabilities: list[str], node_name: str, connection: Connection, directory: Directory
+    ) -> None:
+        self.id = id
+        self.type = type
+        self.capabilities = frozenset(capabilities)
+        self.node_name = node_name
+        self._desk_ = _RemoteDesk(id, RemoteRef(id, connection), directory)  # type: ignore[assignment]
+
+    @property
+    def status(self) -> str:
+        """ "remote", or "stopped"."""
+        return "remote" if self._desk.ref.alive else "stopped"
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what this node knows of it; its own node has its counters."""
+        return {"agent": self.id, "type": self.type, "status": self.status, "node": self.node_name}
+
+    def __repr__(self) -> str:
+        return f"<RemoteAgent {self.id!r} at {self.node_name!r}>"
+
+
+class _RemoteDesk:
+    """As much of a desk as senders use."""
+
+    def __init__(self, id: str, ref: RemoteRef, directory: Directory) -> None:
+        self.id = id
+        self.ref = ref
+        self.directory = directory
+        self.recipients = (id,)
+        self.retry = NEVER
+        self.receipts: set[Receipt] = set()
+        self.sent = self.retried = self.expired = self.failed_in_row = 0
+        self.started, self.closed = True, False
+        self.later: dict[int, Any] = {}
+        self.context: dict[str, Any] = {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone."""
+        return not self.ref.alive
+
+    def look_at_queue(self) -> None:
+        """Its own node warns of its queue."""
+
+    def look(self) -> None:
+        """Its own node settles receipts."""
+
+    def failed(self, message: Message, error: BaseException | None = None) -> None:
+        """Note that a message was not accepted."""
+        if message.flags & HAS_RECEIPT:
+            self.receipts.discard(message.receipt)
+            message.receipt.mark("failed", error)
+
+    def close(self) -> None:
+        """Forget it."""
+        self.closed, self.ref.alive = True, False
+        self.directory.remove(self)  # type: ignore[arg-type]
+        for receipt in list(self.receipts):
+            receipt.mark("failed")
+        self.receipts.clear()
+
+
+class RemoteRef:
+    """What stands for the actor of an agent at another node.
+
+    Attributes:
+        alive: Whether its node still announces it.
+    """
+
+    def __init__(self, id: str, connection: Connection) -> None:
+        self.alive = True
+        self._subject = _subject(id)
+        self._connection = connection
+        self._under_way: list[weakref.ref[Pending]] = []
+
+    @property
+    def outstanding(self) -> int:
+        """What this node has sent and not heard the end of."""
+        self._under_way = [known for known in self._under_way if not _is_over(known())]
+        return len(self._under_way)
+
+    def send(self, message: Message, priority: str) -> Pending:
+        """Send a message; the pending is done once the mailbox over there has it."""
+        if message.flags & HAS_RECEIPT:
+            return self._send_with_receipt(message, priority)
+        return self._call(_SEND, message, None, priority)
+
+    def tell(self, message: Message, priority: str) -> bool:
+        """Send a message without waiting to hear whether it was accepted."""
+        self._connection.link.publish(self._subject, _packed(_TELL, message), priority)
+        return True
+
+    def ask(self, message: Message, timeout: float | EllipsisType | None, priority: str) -> Pending:
+        """Ask it."""
+        engine = self._connection.node._engine
+        seconds = engine.ask_timeout() if timeout is ... else timeout
+        return self._call(_ASK, message, seconds, priority)
+
+    def _call(self, mode: str, message: Message, timeout: float | None, priority: str) -> Pending:
+        node = self._connection.node
+        pending = self._connection.link.call(node._engine, self._subject, _packed(mode, message), timeout, priority)
+        if len(self._under_way) % _LOOK_EVERY == _LOOK_EVERY - 1:
+            self._under_way = [known for known in self._under_way if not _is_over(known())]
+        self._under_way.append(weakref.ref(pending))
+        return pending
+
+    def _send_with_receipt(self, message: Message, priority: str) -> Pending:
+        # Ordered behind the message, so that it is known there when this is asked.
+        message_id, receipt = message.id, message.receipt
+        accepted = self._call(_SEND, message, None, priority)
+        node = self._connection.node
+        settled = self._connection.link.call(
+            node._engine, self._subject, [_SETTLED, message_id, 0.0, {}], None, priority
+        )
+        node._on_loop(lambda _: _start(_settle(settled, receipt)))
+        return accepted
+
+
+class Door:
+    """Where messages of other nodes to one agent come in.
+
+    Args:
+        desk: The agent's.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._receipts: dict[str, Receipt] = {}
+
+    def __call__(self, came: RemoteMessage | RemoteCall) -> None:
+        """Take a message, or a call that is answered by what becomes of one."""
+        if isinstance(came, RemoteMessage):
+            self._told(came)
+            return
+        message = None
+        try:
+            mode, message = _unpacked(came.value())
+            desk = self.desk
+            if mode == _SETTLED:
+                _start(self._settled(came, message.payload))
+                return
+            if message.flags & HAS_RECEIPT:
+                self._expect(message)
+            if mode == _ASK:
+                message.reply_to = message.sender
+                under_way = desk.ref.ask(message, came.left, message.priority)
+            else:
+                under_way = desk.ref.send(message, message.priority)
+        except TidewireError as error:
+            if message is not None and message.receipt is not None:
+                self.desk.failed(message, error)
+            fail(came, error)
+            return
+        came.on_cancel(under_way.cancel)
+        under_way.add_done_callback(lambda done: answer(came, done))
+
+    def _told(self, came: RemoteMessage) -> None:
+        _, message = _unpacked(came.value())
+        try:
+            self.desk.ref.tell(message, message.priority)
+        except TidewireError as error:
+            reason = "stopped" if error.code == "actor_stopped" else "mailbox_full"
+            self.desk.node._give_up(self.desk.ref, message, reason, str(error))
+
+    def _expect(self, message: Message) -> None:
+        if len(self._receipts) >= _limits.LINK_IN_FLIGHT.default:
+            raise LimitExceeded(f"link_in_flight: so many receipts of {self.desk.id!r} are open already: wait for some")
+        receipt = Receipt(self.desk.id, self.desk.look)
+        message.receipt, message.flags = receipt, message.flags | HAS_RECEIPT
+        self.desk.receipts.add(receipt)
+        self._receipts[message.id] = receipt
+
+    async def _settled(self, call: RemoteCall, message_id: str) -> None:
+        receipt = self._receipts.pop(message_id, None)
+        if receipt is None:
+            call.reply(["failed", "the message was not accepted"])
+            return
+        state = await receipt.wait()
+        call.reply([state, None if receipt.error is None else f"{type(receipt.error).__name__}: {receipt.error}"])
+
+
+async def _settle(settled: Pending, receipt: Receipt) -> None:
+    """Note what becomes of a message at another node."""
+    try:
+        state, text = await settled
+    except TidewireError as error:
+        receipt.mark("failed", error)
+    else:
+        receipt.mark(state, None if text is None else RemoteError(text.partition(":")[0], text, ""))
+
+
+def _packed(mode: str, message: Message) -> list[Any]:
+    fields: dict[str, Any] = {"kind": message.kind, "sender": message.sender, "recipients": message.recipients}
+    if message.priority != "normal":
+        fields["priority"] = message.priority
+    if message.flags & EXPIRES:
+        fields["ttl"] = max(0.0, (message.ttl or 0.0) - (time() - message.created))
+    if message.headers:
+        fields["headers"] = dict(message.headers)
+    if message.correlation_id is not None:
+        fields["correlation_id"] = message.correlation_id
+    if message.flags & HAS_RECEIPT:
+        fields["flags"] = HAS_RECEIPT
+    if message.given_id is not None:
+        fields["given_id"] = message.given_id
+    if message.retry is not None:
+        fields["retry"] = [message.retry.limit, message.retry.backoff_ms, message.retry.backoff_max_ms]
+    return [mode, message.payload, message.created, fields]
+
+
+def _unpacked(value: Any) -> tuple[str, Message]:
+    mode, payload, created, fields = value
+    ttl, retry = fields.pop("ttl", None), fields.pop("retry", None)
+    message = Message(payload, created=created, **fields)
+    if ttl is not None:
+        message.live_for(ttl)
+    if retry is not None:
+        message.retry = Retry(*retry)
+    if message.kind == "context":
+        message.flags |= IS_CONTEXT
+    return mode, message
+
+
+def _subject(id: str) -> str:
+    """Return the subject of an agent: its id where that is one token, else that in hexadecimal digits."""
+    if _TOKEN.fullmatch(id) and len(id) < 100:
+        return f"agent.{id}"
+    return f"agent.~{id.encode().hex()}"
+
+
+def _is_over(pending: Pending | None) -> bool:
+    return pending is None or pending.done()
+
+
+def _start(work: Any) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+_tasks: set[asyncio.Task[Any]] = set()

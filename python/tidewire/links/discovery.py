@@ -1,0 +1,134 @@
+"""Keeps what a node knows of the services of others as the hub tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidewire._log import logger
+from tidewire.errors import LinkLost, TidewireError
+from tidewire.links import known
+from tidewire.links.remote import RemotePort
+from tidewire.services.registry import registry_of
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending, RemoteMessage
+    from tidewire.links.connection import Connection
+
+CHANGES = "$hub.services.*"
+"""What the hub publishes when a service comes or goes."""
+
+_LIST = "$hub.services"
+_TIMEOUT_S = 5.0
+
+
+class Discovery:
+    """The services of other nodes, as far as this one has been told."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # For each list under way, the instances of which something was told meanwhile: that is newer than the list.
+        self._newer: list[set[str]] = []
+
+    async def refresh(self) -> None:
+        """Ask the hub what is served, and note it."""
+        newer = self._begin()
+        try:
+            self._note(await self._listed(), newer)
+        finally:
+            self._end(newer)
+
+    def refresh_blocking(self) -> None:
+        """As ``refresh``, and block this thread."""
+        newer = self._begin()
+        try:
+            self._note(self._listed().wait(), newer)
+        finally:
+            self._end(newer)
+
+    async def renew(self) -> None:
+        """Learn what came and went while the link was lost: nobody told of it."""
+        try:
+            await self.refresh()
+        except LinkLost:
+            # It was lost again, and is looked at again when it is back.
+            return
+        except TidewireError as error:
+            logger.warning("%s: the services of the hub could not be listed: %s", self._connection.node.name, error)
+
+    def changed(self, message: RemoteMessage) -> None:
+        """Take in that a service came or went."""
+        if message.node:
+            # Only the hub itself has no name here, and only it knows.
+            logger.warning("node %r tells of services in the place of the hub, and is not believed", message.node)
+            return
+        for entry in known.entries(message.value()):
+            for newer in list(self._newer):
+                newer.update(_instances(entry))
+            if message.subject.endswith(".added"):
+                self._add(entry)
+            else:
+                self._remove(entry)
+
+    def _begin(self) -> set[str]:
+        newer: set[str] = set()
+        self._newer.append(newer)
+        return newer
+
+    def _end(self, newer: set[str]) -> None:
+        self._newer = [one for one in self._newer if one is not newer]
+
+    def _listed(self) -> Pending:
+        connection = self._connection
+        return connection.link.call(connection.node._engine, _LIST, None, _TIMEOUT_S)
+
+    def _note(self, listed: bytes, newer: set[str]) -> None:
+        found = {instance: entry for entry in known.entries(listed) for instance in _instances(entry)}
+        registry = registry_of(self._connection.node)
+        for port in self._remote_ports():
+            if port.instance not in found and port.instance not in newer:
+                registry.remove(port.info.name, port.instance)
+        for instance, entry in found.items():
+            if instance not in newer:
+                self._add(entry)
+        self._connection.keep_agents(found.keys() | newer)
+
+    def _remote_ports(self) -> list[RemotePort]:
+        registry = registry_of(self._connection.node)
+        groups = filter(None, [registry.find(info.name) for info in registry.infos()])
+        return [port for group in groups for port in group.ports.values() if isinstance(port, RemotePort)]
+
+    def _add(self, entry: known.Entry) -> None:
+        if known.AGENT in entry.says:
+            if entry.node != self._connection.node.name:
+                self._connection.agents.add(entry)
+            return
+        node, info = self._connection.node, known.info_of(entry)
+        if info is None or entry.node == node.name:
+            return
+        registry = registry_of(node)
+        group = registry.find(info.name)
+        if group is not None and info.instances[0] in group.ports:
+            return
+        try:
+            registry.add(RemotePort(self._connection, info, entry.node))
+        except TidewireError as error:
+            logger.warning("node %r serves something that can't be called from here: %s", entry.node, error)
+
+    def _remove(self, entry: known.Entry) -> None:
+        if known.AGENT in entry.says:
+            self._connection.agents.remove(known.agent_of(entry)["id"])
+            return
+        info, registry = known.info_of(entry), registry_of(self._connection.node)
+        group = None if info is None else registry.find(info.name)
+        if info is None or group is None:
+            return
+        # What is served here stays, whatever its hub says.
+        if isinstance(group.ports.get(info.instances[0]), RemotePort):
+            registry.remove(info.name, info.instances[0])
+
+
+def _instances(entry: known.Entry) -> tuple[str, ...]:
+    if known.AGENT in entry.says:
+        return (known.agent_of(entry)["id"],)
+    info = known.info_of(entry)
+    return () if info is None else info.instances
