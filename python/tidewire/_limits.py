@@ -206,3 +206,6 @@ VALUE_DEPTH: Final = Limit("value_depth", "levels", 64, 64, 64)
 
 VALUE_INLINE_BYTES: Final = Limit("value_inline_bytes", "bytes", 4096, 4096, 4096)
 """Longest bytes, byte array or array that is written into the head of a value; longer ones are buffers beside it."""
+
+SUBSCRIPTION_BYTES: Final = Limit("subscription_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
+"""Bytes of messages from other nodes that wait for one subscriber whose mailbox is full, and lets senders wait."""

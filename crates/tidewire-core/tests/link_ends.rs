@@ -102,6 +102,7 @@ fn the_next_node_on_the_same_link_gets_nothing_that_was_meant_for_the_last_one()
     let call = world.called(new);
     assert!(call.payload() == filled(300_000, 2));
     assert_eq!(world.nodes[new].fault, None);
+    assert_eq!(world.nodes[sender].session.out.bytes(), 0, "the long message went on, to nobody");
 }
 
 #[test]

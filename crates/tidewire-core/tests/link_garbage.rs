@@ -108,6 +108,35 @@ fn each_broken_rule_ends_the_link_that_breaks_it() {
 }
 
 #[test]
+fn an_answer_that_is_cut_wrongly_ends_the_link_of_who_cut_it() {
+    let answer = Flags::NORMAL.with_answer(true);
+    let (more, stated) = (answer.with_more(true), 100_u64.to_le_bytes());
+    let cases: [(&str, Kind, Flags, &[u8]); 5] = [
+        ("longer", Kind::Chunk, answer, &[0; 101]),
+        ("shorter", Kind::Chunk, answer, &[0; 99]),
+        ("empty", Kind::Chunk, more, &[]),
+        ("not complete", Kind::Item, answer, b"x"),
+        ("not complete", Kind::End, answer, b""),
+    ];
+    for (expected, kind, flags, payload) in cases {
+        let (mut world, liar, good) = world_with_liar(3);
+        world.subscribe(liar, "own", "");
+        world.call(good[0], "own", b"", 1);
+        world.settle();
+        let id = world.called(liar).id;
+        world.inject(liar, &frame(Kind::Reply, more, id, &[], &stated));
+        world.inject(liar, &frame(kind, flags, id, &[], payload));
+        world.settle();
+        let Some(Fault::Told { text, .. }) = &world.nodes[liar].fault else { panic!("{expected}: it is told") };
+        assert!(text.contains(expected), "{expected}: {text}");
+        let events = world.events(good[0]);
+        let [Event::Failed(1, number, _)] = events[..] else { panic!("{expected}: {events:?}") };
+        assert_eq!(number, ErrorCode::LinkLost.number());
+        the_others_are_served(&mut world, good);
+    }
+}
+
+#[test]
 fn frames_of_what_has_ended_are_skipped() {
     let (mut world, liar, good) = world_with_liar(2);
     let answer = Flags::NORMAL.with_answer(true);

@@ -169,7 +169,7 @@ fn a_hub_takes_as_many_links_as_it_is_told() {
 
 #[test]
 fn a_token_allows_what_it_says_and_no_more() {
-    let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(*text).unwrap()).collect::<Vec<_>>();
+    let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text).unwrap()).collect::<Vec<_>>();
     let narrow = Grant {
         token: "t".to_owned(),
         user: "bob".to_owned(),

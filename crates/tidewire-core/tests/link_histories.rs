@@ -65,9 +65,9 @@ impl History {
     }
 
     fn run(mut self) -> Happened {
-        for _ in 0..self.random.pick(&[20, 60, 200]) {
+        for _ in 0..self.random.pick(&[30, 100, 300]) {
             self.act();
-            for _ in 0..self.random.below(8) {
+            for _ in 0..self.random.below(40) {
                 self.world.step();
             }
             self.look();
@@ -81,6 +81,9 @@ impl History {
             return self.join();
         }
         let node = self.random.pick(&live);
+        if self.seen[node].subscriptions.is_empty() && self.random.chance(2) {
+            return self.subscribe(node);
+        }
         match self.random.below(40) {
             0..=9 => self.call(node),
             10..=19 => self.answer(node),
@@ -370,13 +373,16 @@ fn whatever_happens_every_call_ends_once_and_nothing_is_left() {
         println!("{:?}", History::new(one).run());
         return;
     }
+    let histories = number("TIDEWIRE_HISTORIES");
     let mut happened = Happened::new();
-    for one in 0..number("TIDEWIRE_HISTORIES").unwrap_or(if cfg!(debug_assertions) { 200 } else { 10_000 }) {
+    for one in 0..histories.unwrap_or(if cfg!(debug_assertions) { 100 } else { 10_000 }) {
         for (name, count) in History::new(one).run() {
             *happened.entry(name).or_default() += count;
         }
     }
     println!("{happened:?}");
-    assert_eq!(happened.len(), 16, "everything but a goodbye has happened: {happened:?}");
-    assert!(happened.values().all(|&count| count > 20), "{happened:?}");
+    if histories.is_none() {
+        assert_eq!(happened.len(), 16, "everything but a goodbye has happened: {happened:?}");
+        assert!(happened.values().all(|&count| count > 20), "{happened:?}");
+    }
 }

@@ -6,7 +6,7 @@
 mod support;
 
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::{PATIENCE, drain, engine, wait};
 use tidewire_engine::config::{DispatcherConfig, EngineConfig};
@@ -219,4 +219,34 @@ fn without_spare_threads_a_blocking_ask_ends_at_its_deadline() {
         })
         .unwrap();
     assert!(asker.ask(|reply| reply, PATIENCE).wait().unwrap());
+}
+
+#[test]
+fn another_thread_takes_over_as_soon_as_a_handler_waits_in_an_ask() {
+    const ASKS: u32 = 20;
+    const STALL: Duration = Duration::from_secs(1);
+    for (spin, eager) in [(0, false), (50, false), (1_000, false), (0, true), (50, true)] {
+        let mut config = config(1, spin);
+        config.stall_us = STALL.as_micros() as u64;
+        config.dispatchers.get_mut(DEFAULT_DISPATCHER).unwrap().spare_threads = 2;
+        let engine = Engine::builder().config(config).hooks(ThreadHooks::default(), eager).build().unwrap();
+        let asked = engine
+            .spawn_fn(|reply: Reply<()>, _| {
+                reply.send(());
+                Ok(())
+            })
+            .unwrap();
+        let asker = engine
+            .spawn_fn(move |reply: Reply<()>, _| {
+                reply.send(asked.ask(|reply| reply, PATIENCE).wait()?);
+                Ok(())
+            })
+            .unwrap();
+        let begun = Instant::now();
+        for _ in 0..ASKS {
+            asker.ask(|reply| reply, PATIENCE).wait().unwrap();
+        }
+        // One that had to wait until the first thread is found to be stuck would take this long by itself.
+        assert!(begun.elapsed() < STALL, "{:?} with spin_us = {spin}, eager = {eager}", begun.elapsed());
+    }
 }

@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::hub::{Hub, HubOptions, LinkId};
 use tidewire_core::link::session::{Event, Fault, Greeting, Session};
+use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, Flags, Frame, PublishHead, SubscribeHead};
 
 pub const KIB: usize = 1_024;
@@ -342,6 +343,33 @@ impl Pipe {
 /// How much is taken for one write.
 fn budget(random: &mut Random) -> usize {
     random.pick(&[1, 100, 10 * KIB, 256 * KIB])
+}
+
+/// A caller, and a node that answers calls on `svc`.
+pub fn pair(seed: u64) -> (World, usize, usize) {
+    let mut world = World::new(seed);
+    let (caller, callee) = (world.join("caller"), world.join("callee"));
+    world.subscribe(callee, "svc", "");
+    (world, caller, callee)
+}
+
+/// The one call that has failed at a node, and nothing else has happened there.
+pub fn failure(world: &mut World, node: usize) -> (u32, ErrorCode, String) {
+    let events = world.events(node);
+    let [Event::Failed(tag, number, message)] = &events[..] else { panic!("one failure was expected: {events:?}") };
+    let text = String::from_utf8(message.payload().to_vec()).unwrap();
+    (*tag, ErrorCode::from_number(*number).unwrap(), text)
+}
+
+/// Nothing waits anywhere, and nothing but subscriptions is open.
+pub fn nothing_is_left(world: &World) {
+    for (at, node) in world.nodes.iter().enumerate() {
+        assert_eq!(node.session.out.bytes(), 0, "the outbox of {at}");
+        assert_eq!(node.session.coming_bytes(), 0, "the payloads of {at}");
+        assert_eq!(node.session.open_exchanges().1, 0, "the calls of {at}");
+    }
+    assert_eq!(world.hub.open_calls(), 0);
+    assert_eq!(world.hub.open_routes(), world.hub.subscriptions());
 }
 
 /// The whole frames in these bytes.

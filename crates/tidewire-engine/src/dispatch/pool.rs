@@ -190,7 +190,7 @@ impl Pool {
         let posts = self.posts.read();
         let mut stalled = false;
         for post in posts.iter().filter(|post| post.in_turn() && seen.contains(&(post.number, post.turns()))) {
-            post.mark_stuck();
+            post.mark_stuck(true);
             stalled = true;
             while let Some(task) = retry(|| post.stealer.steal()) {
                 self.injector.push(task);
@@ -206,9 +206,9 @@ impl Pool {
         !self.injector.is_empty() || self.posts.read().iter().any(|post| !post.stealer.is_empty())
     }
 
-    /// Whether all threads rest.
+    /// Whether all threads rest, or do not move.
     pub fn quiet(&self) -> bool {
-        self.posts.read().iter().all(|post| !post.is_at_work())
+        self.posts.read().iter().all(|post| !post.is_busy())
     }
 
     pub fn start_search(&self) {
@@ -259,16 +259,21 @@ impl Pool {
         }
     }
 
-    /// A thread is about to block in a handler: somebody else must look after what waits.
-    pub fn block(self: &Arc<Self>) {
+    /// A thread is about to block in a handler: somebody else must look after what waits, at once and not only when the
+    /// thread is found to be stuck.
+    pub fn block(self: &Arc<Self>, post: &Post) {
         self.crew.lock().blocked += 1;
         self.complete.store(false, Ordering::Relaxed);
-        if !self.sleepers.wake_one() {
+        post.mark_stuck(true);
+        // Either this sees a thread that searches, or that thread sees what waits when it looks for the last time.
+        fence(Ordering::SeqCst);
+        if self.searching.load(Ordering::SeqCst) == 0 && !self.sleepers.wake_one() {
             self.hire();
         }
     }
 
-    pub fn unblock(&self) {
+    pub fn unblock(&self, post: &Post) {
+        post.mark_stuck(false);
         self.crew.lock().blocked -= 1;
     }
 

@@ -71,8 +71,8 @@ impl Post {
         self.lags.store(lags, Ordering::Relaxed);
     }
 
-    pub fn mark_stuck(&self) {
-        self.stuck.store(true, Ordering::Relaxed);
+    pub fn mark_stuck(&self, stuck: bool) {
+        self.stuck.store(stuck, Ordering::Relaxed);
     }
 
     /// Marks the thread as gone; answers whether it was still there.
@@ -122,18 +122,18 @@ pub(crate) fn others_wait() -> bool {
 
 /// Runs something that may block this thread. If it is a dispatcher thread, others look after its actors meanwhile.
 pub fn blocking<R: Send>(wait: impl FnOnce() -> R + Send) -> R {
-    let pool = SEAT.with_borrow(|seat| {
+    let seat = SEAT.with_borrow(|seat| {
         seat.as_ref().map(|seat| {
             seat.pool.give_back(&seat.line);
-            Arc::clone(&seat.pool)
+            (Arc::clone(&seat.pool), Arc::clone(&seat.post))
         })
     });
-    let Some(pool) = pool else { return wait() };
-    pool.block();
+    let Some((pool, post)) = seat else { return wait() };
+    pool.block(&post);
     let mut wait = Some(wait);
     let mut result = None;
     (pool.options.hooks.idle)(&mut || result = wait.take().map(|wait| wait()));
-    pool.unblock();
+    pool.unblock(&post);
     match result {
         Some(result) => result,
         None => unreachable!("the idle hook of a dispatcher thread must run what it is given"),

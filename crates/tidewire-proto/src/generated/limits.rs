@@ -377,6 +377,12 @@ pub const VALUE_DEPTH: Limit = Limit { name: "value_depth", unit: "levels", defa
 pub const VALUE_INLINE_BYTES: Limit =
     Limit { name: "value_inline_bytes", unit: "bytes", default: 4096, min: 4096, max: 4096 };
 
+/// Bytes of messages from other nodes that wait for one subscriber whose mailbox is full, and lets senders wait.
+///
+/// At the limit: Further messages become dead letters with the reason mailbox_full.
+pub const SUBSCRIPTION_BYTES: Limit =
+    Limit { name: "subscription_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
+
 /// All limits, in the order of the table.
 pub const ALL: &[&Limit] = &[
     &MAILBOX_CAPACITY,
@@ -442,4 +448,5 @@ pub const ALL: &[&Limit] = &[
     &STREAM_CREDIT,
     &VALUE_DEPTH,
     &VALUE_INLINE_BYTES,
+    &SUBSCRIPTION_BYTES,
 ];

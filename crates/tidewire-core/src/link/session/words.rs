@@ -86,7 +86,7 @@ pub struct Named {
     pub user: String,
 }
 
-/// What happened. `C` is what the caller of [`Session::call`] or [`Session::subscribe`] gave.
+/// What happened. `C` is what the caller of [`call`](super::Session::call) or [`subscribe`](super::Session::subscribe) gave.
 #[derive(Debug)]
 pub enum Event<C> {
     /// The hub has taken this node in.

@@ -1,0 +1,60 @@
+use tidewire_proto::generated::limits;
+
+use super::super::access::Access;
+
+/// What a hub is told.
+#[derive(Clone, Debug)]
+pub struct HubOptions {
+    /// Its name.
+    pub name: String,
+    /// Who may do what.
+    pub access: Access,
+    /// The most links.
+    pub links: usize,
+    /// Exchanges that a node may open at once.
+    pub in_flight: usize,
+    /// The longest frame.
+    pub frame_bytes: usize,
+    /// The longest payload.
+    pub payload_bytes: usize,
+    /// Bytes that may wait for one link.
+    pub queue_bytes: usize,
+    /// Subscriptions of one node.
+    pub subscriptions: usize,
+    /// How often it wants to hear something, in milliseconds.
+    pub heartbeat_ms: u64,
+}
+
+impl HubOptions {
+    /// The defaults.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            access: Access::default(),
+            links: limits::HUB_LINKS.default as usize,
+            in_flight: limits::LINK_IN_FLIGHT.default as usize,
+            frame_bytes: limits::LINK_FRAME_BYTES.default as usize,
+            payload_bytes: limits::PAYLOAD_BYTES.default as usize,
+            queue_bytes: limits::LINK_QUEUE_BYTES.default as usize,
+            subscriptions: limits::LINK_SUBSCRIPTIONS.default as usize,
+            heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
+        }
+    }
+}
+
+/// What a hub has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HubCounts {
+    /// Nodes that are joined now.
+    pub nodes: u64,
+    /// Frames passed on.
+    pub forwarded: u64,
+    /// Calls passed on.
+    pub calls: u64,
+    /// Published messages passed on, counted once for each link.
+    pub published: u64,
+    /// Published messages dropped because too much waited for their receiver.
+    pub dropped: u64,
+    /// Calls refused: nobody there, not allowed, or too much waiting.
+    pub refused: u64,
+}
