@@ -1,11 +1,12 @@
 //! References to actors.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
-use tidewire_engine::raw::{Change, Envelope, Meta};
+use tidewire_engine::raw::{ActorId, Change, Envelope, Meta, acting_as};
 use tidewire_engine::{Refusal, Stop};
 
 use crate::arguments::{Actor, Drain, Patience, Priority, Stack};
@@ -174,9 +175,14 @@ impl ActorRef {
     )]
     fn stop(&self, drain: Drain, timeout: Patience) -> Pending {
         let timeout = timeout.or(self.inner.config().stop_timeout_ms);
-        let stopping = self.inner.stop(Stop { drain: drain.0, timeout });
+        let mut stopping = self.inner.stop(Stop { drain: drain.0, timeout });
+        let actor = self.inner.id();
         let operation = async move {
-            let ended = stopping.await;
+            let ended = std::future::poll_fn(|cx| {
+                let mut poll = || Pin::new(&mut stopping).poll(cx);
+                if Python::attach(|py| in_coroutine_of(py, actor)) { acting_as(actor, poll) } else { poll() }
+            });
+            let ended = ended.await;
             Python::attach(|py| match ended {
                 Ok(report) => statistics::ledger(py, report),
                 Err(own) => Err(error(py, "AskCycle", &own.to_string(), &[])),
@@ -228,6 +234,18 @@ impl ActorRef {
         );
         Err(error(py, "InvalidArgument", &text, &[]))
     }
+}
+
+/// Whether this code runs in a coroutine that handles a message of `actor`: in the very task of the handler, as one that
+/// the handler has started does not keep it from returning.
+fn in_coroutine_of(py: Python<'_>, actor: ActorId) -> bool {
+    let of_actor = || present::actor(py).is_some_and(|present| present.bind(py).get().inner.id() == actor);
+    crate::bridge::runs_coroutines() && of_actor() && in_task_of_handlers(py).unwrap_or(false)
+}
+
+fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
+    let task = PyModule::import(py, "asyncio")?.call_method0("current_task")?;
+    PyModule::import(py, "tidewire._drive")?.getattr("_running")?.contains(task)
 }
 
 /// Sends, and blocks this thread while the mailbox is full.

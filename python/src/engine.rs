@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::{
-    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, RequeueError, SpawnOptions, Supervision, ThreadHooks,
+    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, Refusal, RequeueError, SpawnOptions, Supervision, ThreadHooks,
 };
 
 use tidewire_engine::raw::Envelope;
@@ -265,7 +266,7 @@ impl Engine {
         Ok((published.accepted, published.refused))
     }
 
-    /// Gives a message that was published elsewhere to one actor. Answers whether it was accepted.
+    /// Gives a message that was published elsewhere to one actor: whether it was accepted, or None if it has to wait for room.
     fn deliver(
         &self,
         py: Python<'_>,
@@ -273,11 +274,41 @@ impl Engine {
         subject: Subject<'_, '_>,
         message: Py<PyAny>,
         headers: Option<Headers>,
-    ) -> PyResult<bool> {
+    ) -> PyResult<Option<bool>> {
         check_fork(py)?;
-        let extra = Some(Box::new(published(&subject, headers)));
-        let message = Message { object: message, sender: None, extra };
-        Ok(actor.0.get().inner.cell().push(Envelope::Plain(message), tidewire_engine::Priority::Normal).is_ok())
+        let message = Message { object: message, sender: None, extra: Some(Box::new(published(&subject, headers))) };
+        let cell = actor.0.get().inner.cell();
+        Ok(match cell.push(Envelope::Plain(message), tidewire_engine::Priority::Normal) {
+            Ok(sent) => Some(sent == tidewire_engine::Sent::Accepted),
+            Err((Refusal::Full { .. }, _)) if cell.senders_wait() => None,
+            Err(_) => Some(false),
+        })
+    }
+
+    /// Does the same, and waits for room.
+    fn deliver_later(
+        &self,
+        py: Python<'_>,
+        actor: Actor<'_, '_>,
+        subject: Subject<'_, '_>,
+        message: Py<PyAny>,
+        headers: Option<Headers>,
+    ) -> PyResult<Pending> {
+        check_fork(py)?;
+        let message = Message { object: message, sender: None, extra: Some(Box::new(published(&subject, headers))) };
+        let (cell, mut waiting) = (Arc::clone(actor.0.get().inner.cell()), Some(Envelope::Plain(message)));
+        let operation = std::future::poll_fn(move |context| {
+            let Some(envelope) = waiting.take() else { return Poll::Pending };
+            match cell.push_or_wait(envelope, tidewire_engine::Priority::Normal, context.waker()) {
+                Ok(_) => Poll::Ready(Ok(Python::attach(|py| py.None()))),
+                Err((Refusal::Full { .. }, envelope)) => {
+                    waiting = Some(envelope);
+                    Poll::Pending
+                }
+                Err((refusal, _)) => Poll::Ready(Err(Python::attach(|py| errors::refusal(py, refusal)))),
+            }
+        });
+        Ok(Pending::new("deliver", None, Box::pin(operation)))
     }
 
     /// Asks one actor for another node, which asked on a subject.

@@ -1,12 +1,14 @@
 //! Blocking a thread until a future is ready, in a way that Ctrl-C can interrupt.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use pyo3::prelude::*;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -15,17 +17,26 @@ pub type Operation = Pin<Box<dyn Future<Output = PyResult<Py<PyAny>>> + Send>>;
 
 /// Waits for `operation` on this thread, without the interpreter. Signals are handled meanwhile.
 pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(std::io::Error::from)?;
-    let waker = Waker::from(Arc::new(Bell { writer }));
+    let bell = Lent::take()?;
+    let waker = Waker::from(Arc::clone(&bell.0));
     let mut context = Context::from_waker(&waker);
+    let mut most = FIRST_LOOK;
     loop {
         if let Poll::Ready(result) = operation.as_mut().poll(&mut context) {
             return result;
         }
-        idle(py, || listen(&reader))?;
+        // Signals are handled by the main thread, which is never a dispatcher's.
+        let limit = (!crate::engine::on_dispatcher()).then_some(most);
+        idle(py, || bell.0.listen(limit))?;
+        most = (most * 10).min(LAST_LOOK);
         py.check_signals()?;
     }
 }
+
+/// A signal that comes just before the thread falls asleep does not wake it: it looks by itself after this time,
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// then less and less often, down to this.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// Lets go of the interpreter while `what` runs; on a dispatcher thread, lets others take over its actors too.
 pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
@@ -37,8 +48,60 @@ pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
     }
 }
 
+/// What wakes one thread that blocks.
 struct Bell {
+    reader: OwnedFd,
     writer: OwnedFd,
+    /// A forked child has the same pipe as its parent, and must not use it.
+    process: u32,
+}
+
+thread_local! {
+    /// The bell of this thread while it does not block. It is closed with the thread.
+    static BELL: RefCell<Option<Arc<Bell>>> = const { RefCell::new(None) };
+}
+
+/// The bell of this thread, while it blocks. A signal handler that blocks meanwhile gets another one.
+struct Lent(Arc<Bell>);
+
+impl Lent {
+    fn take() -> PyResult<Self> {
+        let kept = BELL.try_with(RefCell::take).ok().flatten();
+        match kept.filter(|bell| bell.process == std::process::id()) {
+            Some(bell) => Ok(Self(bell)),
+            None => Bell::new().map(|bell| Self(Arc::new(bell))),
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // What rings late, for an operation that was given up, makes the next one look once more than it must.
+        let _ = BELL.try_with(|kept| kept.replace(Some(Arc::clone(&self.0))));
+    }
+}
+
+impl Bell {
+    fn new() -> PyResult<Self> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        Ok(Self { reader, writer, process: std::process::id() })
+    }
+
+    /// Sleeps until the bell rings, a signal comes, or `limit` has passed.
+    fn listen(&self, limit: Option<Duration>) -> PyResult<()> {
+        let mut fds = [PollFd::new(&self.reader, PollFlags::IN)];
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        match poll(&mut fds, limit.as_ref()) {
+            Ok(0) => Ok(()),
+            Ok(_) => {
+                let mut rung = [0; 64];
+                while matches!(rustix::io::read(&self.reader, &mut rung), Ok(n) if n == rung.len()) {}
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(std::io::Error::from(error).into()),
+        }
+    }
 }
 
 impl Wake for Bell {
@@ -49,19 +112,5 @@ impl Wake for Bell {
     fn wake_by_ref(self: &Arc<Self>) {
         // A full pipe rings as well as an empty one.
         let _ = rustix::io::write(&self.writer, &[1]);
-    }
-}
-
-/// Sleeps until the bell rings or a signal comes.
-fn listen(reader: &OwnedFd) -> PyResult<()> {
-    let mut fds = [PollFd::new(reader, PollFlags::IN)];
-    match poll(&mut fds, None) {
-        Ok(_) => {
-            let mut rung = [0; 64];
-            while matches!(rustix::io::read(reader, &mut rung), Ok(n) if n == rung.len()) {}
-            Ok(())
-        }
-        Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(std::io::Error::from(error).into()),
     }
 }

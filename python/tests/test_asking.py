@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
+import os
+import signal
 import threading
 import traceback
 from typing import Any
@@ -42,6 +46,24 @@ def test_whatever_a_handler_raises_the_actor_and_its_thread_go_on(node: tw.Node,
         node.sync.ask(ref, "raise")
     assert node.sync.ask(ref, "more") == "fine"
     assert node.dead_letters.list()[0].reason == "failed"
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_an_error_whose_message_can_not_be_made_is_logged_and_arrives(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "tidewire")
+
+    def fails(_: object) -> None:
+        raise Unprintable
+
+    # Each node has an actor with this id, and the first failure of each is logged.
+    for count in range(1, 4):
+        with tw.Node() as node, pytest.raises(Unprintable):
+            node.sync.ask(node.spawn(fails), 1)
+        assert caplog.text.count("failed in receive: Unprintable: <its message can't be made: RuntimeError>") == count
 
 
 def test_a_deadline_ends_the_wait_and_the_message_is_not_handled(run: Any) -> None:
@@ -179,3 +201,106 @@ def test_waiting_for_what_is_done_already_returns_at_once(node: tw.Node) -> None
     asked = ref.ask(5)
     assert asked.wait() == 5
     assert asked.wait() == 5
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("how", ["directly", "wait_for", "gather"])
+def test_a_coroutine_can_not_wait_for_its_own_stop(run: Any, how: str, concurrency: int) -> None:
+    async def story(node: tw.Node) -> None:
+        async def stops_itself(_: object, ctx: tw.Context) -> str:
+            stopping: Any = ctx.me.stop(timeout=30)
+            with pytest.raises(tw.AskCycle, match="its own stop"):
+                await {
+                    "directly": lambda: stopping,
+                    "wait_for": lambda: asyncio.wait_for(stopping, 50),
+                    "gather": lambda: asyncio.gather(stopping),
+                }[how]()
+            return "goes on"
+
+        ref = node.spawn(stops_itself, concurrency=concurrency)
+        assert await asyncio.wait_for(ref.ask(1, timeout=40), 20) == "goes on"
+        assert (await ref.stop()).handled == 1
+
+    run(story)
+
+
+def test_an_agent_can_not_wait_for_its_own_stop(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        class Ends(tw.Agent):
+            async def receive(self, payload: object) -> str:
+                with pytest.raises(tw.AskCycle, match="its own stop"):
+                    await self.stop(timeout=30)
+                return "goes on"
+
+        agent = node.agent(Ends)
+        other = node.agent(lambda payload: None)
+        assert await asyncio.wait_for(other.request("end", to=agent.id, timeout=40), 20) == "goes on"
+
+    run(story)
+
+
+def test_a_task_that_a_handler_has_started_can_wait_for_the_stop_of_its_actor(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        tasks: list[asyncio.Task[tw.Ledger]] = []
+
+        async def stop_later(ref: tw.ActorRef) -> tw.Ledger:
+            return await ref.stop(timeout=20)
+
+        async def ends(_: object, ctx: tw.Context) -> None:
+            tasks.append(asyncio.create_task(stop_later(ctx.me)))
+            await asyncio.sleep(0)
+
+        await node.spawn(ends).ask(1)
+        assert (await tasks[0]).handled == 1
+
+    run(story)
+
+
+def files() -> int:
+    # What tests before this one have left to the collector counts as closed.
+    gc.collect()
+    return len(os.listdir("/dev/fd"))
+
+
+def test_a_thread_that_asks_again_and_again_opens_one_pipe_and_closes_it_at_its_end(node: tw.Node) -> None:
+    ref = node.spawn(lambda n: n)
+    asked, more = threading.Barrier(2, timeout=30), threading.Barrier(2, timeout=30)
+
+    def ask() -> None:
+        for _ in range(3):
+            node.sync.ask(ref, 1)
+            asked.wait()
+            more.wait()
+
+    before, during = files(), set()
+    thread = threading.Thread(target=ask)
+    thread.start()
+    for _ in range(3):
+        asked.wait()
+        during.add(files())
+        more.wait()
+    thread.join(30)
+    assert during == {before + 2}
+    assert files() == before
+
+
+def test_a_signal_handler_can_ask_while_its_thread_waits_for_another_ask(node: tw.Node) -> None:
+    answers: list[int] = []
+    echo, gate = node.spawn(lambda n: n), threading.Event()
+
+    def interrupts(n: int) -> int:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert gate.wait(30)
+        return n
+
+    def nested(*_: object) -> None:
+        answers.append(node.sync.ask(echo, 1))
+        gate.set()
+
+    before = signal.signal(signal.SIGUSR1, nested)
+    try:
+        answers.append(node.sync.ask(node.spawn(interrupts), 2))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert answers == [1, 2]
+    assert node.sync.ask(echo, 3) == 3

@@ -140,7 +140,7 @@ def test_what_can_not_be_sent_fails_at_the_sender() -> None:
             desk = b.agent(lambda payload: None, id="desk")
             await until(lambda: "pricing" in b.agents)
             for send in (desk.send, desk.request, desk.tell):
-                with pytest.raises(tw.InvalidArgument, match="lambda|function"):
+                with pytest.raises(tw.InvalidArgument, match=r"lambda|function"):
                     send(lambda: None, to="pricing")
 
     run(story)

@@ -165,9 +165,19 @@ def test_a_worker_has_at_most_two_batches() -> None:
 
 def test_long_tasks_are_never_given_in_advance() -> None:
     allotment = Allotment()
-    allotment.learn(1, 5_000.0)
+    allotment.learn(1, 20_000.0)
     assert allotment.size(100, 4, tasks=0, batches=0) == 1
     assert allotment.size(100, 4, tasks=1, batches=1) == 0
+
+
+def test_tasks_that_fill_a_batch_are_given_one_ahead_as_long_as_no_worker_can_be_idle() -> None:
+    allotment = Allotment()
+    allotment.learn(1, 1_500.0)
+    assert allotment.size(100, 4, tasks=0, batches=0) == 1
+    assert allotment.size(100, 4, tasks=1, batches=1) == 1
+    assert allotment.size(100, 4, tasks=2, batches=2) == 0
+    assert allotment.size(4, 4, tasks=1, batches=1) == 0
+    assert allotment.size(4, 4, tasks=0, batches=0) == 1
 
 
 def test_a_few_tasks_are_spread_over_the_workers_unless_they_are_short() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,17 +13,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidewire")
 
 _ACTORS_MAX = 10_000
-_counts: dict[int, int] = {}
+# Ids are used again in other nodes of the process, so that the actors themselves are counted, as long as they are there.
+_counts: weakref.WeakKeyDictionary[ActorRef, int] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def failed(actor: ActorRef, hook: str, error: BaseException) -> None:
     """Note a failure of an actor's handler or hook, and log it unless it is one of many."""
     with _lock:
-        count = _counts.pop(actor.id, 0) + 1
-        _counts[actor.id] = count
+        count = _counts.pop(actor, 0) + 1
+        _counts[actor] = count
         if len(_counts) > _ACTORS_MAX:
-            _counts.pop(next(iter(_counts)))
+            _counts.pop(next(iter(_counts)), None)
     if not _is_power_of_ten(count):
         return
     again = "" if count == 1 else f" ({count} failures so far; the next is logged after {count * 10})"
@@ -30,7 +32,13 @@ def failed(actor: ActorRef, hook: str, error: BaseException) -> None:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    name = type(error).__name__
+    try:
+        text = str(error)
+    # Whatever its class does there: the failure is written down all the same.
+    except BaseException as second:  # noqa: BLE001
+        text = f"<its message can't be made: {type(second).__name__}>"
+    return f"{name}: {text}" if text else name
 
 
 def _is_power_of_ten(count: int) -> bool:

@@ -282,6 +282,12 @@ impl RemoteMessage {
         headers(py, &self.head().fields)
     }
 
+    /// Bytes of what was published.
+    #[getter]
+    fn size(&self) -> usize {
+        self.inner.message.payload().len()
+    }
+
     /// What was published.
     fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         crate::values::decode(py, self.inner.message.payload()).map(Bound::unbind)

@@ -44,7 +44,7 @@ class Sync:
         pool = self._pool
         _may_block(pool._core)
         most = checked_ahead(ahead)
-        return map_sync(pool._started(), pool._packing.of_map, items, most)
+        return map_sync(pool, items, most)
 
     def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the pool, and block until it has stopped, as ``pool.stop`` does."""

@@ -6,26 +6,31 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidewire.pools.core import Core
+    from tidewire.pools.pool import Pool
     from tidewire.pools.task import Task
 
 
 class Submitted(asyncio.Future[Any]):
-    """The outcome of one task. Cancelling it drops the task, unless a worker has begun it."""
+    """The outcome of one task. Cancelling it drops the task, unless a worker has begun it.
+
+    Until it is there, it keeps the pool from being collected.
+    """
 
     home: asyncio.AbstractEventLoop
     _task: Task
-    _core: Core
+    _pool: Pool | None
 
-    __slots__ = ("_core", "_task", "home")
+    __slots__ = ("_pool", "_task", "home")
 
     def cancel(self, msg: Any = None) -> bool:
+        pool, self._pool = self._pool, None
         cancelled = super().cancel(msg)
-        if cancelled:
-            self._core.cancel([self._task])
+        if cancelled and pool is not None:
+            pool._core.cancel([self._task])
         return cancelled
 
     def settle(self, key: int, error: BaseException | None, value: Any) -> None:
+        self._pool = None
         if self.done():
             return
         if error is None:
@@ -34,11 +39,11 @@ class Submitted(asyncio.Future[Any]):
             self.set_exception(error)
 
 
-def submitted(core: Core, task: Task, loop: asyncio.AbstractEventLoop) -> Submitted:
+def submitted(pool: Pool, task: Task, loop: asyncio.AbstractEventLoop) -> Submitted:
     """Return the future of a task."""
     future = Submitted(loop=loop)
     future.home = loop
-    future._core = core
+    future._pool = pool
     future._task = task
     task.answer = future
     return future

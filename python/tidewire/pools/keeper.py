@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from tidewire._ledger import Stuck
 from tidewire._log import logger
+from tidewire.pools.answers import Blocked
 from tidewire.pools.core import Core
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.scaling import Decision, Load, Scaling
@@ -24,6 +25,8 @@ from tidewire.pools.task import Task
 
 _SCALE_NS = 50_000_000
 _DECISIONS_KEPT = 32
+# The system takes no timeout of many years, which a stop without a limit would give.
+_SLEEP_MAX_S = 86_400.0
 
 
 class Crew(Protocol):
@@ -59,6 +62,9 @@ class Keeper:
         self._bell_read, self._bell = os.pipe()
         for fd in (self._bell_read, self._bell):
             os.set_blocking(fd, False)
+        self._left = False
+        # The number of the bell is given back while the pool may still be there.
+        self._bell_of_pool = os.dup(self._bell)
         self._selector.register(self._bell_read, selectors.EVENT_READ, self._hear_bell)
         self._thread = threading.Thread(target=self._run, name=f"tidewire-{core.options.name}-keeper", daemon=True)
 
@@ -80,6 +86,23 @@ class Keeper:
         """Wake the thread. See ``Hands``."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._bell, b"!")
+
+    def leave(self) -> None:
+        """Hear that nobody refers to the pool any more. Called once, by the collector of garbage, or after the end.
+
+        The thread that it runs on may hold any lock, the pool's too, so that it takes none.
+        """
+        self._left = True
+        with contextlib.suppress(OSError):
+            os.write(self._bell_of_pool, b"!")
+        os.close(self._bell_of_pool)
+
+    def stop(self, timeout: float) -> None:
+        """Stop what is still at work, without what was not begun, and wait for that."""
+        if self._core.ledger is None:
+            answer = Blocked()
+            self._core.ask_to_stop(False, timeout, answer)
+            answer.wait()
 
     def _hear_bell(self, mask: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -107,6 +130,8 @@ class Keeper:
             if self._replacing.given_up is not None:
                 self._fail(*self._replacing.given_up)
                 return ()
+            if self._left and self._core.stop is None:
+                self._core.ask_to_stop(True, None, Blocked())
             if self._core.stop is not None:
                 over, deadline_ns = self._stop(now_ns, deadline_ns)
                 if over:
@@ -114,7 +139,7 @@ class Keeper:
             self._sleep(_earlier(deadline_ns, self._scale(now_ns)))
 
     def _sleep(self, deadline_ns: int | None) -> None:
-        wait_s = None if deadline_ns is None else max(deadline_ns - time.monotonic_ns(), 0) / 1e9
+        wait_s = None if deadline_ns is None else min(max(deadline_ns - time.monotonic_ns(), 0) / 1e9, _SLEEP_MAX_S)
         for key, mask in self._selector.select(wait_s):
             # What came first may have ended the worker of what comes later.
             if key.fd in self._selector.get_map():
@@ -201,6 +226,7 @@ class Keeper:
 
     def forked(self) -> None:
         """In a forked child: let go of what belongs to the parent."""
+        self._core.forked()
         self._crew.forked()
 
     def statistics(self, now_ns: int) -> dict[str, Any]:

@@ -9,25 +9,25 @@ import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidewire.pools.keeper import Keeper
     from tidewire.pools.pool import Pool
 
 _EXIT_TIMEOUT_S = 1.0
 
 live: weakref.WeakSet[Pool] = weakref.WeakSet()
+keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+"""Those of pools that were collected are at work until what these had accepted is handled."""
 
 
 def _stop_live() -> None:
-    for pool in list(live):
-        if pool._core.ledger is None:
-            with contextlib.suppress(Exception):
-                pool._stop_blocking(False, _EXIT_TIMEOUT_S)
+    for keeper in list(keepers):
+        with contextlib.suppress(Exception):
+            keeper.stop(_EXIT_TIMEOUT_S)
 
 
 def _forget_parent() -> None:
-    for pool in list(live):
-        pool._core.forked()
-        if pool._keeper is not None:
-            pool._keeper.forked()
+    for keeper in list(keepers):
+        keeper.forked()
 
 
 atexit.register(_stop_live)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,12 @@ from tidewire.pools.answers import Failed, Flight
 from tidewire.pools.options import whole
 
 if TYPE_CHECKING:
-    from tidewire.pools.core import Core
+    from tidewire.pools.pool import Pool
     from tidewire.pools.task import Task
 
 _PART = 4
-_Part = tuple[list[Any], int, Exception | None]
-MakeTask = Callable[[tuple[Any, ...], int], "Task"]
+_READ_NS = 1_000_000
+_Part = tuple[list[Any], bool, BaseException | None]
 
 
 def checked_ahead(ahead: int | None) -> int:
@@ -34,44 +35,61 @@ def checked_ahead(ahead: int | None) -> int:
 
 
 class Map:
-    """Feeds tasks of one map, and takes their results. Not for two threads at once."""
+    """Feeds tasks of one map, and takes their results. Not for two threads at once.
 
-    def __init__(self, core: Core, make: MakeTask, ahead: int) -> None:
-        self._core = core
-        self._make = make
+    Attributes:
+        exhausted: All items were read.
+        broken: The error with which they ended, raised after the results of the items before it.
+    """
+
+    def __init__(self, pool: Pool, ahead: int) -> None:
+        # As long as there is a map, its pool is not collected.
+        self._pool = pool
+        self._core = pool._started()
         self._ahead = ahead
         self._flight = Flight()
         self._tasks: dict[int, Task] = {}
         self._keys = 0
         self._taken = 0
         self.exhausted = False
-        self.broken: Exception | None = None
+        self.broken: BaseException | None = None
+
+    @property
+    def free(self) -> int:
+        """How many tasks could be added now."""
+        return 0 if self.exhausted else self._ahead - (self._keys - self._taken)
 
     @property
     def room(self) -> int:
         """How many tasks should be added now: none until a good part of the look-ahead is free, which saves trips."""
-        free = self._ahead - (self._keys - self._taken)
-        return 0 if self.exhausted or free < max(1, self._ahead // _PART) else free
+        free = self.free
+        return 0 if free < max(1, self._ahead // _PART) else free
 
     @property
     def over(self) -> bool:
         """Whether all items were read, and all their results taken."""
         return self.exhausted and self._taken == self._keys
 
-    def add(self, items: list[Any], room: int, error: Exception | None) -> None:
-        """Submit one task for each item. Fewer items than there was room for, and an error, are the end of the items.
+    def add(self, items: list[Any], over: bool, error: BaseException | None) -> None:
+        """Submit one task for each item. ``over``, perhaps with an error, says that they were the last."""
+        self.exhausted, self.broken = over, error
+        tasks: list[Task] = []
+        try:
+            for item in items:
+                tasks.append(self._task(item, self._keys + len(tasks)))
+        # One item that can't travel ends the map after the items before it.
+        except Exception as unfit:  # noqa: BLE001
+            self.exhausted, self.broken = True, unfit
+        if tasks:
+            self._core.submit_all(tasks)
+        for task in tasks:
+            self._tasks[task.key] = task
+        self._keys += len(tasks)
 
-        The error is raised after the results of the items before it.
-        """
-        self.exhausted, self.broken = error is not None or len(items) < room, error
-        tasks = []
-        for item in items:
-            task = self._make((item,), self._keys)
-            task.answer = self._flight
-            self._tasks[self._keys] = task
-            self._keys += 1
-            tasks.append(task)
-        self._core.submit_all(tasks)
+    def _task(self, item: Any, key: int) -> Task:
+        task = self._pool._packing.task((item,), {}, key)
+        task.answer = self._flight
+        return task
 
     def take(self) -> Iterator[Any]:
         """Yield the results that are next. Raises the error of the first task that failed."""
@@ -92,9 +110,13 @@ class Map:
             self._core.cancel(list(self._tasks.values()))
 
 
-def map_sync(core: Core, make: MakeTask, items: Iterable[Any], ahead: int) -> Iterator[Any]:
+def map_sync(pool: Pool, items: Iterable[Any], ahead: int) -> Iterator[Any]:
     """Yield results in order, and block for the next one."""
-    flow, source = Map(core, make, ahead), iter(items)
+    return _results_sync(Map(pool, ahead), items)
+
+
+def _results_sync(flow: Map, items: Iterable[Any]) -> Iterator[Any]:
+    source = iter(items)
     gate = _thread.allocate_lock()
     gate.acquire()
     try:
@@ -111,19 +133,24 @@ def map_sync(core: Core, make: MakeTask, items: Iterable[Any], ahead: int) -> It
         flow.cancel()
 
 
-async def map_async(
-    core: Core, make: MakeTask, items: Iterable[Any] | AsyncIterable[Any], ahead: int
-) -> AsyncIterator[Any]:
+def map_async(pool: Pool, items: Iterable[Any] | AsyncIterable[Any], ahead: int) -> AsyncIterator[Any]:
     """Yield results in order, and await the next one."""
+    if isinstance(items, AsyncIterable):
+        return _results_of_stream(Map(pool, ahead), items)
+    return _results(Map(pool, ahead), items)
+
+
+async def _results(flow: Map, items: Iterable[Any]) -> AsyncIterator[Any]:
     import asyncio
 
-    flow, loop = Map(core, make, ahead), asyncio.get_running_loop()
-    read = _reader(items)
+    if not isinstance(items, Iterable):
+        raise InvalidArgument(f"items: {items!r} is not allowed: give an iterable")
+    loop, source = asyncio.get_running_loop(), iter(items)
     try:
         while not flow.over:
             room = flow.room
             if room:
-                flow.add(*await read(room))
+                flow.add(*_read(source, room))
             else:
                 await _next_result(flow, loop)
             for result in flow.take():
@@ -144,39 +171,33 @@ async def _next_result(flow: Map, loop: Any) -> None:
         await ready
 
 
-def _reader(items: Iterable[Any] | AsyncIterable[Any]) -> Callable[[int], Any]:
-    if isinstance(items, AsyncIterable):
-        later = items.__aiter__()
+async def _results_of_stream(flow: Map, items: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    from tidewire.pools.feeding import Feeder
 
-        async def read_later(count: int) -> _Part:
-            part: list[Any] = []
-            try:
-                async for item in later:
-                    part.append(item)
-                    if len(part) == count:
-                        break
-            # Whatever the items raise is raised to who takes the results, in its place.
-            except Exception as error:  # noqa: BLE001
-                return part, count, error
-            return part, count, None
-
-        return read_later
-    if not isinstance(items, Iterable):
-        raise InvalidArgument(f"items: {items!r} is not allowed: give an iterable")
-    source = iter(items)
-
-    async def read(count: int) -> _Part:
-        return _read(source, count)
-
-    return read
+    feeder = Feeder(flow, items)
+    try:
+        while not flow.over:
+            await feeder.next_result()
+            for result in flow.take():
+                yield result
+            feeder.go_on()
+        if flow.broken is not None:
+            raise flow.broken
+    finally:
+        await feeder.close()
+        flow.cancel()
 
 
 def _read(source: Iterator[Any], count: int) -> _Part:
+    """Read so many items, or those that come within a moment, so that slow items do not hold up what there is."""
     part: list[Any] = []
+    until_ns = time.monotonic_ns() + _READ_NS
     try:
         # Not a list of all: what came before an error counts.
         for item in islice(source, count):
-            part.append(item)  # noqa: PERF402
+            part.append(item)
+            if time.monotonic_ns() >= until_ns:
+                return part, False, None
     except Exception as error:  # noqa: BLE001
-        return part, count, error
-    return part, count, None
+        return part, True, error
+    return part, len(part) < count, None

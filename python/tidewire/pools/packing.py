@@ -19,7 +19,7 @@ class Packing:
         self._travels = options.kind == "process"
 
     def task(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: int = 0) -> Task:
-        """Return a new task.
+        """Return a new task, which the answer that waits for it knows by ``key``.
 
         Raises:
             InvalidArgument: if an argument can't be pickled, or a function that takes batches gets more than one value.
@@ -30,10 +30,6 @@ class Packing:
                 f"args: a pool with batch takes one value per task, not {len(args)} and {len(kwargs)} by name: submit(value)"
             )
         return Task(args, kwargs, _packed(args, kwargs) if self._travels else None, key)
-
-    def of_map(self, args: tuple[Any, ...], key: int) -> Task:
-        """Return a new task of a map, which knows it by ``key``. Raises as ``task``."""
-        return self.task(args, {}, key)
 
 
 def _packed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

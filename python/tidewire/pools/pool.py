@@ -18,6 +18,7 @@ import itertools
 import random
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from tidewire.pools.blocking import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
 from tidewire.pools.crews import make_crew
 from tidewire.pools.keeper import Keeper
+from tidewire.pools.living import keepers as _keepers
 from tidewire.pools.living import live as _live
 from tidewire.pools.mapping import checked_ahead, map_async
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
@@ -50,7 +52,8 @@ class Pool:
     """Workers that run one function, each one task at a time.
 
     Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end of the block everything
-    accepted is handled, and ``pool.ledger`` tells what became of it. Without one, the first submit starts it.
+    accepted is handled, and ``pool.ledger`` tells what became of it. Without one, the first submit starts it, and its workers
+    end when nothing refers to the pool any more and what it accepted is handled.
 
     Args:
         function: What the workers call: a function, a coroutine function, or an import path ``"package.module:name"``.
@@ -117,7 +120,7 @@ class Pool:
         self._crew = make_crew(self._core, function, self._replacing)
         self._keeper: Keeper | None = None
         self._starting = threading.Lock()
-        self._sync = Sync(self)
+        self._leave: Callable[[], Any] | None = None
 
     # Tasks
 
@@ -142,7 +145,7 @@ class Pool:
         if loop is None:
             raise InvalidArgument("pool.submit needs a running event loop: use pool.sync.submit in a plain thread")
         task = self._packing.task(args, kwargs)
-        future = _submitted(self._core, task, loop)
+        future = _submitted(self, task, loop)
         self._submit(task)
         return future
 
@@ -157,12 +160,13 @@ class Pool:
             Exception: the error of the first item that failed; the tasks after it are dropped. As for ``submit``.
         """
         most = checked_ahead(ahead)
-        return map_async(self._started(), self._packing.of_map, items, most)
+        return map_async(self, items, most)
 
     @property
     def sync(self) -> Sync:
         """Blocking forms of what is otherwise awaited, for plain threads."""
-        return self._sync
+        # Made each time: a pool that referred to it would wait for the collector of cycles to be let go of.
+        return Sync(self)
 
     def _submit(self, task: Task) -> None:
         if self._keeper is None:
@@ -186,6 +190,10 @@ class Pool:
             self._core.hands = keeper
             keeper.start()
             self._keeper = keeper
+            _keepers.add(keeper)
+            self._leave = leave = weakref.finalize(self, keeper.leave)
+            # At the end of the program all keepers are told to stop by ``living``.
+            leave.atexit = False
         _live.add(self)
 
     async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
@@ -224,8 +232,9 @@ class Pool:
                 self._core.close(self._core.tally.ledger(0, (), (), "stopped"))
 
     def _join(self) -> None:
-        if self._keeper is not None:
+        if self._keeper is not None and self._leave is not None:
             self._keeper.join(_JOIN_S)
+            self._leave()
 
     def _started(self) -> Core:
         if self._keeper is None:
@@ -284,10 +293,10 @@ class Pool:
         raise InvalidArgument(f"{self!r} can't be pickled: a worker can't use the pool of its parent")
 
 
-def _submitted(core: Core, task: Task, loop: Any) -> Future[Any]:
+def _submitted(pool: Pool, task: Task, loop: Any) -> Future[Any]:
     # asyncio runs already, so that this loads it for nobody.
     from tidewire.pools.futures import submitted
 
     global _submitted
     _submitted = submitted
-    return submitted(core, task, loop)
+    return submitted(pool, task, loop)

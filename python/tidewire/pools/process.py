@@ -20,7 +20,8 @@ from tidewire.pools.tally import share
 from tidewire.pools.task import Task
 from tidewire.pools.wire import Frames, frame
 
-_READ_BYTES = 1_048_576
+# Larger pieces would come from the system each time, and go back to it.
+_READ_BYTES = 65_536
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
 
 Unit = list[Task]

@@ -24,7 +24,8 @@ from tidewire.pools.function import Caller, Spec, checked_results, load
 from tidewire.pools.heart import Heart
 from tidewire.pools.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS, SKIPPED, Frames, frame, is_plain
 
-_READ_BYTES = 262_144
+# Larger pieces would come from the system each time, and go back to it.
+_READ_BYTES = 65_536
 _HOLD_NS = 1_000_000
 _HOLD_STUCK_S = 0.003
 
