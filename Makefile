@@ -24,8 +24,8 @@ help: ## Show the targets
 
 .PHONY: demo
 demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, and the desk of agents
-	$(call say,running the demonstration: a year of flights)
-	@$(BIN)/python examples/flights/main.py
+	$(call say,running the demonstration: a year of flights in one process and in three)
+	@$(BIN)/python examples/flights/main.py --processes
 	$(call say,running the demonstration: a desk of agents)
 	@$(BIN)/python examples/desk/main.py
 
@@ -37,7 +37,7 @@ test: test-rust test-loom test-python test-demo test-fuzz ## Build, and pass all
 lint: .make/venv .make/extension ## Check format, lints, types, generated files and the import table
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
-	@for package in fuzz bench/rust; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
+	@for package in fuzz bench/rust bench/rpc; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio -- -D warnings
 	$(call say,ruff)
 	@$(BIN)/ruff check python tools examples bench
@@ -57,11 +57,17 @@ bench: .make/extension ## Measure beside peers, short (under 3 minutes once buil
 	@$(BIN)/python -m tidewire bench engine --out out
 	@$(BIN)/python -m tidewire bench agents --out out
 
+.PHONY: bench-rpc
+bench-rpc: .make/extension ## Measure calls between processes beside peers (a quarter of an hour, and their installation)
+	$(call say,measuring calls between processes beside peers; the report goes to out/)
+	@$(BIN)/python -m tidewire bench rpc --out out
+
 .PHONY: bench-full
 bench-full: .make/extension ## Measure beside peers, at the sizes of the workloads page
 	$(call say,measuring beside peers at full size; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --full --out out
 	@$(BIN)/python -m tidewire bench agents --full --out out
+	@$(BIN)/python -m tidewire bench rpc --full --out out
 
 .PHONY: test-rust
 test-rust: .make/venv ## Rust unit, integration and documentation tests
@@ -108,7 +114,7 @@ fuzz: ## Fuzz for a minute each
 .PHONY: clean
 clean: ## Remove what was built
 	$(call say,removing what was built)
-	@rm -rf target .make $(VENV) out fuzz/target bench/rust/target bench/pekko/target python/tidewire/*.so
+	@rm -rf target .make $(VENV) out fuzz/target bench/rust/target bench/rpc/target bench/pekko/target python/tidewire/*.so
 
 .make:
 	@mkdir -p .make

@@ -8,9 +8,10 @@ reader --> auditor --> router --+--> one actor per carrier
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import tidewire as tw
 from data import Flight, Weather
@@ -18,6 +19,12 @@ from totals import Totals, is_late, kind_of_weather, subject
 
 # Every record without an arrival makes the auditor fail once. There are 1,175 in the files.
 AUDITOR = tw.Supervision(on_failure="restart", max_restarts=5_000, window_ms=3_600_000, backoff_ms=0)
+
+JOINS = 64
+"""Flights that wait for their weather at the same time."""
+
+ALERTS_WAITING = 100_000
+"""More than all flights that can be under way: an event that finds no room is lost."""
 
 
 class Supervisor:
@@ -50,9 +57,13 @@ class Auditor:
 
 
 class Router:
-    """Gives each flight to the actors that it concerns, which it spawns as it meets them."""
+    """Gives each flight to the actors that it concerns, which it spawns as it meets them.
 
-    def __init__(self, joiner: tw.ActorRef) -> None:
+    Args:
+        joiner: Who asks for the weather of late departures, unless another process does.
+    """
+
+    def __init__(self, joiner: tw.ActorRef | None) -> None:
         self.joiner = joiner
         self.actors: dict[str, tw.ActorRef] = {}
         self.totals = Totals()
@@ -71,7 +82,8 @@ class Router:
         send(self.actor(ctx, Airport, flight.dest), ("arrival", flight.dest))
         if is_late(flight):
             ctx.node.publish(subject(flight), flight.dep_delay)
-            send(self.joiner, flight)
+            if self.joiner is not None:
+                send(self.joiner, flight)
         return None
 
     def actor(self, ctx: tw.Context, kind: type, code: str) -> tw.ActorRef:
@@ -117,18 +129,36 @@ class Airport:
 
 
 class Joiner:
-    """Asks for the weather of every late departure, up to 64 at a time."""
+    """Asks for the weather of every late departure, up to 64 at a time.
 
-    def __init__(self, weather: tw.ActorRef) -> None:
-        self.weather = weather
+    Args:
+        ask: Asks for the weather at an airport in an hour.
+    """
+
+    def __init__(self, ask: Callable[[tuple[str, str]], Awaitable[Weather | None]]) -> None:
+        self.ask = ask
         self.totals = Totals()
+        self.asking = 0
+        self.answered = asyncio.Event()
 
     async def receive(self, flight: Flight | str) -> Totals | None:
         if not isinstance(flight, Flight):
-            return self.totals
-        weather = await self.weather.ask((flight.origin, flight.time_hour))
-        self.totals.late_in_weather[kind_of_weather(weather)] += 1
+            return await self.when_answered()
+        self.asking += 1
+        try:
+            weather = await self.ask((flight.origin, flight.time_hour))
+            self.totals.late_in_weather[kind_of_weather(weather)] += 1
+        finally:
+            self.asking -= 1
+            self.answered.set()
         return None
+
+    async def when_answered(self) -> Totals:
+        # Flights that came before the question for the totals may still wait for their weather.
+        while self.asking:
+            self.answered.clear()
+            await self.answered.wait()
+        return self.totals
 
 
 class Alerts:
@@ -144,6 +174,62 @@ class Alerts:
         return None
 
 
+class Listeners:
+    """Those who hear of late departures: one of all, and one of those at JFK."""
+
+    def __init__(self, node: tw.Node) -> None:
+        self.alerts = node.spawn(Alerts, name="alerts", mailbox=ALERTS_WAITING)
+        node.subscribe("delay.>", self.alerts)
+        self.kennedy: Counter[str] = Counter()
+        node.subscribe("delay.JFK.*", node.spawn(self._at_kennedy, mailbox=ALERTS_WAITING))
+
+    def _at_kennedy(self, minutes: int, ctx: tw.Context) -> None:
+        self.kennedy[ctx.subject] += 1
+
+    def differences(self, expected: Totals) -> list[str]:
+        """Compare what the one at JFK heard with the alerts of that airport."""
+        wanted = Counter({name: count for name, count in expected.alerts.items() if name.startswith("delay.JFK.")})
+        return [] if self.kennedy == wanted else [f"alerts at JFK: {self.kennedy} here, {wanted} there"]
+
+
+class Specialists:
+    """Those who audit and count flights, and how they are finished and asked."""
+
+    def __init__(self, node: tw.Node, joiner: tw.ActorRef | None) -> None:
+        self.node = node
+        self.router = node.spawn(Router, joiner, name="router")
+        self.supervisor = node.spawn(Supervisor, name="supervisor")
+        self.restarts = 0
+        self.audited: tw.Ledger | None = None
+
+    async def auditor(self) -> tw.ActorRef:
+        """Return who takes the flights."""
+        # The supervisor answers only after its start hook has run, which spawned the auditor.
+        await self.supervisor.ask("ready")
+        auditor = self.node.lookup("auditor")
+        assert auditor is not None
+        return auditor
+
+    async def finish(self) -> Totals:
+        """Let each stage handle everything before the next one is asked. Return what they found."""
+        auditor = await self.auditor()
+        self.audited = await auditor.stop()
+        self.restarts = auditor.statistics()["restarts"]
+        totals: Totals
+        totals, found = await self.router.ask("totals")
+        for ref in found:
+            totals.add(await ref.ask("totals"))
+        totals.flights["all"] += self.restarts
+        totals.flights["incomplete"] = self.restarts
+        return totals
+
+    @property
+    def ledger(self) -> tw.Ledger:
+        """What became of the messages of the auditor, which ends before the others."""
+        assert self.audited is not None
+        return self.audited
+
+
 class FlightSystem:
     """All actors of the demonstration, and how they are fed, finished and asked."""
 
@@ -154,44 +240,27 @@ class FlightSystem:
         self.began = time.perf_counter()
         self.accepted = 0
         self.weather = node.spawn(weather.get, name="weather")
-        self.joiner = node.spawn(Joiner, self.weather, name="joiner", concurrency=64)
-        self.router = node.spawn(Router, self.joiner, name="router")
-        self.alerts = node.spawn(Alerts, name="alerts")
-        node.subscribe("delay.>", self.alerts)
-        self.kennedy: Counter[str] = Counter()
-        node.subscribe("delay.JFK.*", self._at_kennedy)
-        self.supervisor = node.spawn(Supervisor, name="supervisor")
-        self.progress = node.spawn(lambda _: show(self.accepted, time.perf_counter() - self.began), name="progress")
-        self.timer = node.schedule(0.1, self.progress, "tick", every=0.2)
-        self.ledgers: dict[str, tw.Ledger] = {}
-        self.restarts = 0
-
-    def _at_kennedy(self, minutes: int, ctx: tw.Context) -> None:
-        self.kennedy[ctx.subject] += 1
+        self.joiner = node.spawn(Joiner, self.weather.ask, name="joiner", concurrency=JOINS)
+        self.specialists = Specialists(node, self.joiner)
+        self.listeners = Listeners(node)
+        self.timer = show_often(node, lambda: show(self.accepted, time.perf_counter() - self.began))
 
     async def feed(self, flights: Iterable[Flight]) -> None:
         """Send every flight to the auditor, and wait whenever its mailbox is full."""
-        auditor = await self._auditor()
+        auditor = await self.specialists.auditor()
         for flight in flights:
             await auditor.send(flight)
             self.accepted += 1
 
-    async def _auditor(self) -> tw.ActorRef:
-        # The supervisor answers only after its start hook has run, which spawned the auditor.
-        await self.supervisor.ask("ready")
-        auditor = self.node.lookup("auditor")
-        assert auditor is not None
-        return auditor
-
     async def finish(self) -> Totals:
-        """Let each stage handle everything before the next one is asked. Return what they found."""
-        auditor = await self._auditor()
-        self.ledgers["auditor"] = await auditor.stop()
-        self.restarts = auditor.statistics()["restarts"]
-        totals, found = await self.router.ask("totals")
-        for ref in [*found, self.joiner, self.alerts]:
+        """Let everything be handled, and return what was found."""
+        totals = await self.specialists.finish()
+        for ref in (self.joiner, self.listeners.alerts):
             totals.add(await ref.ask("totals"))
-        totals.flights["all"] += self.restarts
-        totals.flights["incomplete"] = self.restarts
         self.timer.cancel()
         return totals
+
+
+def show_often(node: tw.Node, show: Callable[[], None]) -> tw.Timer:
+    """Call a function five times a second."""
+    return node.schedule(0.1, node.spawn(lambda _: show(), name="progress"), "tick", every=0.2)

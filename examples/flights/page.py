@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+import tidewire as tw
 from report import Outcome
 
 STYLE = """
@@ -166,16 +167,16 @@ def _routes(outcome: Outcome) -> str:
 
 
 def _ledger(outcome: Outcome) -> str:
-    ledger, auditor = outcome.ledger, outcome.auditor
+    ledger = tw.Ledger.total(list(outcome.ledgers.values()))
     dead = ", ".join(f"{count:,} {reason}" for reason, count in sorted(outcome.dead.items())) or "none"
     rows = [
         ("messages in all", f"{outcome.messages:,}"),
         ("seconds", f"{outcome.seconds:.2f}"),
         ("dead letters", dead),
-        ("accepted", f"{ledger.accepted + auditor.accepted:,}"),
-        ("handled", f"{ledger.handled + auditor.handled:,}"),
-        ("returned", f"{ledger.returned + auditor.returned:,}"),
-        ("dead-lettered", f"{ledger.dead_lettered + auditor.dead_lettered:,}"),
+        ("accepted", f"{ledger.accepted:,}"),
+        ("handled", f"{ledger.handled:,}"),
+        ("returned", f"{ledger.returned:,}"),
+        ("dead-lettered", f"{ledger.dead_lettered:,}"),
     ]
     return "<table>" + "".join(f"<tr><td>{what}</td><td>{n}</td></tr>" for what, n in rows) + "</table>"
 

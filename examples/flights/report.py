@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import tidewire as tw
 from totals import Totals
@@ -17,19 +18,24 @@ class Outcome:
     """Everything that a run found."""
 
     totals: Totals
+    expected: Totals
     seconds: float
     plain_seconds: float
     differences: list[str]
     restarts: int
-    messages: int
     dead: Counter[str]
-    auditor: tw.Ledger
-    ledger: tw.Ledger
+    ledgers: dict[str, tw.Ledger]
+    """By whose it is."""
     carriers: dict[str, str]
     airports: dict[str, str]
     notes: list[str] = field(default_factory=list)
 
-    def mean_delay(self, minutes: Counter, flights: Counter, key: object) -> float:
+    @property
+    def messages(self) -> int:
+        """How many messages the actors took, according to their ledgers."""
+        return sum(ledger.accepted for ledger in self.ledgers.values())
+
+    def mean_delay(self, minutes: Counter[Any], flights: Counter[Any], key: object) -> float:
         """Return the mean delay at arrival, in minutes."""
         return minutes[key] / flights[key] if flights[key] else 0.0
 
@@ -45,8 +51,8 @@ class Outcome:
         return sorted(rows, key=lambda row: (-row[1], row[0]))[:most]
 
 
-def lines(outcome: Outcome) -> list[str]:
-    """Return the report, line by line."""
+def findings(outcome: Outcome) -> list[str]:
+    """Return what was found about the flights, line by line."""
     totals = outcome.totals
     counts = totals.flights
     out = [
@@ -73,12 +79,15 @@ def lines(outcome: Outcome) -> list[str]:
     out += ["", f"{late:,} departures an hour or more late; the subjects with most alerts"]
     out += [f"  {name:14} {count:6,}" for name, count in totals.alerts.most_common(6)]
     weather = ", ".join(f"{count:,} in {kind}" for kind, count in totals.late_in_weather.most_common())
-    out += [f"  by the weather at their hour: {weather}", ""]
+    return [*out, f"  by the weather at their hour: {weather}"]
+
+
+def accounts(outcome: Outcome) -> list[str]:
+    """Return what became of the messages, how long it took, and whether the totals are right."""
     dead = ", ".join(f"{count:,} {reason}" for reason, count in sorted(outcome.dead.items())) or "none"
-    out += [
+    out = [
         f"{outcome.restarts:,} restarts of the auditor, one for each record without an arrival; dead letters: {dead}",
-        f"ledger of the auditor: {outcome.auditor}",
-        f"ledger of all others: {outcome.ledger}",
+        *(f"ledger of {who}: {ledger}" for who, ledger in outcome.ledgers.items()),
         (
             f"{outcome.messages:,} messages in {outcome.seconds:.2f} s: {outcome.messages / outcome.seconds:,.0f} a second, "
             f"files read meanwhile (the plain loop took {outcome.plain_seconds:.2f} s)"
@@ -89,7 +98,7 @@ def lines(outcome: Outcome) -> list[str]:
         out += ["", f"DIFFERENT from the plain computation in {len(outcome.differences)} totals:"]
         out += [f"  {line}" for line in outcome.differences[:20]]
     else:
-        out.append(f"all {len(totals):,} totals equal those of the plain single-threaded computation")
+        out.append(f"all {len(outcome.totals):,} totals equal those of the plain single-threaded computation")
     return out
 
 

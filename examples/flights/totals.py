@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from data import Flight, Weather
 
@@ -33,6 +34,15 @@ class Totals:
         """Add the counts of another part."""
         for name in names():
             getattr(self, name).update(getattr(other, name))
+
+    def maps(self) -> dict[str, dict[Any, int]]:
+        """Return the counts as plain maps, which is how they travel between processes."""
+        return {name: dict(getattr(self, name)) for name in names()}
+
+    @classmethod
+    def of(cls, maps: dict[str, dict[Any, int]]) -> Totals:
+        """Return totals made of plain maps."""
+        return cls(**{name: Counter(counts) for name, counts in maps.items()})
 
     def differences(self, other: Totals) -> list[str]:
         """Return a line for every total that is not the same."""

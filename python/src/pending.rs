@@ -11,15 +11,18 @@ use tidewire_engine::raw::{ActorId, acting_as};
 
 use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
+use crate::link::Planned;
 use crate::wait::{Operation, wait};
 
 /// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
-#[pyclass(frozen, weakref, module = "tidewire")]
+#[pyclass(frozen, weakref, subclass, module = "tidewire")]
 pub struct Pending {
     state: Mutex<State>,
     /// The coroutine actor in whose handler the operation was started.
     acting: Option<ActorId>,
     what: &'static str,
+    /// What the operation begins with when somebody waits for it, asyncio included.
+    plan: Option<Py<PyAny>>,
 }
 
 enum State {
@@ -39,17 +42,29 @@ enum State {
 impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorId>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
-        Self { state: Mutex::new(state), acting, what }
+        Self { state: Mutex::new(state), acting, what, plan: None }
     }
 
     pub fn done(what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
-        Self { state: Mutex::new(State::Done(result)), acting: None, what }
+        Self { state: Mutex::new(State::Done(result)), acting: None, what, plan: None }
     }
 
     /// One that is done, with None; always the same object.
     pub fn none(py: Python<'_>) -> PyResult<Py<Self>> {
         static NONE: PyOnceLock<Py<Pending>> = PyOnceLock::new();
         NONE.get_or_try_init(py, || Py::new(py, Self::done("send", Ok(py.None())))).map(|none| none.clone_ref(py))
+    }
+
+    /// Takes the operation out of one that nobody has looked at yet.
+    pub fn take(&self) -> Option<Operation> {
+        let mut state = self.state.lock();
+        if !matches!(&*state, State::Running { waker: None, .. }) {
+            return None;
+        }
+        match std::mem::replace(&mut *state, State::Cancelled) {
+            State::Running { operation, .. } => Some(operation),
+            _ => None,
+        }
     }
 
     /// Looks whether the operation is ready, and if so calls those who wait. On the loop's thread.
@@ -111,7 +126,13 @@ impl Pending {
         }
     }
 
-    fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    /// Looks at the operation for the first time.
+    fn begin(&self, this: &Py<Self>, py: Python<'_>) -> PyResult<()> {
+        let unseen = matches!(&*self.state.lock(), State::Running { waker: None, .. });
+        if unseen { self.poll(this, py).map(drop) } else { Ok(()) }
+    }
+
+    pub fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match &*self.state.lock() {
             State::Done(Ok(value)) => Ok(value.clone_ref(py)),
             State::Done(Err(error)) => Err(error.clone_ref(py)),
@@ -136,6 +157,18 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
+    /// One whose operation begins when somebody waits for it: `plan` says how.
+    #[new]
+    fn planned(py: Python<'_>, plan: Py<PyAny>) -> Self {
+        let operation = Box::pin(Planned::new(plan.clone_ref(py)));
+        Self { plan: Some(plan), ..Self::new("call", None, operation) }
+    }
+
+    #[getter(_plan)]
+    fn plan(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.plan.as_ref().map(|plan| plan.clone_ref(py))
+    }
+
     fn __await__(this: Py<Self>) -> Py<Self> {
         this
     }
@@ -187,8 +220,13 @@ impl Pending {
     }
 
     #[getter(_asyncio_future_blocking)]
-    fn blocking(&self) -> bool {
-        matches!(&*self.state.lock(), State::Running { blocking: true, .. })
+    fn blocking(this: &Bound<'_, Self>) -> bool {
+        if this.get().plan.is_some() {
+            // asyncio reads this before it takes something for a future, as in `ensure_future`, and futures are under way.
+            // Where no loop runs it stays as it is.
+            let _ = this.get().begin(&this.clone().unbind(), this.py());
+        }
+        matches!(&*this.get().state.lock(), State::Running { blocking: true, .. })
     }
 
     #[setter(_asyncio_future_blocking)]

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tidewire.agents.receipt import Receipt
     from tidewire.agents.retry import Retry
     from tidewire.links.listening import Listener, Token
+    from tidewire.links.tls import Tls
     from tidewire.pools.options import Batch, Restarts, Scale
     from tidewire.pools.pool import Pool
     from tidewire.services.calls import Answer
@@ -88,6 +89,7 @@ _LATER = {
     "Served": "tidewire.services.serving",
     "Service": "tidewire.services.declare",
     "ServiceInfo": "tidewire.services.info",
+    "Tls": "tidewire.links.tls",
     "Token": "tidewire.links.listening",
     "context": "tidewire.services.context",
     "handle": "tidewire.agents.handlers",
@@ -155,6 +157,7 @@ __all__ = [
     "Terminated",
     "TidewireError",
     "Timer",
+    "Tls",
     "Token",
     "Unauthorized",
     "Unhandled",

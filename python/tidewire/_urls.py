@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidewire.errors import InvalidArgument
 
-SCHEMES = ("tide", "tide+unix")
+SCHEMES = ("tide", "tide+tls", "ws", "wss", "tide+unix")
 
 
 def is_link(url: object) -> bool:
@@ -19,5 +19,11 @@ def is_link(url: object) -> bool:
     if scheme in SCHEMES:
         return True
     raise InvalidArgument(
-        f"url: {url!r} is not known: use mem:// for one process, or tide://host:port or tide+unix:///path to join a hub"
+        f"url: {url!r} is not known: use mem:// for one process, or tide://host:port, tide+tls://host:port, ws://host:port, "
+        "wss://host:port or tide+unix:///path to join a hub"
     )
+
+
+def is_secured(url: str) -> bool:
+    """Return whether a URL is one with TLS."""
+    return url.split("://", 1)[0] in ("tide+tls", "wss")

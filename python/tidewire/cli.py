@@ -68,13 +68,25 @@ def up(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen where other machines can reach it, without TLS.")
     ] = False,
+    cert: Annotated[
+        Path | None,
+        typer.Option("--cert", help="PEM file of the certificate, for tide+tls:// and wss://.", show_default=False),
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="PEM file of its private key.", show_default=False)] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca", help="Only nodes with a certificate signed by one in this PEM file may join.", show_default=False
+        ),
+    ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds for calls to end when it stops.")] = 10.0,
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
 ) -> None:
     """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and ends with a ledger."""
     from tidewire.commands.up import up
 
-    raise typer.Exit(up(listen or ["tide://127.0.0.1:7420"], name, config, token or [], insecure, timeout, json))
+    files = (ca, cert, key)
+    raise typer.Exit(up(listen or ["tide://127.0.0.1:7420"], name, config, token or [], insecure, timeout, json, files))
 
 
 Url = Annotated[

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidewire.agents.retry import Retry
     from tidewire.links.connection import Connection
     from tidewire.links.listening import Listener, Token
+    from tidewire.links.tls import Tls
     from tidewire.pools.options import Batch, Scale
     from tidewire.pools.pool import Pool
     from tidewire.services.info import ServiceInfo
@@ -62,6 +63,8 @@ class Node:
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
         inspect: Whether ``tidewire top`` of the same user can look at the node while it runs. None leaves it to
             TIDEWIRE_INSPECT in the environment, and without that it can't.
+        token: Who it is, for hubs that ask; the default is TIDEWIRE_TOKEN of the environment.
+        tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for hubs that ask for one.
 
     Raises:
         ConfigError: if the configuration is wrong; it names all problems at once.
@@ -75,6 +78,7 @@ class Node:
         config: Config | Mapping[str, Any] | str | Path | None = None,
         inspect: bool | None = None,
         token: str | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._joins = is_link(url)
         if token is not None and (not isinstance(token, str) or not token):
@@ -93,6 +97,7 @@ class Node:
         self._unshared: dict[int, tuple[Subscription, ActorRef, str, str | None]] = {}
         self._unshared_most = 64
         self._token = os.environ.get("TIDEWIRE_TOKEN") if token is None else token
+        self._tls = tls
         self._connection: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broker = BrokerConfig(**self._engine.broker())
@@ -124,7 +129,7 @@ class Node:
         if self._inspect:
             self._inspector = _inspect.open_for(self)
         if self._joins:
-            self._link().join(self.url, self._token)
+            self._link().join(self.url, self._token, self._tls)
         self._begin()
         if self._joins:
             self._link().open_blocking()
@@ -165,7 +170,7 @@ class Node:
         if self._inspect:
             self._inspector = _inspect.open_for(self)
         # Connecting blocks; the loop goes on meanwhile.
-        await asyncio.to_thread(self._link().join, self.url, self._token)
+        await asyncio.to_thread(self._link().join, self.url, self._token, self._tls)
         self._begin()
         await self._link().open()
         return self
@@ -363,13 +368,16 @@ class Node:
 
     # Links and services
 
-    def listen(self, url: str, *, tokens: Iterable[Token] = (), insecure: bool = False) -> Listener:
+    def listen(
+        self, url: str, *, tokens: Iterable[Token] = (), insecure: bool = False, tls: Tls | None = None
+    ) -> Listener:
         """Let other nodes join: this node becomes a hub, which routes between all that have joined. Call it again for more places.
 
         Args:
-            url: ``tide://127.0.0.1:0`` (the system chooses the port) or ``tide+unix:///path``.
+            url: ``tide://127.0.0.1:0`` (the system chooses the port), ``tide+tls://``, ``ws://``, ``wss://`` or ``tide+unix:///path``.
             tokens: Who may join; without any, everybody who reaches the place. The first call decides.
-            insecure: Allow a place that other machines can reach although there is no TLS.
+            insecure: Allow a place that other machines can reach although there is no TLS or no token.
+            tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes with a certificate of its may join.
 
         Returns:
             The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in.
@@ -382,7 +390,7 @@ class Node:
         from tidewire.links.listening import Listener, grants
 
         self._check()
-        return Listener(self._link().listen(url, grants(tokens), insecure))
+        return Listener(self._link().listen(url, grants(tokens), insecure, tls))
 
     def serve(self, target: Any, **options: Any) -> Served:
         """Serve an object, a function, or a dict of functions; see ``tidewire.services.serving.serve`` for all options.

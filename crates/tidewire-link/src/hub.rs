@@ -7,14 +7,15 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
 use tidewire_proto::wire;
-use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 use tokio::sync::Notify;
 
 use crate::address::Address;
 use crate::clock::{instant, now_us};
 use crate::reading::Reading;
 use crate::runtime::Runtime;
-use crate::socket::Socket;
+use crate::socket::{Layers, Socket};
+use crate::tls::TlsError;
 use crate::writing::Writing;
 
 /// Connections that wait to be taken in.
@@ -85,19 +86,21 @@ impl HubHandle {
         let error = |error| ListenError { address: address.clone(), error };
         let end = Arc::new(Notify::new());
         let (shared, ends, wanted) = (Arc::downgrade(&self.shared), Arc::clone(&end), address.clone());
+        let frame_max = self.shared.hub.lock().frame_bytes();
         let listening = self.shared.runtime.block_on(async move {
-            match wanted {
-                Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
-                Address::Tcp { host, port } => {
-                    let listener = TcpListener::bind((host.as_str(), port)).await?;
-                    let port = listener.local_addr()?.port();
-                    tokio::spawn(accept_tcp(listener, shared, ends));
-                    Ok((Address::Tcp { host, port }, None))
-                }
+            match &wanted {
                 Address::Unix(path) => {
-                    let listener = bind_unix(&path).await?;
+                    let listener = bind_unix(path).await?;
                     tokio::spawn(accept_unix(listener, shared, ends));
-                    Ok((Address::Unix(path.clone()), Some(path)))
+                    Ok((wanted.clone(), Some(path.clone())))
+                }
+                Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
+                Address::Tcp { host, port } | Address::Tls { host, port, .. } | Address::Ws { host, port, .. } => {
+                    let layers = Layers::of(&wanted, frame_max)?;
+                    let listener = TcpListener::bind((host.as_str(), *port)).await?;
+                    let port = listener.local_addr()?.port();
+                    tokio::spawn(accept_tcp(listener, layers, shared, ends));
+                    Ok((wanted.with_port(port), None))
                 }
             }
         });
@@ -120,6 +123,21 @@ impl HubHandle {
     pub fn goodbye(&self) {
         self.shared.hub.lock().goodbye();
         self.shared.settle();
+    }
+
+    /// Ends all links. What is under way fails.
+    pub fn close(&self) {
+        let peers: Vec<_> = self.shared.peers.read().iter().flatten().cloned().collect();
+        for peer in peers {
+            match &*peer {
+                Peer::Remote { end, .. } => end.notify_one(),
+                Peer::Local { feed, .. } => {
+                    if let Some(feed) = feed.upgrade() {
+                        feed.ended("the hub has stopped");
+                    }
+                }
+            }
+        }
     }
 
     /// The thread that its sockets are on.
@@ -291,6 +309,10 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
                 match reading.fill(socket) {
                     Ok(true) => shared.read(at, &mut reading),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        shared.end(at, &error.to_string());
+                        break;
+                    }
                     Ok(false) | Err(_) => break,
                 }
             }
@@ -329,7 +351,7 @@ async fn watch_time(shared: Weak<Shared>) {
     }
 }
 
-async fn accept_tcp(listener: TcpListener, shared: Weak<Shared>, end: Arc<Notify>) {
+async fn accept_tcp(listener: TcpListener, layers: Option<Layers>, shared: Weak<Shared>, end: Arc<Notify>) {
     loop {
         let accepted = tokio::select! {
             () = end.notified() => return,
@@ -337,9 +359,24 @@ async fn accept_tcp(listener: TcpListener, shared: Weak<Shared>, end: Arc<Notify
         };
         let Some(shared) = shared.upgrade() else { return };
         match accepted {
-            Ok((stream, _)) => shared.accept(Socket::tcp(stream)),
+            Ok((stream, _)) => match &layers {
+                None => shared.accept(Socket::tcp(stream)),
+                Some(layers) => {
+                    tokio::spawn(accept_layered(layers.clone(), stream, Arc::downgrade(&shared)));
+                }
+            },
             Err(error) => pause(&shared, &error).await,
         }
+    }
+}
+
+/// Takes a node in once TLS and WebSocket have said what they say first; others are taken in meanwhile.
+async fn accept_layered(layers: Layers, stream: TcpStream, shared: Weak<Shared>) {
+    let accepted = layers.accept(stream).await;
+    let Some(shared) = shared.upgrade() else { return };
+    match accepted {
+        Ok(socket) => shared.accept(socket),
+        Err(error) => (shared.log)(&format!("a connection was turned away: {error}")),
     }
 }
 
@@ -411,8 +448,18 @@ impl Drop for Listening {
     }
 }
 
+impl ListenError {
+    /// Whether it is the certificates that can't be used.
+    pub fn is_tls(&self) -> bool {
+        self.error.get_ref().is_some_and(|inner| inner.is::<TlsError>())
+    }
+}
+
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_tls() {
+            return write!(f, "{}", self.error);
+        }
         write!(f, "url: can't listen at {}: {}", self.address, self.error)
     }
 }

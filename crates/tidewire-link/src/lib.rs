@@ -8,11 +8,16 @@
 mod address;
 mod clock;
 mod hub;
+mod layered;
 mod node;
 mod reading;
 mod runtime;
+mod secured;
 mod socket;
+mod tls;
+mod upgrade;
 mod writing;
+mod ws;
 
 pub use address::{Address, AddressError};
 pub use hub::{HubHandle, ListenError, Listening};
@@ -22,3 +27,4 @@ pub use tidewire_core::link::access::{Access, Grant};
 pub use tidewire_core::link::assembly::Message;
 pub use tidewire_core::link::hub::{HubCounts, HubOptions};
 pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};
+pub use tls::{Tls, TlsError};

@@ -1,7 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,6 +21,7 @@ use crate::hub::{Feed, HubHandle, LocalEnd};
 use crate::reading::Reading;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
+use crate::tls::TlsError;
 use crate::writing::Writing;
 
 /// Who waits for what becomes of a call. Called on the thread of the links: it must be quick, and must not wait.
@@ -89,6 +89,8 @@ pub struct Published {
 pub enum JoinError {
     /// There is no way to the hub.
     Io(Address, io::Error),
+    /// The own certificates can't be used.
+    Tls(TlsError),
     /// The hub said no.
     Told(Address, u16, String),
     /// What is there is no hub.
@@ -115,7 +117,6 @@ struct Shared {
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     me: Weak<Self>,
-    planned: AtomicBool,
 }
 
 struct Way {
@@ -149,6 +150,8 @@ struct Subscribed {
     handler: Arc<dyn Handler>,
     id: Option<u64>,
     key: Option<SubscriptionId>,
+    /// Who waits for it to be in force, if the link was lost when it was made.
+    later: Option<Arc<dyn Waiting>>,
 }
 
 /// A subscription. Dropping it ends it.
@@ -184,11 +187,16 @@ impl Link {
         let link = Self::new(greeting, Some(address.clone()), Box::new(log))?;
         let (shared, to) = (Arc::clone(&link.shared), address.clone());
         let connected = runtime.block_on(async move {
-            let socket = Socket::connect(&to).await.map_err(|error| JoinError::Io(to.clone(), error))?;
+            let frame_max = shared.greeting.frame_bytes;
+            let socket = Socket::connect(&to, frame_max).await.map_err(|error| JoinError::not_connected(&to, error))?;
             let told = shared.begin();
             tokio::spawn(keep(Arc::clone(&shared), socket));
             match told.await {
                 Ok(Ok(())) => Ok(()),
+                Ok(Err(Fault::Told { number, .. })) if number == ErrorCode::LinkLost.number() => {
+                    let text = "it closed the connection before it said WELCOME: check whether it listens with the scheme of the URL";
+                    Err(JoinError::Io(to, io::Error::new(io::ErrorKind::ConnectionAborted, text)))
+                }
                 Ok(Err(Fault::Told { number, text })) => Err(JoinError::Told(to, number, text)),
                 Ok(Err(fault)) => Err(JoinError::Fault(to, String::from(&fault))),
                 Err(_) => Err(JoinError::Fault(to, "it closed the connection before it said WELCOME".to_owned())),
@@ -209,14 +217,14 @@ impl Link {
         let address = Address::Tcp { host: "here".to_owned(), port: 0 };
         let link = Self::new(greeting, None, Box::new(|_| {}))?;
         let feed: Arc<dyn Feed> = Arc::clone(&link.shared) as Arc<dyn Feed>;
-        let mut told = link.shared.begin();
+        let told = link.shared.begin();
         let Some(end) = hub.attach(Arc::downgrade(&feed)) else {
             return Err(JoinError::Told(address, ErrorCode::LimitExceeded.number(), "hub_links is exceeded".to_owned()));
         };
         *link.shared.way.lock() = Some(Arc::new(Way::new(WayKind::Local(end))));
         link.shared.flush();
-        // Everything has happened inside of the flush.
-        match told.try_recv() {
+        // Mostly everything has happened inside of the flush; but the thread of the links may be at it.
+        match told.blocking_recv() {
             Ok(Ok(())) => Ok(link),
             Ok(Err(Fault::Told { number, text })) => Err(JoinError::Told(address, number, text)),
             Ok(Err(fault)) => Err(JoinError::Fault(address, String::from(&fault))),
@@ -255,7 +263,6 @@ impl Link {
             log,
             again: Mutex::new(None),
             me: Weak::clone(me),
-            planned: AtomicBool::new(false),
         });
         let end = Arc::new(Ending(Arc::downgrade(&shared)));
         Ok(Self { shared, _end: end })
@@ -331,6 +338,7 @@ impl Link {
     }
 
     /// Subscribes. `waiting` hears `over` once it is in force, or why it was refused; `says` are the fields that tell others of it.
+    /// While the link is lost, that is when it is back.
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
@@ -343,15 +351,22 @@ impl Link {
         waiting: Arc<dyn Waiting>,
     ) -> Result<Subscription, Refused> {
         let number = {
-            let mut state = self.shared.joined_state()?;
-            let head = SubscribeHead { queue, pattern: pattern.as_str() };
-            let id = state.session.subscribe(&head, says, waiting)?;
+            let mut state = self.shared.state.lock();
             let number = state.next_subscription;
+            let (mut id, mut later) = (None, None);
+            if state.joined.is_some() {
+                let head = SubscribeHead { queue, pattern: pattern.as_str() };
+                id = Some(state.session.subscribe(&head, says, waiting)?);
+            } else if state.ended || self.shared.address.is_none() {
+                return Err(Refused::Closing);
+            } else {
+                later = Some(waiting);
+            }
             state.next_subscription += 1;
             let key = queue.is_empty().then(|| state.plain.insert(pattern, number));
-            state.by_id.insert(id, number);
+            state.by_id.extend(id.map(|id| (id, number)));
             let (pattern, queue, says) = (pattern.as_str().to_owned(), queue.to_owned(), says.to_vec());
-            state.subscriptions.insert(number, Subscribed { pattern, queue, says, handler, id: Some(id), key });
+            state.subscriptions.insert(number, Subscribed { pattern, queue, says, handler, id, key, later });
             number
         };
         self.shared.flush();
@@ -436,6 +451,17 @@ impl Shared {
             way.end.notify_one();
         }
         self.lost();
+        self.give_up_subscribing();
+    }
+
+    /// The link will not be back for the subscriptions that wait for it.
+    fn give_up_subscribing(&self) {
+        let mut state = self.state.lock();
+        let late: Vec<_> = state.subscriptions.values_mut().filter_map(|one| one.later.take()).collect();
+        drop(state);
+        for waiting in late {
+            waiting.failed(Failure { number: ErrorCode::LinkLost.number(), message: None });
+        }
     }
 
     /// Every exchange has ended; those who wait are told.
@@ -549,7 +575,7 @@ impl Shared {
         let State { session, subscriptions, by_id, .. } = state;
         for (number, subscribed) in subscriptions.iter_mut() {
             let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
-            let waiting: Arc<dyn Waiting> = Arc::new(Nobody);
+            let waiting = subscribed.later.take().unwrap_or_else(|| Arc::new(Nobody));
             subscribed.id = session.subscribe(&head, &subscribed.says, waiting).ok();
             if let Some(id) = subscribed.id {
                 by_id.insert(id, *number);
@@ -604,8 +630,11 @@ impl Shared {
     }
 
     fn answered(&self, key: CallKey) {
-        let exchanges = &mut *self.exchanges.lock();
-        exchanges.remove(&key.id);
+        // The same id names another call once the node has joined again.
+        let is_current = self.state.lock().epoch == key.epoch;
+        if is_current {
+            self.exchanges.lock().remove(&key.id);
+        }
     }
 }
 
@@ -686,7 +715,7 @@ async fn keep(shared: Arc<Shared>, socket: Socket) {
             () = tokio::time::sleep(wait) => {}
         }
         let Some(address) = &shared.address else { return };
-        if let Ok(connected) = Socket::connect(address).await
+        if let Ok(connected) = Socket::connect(address, shared.greeting.frame_bytes).await
             && shared.begin_again()
         {
             socket = Some(connected);
@@ -723,6 +752,9 @@ async fn run(shared: &Arc<Shared>, way: &Way) -> Fault {
                         return fault;
                     },
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        return Fault::Told { number: ErrorCode::WireError.number(), text: error.to_string() };
+                    }
                     Ok(false) | Err(_) => return gone(),
                 }
             }
@@ -886,16 +918,9 @@ impl Drop for Call {
 pub struct Flusher(Weak<Shared>);
 
 impl Flusher {
-    /// Notes that somebody will flush soon. False: somebody will already.
-    pub fn plan(&self) -> bool {
-        self.0.upgrade().is_some_and(|link| !link.planned.swap(true, Ordering::AcqRel))
-    }
-
-    /// Whoever planned to flush does so now.
-    pub fn planned_over(&self) {
-        if let Some(link) = self.0.upgrade() {
-            link.planned.store(false, Ordering::Release);
-        }
+    /// Names the link in this process, for as long as there is a flusher of it.
+    pub fn address(&self) -> usize {
+        self.0.as_ptr() as usize
     }
 
     /// Writes what waits, as much as the socket takes; the rest follows by itself.
@@ -940,9 +965,20 @@ impl Waiting for Nobody {
     fn credited(&self, _: u32) {}
 }
 
+impl JoinError {
+    fn not_connected(address: &Address, error: io::Error) -> Self {
+        match error.downcast::<TlsError>() {
+            Ok(unusable) => Self::Tls(unusable),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Self::Fault(address.clone(), error.to_string()),
+            Err(error) => Self::Io(address.clone(), error),
+        }
+    }
+}
+
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Tls(error) => error.fmt(f),
             Self::Io(address, error) => write!(f, "url: there is no hub at {address}: {error}"),
             Self::Told(address, _, text) => write!(f, "the hub at {address} says: {text}"),
             Self::Fault(address, text) => write!(f, "what listens at {address} is no hub that fits: {text}"),

@@ -1,33 +1,54 @@
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ServerConfig;
+use tidewire_proto::generated::limits;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Semaphore;
 
 use crate::address::Address;
+use crate::layered::{Layer, Layered};
+use crate::secured::{Direct, Secured};
+use crate::tls::Tls;
+use crate::upgrade;
+use crate::ws::Carrier;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most connections of one place that have not said yet what TLS and WebSocket say first.
+const GREETINGS: usize = 1_000;
+/// What both sides agree on in TLS.
+const ALPN: &[u8] = b"tidewire/1";
+/// What a WebSocket begins as.
+const ALPN_HTTP: &[u8] = b"http/1.1";
 
 /// A connected stream of bytes. Any thread may read and write as much as is possible at once; the thread of the links waits.
 pub enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Layered(Box<Layered>),
+}
+
+/// What lies on the TCP streams of one place where a hub listens.
+#[derive(Clone)]
+pub struct Layers {
+    tls: Option<Arc<ServerConfig>>,
+    ws: bool,
+    frame_max: usize,
+    greetings: Arc<Semaphore>,
 }
 
 impl Socket {
     pub fn tcp(stream: TcpStream) -> Self {
-        // Frames gather here, so that the system need not wait for more.
-        let _ = stream.set_nodelay(true);
-        Self::Tcp(stream)
+        Self::Tcp(without_delay(stream))
     }
 
-    pub async fn connect(address: &Address) -> io::Result<Self> {
-        let connecting = async {
-            match address {
-                Address::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await.map(Self::tcp),
-                Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            }
-        };
-        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+    /// Connects, and says on TLS and WebSocket what has to be said before the first frame.
+    ///
+    /// # Errors
+    /// A [`TlsError`](crate::TlsError) inside if the own certificates can't be used, `InvalidData` if what answers is no hub.
+    pub async fn connect(address: &Address, frame_max: usize) -> io::Result<Self> {
+        match tokio::time::timeout(CONNECT_TIMEOUT, connect(address, frame_max)).await {
             Ok(connected) => connected,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "nobody answered within 5 s")),
         }
@@ -37,6 +58,7 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Unix(stream) => stream.readable().await,
+            Self::Layered(layered) => layered.stream().readable().await,
         }
     }
 
@@ -44,6 +66,7 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.writable().await,
             Self::Unix(stream) => stream.writable().await,
+            Self::Layered(layered) => layered.stream().writable().await,
         }
     }
 
@@ -51,13 +74,110 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.try_read(into),
             Self::Unix(stream) => stream.try_read(into),
+            Self::Layered(layered) => layered.try_read(into),
         }
     }
 
+    /// Writes whole frames. Whoever is told `WouldBlock` comes again with the same bytes.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
+            Self::Layered(layered) => layered.try_write(bytes),
         }
     }
+}
+
+impl Layers {
+    /// What the URL of a place asks for. None: frames lie on TCP itself.
+    ///
+    /// # Errors
+    /// A [`TlsError`](crate::TlsError) inside if the certificates can't be used.
+    pub fn of(address: &Address, frame_max: usize) -> io::Result<Option<Self>> {
+        let (tls, ws) = match address {
+            Address::Tcp { .. } | Address::Unix(_) => return Ok(None),
+            Address::Tls { tls, .. } => (Some(tls.server(ALPN).map_err(invalid)?), false),
+            Address::Ws { tls: None, .. } => (None, true),
+            Address::Ws { tls: Some(tls), .. } => (Some(tls.server(ALPN_HTTP).map_err(invalid)?), true),
+        };
+        Ok(Some(Self { tls, ws, frame_max, greetings: Arc::new(Semaphore::new(GREETINGS)) }))
+    }
+
+    /// Hears and says what comes before the first frame, within `link_greeting_ms`.
+    ///
+    /// # Errors
+    /// `InvalidData` if the other side speaks something else, `TimedOut` if it says too little, and another one if as many as
+    /// possible are at it.
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<Socket> {
+        let Ok(_place) = self.greetings.try_acquire() else {
+            return Err(io::Error::other(format!("{GREETINGS} others have not finished their handshake")));
+        };
+        let wait_ms = limits::LINK_GREETING_MS.default;
+        match tokio::time::timeout(Duration::from_millis(wait_ms), self.greet(stream)).await {
+            Ok(accepted) => accepted,
+            Err(_) => {
+                let text = format!("it did not finish its handshake within link_greeting_ms ({wait_ms} ms)");
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+        }
+    }
+
+    async fn greet(&self, stream: TcpStream) -> io::Result<Socket> {
+        let stream = Arc::new(without_delay(stream));
+        let secured = match &self.tls {
+            Some(config) => Some(Secured::accept(Arc::clone(&stream), Arc::clone(config)).await?),
+            None => None,
+        };
+        let layer = match secured {
+            Some(secured) if !self.ws => Layer::Secured(Box::new(secured)),
+            carrier => Layer::Ws(Box::new(upgrade::accept(carried(&stream, carrier), self.frame_max).await?)),
+        };
+        Ok(Socket::Layered(Box::new(Layered::new(stream, layer))))
+    }
+}
+
+async fn connect(address: &Address, frame_max: usize) -> io::Result<Socket> {
+    match address {
+        Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+        Address::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await.map(Socket::tcp),
+        Address::Tls { host, port, tls } => {
+            let (stream, secured) = connect_secured(host, *port, tls, ALPN).await?;
+            Ok(Socket::Layered(Box::new(Layered::new(stream, Layer::Secured(Box::new(secured))))))
+        }
+        Address::Ws { host, port, path, tls } => {
+            let (stream, secured) = match tls {
+                Some(tls) => {
+                    connect_secured(host, *port, tls, ALPN_HTTP).await.map(|(stream, one)| (stream, Some(one)))?
+                }
+                None => (Arc::new(without_delay(TcpStream::connect((host.as_str(), *port)).await?)), None),
+            };
+            let place = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+            let ws = upgrade::join(carried(&stream, secured), &place, path, frame_max).await?;
+            Ok(Socket::Layered(Box::new(Layered::new(stream, Layer::Ws(Box::new(ws))))))
+        }
+    }
+}
+
+async fn connect_secured(host: &str, port: u16, tls: &Tls, protocol: &[u8]) -> io::Result<(Arc<TcpStream>, Secured)> {
+    let config = tls.client(protocol).map_err(invalid)?;
+    let stream = Arc::new(without_delay(TcpStream::connect((host, port)).await?));
+    let secured = Secured::join(Arc::clone(&stream), host, config).await?;
+    Ok((stream, secured))
+}
+
+fn carried(stream: &Arc<TcpStream>, secured: Option<Secured>) -> Carrier {
+    match secured {
+        Some(secured) => Carrier::Secured(Box::new(secured)),
+        None => Carrier::Direct(Direct(Arc::clone(stream))),
+    }
+}
+
+fn without_delay(stream: TcpStream) -> TcpStream {
+    // Frames gather here, so that the system need not wait for more.
+    let _ = stream.set_nodelay(true);
+    stream
+}
+
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
 }

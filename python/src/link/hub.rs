@@ -1,9 +1,11 @@
 //! A hub in this process.
 
+use std::path::PathBuf;
+
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tidewire_link::{Access, Address, Grant, Greeting, HubHandle, HubOptions};
+use tidewire_link::{Access, Address, Grant, Greeting, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
 use crate::errors::error;
@@ -24,6 +26,8 @@ pub struct Listening {
 }
 
 type Token = (String, String, Vec<String>, Vec<String>, Vec<String>);
+/// Certificates: `ca`, `cert`, `key`, `verify`.
+pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool);
 
 #[pymethods]
 impl Hub {
@@ -36,11 +40,15 @@ impl Hub {
         Ok(Self { inner: HubHandle::new(&runtime()?, options, logger(log)) })
     }
 
-    /// Listens at an address. When this returns, nodes can join.
-    fn listen(&self, py: Python<'_>, url: &str) -> PyResult<Listening> {
-        let address = address(py, url)?;
+    /// Listens at an address, with these certificates where the URL asks for TLS. When this returns, nodes can join.
+    #[pyo3(signature = (url, tls = None))]
+    fn listen(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
+        let address = address(py, url, tls)?;
         let listening = py.detach(|| self.inner.listen(&address));
-        let listening = listening.map_err(|failure| error(py, "ConfigError", &failure.to_string(), &[]))?;
+        let listening = listening.map_err(|failure| {
+            let class = if failure.is_tls() { "InvalidArgument" } else { "ConfigError" };
+            error(py, class, &failure.to_string(), &[])
+        })?;
         let url = listening.address.to_string();
         Ok(Listening { inner: Mutex::new(Some(listening)), url })
     }
@@ -55,6 +63,11 @@ impl Hub {
     /// Tells all nodes that no new calls are taken.
     fn goodbye(&self, py: Python<'_>) {
         py.detach(|| self.inner.goodbye());
+    }
+
+    /// Ends all links. What is under way fails.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
     }
 
     /// Calls that are passed on and not answered yet.
@@ -100,9 +113,13 @@ impl Listening {
     }
 }
 
-/// An address, or the error that says what is wrong with it.
-pub fn address(py: Python<'_>, url: &str) -> PyResult<Address> {
-    url.parse::<Address>().map_err(|wrong| error(py, "InvalidArgument", &wrong.to_string(), &[]))
+/// An address with its certificates, or the error that says what is wrong with them.
+pub fn address(py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Address> {
+    let parsed = url.parse::<Address>().and_then(|address| match tls {
+        Some((ca, cert, key, verify)) => address.with_tls(Tls { ca, cert, key, verify }),
+        None => Ok(address),
+    });
+    parsed.map_err(|wrong| error(py, "InvalidArgument", &wrong.to_string(), &[]))
 }
 
 /// A Python function as a log. It may be called from any thread.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Fields, PublishHead};
@@ -16,6 +16,13 @@ use crate::errors::error;
 use crate::link::inlet::Intake;
 use crate::link::{refused, sending};
 use crate::pending::Pending;
+
+/// The names of the lanes.
+const PRIORITIES: [&str; 4] = ["urgent", "high", "normal", "low"];
+
+type Text<'py> = Bound<'py, PyString>;
+type Opened<'py> =
+    (Text<'py>, Bound<'py, PyAny>, Option<f64>, Option<Py<PyAny>>, Text<'py>, Text<'py>, Text<'py>);
 
 /// What happens to a call after it has come in.
 pub struct Exchanging {
@@ -135,7 +142,7 @@ impl RemoteCall {
     /// "urgent", "high", "normal" or "low".
     #[getter]
     fn priority(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |call| Ok(["urgent", "high", "normal", "low"][call.message.flags.lane()]))
+        self.with(py, |call| Ok(PRIORITIES[call.message.flags.lane()]))
     }
 
     /// Seconds for which the caller still waits, or None for ever.
@@ -148,6 +155,23 @@ impl RemoteCall {
     #[getter]
     fn cancelled(&self) -> bool {
         self.exchange.cancelled.load(Ordering::Acquire)
+    }
+
+    /// All that there is to know of it: subject, value, seconds left, headers, priority, node and user.
+    fn opened<'py>(&self, py: Python<'py>) -> PyResult<Opened<'py>> {
+        self.with(py, |call| {
+            let head = call.head();
+            let priority = PRIORITIES[call.message.flags.lane()];
+            Ok((
+                PyString::new(py, head.subject),
+                crate::values::decode(py, call.message.payload())?,
+                self.left(),
+                headers(py, &head.fields)?,
+                PyString::intern(py, priority),
+                PyString::new(py, &call.from.name),
+                PyString::new(py, &call.from.user),
+            ))
+        })
     }
 
     /// The value that it came with.

@@ -1,6 +1,8 @@
 //! A link of this node to its hub.
 
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,7 +17,7 @@ use crate::arguments::{Pattern, Priority, Subject};
 use crate::bridge::Bridge;
 use crate::engine::{Engine, check_fork};
 use crate::errors::error;
-use crate::link::hub::{address, logger};
+use crate::link::hub::{Certificates, address, logger};
 use crate::link::inlet::{Door, Intake};
 use crate::link::reply::{self, Asking};
 use crate::link::stream::{self, RemoteStream};
@@ -45,6 +47,7 @@ impl Link {
     pub fn join_error(py: Python<'_>, failure: &JoinError) -> PyErr {
         let class = match failure {
             JoinError::Io(..) => "LinkLost",
+            JoinError::Tls(_) => "InvalidArgument",
             JoinError::Told(_, number, _) => ErrorCode::from_number(*number).map_or("TidewireError", ErrorCode::name),
             JoinError::Fault(..) => "WireError",
         };
@@ -87,9 +90,18 @@ impl Link {
 impl Link {
     /// Joins a hub, and blocks until it has taken this node in. `log` is called with one line at a time.
     #[staticmethod]
-    fn join(py: Python<'_>, url: &str, name: &str, token: Option<String>, heartbeat_ms: u64, log: Py<PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (url, name, token, heartbeat_ms, log, tls = None))]
+    fn join(
+        py: Python<'_>,
+        url: &str,
+        name: &str,
+        token: Option<String>,
+        heartbeat_ms: u64,
+        log: Py<PyAny>,
+        tls: Option<Certificates>,
+    ) -> PyResult<Self> {
         check_fork(py)?;
-        let (address, runtime) = (address(py, url)?, runtime()?);
+        let (address, runtime) = (address(py, url, tls)?, runtime()?);
         let greeting = Greeting { token, heartbeat_ms, ..Greeting::new(name) };
         let joined = py.detach(|| tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
@@ -238,16 +250,48 @@ impl LinkSubscription {
     }
 }
 
+/// Frames that gather before they are written although the round of the loop goes on: the other side begins meanwhile.
+const GATHERED: u32 = 64;
+
+thread_local! {
+    static GATHERING: RefCell<Option<Gathering>> = const { RefCell::new(None) };
+}
+
+/// What this thread writes at the end of the round of its loop.
+struct Gathering {
+    link: usize,
+    frames: u32,
+    /// False once the task that writes has run, or is gone with its loop.
+    planned: Arc<AtomicBool>,
+}
+
 /// Writes at the end of this round of the loop, if this is the thread of one. Answers whether it will.
 pub fn flush_soon(py: Python<'_>, flusher: &Flusher) -> bool {
-    let Some(line) = crate::bridge::known_line(py) else { return false };
-    if !flusher.plan() {
-        return true;
+    match gathered(flusher.address()) {
+        Some(frames) if frames % GATHERED == 0 => py.detach(|| flusher.flush()),
+        Some(_) => {}
+        None => return plan_flush(py, flusher),
     }
-    let task = FlushTask { flusher: flusher.clone() };
+    true
+}
+
+/// Counts one more frame, if this thread will write the link anyway.
+fn gathered(link: usize) -> Option<u32> {
+    GATHERING.with_borrow_mut(|gathering| {
+        let planned = |one: &&mut Gathering| one.link == link && one.planned.load(Ordering::Relaxed);
+        let gathering = gathering.as_mut().filter(planned)?;
+        gathering.frames += 1;
+        Some(gathering.frames)
+    })
+}
+
+fn plan_flush(py: Python<'_>, flusher: &Flusher) -> bool {
+    let Some(line) = crate::bridge::known_line(py) else { return false };
+    let planned = Arc::new(AtomicBool::new(true));
+    let task = FlushTask { flusher: flusher.clone(), planned: Arc::clone(&planned) };
     let soon = Py::new(py, task).is_ok_and(|task| line.soon(py, task.into_any()));
-    if !soon {
-        flusher.planned_over();
+    if soon {
+        GATHERING.set(Some(Gathering { link: flusher.address(), frames: 1, planned }));
     }
     soon
 }
@@ -256,13 +300,21 @@ pub fn flush_soon(py: Python<'_>, flusher: &Flusher) -> bool {
 #[pyclass(frozen, module = "tidewire._tidewire")]
 struct FlushTask {
     flusher: Flusher,
+    planned: Arc<AtomicBool>,
 }
 
 #[pymethods]
 impl FlushTask {
     fn __call__(&self, py: Python<'_>) {
-        self.flusher.planned_over();
+        self.planned.store(false, Ordering::Relaxed);
         py.detach(|| self.flusher.flush());
+    }
+}
+
+impl Drop for FlushTask {
+    fn drop(&mut self) {
+        // A loop that is closed may not have called it.
+        self.planned.store(false, Ordering::Relaxed);
     }
 }
 

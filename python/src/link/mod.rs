@@ -4,12 +4,14 @@ mod hub;
 mod inbound;
 mod inlet;
 mod joined;
+mod planned;
 mod reply;
 mod stream;
 
 pub use hub::{Hub, Listening};
 pub use inbound::{RemoteCall, RemoteMessage};
 pub use joined::{Link, LinkSubscription};
+pub use planned::Planned;
 pub use stream::RemoteStream;
 
 use std::sync::OnceLock;

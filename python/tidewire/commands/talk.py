@@ -26,9 +26,11 @@ class Hub:
         url: Its address; TIDEWIRE_URL where the command says nothing.
         token: For hubs that ask for one; TIDEWIRE_TOKEN where the command says nothing.
         as_json: Print data instead of text.
+        ca: A file with the certificate that the hub's was signed by.
     """
 
-    def __init__(self, url: str | None, token: str | None, as_json: bool) -> None:
+    def __init__(self, url: str | None, token: str | None, as_json: bool, ca: str | None = None) -> None:
+        self.ca = ca or os.environ.get("TIDEWIRE_CA")
         self.url = url or os.environ.get("TIDEWIRE_URL") or URL
         self.token = token
         self.as_json = as_json
@@ -62,7 +64,8 @@ class Hub:
 
     @asynccontextmanager
     async def _node(self) -> AsyncIterator[tw.Node]:
-        async with tw.Node(self.url, name=f"tidewire-{os.getpid()}", token=self.token) as node:
+        tls = None if self.ca is None else tw.Tls(ca=self.ca)
+        async with tw.Node(self.url, name=f"tidewire-{os.getpid()}", token=self.token, tls=tls) as node:
             yield node
 
 

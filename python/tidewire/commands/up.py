@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import tidewire as tw
+from tidewire._urls import is_secured
 from tidewire.config import Config
 
 _LOOK_S = 0.01
@@ -25,8 +26,9 @@ def up(
     insecure: bool,
     timeout: float,
     as_json: bool,
+    files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
 ) -> int:
-    """Run a hub, and return the exit code: 1 if it could not start.
+    """Run a hub, and return the exit code: 1 if it could not start. The files are those of the CA, the certificate and its key.
 
     The first signal lets the calls that pass through the hub end, within the timeout; a second one does not wait for them.
     """
@@ -34,9 +36,14 @@ def up(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: (urged if asked.is_set() else asked).set())
     try:
+        _check_timeout(timeout)
         node = tw.Node(name=name or f"hub-{os.getpid()}", config=Config(file=config) if config else None)
         node.start()
-        listeners = [node.listen(url, tokens=[_token(text) for text in tokens], insecure=insecure) for url in listen]
+        tls = tw.Tls(*files) if any(files) else None
+        grants = [_token(text) for text in tokens]
+        listeners = [
+            node.listen(url, tokens=grants, insecure=insecure, tls=tls if is_secured(url) else None) for url in listen
+        ]
     except tw.TidewireError as error:
         print(f"up: {error}", file=sys.stderr)
         return 1
@@ -50,6 +57,12 @@ def up(
     ledger = node._stop_blocking(max(0.0, until - monotonic()))
     _say({"hub": node.name, "balanced": ledger.balanced}, f"hub {node.name} has stopped: {ledger}", as_json)
     return 0
+
+
+def _check_timeout(timeout: float) -> None:
+    # What is no number is not at least 0 either.
+    if not timeout >= 0:
+        raise tw.InvalidArgument(f"timeout: {timeout} is not allowed: give seconds, 0 or more")
 
 
 def _drain(node: tw.Node, until: float, urged: threading.Event) -> None:

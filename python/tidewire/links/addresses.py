@@ -7,21 +7,42 @@ from urllib.parse import urlsplit
 
 from tidewire.errors import Unauthorized
 
+_PLAIN = ("tide", "ws")
+_SECURED = ("tide+tls", "wss")
 
-def check_open(url: str, tokens: bool, insecure: bool) -> None:
-    """Refuse to listen where other machines can reach it without a token.
+
+def check_open(url: str, tokens: bool, insecure: bool, mutual: bool = False) -> None:
+    """Refuse to listen where other machines can reach it in clear text, or without showing who they are.
+
+    Args:
+        url: Where a node is to listen.
+        tokens: Whether only nodes with a token may join.
+        insecure: Whether it was asked for to be reached by anybody.
+        mutual: Whether only nodes with a certificate may join.
 
     Raises:
         Unauthorized: if that is so, and was not asked for.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "tide" or insecure or _is_loopback(parts.hostname or ""):
+    scheme, host = _parts(url)
+    if insecure or scheme not in _PLAIN + _SECURED or _is_loopback(host):
         return
-    missing = "TLS" if tokens else "a token and TLS"
-    raise Unauthorized(
-        f"url: {url!r} can be reached from other machines, and {missing} is missing: listen on 127.0.0.1, or give "
-        "insecure=True (--insecure) if the network is trusted"
-    )
+    missing = [] if tokens or (mutual and scheme in _SECURED) else ["a token"]
+    missing += ["TLS (tide+tls:// or wss://)"] if scheme in _PLAIN else []
+    if missing:
+        raise Unauthorized(
+            f"url: {url!r} can be reached from other machines, and {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing: add what is missing, listen on 127.0.0.1, or give "
+            "insecure=True (--insecure) if the network is trusted"
+        )
+
+
+def _parts(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname or ""
+    # Whoever listens there will say what is wrong with it.
+    except ValueError:
+        return "", ""
 
 
 def _is_loopback(host: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
-from tidewire._binding import Hub, Link
+from tidewire._binding import Hub, Link, RemoteCall
 from tidewire._log import logger
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
 from tidewire.links import known
@@ -18,15 +18,17 @@ from tidewire.links.addresses import check_open
 from tidewire.links.discovery import CHANGES, Discovery
 from tidewire.links.porter import Porter
 from tidewire.links.subjects import Share
+from tidewire.links.tls import Tls, certificates
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, LinkSubscription, Listening, Pending, RemoteCall, RemoteMessage
+    from tidewire._binding import ActorRef, LinkSubscription, Listening, Pending, RemoteMessage
     from tidewire.links.agents import RemoteAgents
     from tidewire.node import Node
     from tidewire.services.host import Host
 
 _Target = Callable[[Any], None]
+_NO_RESPONDERS = 17
 
 
 class Connection:
@@ -82,19 +84,22 @@ class Connection:
 
     # Joining and listening
 
-    def join(self, url: str, token: str | None) -> None:
+    def join(self, url: str, token: str | None, tls: Tls | None = None) -> None:
         """Join a hub, and block until it has taken this node in.
 
         Raises:
+            InvalidArgument: if the certificates can't be used, or the URL has no TLS.
             LinkLost: if nobody listens there.
+            WireError: if what listens there is no hub, or its certificate is not trusted.
             Unauthorized: if the hub does not accept the token.
             NameTaken: if a node of this name has joined already.
             VersionMismatch: if the hub speaks another version.
         """
         node = self.node
-        self._link = Link.join(url, node.name, token, _limits.LINK_HEARTBEAT_MS.default, _log(node.name))
+        heartbeat_ms = _limits.LINK_HEARTBEAT_MS.default
+        self._link = Link.join(url, node.name, token, heartbeat_ms, _log(node.name), certificates(tls))
 
-    def listen(self, url: str, tokens: list[Any], insecure: bool) -> Listening:
+    def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
         """Become a hub, or open one more place where others can join.
 
         Raises:
@@ -107,10 +112,11 @@ class Connection:
             raise InvalidArgument(
                 f"listen: {node.name} has joined the hub at {node.url}: only one that has not can be a hub"
             )
-        check_open(url, bool(tokens), insecure)
+        files = certificates(tls)
+        check_open(url, bool(tokens), insecure, mutual=files is not None and files[0] is not None)
         if self.hub is None:
             hub = Hub(node.name, tokens, _limits.LINK_HEARTBEAT_MS.default, _log(node.name))
-            listening = hub.listen(url)
+            listening = hub.listen(url, files)
             self._listening.append(listening)
             self._link = hub.join(node.name, tokens[0][0] if tokens else None)
             self.hub = hub
@@ -120,7 +126,7 @@ class Connection:
             if node._agents is not None:
                 self.agents.announce_all()
             return listening
-        self._listening.append(self.hub.listen(url))
+        self._listening.append(self.hub.listen(url, files))
         return self._listening[-1]
 
     async def open(self) -> None:
@@ -174,7 +180,9 @@ class Connection:
         self._targets.clear()
         if link is not None:
             link.close()
-        self.hub = None
+        hub, self.hub = self.hub, None
+        if hub is not None:
+            hub.close()
 
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""
@@ -213,6 +221,8 @@ class Connection:
                 continue
             target = self._targets.get(number)
             if target is None:
+                if isinstance(what, RemoteCall):
+                    what.refuse(_NO_RESPONDERS, f"{what.subject}: the subscription has ended")
                 continue
             try:
                 target(what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
@@ -26,6 +27,8 @@ class RemotePort:
         node: The name of its node.
     """
 
+    over_link = True
+
     def __init__(self, connection: Connection, info: ServiceInfo, node: str) -> None:
         (self.instance,) = info.instances
         self.info = info
@@ -33,18 +36,33 @@ class RemotePort:
         self._connection = connection
         self._engine = connection.node._engine
         self._prefix = f"svc.{info.name}.{self.instance}."
+        self._subjects: dict[str, str] = {}
 
     def call(self, request: Request) -> Pending:
         """Send a call; see ``Port``."""
-        link: Link = self._connection.link
-        return link.call(
-            self._engine,
-            self._prefix + request.method,
-            [request.args, request.kwargs] if request.kwargs else request.args,
-            request.left_s(),
-            request.priority,
-            _headers(request),
+        return self.send(
+            request.method, request.args, request.kwargs, request.left_s(), request.priority, _headers(request)
         )
+
+    def send(
+        self,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        timeout_s: float | None,
+        priority: str = "normal",
+        headers: dict[str, str] | None = None,
+    ) -> Pending:
+        """Send a call that nothing else belongs to."""
+        subject = self._subjects.get(method) or self._subject(method)
+        value = [args, kwargs] if kwargs else args
+        return self._connection.link.call(self._engine, subject, value, timeout_s, priority, headers)
+
+    def _subject(self, method: str) -> str:
+        subject = self._prefix + method
+        if any(method == known.name for known in self.info.methods):
+            self._subjects[method] = subject
+        return subject
 
     def stream(self, request: Request) -> RemoteItems:
         """Open a stream; see ``Port``."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _limits
 from tidewire._binding import RemoteMessage
 from tidewire._log import logger
 from tidewire.errors import TidewireError
@@ -28,6 +31,10 @@ class Share:
         self.actor = actor
         self._engine = engine
         self._gone = gone
+        # What came while the mailbox was full, in order, and how many bytes that is.
+        self._later: deque[RemoteMessage] = deque()
+        self._later_bytes = 0
+        self._giving: asyncio.Task[None] | None = None
 
     def __call__(self, came: RemoteMessage | RemoteCall) -> None:
         """Take what came: a message, or a request that is answered by what the handler returns."""
@@ -36,9 +43,37 @@ class Share:
             if not isinstance(came, RemoteMessage):
                 came.refuse(_ACTOR_STOPPED, f"{came.subject}: the actor that was subscribed has stopped")
         elif isinstance(came, RemoteMessage):
-            self._engine.deliver(self.actor, came.subject, came.value(), came.headers)
+            self._give(came)
         else:
             self._ask(came)
+
+    def _give(self, message: RemoteMessage) -> None:
+        if not self._later:
+            value = message.value()
+            accepted = self._engine.deliver(self.actor, message.subject, value, message.headers)
+            if accepted is False:
+                self._engine.give_up(self.actor, value, "mailbox_full", None)
+            if accepted is not None:
+                return
+        if self._later_bytes + message.size > _limits.SUBSCRIPTION_BYTES.default:
+            self._engine.give_up(self.actor, message.value(), "mailbox_full", "subscription_bytes is exceeded")
+            return
+        self._later.append(message)
+        self._later_bytes += message.size
+        if self._giving is None:
+            self._giving = asyncio.get_running_loop().create_task(self._give_later())
+
+    async def _give_later(self) -> None:
+        """Give what waits as there is room. What comes meanwhile waits behind it."""
+        while self._later:
+            message = self._later[0]
+            try:
+                await self._engine.deliver_later(self.actor, message.subject, message.value(), message.headers)
+            except TidewireError as error:
+                self._engine.give_up(self.actor, message.value(), "stopped", str(error))
+            self._later.popleft()
+            self._later_bytes -= message.size
+        self._giving = None
 
     def _ask(self, call: RemoteCall) -> None:
         try:

@@ -44,7 +44,7 @@ class Answer:
         return self.value
 
 
-@dataclass
+@dataclass(slots=True)
 class Sending:
     """A call that has not been sent yet."""
 
@@ -60,6 +60,11 @@ class Sending:
     def title(self) -> str:
         """What errors call it."""
         return f"{self.service}.{self.method}"
+
+    @property
+    def timeout_s(self) -> float:
+        """How long it may take, if it gives one value."""
+        return self.options.timeout or self.timeout or CALL_TIMEOUT_S
 
     def group(self) -> Group:
         """Return the instances that it may go to."""
@@ -79,9 +84,7 @@ class Sending:
     def request(self, streams: bool) -> Request:
         """Return it as it travels from here: within the time of the call that it is made in."""
         options, parent = self.options, ports.current()
-        timeout = options.timeout or self.timeout
-        if timeout is None and not streams:
-            timeout = CALL_TIMEOUT_S
+        timeout = options.timeout or self.timeout if streams else self.timeout_s
         return Request(
             self.service,
             self.method,
@@ -245,16 +248,22 @@ def _answer(instance: str, reply: Any) -> Answer:
 
 def _after(group: Group, port: Port, since: float, error: BaseException, tried: set[str]) -> None:
     """Note that a call failed. Returns if another instance is to be tried, else raises the error."""
+    if not noted(group, port, since, error):
+        raise error
+    tried.add(port.instance)
+
+
+def noted(group: Group, port: Port, since: float, error: BaseException) -> bool:
+    """Note that a call failed, and return whether another instance is to be tried."""
     if isinstance(error, (Refused, NoResponders)):
         group.ended(port.instance, None)
-        tried.add(port.instance)
-        return
+        return True
     if isinstance(error, Exception):
         group.ended(port.instance, perf_counter() - since, failed=True)
     else:
         # Whoever cancelled it says nothing of the instance.
         group.ended(port.instance, None)
-    raise error
+    return False
 
 
 class _Reading:

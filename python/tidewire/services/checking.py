@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import is_ as _is
 from typing import Any
 
 import msgspec
@@ -65,11 +66,24 @@ class Signature:
         self._must_name = any(p.required and p not in self.positional for p in self.named.values())
         every = [*self.positional, *self.named.values(), self.rest, self.rest_named]
         self.plain = all(parameter is None or parameter.convert is None for parameter in every)
+        self._exact = [parameter.exact for parameter in self.positional]
 
     @property
     def parameters(self) -> list[Parameter]:
         """The parameters that have names, in order."""
         return list({p.name: p for p in [*self.positional, *self.named.values()]}.values())
+
+    def binds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether arguments bind for certain; ``check`` knows of those where this says no."""
+        return not kwargs and not self._must_name and self._least <= len(args) <= len(self.positional)
+
+    def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether arguments that bind need no look for certain; ``convert`` looks at those where this says no."""
+        if self.plain:
+            return True
+        if kwargs or len(args) > len(self._exact):
+            return False
+        return all(map(_is, map(type, args), self._exact))
 
     def check(self, title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Check that arguments bind.
@@ -77,7 +91,7 @@ class Signature:
         Raises:
             InvalidArgument: if one is missing, given twice, too many or not known; it names all of them.
         """
-        if not kwargs and not self._must_name and self._least <= len(args) <= len(self.positional):
+        if self.binds(args, kwargs):
             return
         if not self.open:
             problems = self._problems(args, kwargs)

@@ -16,7 +16,7 @@ from tidewire.services.crew import Crew
 from tidewire.services.info import ServiceInfo, admits
 from tidewire.services.limits import SERVICE_STREAMS, SERVICE_WAITING
 from tidewire.services.methods import Bound
-from tidewire.services.names import nearest
+from tidewire.services.names import VISIBILITIES, nearest
 from tidewire.services.outcome import error_for_caller
 from tidewire.services.running import Failure, Running
 from tidewire.services.streaming import Writing, write
@@ -58,6 +58,10 @@ class Host:
         self.writing: set[Writing] = set()
         self.calls: set[Running] = set()
         self._methods = methods
+        self._admitted = {
+            origin: {name: method for name, method in methods.items() if admits(method.visibility, origin)}
+            for origin in VISIBILITIES
+        }
         every = methods.values()
         self.stopping = False
         self.values = self.streams = None
@@ -93,11 +97,13 @@ class Host:
         Raises:
             NoSuchTarget: if there is none that may be called from there.
         """
-        found = self._methods.get(request.method)
-        if found is None or not admits(found.visibility, request.origin):
-            known = [name for name, method in self._methods.items() if admits(method.visibility, request.origin)]
-            raise NoSuchTarget(f"{request.service} has no method {request.method!r}: {nearest(request.method, known)}")
-        found.signature.check(request.title, request.args, request.kwargs)
+        admitted = self._admitted[request.origin]
+        found = admitted.get(request.method)
+        if found is None:
+            known = nearest(request.method, admitted)
+            raise NoSuchTarget(f"{request.service} has no method {request.method!r}: {known}")
+        if not found.signature.binds(request.args, request.kwargs):
+            found.signature.check(request.title, request.args, request.kwargs)
         return found
 
     def arguments(self, running: Running) -> Arguments:
@@ -108,7 +114,7 @@ class Host:
         """
         request, signature = running.request, running.method.signature
         args, kwargs = request.args, request.kwargs
-        if not signature.plain:
+        if not signature.fits(args, kwargs):
             args, kwargs = signature.convert(request.title, args, kwargs)
         if signature.context is not None:
             args, kwargs = signature.with_context(args, kwargs, CallContext(running))

@@ -97,7 +97,8 @@ class Standings:
         standing = self._of.get(instance)
         if standing is None:
             return
-        standing.outstanding = max(standing.outstanding - 1, 0)
+        if standing.outstanding:
+            standing.outstanding -= 1
         standing.calls += 1
         if took_s is None:
             return
@@ -114,6 +115,8 @@ class Standings:
             dice: Where chance comes from.
             without: Instances that have refused the call.
         """
+        if not without and len(self._of) == 1:
+            return next(iter(self._of))
         left = [instance for instance in self._of if instance not in without] if without else list(self._of)
         if len(left) <= 1:
             return left[0] if left else None
@@ -146,8 +149,12 @@ class Standings:
 
     def _least(self, left: list[str]) -> str:
         self._turn = start = (self._turn + 1) % len(left)
-        turned = left[start:] + left[:start]
-        return min(turned, key=lambda instance: self._of[instance].outstanding)
+        best, least = left[start], self._of[left[start]].outstanding
+        for at in range(start + 1 - len(left), start):
+            outstanding = self._of[left[at]].outstanding
+            if outstanding < least:
+                best, least = left[at], outstanding
+        return best
 
     def _quickest(self, left: list[str], policy: Policy, dice: random.Random) -> str:
         # One that nothing is known of is tried once; until its answer comes, others get the calls.

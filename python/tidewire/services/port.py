@@ -14,6 +14,7 @@ from tidewire.errors import ActorStopped, AskTimeout
 from tidewire.services import context
 
 if TYPE_CHECKING:
+    from tidewire._binding import Pending
     from tidewire.services.info import ServiceInfo
     from tidewire.services.running import Running
 
@@ -174,6 +175,25 @@ class Port(Protocol):
         Raises:
             Refused: if the instance takes no more calls; nothing was sent.
         """
+        ...
+
+
+class LinkPort(Port, Protocol):
+    """The way to one instance in another process."""
+
+    @property
+    def over_link(self) -> bool:
+        """It says that it is one."""
+        ...
+
+    def call(self, request: Request) -> Pending:
+        """Send a call; see ``Port``."""
+        ...
+
+    def send(
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float, priority: str
+    ) -> Pending:
+        """Send a call without headers that no other call led to."""
         ...
 
 

@@ -27,12 +27,14 @@ class Group:
         name: The name of the service.
         ports: The ways to its instances by their ids, in the order in which they came.
         methods: Its methods by name.
+        over_links: Whether all its instances are in other processes.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.ports: dict[str, Port] = {}
         self.methods: dict[str, MethodInfo] = {}
+        self.over_links = False
         # The lock protects the standings: calls begin and end on several threads. A stream that is collected while this
         # thread holds the lock takes it again.
         self._lock = threading.RLock()
@@ -53,14 +55,14 @@ class Group:
             )
         with self._lock:
             # Others may be looking at the old one.
-            self.ports = {**self.ports, port.instance: port}
+            self._take({**self.ports, port.instance: port})
             self.methods = methods
             self._standings.add(port.instance)
 
     def remove(self, instance: str) -> None:
         """Forget an instance."""
         with self._lock:
-            self.ports = {key: port for key, port in self.ports.items() if key != instance}
+            self._take({key: port for key, port in self.ports.items() if key != instance})
             self._standings.remove(instance)
 
     def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
@@ -85,6 +87,14 @@ class Group:
         """Note that a call has ended; see ``Standings.ended``."""
         with self._lock:
             self._standings.ended(instance, took_s, failed)
+
+    def local(self) -> set[str]:
+        """Return the ids of the instances in this process."""
+        return {instance for instance, port in self.ports.items() if not _over_link(port)}
+
+    def _take(self, ports: dict[str, Port]) -> None:
+        self.ports = ports
+        self.over_links = all(map(_over_link, ports.values()))
 
     @property
     def info(self) -> ServiceInfo:
@@ -221,3 +231,7 @@ def registry_of(node: Node) -> Registry:
 
 def _shape(methods: dict[str, MethodInfo]) -> set[tuple[str, bool]]:
     return {(name, method.stream) for name, method in methods.items()}
+
+
+def _over_link(port: Port) -> bool:
+    return getattr(port, "over_link", False) is True

@@ -10,9 +10,14 @@ use tidewire_proto::wire::{Frame, Kind, WireError};
 pub struct Passing {
     /// Bytes that are still to come. None: no payload is under way.
     left: Option<u64>,
-    /// Bytes that may come before the receiver asks for more.
+    /// Bytes of the first window of this payload that may still come.
     window: u64,
+    /// Bytes that the receiver asked for and that have not come. What it asked for one payload may reach the sender in the next.
+    asked: u64,
 }
+
+/// The most that is kept of what a receiver asked for: an honest sender never has as much in hand.
+const ASKED_MAX: u64 = 4 * limits::LINK_WINDOW_BYTES.default;
 
 /// The length of a payload, as its first frame states it.
 pub fn stated_bytes(frame: &Frame<'_>) -> u64 {
@@ -37,7 +42,7 @@ impl Passing {
                 Err(WireError::Unexpected { kind: frame.kind.name(), problem })
             }
             Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item if frame.flags.more() => {
-                *self = Self { left: Some(stated_bytes(frame)), window: limits::LINK_WINDOW_BYTES.default };
+                (self.left, self.window) = (Some(stated_bytes(frame)), limits::LINK_WINDOW_BYTES.default);
                 Ok(true)
             }
             _ => Ok(true),
@@ -46,7 +51,7 @@ impl Passing {
 
     /// The receiver asks for more.
     pub fn asked(&mut self, bytes: u32) {
-        self.window = self.window.saturating_add(bytes.into());
+        self.asked = self.asked.saturating_add(bytes.into()).min(ASKED_MAX);
     }
 
     fn chunk(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
@@ -61,10 +66,13 @@ impl Passing {
         if !problem.is_empty() {
             return Err(WireError::Malformed { kind: "CHUNK", problem });
         }
-        if count > self.window {
+        if count > self.window + self.asked {
             return Err(WireError::Limit { name: "link_window_bytes", max: limits::LINK_WINDOW_BYTES.default });
         }
-        *self = Self { left: more.then_some(left - count), window: self.window - count };
+        let first = count.min(self.window);
+        self.window -= first;
+        self.asked -= count - first;
+        self.left = more.then_some(left - count);
         Ok(true)
     }
 }

@@ -88,7 +88,7 @@ impl Lane {
     }
 
     pub(super) fn take(&mut self, out: &mut Vec<u8>, budget: usize, chunk: usize, tally: &mut Tally) {
-        let until = out.len() + budget;
+        let (before, until) = (out.len(), out.len() + budget);
         // Whole frames go first, but if there are always more of them the chunks must not wait for ever.
         let reserved = if self.transfers.iter().any(|transfer| transfer.window > 0) { chunk } else { 0 };
         self.take_frames(out, budget.saturating_sub(reserved), tally);
@@ -106,7 +106,10 @@ impl Lane {
             self.go_on(transfer.after);
             self.take_frames(out, until.saturating_sub(out.len()), tally);
         }
-        self.let_go();
+        if out.len() - before < KEPT_BYTES {
+            // While much goes through, the next burst would need the same memory again.
+            self.let_go();
+        }
     }
 
     fn queued(&self) -> u64 {

@@ -1,0 +1,177 @@
+use std::io::{self, BufReader, Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection, Error, ServerConfig,
+    ServerConnection,
+};
+use tokio::net::TcpStream;
+
+/// TLS reads a few thousand bytes at a time; the system is asked for more at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A TCP stream that is read and written as far as is possible at once.
+pub struct Direct(pub Arc<TcpStream>);
+
+/// TLS over a TCP stream. It waits for nothing; whoever was told `WouldBlock` waits for the stream.
+pub struct Secured {
+    stream: Arc<TcpStream>,
+    incoming: BufReader<Direct>,
+    connection: Connection,
+}
+
+impl Secured {
+    /// The side that joins.
+    ///
+    /// # Errors
+    /// `InvalidInput` if there can be no certificate for this host, `InvalidData` if the other side is not whom this one trusts.
+    pub async fn join(stream: Arc<TcpStream>, host: &str, config: Arc<ClientConfig>) -> io::Result<Self> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let connection = ClientConnection::new(config, name).map_err(|error| refusal(&error))?;
+        Self::new(stream, connection.into()).shake().await
+    }
+
+    /// The side that listens.
+    ///
+    /// # Errors
+    /// `InvalidData` if the other side does not speak TLS, or has no certificate although one is wanted.
+    pub async fn accept(stream: Arc<TcpStream>, config: Arc<ServerConfig>) -> io::Result<Self> {
+        let connection = ServerConnection::new(config).map_err(|error| refusal(&error))?;
+        Self::new(stream, connection.into()).shake().await
+    }
+
+    /// The stream, to wait for.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Says that nothing follows, as far as is possible at once.
+    pub fn close(&mut self) {
+        self.connection.send_close_notify();
+        // Whoever closes does not wait for the other side.
+        let _ = self.push();
+    }
+
+    fn new(stream: Arc<TcpStream>, connection: Connection) -> Self {
+        let incoming = BufReader::with_capacity(READ_BYTES, Direct(Arc::clone(&stream)));
+        Self { stream, incoming, connection }
+    }
+
+    async fn shake(mut self) -> io::Result<Self> {
+        loop {
+            match self.push() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(error) => return Err(error),
+                Ok(()) if !self.connection.is_handshaking() => return Ok(self),
+                Ok(()) => self.shake_on().await?,
+            }
+        }
+    }
+
+    async fn shake_on(&mut self) -> io::Result<()> {
+        match self.pull() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.readable().await,
+            Err(error) => Err(error),
+            Ok(0) => {
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection during the TLS handshake"))
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Reads what there is of the other side's records.
+    fn pull(&mut self) -> io::Result<usize> {
+        let count = self.connection.read_tls(&mut self.incoming)?;
+        if let Err(error) = self.connection.process_new_packets() {
+            // The other side is told what was wrong, if that is possible.
+            let _ = self.push();
+            return Err(refusal(&error));
+        }
+        Ok(count)
+    }
+
+    /// Writes the records that wait.
+    fn push(&mut self) -> io::Result<()> {
+        while self.connection.wants_write() {
+            self.connection.write_tls(self.incoming.get_mut())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the records that wait, as far as is possible at once.
+    fn push_some(&mut self) -> io::Result<()> {
+        match self.push() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Read for Secured {
+    /// `WouldBlock` means that nothing is left inside, either.
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.connection.reader().read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            self.pull()?;
+            // Reading may lead to an answer of TLS itself, for example to new keys.
+            self.push_some()?;
+        }
+    }
+}
+
+impl Write for Secured {
+    /// Takes as much as there is room for. All of it has been written only once `flush` says so.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.push_some()?;
+        let count = self.connection.writer().write(bytes)?;
+        self.push_some()?;
+        if count == 0 && !bytes.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.push()
+    }
+}
+
+impl Read for Direct {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(into)
+    }
+}
+
+impl Write for Direct {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn refusal(error: &Error) -> io::Error {
+    let text = match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "its certificate is signed by nobody who is trusted here: give the certificate of its CA (ca)".to_owned()
+        }
+        Error::InvalidCertificate(problem) => format!("its certificate is not accepted: {problem}"),
+        Error::InvalidMessage(problem) => {
+            format!("it does not speak TLS ({problem:?}): use a URL without TLS, or mend its own")
+        }
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "it wants a certificate of this side: give one (cert, key)".to_owned()
+        }
+        Error::AlertReceived(alert) => format!("it refuses the TLS connection: {alert:?}"),
+        other => format!("the TLS connection has failed: {other}"),
+    };
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}

@@ -1,0 +1,186 @@
+use std::io::{self, Read, Write};
+
+use tidewire_proto::wire;
+use tokio::net::TcpStream;
+use tungstenite::protocol::frame::coding::CloseCode;
+use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tungstenite::{Bytes, Error, Message, WebSocket};
+
+use crate::secured::{Direct, Secured};
+
+/// Frames are gathered into messages of about this length; a longer frame is a message of its own.
+const MESSAGE_BYTES: usize = 64 * 1024;
+
+/// What carries a WebSocket.
+pub enum Carrier {
+    /// TCP.
+    Direct(Direct),
+    /// TLS over TCP.
+    Secured(Box<Secured>),
+}
+
+/// Frames in the messages of a WebSocket. It waits for nothing; whoever was told `WouldBlock` waits for the stream.
+pub struct Ws {
+    socket: WebSocket<Carrier>,
+    message: Bytes,
+    frame_max: usize,
+}
+
+impl Ws {
+    /// After the handshake, of which `read` is what followed it.
+    pub fn new(carrier: Carrier, read: Vec<u8>, role: Role, frame_max: usize) -> Self {
+        let message_max = frame_max.max(MESSAGE_BYTES) + MESSAGE_BYTES;
+        let config = WebSocketConfig::default()
+            .read_buffer_size(MESSAGE_BYTES)
+            .write_buffer_size(MESSAGE_BYTES)
+            // What answers pings must not grow, either.
+            .max_write_buffer_size(message_max + MESSAGE_BYTES)
+            .max_frame_size(Some(message_max))
+            .max_message_size(Some(message_max));
+        let socket = WebSocket::from_partially_read(carrier, read, role, Some(config));
+        Self { socket, message: Bytes::new(), frame_max }
+    }
+
+    /// Bytes of frames. `WouldBlock` means that nothing is left inside, either.
+    pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.message.is_empty() {
+            match self.socket.read() {
+                Ok(Message::Binary(message)) => self.message = self.whole(message)?,
+                Ok(Message::Text(_)) => {
+                    return Err(self.refuse(CloseCode::Unsupported, "a text message: send binary ones"));
+                }
+                // The answer to a ping waits for a flush.
+                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => self.flush_some()?,
+                Ok(Message::Close(_)) => {
+                    let _ = self.socket.flush();
+                    return Ok(0);
+                }
+                Err(error) => return self.failed(error),
+            }
+        }
+        let count = into.len().min(self.message.len());
+        into[..count].copy_from_slice(&self.message.split_to(count));
+        Ok(count)
+    }
+
+    /// Takes the first message's worth of whole frames. They have been written only once `flush` says so.
+    pub fn accept(&mut self, frames: &[u8]) -> io::Result<usize> {
+        self.flush()?;
+        let count = message_length(frames);
+        match self.socket.write(Message::Binary(Bytes::copy_from_slice(&frames[..count]))) {
+            Ok(()) => Ok(count),
+            // It is kept, and is written by the next flush.
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(count),
+            Err(error) => Err(as_io(error)),
+        }
+    }
+
+    /// Writes what was taken.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush().map_err(as_io)
+    }
+
+    /// Says that nothing follows, as far as is possible at once.
+    pub fn close(&mut self) {
+        // Whoever closes does not wait for the other side.
+        let _ = self.socket.close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }));
+        if let Carrier::Secured(secured) = self.socket.get_mut() {
+            secured.close();
+        }
+    }
+
+    fn flush_some(&mut self) -> io::Result<()> {
+        match self.flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The message, unless it ends within a frame. Frames that are wrong in other ways are for who reads them.
+    fn whole(&mut self, message: Bytes) -> io::Result<Bytes> {
+        let mut at = 0;
+        while at < message.len() {
+            match wire::read(&message[at..], self.frame_max) {
+                Ok(Some(frame)) => at += frame.bytes.len(),
+                Ok(None) => {
+                    return Err(self.refuse(CloseCode::Policy, "a message that ends within a frame: send whole frames"));
+                }
+                Err(_) => break,
+            }
+        }
+        Ok(message)
+    }
+
+    fn failed(&mut self, error: Error) -> io::Result<usize> {
+        match error {
+            Error::ConnectionClosed | Error::AlreadyClosed => Ok(0),
+            Error::Io(error) => Err(error),
+            Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => Ok(0),
+            Error::Capacity(_) => {
+                Err(self.refuse(CloseCode::Size, "a message that is too long: send one frame in each"))
+            }
+            other => Err(self.refuse(CloseCode::Protocol, &other.to_string())),
+        }
+    }
+
+    fn refuse(&mut self, code: CloseCode, text: &str) -> io::Error {
+        let _ = self.socket.close(Some(CloseFrame { code, reason: text.into() }));
+        io::Error::new(io::ErrorKind::InvalidData, format!("the WebSocket brought {text}"))
+    }
+}
+
+/// The length of as many whole frames as make one message.
+fn message_length(frames: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(length) = frames.get(at..).and_then(|rest| rest.first_chunk()) {
+        let end = at + wire::LENGTH_BYTES + u32::from_le_bytes(*length) as usize;
+        if at > 0 && end > MESSAGE_BYTES {
+            break;
+        }
+        at = end;
+    }
+    debug_assert!(at <= frames.len(), "outboxes give whole frames");
+    at.min(frames.len())
+}
+
+fn as_io(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+impl Carrier {
+    /// The stream, to wait for.
+    pub fn stream(&self) -> &TcpStream {
+        match self {
+            Self::Direct(direct) => &direct.0,
+            Self::Secured(secured) => secured.stream(),
+        }
+    }
+}
+
+impl Read for Carrier {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Direct(direct) => direct.read(into),
+            Self::Secured(secured) => secured.read(into),
+        }
+    }
+}
+
+impl Write for Carrier {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Direct(direct) => direct.write(bytes),
+            Self::Secured(secured) => secured.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Direct(direct) => direct.flush(),
+            Self::Secured(secured) => secured.flush(),
+        }
+    }
+}

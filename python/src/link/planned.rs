@@ -1,0 +1,96 @@
+//! An operation that begins when somebody waits for it, as a plan of Python says.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::pending::Pending;
+use crate::wait::Operation;
+
+/// The plan has these methods: `begin()` gives a `Pending`; `ended()` is called after a result; `failed(error)` gives another
+/// `Pending` to go on with, or None; `dropped(begun)` is called if nobody waits for it any more, or nobody ever did.
+pub struct Planned {
+    plan: Py<PyAny>,
+    operation: Option<Operation>,
+    over: bool,
+}
+
+impl Planned {
+    pub fn new(plan: Py<PyAny>) -> Self {
+        Self { plan, operation: None, over: false }
+    }
+
+    fn begin(&mut self, py: Python<'_>) -> PyResult<()> {
+        let begun = self.plan.bind(py).call_method0(intern!(py, "begin"));
+        if begun.is_err() {
+            // Nothing was sent.
+            self.over = true;
+        }
+        self.go_on(&begun?)
+    }
+
+    fn go_on(&mut self, pending: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = pending.py();
+        let pending = pending.cast::<Pending>()?.get();
+        self.operation = Some(pending.take().unwrap_or_else(|| Box::pin(std::future::ready(pending.outcome(py)))));
+        Ok(())
+    }
+
+    /// What the plan makes of an outcome. None: it goes on with another operation.
+    fn judge(&mut self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
+        let error = match outcome {
+            Ok(value) => {
+                self.over = true;
+                self.plan.bind(py).call_method0(intern!(py, "ended"))?;
+                return Ok(Some(value));
+            }
+            Err(error) => error,
+        };
+        self.over = true;
+        let next = self.plan.bind(py).call_method1(intern!(py, "failed"), (error.value(py),))?;
+        if next.is_none() {
+            return Err(error);
+        }
+        self.over = false;
+        self.go_on(&next).map(|()| None)
+    }
+}
+
+impl Future for Planned {
+    type Output = PyResult<Py<PyAny>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let Some(operation) = &mut self.operation else {
+                match Python::attach(|py| self.begin(py)) {
+                    Ok(()) => continue,
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            };
+            let Poll::Ready(outcome) = operation.as_mut().poll(context) else { return Poll::Pending };
+            match Python::attach(|py| self.judge(py, outcome)) {
+                Ok(Some(value)) => return Poll::Ready(Ok(value)),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl Drop for Planned {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let begun = self.operation.is_some();
+        // What was sent is cancelled before the plan hears of it.
+        self.operation = None;
+        Python::attach(|py| {
+            if let Err(error) = self.plan.bind(py).call_method1(intern!(py, "dropped"), (begun,)) {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+}

@@ -1,0 +1,225 @@
+"""Programs that the stories about links run as processes of their own; ``link_processes`` holds them.
+
+A program says one line for each thing that happens. A story waits for those lines, and tells it to end by closing its input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import tidewire as tw
+from tidewire.services.context import context
+
+PATIENCE_S = 30.0
+
+
+class Unsent:
+    """A type that no link knows."""
+
+
+class Workshop(tw.Service):
+    """What the stories call. It says when a handler begins to wait and how it ends."""
+
+    def __init__(self, label: str = "") -> None:
+        self._label = label
+        self._gate = asyncio.Event()
+        self._late = asyncio.Event()
+        self.written = 0
+
+    @tw.method
+    async def echo(self, value: Any) -> Any:
+        return value
+
+    @tw.method
+    def plain(self, number: int) -> int:
+        return number + 1
+
+    @tw.method
+    async def label(self) -> str:
+        return self._label
+
+    @tw.method
+    async def hold(self) -> str:
+        """Wait until somebody opens the gate."""
+        say("holding")
+        try:
+            await self._gate.wait()
+        except asyncio.CancelledError:
+            say("cancelled")
+            raise
+        return self._label
+
+    @tw.method
+    async def linger(self) -> None:
+        """Wait, and take one's time with the end when the caller has gone."""
+        say("lingering")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self._late.wait()
+            say("over")
+
+    def release(self) -> None:
+        """Let those end that linger; not for callers."""
+        self._late.set()
+
+    def open_gate(self) -> None:
+        """Let those go on that hold; not for callers."""
+        self._gate.set()
+
+    @tw.method
+    async def caller(self) -> list[Any]:
+        call = context()
+        return [call.node, call.user, call.remaining]
+
+    @tw.method
+    async def fail(self, kind: str) -> None:
+        raise {"key": KeyError("a"), "value": ValueError("b", 2), "own": _unknown(), "tide": tw.NoReply("c")}[kind]
+
+    @tw.method
+    async def unsent(self) -> Any:
+        return {"a": [1, Unsent()]}
+
+    @tw.method
+    async def relay(self, service: str, method: str, timeout: float | None) -> Any:
+        """Call another service out of this handler."""
+        await until_served(NODE[0], service)
+        return await getattr(NODE[0].client(service).with_(timeout=timeout), method)()
+
+    @tw.method
+    async def count(self, most: int) -> AsyncIterator[int]:
+        self.written = 0
+        try:
+            for number in range(most):
+                self.written += 1
+                yield number
+        finally:
+            say("closed")
+
+    @tw.method
+    def count_plainly(self, most: int) -> Iterator[int]:
+        try:
+            yield from range(most)
+        finally:
+            say("closed")
+
+    @tw.method
+    async def blocks(self, most: int, size: int) -> AsyncIterator[bytes]:
+        for _ in range(most):
+            yield bytes(size)
+
+    @tw.method
+    async def ahead(self) -> int:
+        """Return how many items the last stream has written."""
+        return self.written
+
+    @tw.method
+    async def fail_after(self, most: int) -> AsyncIterator[int]:
+        for number in range(most):
+            yield number
+        raise KeyError(most)
+
+
+NODE: list[tw.Node] = []
+
+
+def _unknown() -> Exception:
+    made: Exception = type("OnlyHere", (Exception,), {})("x")
+    return made
+
+
+def say(*words: object) -> None:
+    """Tell the story something."""
+    print(*words, flush=True)
+
+
+# What runs in a process of its own
+
+
+async def _serve(url: str, name: str, service: str, instance: str) -> None:
+    async with tw.Node(url, name=name) as node:
+        NODE.append(node)
+        workshop = Workshop(name)
+        await node.serve(workshop, name=service, instance=instance)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, workshop.open_gate)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, workshop.release)
+        say("ready")
+        await asyncio.to_thread(sys.stdin.read)
+    say("ledger", json.dumps({"balanced": node.ledger is not None and node.ledger.balanced}))
+
+
+async def _listen(url: str, name: str, service: str, instance: str) -> None:
+    async with tw.Node(name=name) as node:
+        NODE.append(node)
+        listener = node.listen(url)
+        await node.serve(Workshop(name), name=service, instance=instance)
+        say("ready", listener.url)
+        await asyncio.to_thread(sys.stdin.read)
+    say("ledger", json.dumps({"balanced": node.ledger is not None and node.ledger.balanced}))
+
+
+async def _call(url: str, name: str, service: str, method: str) -> None:
+    async with tw.Node(url, name=name) as node:
+        await until_served(node, service)
+        say("ready")
+        say("answer", json.dumps(await getattr(node.client(service), method)()))
+
+
+async def _late(url: str, name: str, service: str, method: str) -> None:
+    async with tw.Node(url, name=name) as node:
+        say("ready")
+        await until_served(node, service)
+        say("answer", json.dumps(await getattr(node.client(service), method)()))
+
+
+async def _read(url: str, name: str, service: str, _: str) -> None:
+    async with tw.Node(url, name=name) as node:
+        await until_served(node, service)
+        async for number in node.client(service).count(1_000_000_000):
+            if number == 0:
+                say("reading")
+
+
+def _short_hub(url: str, heartbeat_ms: str, *_: str) -> None:
+    from tidewire._binding import Hub
+
+    hub = Hub("hub", [], int(heartbeat_ms), lambda line: say("log", line))
+    listening = hub.listen(url)
+    say("ready", listening.url)
+    sys.stdin.read()
+
+
+async def until(holds: Any) -> None:
+    """Wait until something holds. The story has an outer timeout."""
+
+    async def look() -> None:
+        while not holds():
+            # What a hub tells its nodes has no signal of its own here: the loop goes on until it has been told.
+            await asyncio.sleep(0.002)
+
+    await asyncio.wait_for(look(), PATIENCE_S)
+
+
+async def until_served(node: tw.Node, service: str, instances: int = 1) -> None:
+    """Wait until a node knows a service with so many instances."""
+
+    def known() -> bool:
+        from tidewire.services.registry import registry_of
+
+        group = registry_of(node).find(service)
+        return (0 if group is None else len(group.ports)) == instances
+
+    await until(known)
+
+
+if __name__ == "__main__":
+    role, *arguments = sys.argv[1:]
+    if role == "short_hub":
+        _short_hub(*arguments)
+    else:
+        asyncio.run({"serve": _serve, "listen": _listen, "call": _call, "late": _late, "read": _read}[role](*arguments))

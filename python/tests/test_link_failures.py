@@ -1,0 +1,168 @@
+"""Links: what happens to calls when a process dies, hangs, leaves or comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+import pytest
+import tidewire as tw
+from link_processes import Program, Programs, programs
+from link_programs import until_served
+
+KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
+SOON_S = 1.0
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+async def said(program: Program, word: str) -> str:
+    return await asyncio.to_thread(program.expect, word)
+
+
+async def fails(call: Any, error: type[Exception], within_s: float = SOON_S) -> Exception:
+    """Wait for a call to fail, and see that it did so in time."""
+    since = perf_counter()
+    with pytest.raises(error) as raised:
+        await call
+    assert perf_counter() - since < within_s, "it waited for its deadline"
+    return raised.value
+
+
+@KINDS
+def test_a_callee_that_is_killed_fails_its_calls_at_once(started: Programs, kind: str) -> None:
+    _, url = started.hub(started.url(kind))
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            calls = [asyncio.ensure_future(workshop.hold()) for _ in range(10)]
+            for _ in calls:
+                await said(server, "holding")
+            server.signal(signal.SIGKILL)
+            for call in calls:
+                assert isinstance(await fails(call, tw.LinkLost), tw.LinkLost)
+            await until_served(node, "workshop", 0)
+            await fails(workshop.label(), tw.NoResponders)
+
+    asyncio.run(story())
+
+
+def test_a_callee_that_hangs_costs_its_callers_their_deadline_and_no_more(started: Programs) -> None:
+    _, url = started.hub()
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            assert await workshop.label() == "server"
+            server.signal(signal.SIGSTOP)
+            since = perf_counter()
+            with pytest.raises(tw.AskTimeout, match="workshop"):
+                await workshop.with_(timeout=0.3).label()
+            assert 0.29 <= perf_counter() - since < 0.3 + SOON_S
+            server.signal(signal.SIGCONT)
+            assert await workshop.label() == "server"
+
+    asyncio.run(story())
+
+
+def test_a_callee_that_is_silent_for_two_heartbeats_is_given_up(started: Programs) -> None:
+    hub, url = started.short_hub(200)
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            assert await workshop.label() == "server"
+            server.signal(signal.SIGSTOP)
+            error = await fails(workshop.label(), tw.LinkLost, 0.4 + SOON_S)
+            assert error.__class__ is tw.LinkLost
+            assert "link_heartbeat_ms=200" in await said(hub, "log")
+            await until_served(node, "workshop", 0)
+            server.signal(signal.SIGCONT)
+            # It finds out that it was given up, and joins again.
+            await until_served(node, "workshop", 1)
+            assert await workshop.label() == "server"
+
+    asyncio.run(story())
+
+
+@KINDS
+def test_a_caller_that_gives_up_cancels_the_handler(started: Programs, kind: str) -> None:
+    _, url = started.hub(started.url(kind))
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            call = asyncio.ensure_future(workshop.hold())
+            await said(server, "holding")
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await said(server, "cancelled")
+            with pytest.raises(tw.AskTimeout):
+                await workshop.with_(timeout=0.2).hold()
+            await said(server, "cancelled")
+            assert await workshop.label() == "server"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_caller_that_is_killed_cancels_the_handler(started: Programs, number: int) -> None:
+    _, url = started.hub()
+    server = started.server(url)
+    caller = started.caller(url, "hold")
+    server.expect("holding")
+    caller.signal(number)
+    server.expect("cancelled", SOON_S)
+
+
+def test_a_reader_that_is_killed_closes_the_generator(started: Programs) -> None:
+    _, url = started.hub()
+    server = started.server(url)
+    reader = started.reader(url)
+    reader.signal(signal.SIGKILL)
+    server.expect("closed", SOON_S)
+
+
+@KINDS
+def test_a_node_that_stops_finishes_its_calls(started: Programs, kind: str) -> None:
+    _, url = started.hub(started.url(kind))
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            begun = asyncio.Queue[None]()
+            gate = asyncio.Event()
+
+            async def hold(number: int) -> int:
+                begun.put_nowait(None)
+                await gate.wait()
+                return number
+
+            server = tw.Node(url, name="server")
+            async with server:
+                await server.serve(hold, name="holder")
+                await until_served(node, "holder")
+                calls = [asyncio.ensure_future(node.client("holder").hold(n)) for n in range(20)]
+                for _ in calls:
+                    await begun.get()
+                stopping = asyncio.ensure_future(server.stop(10))
+                await until_served(node, "holder", 0)
+                await fails(node.client("holder").hold(1), tw.NoResponders)
+                gate.set()
+                ledger = await stopping
+            assert ledger.balanced
+            assert await asyncio.gather(*calls) == list(range(20))
+
+    asyncio.run(story())

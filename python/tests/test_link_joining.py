@@ -1,0 +1,239 @@
+"""Links: who joins a hub, who is refused, and what each knows of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator
+
+import pytest
+import tidewire as tw
+from link_processes import Programs, programs
+from link_programs import Workshop, until_served
+
+KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
+SECRET = "correct horse"
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@KINDS
+def test_a_service_is_called_through_a_hub_by_another_process(started: Programs, kind: str) -> None:
+    hub, url = started.hub(started.url(kind))
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            assert await workshop.echo({"a": [1, b"x"]}) == {"a": [1, b"x"]}
+            assert await workshop.plain(1) == 2
+            name, user, left = await workshop.caller()
+            assert (name, user) == ("caller", None)
+            assert 25 < left <= 30
+            (info,) = await node.services()
+            assert (info.name, info.instances) == ("workshop", ("server",))
+            assert {method.name for method in info.methods} >= {"echo", "plain", "count"}
+        assert node.ledger is not None
+        assert node.ledger.balanced
+
+    asyncio.run(story())
+    assert server.end() == 0
+    assert server.expect("ledger") == '{"balanced": true}'
+    hub.signal(signal.SIGTERM)
+    assert '"balanced": true' in hub.line()
+    assert hub.process.wait(30) == 0
+
+
+@KINDS
+def test_a_node_that_listens_is_a_hub_for_others(started: Programs, kind: str) -> None:
+    program, url = started.listening(started.url(kind))
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            assert await node.client("workshop").echo(1) == 1
+            served = await node.serve(Workshop("mine"), name="other", instance="mine")
+            assert [info.name for info in await node.services()] == ["other", "workshop"]
+            # The hub calls what was served at a node that joined.
+            assert await node.client("workshop").relay("other", "label", 10.0) == "mine"
+            await served.stop()
+
+    asyncio.run(story())
+    assert program.end() == 0
+    assert program.expect("ledger") == '{"balanced": true}'
+
+
+@KINDS
+def test_plain_threads_call_and_serve_without_asyncio(started: Programs, kind: str) -> None:
+    _, url = started.hub(started.url(kind))
+    started.server(url)
+    with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop").sync
+        assert workshop.echo([1, 2]) == [1, 2]
+        assert list(workshop.count(300)) == list(range(300))
+        with pytest.raises(KeyError, match="a"):
+            workshop.fail("key")
+        node.serve(Workshop("mine"), name="other", instance="mine")
+        assert workshop.relay("other", "label", 10.0) == "mine"
+
+
+def test_two_instances_share_the_calls(started: Programs) -> None:
+    _, url = started.hub()
+    for name in ("one", "two"):
+        started.server(url, name)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            heard = await asyncio.gather(*(workshop.label() for _ in range(100)))
+            assert sorted(set(heard)) == ["one", "two"]
+            assert 30 <= heard.count("one") <= 70
+            first = {await workshop.with_(policy="first").label() for _ in range(10)}
+            assert len(first) == 1
+            assert {await workshop.with_(instance="two").label() for _ in range(10)} == {"two"}
+            answers = await workshop.with_(policy="all").label()
+            assert sorted((answer.instance, answer.result()) for answer in answers) == [("one", "one"), ("two", "two")]
+            (info,) = await node.services()
+            assert sorted(info.instances) == ["one", "two"]
+            with pytest.raises(tw.NoResponders, match="three"):
+                await workshop.with_(instance="three").label()
+
+    asyncio.run(story())
+
+
+def test_who_joined_first_learns_of_services_that_come_and_go(started: Programs) -> None:
+    _, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            with pytest.raises(tw.NoResponders, match="workshop"):
+                await workshop.label()
+            one = await asyncio.to_thread(started.server, url, "one")
+            await until_served(node, "workshop", 1)
+            assert await workshop.label() == "one"
+            await asyncio.to_thread(started.server, url, "two")
+            await until_served(node, "workshop", 2)
+            await asyncio.to_thread(one.end)
+            await until_served(node, "workshop", 1)
+            assert await workshop.label() == "two"
+
+    asyncio.run(story())
+
+
+def test_a_service_that_ended_has_no_responders_at_once(started: Programs) -> None:
+    _, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as node:
+            served = await server.serve(Workshop("here"), name="workshop")
+            await until_served(node, "workshop")
+            assert await node.client("workshop").label() == "here"
+            await served.stop()
+            with pytest.raises(tw.NoResponders):
+                await asyncio.wait_for(node.client("workshop").label(), 5)
+
+    asyncio.run(story())
+
+
+def test_what_is_served_for_this_process_alone_is_not_seen_by_others(started: Programs) -> None:
+    _, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="server") as server:
+            await server.serve(Workshop(), name="hidden", visibility="node")
+            await server.serve(Workshop("here"), name="shown", visibility="private")
+            async with tw.Node(url, name="caller") as node:
+                assert [info.name for info in await node.services()] == ["shown"]
+                with pytest.raises(tw.NoResponders, match="hidden"):
+                    await node.client("hidden").label()
+
+    asyncio.run(story())
+
+
+@KINDS
+def test_a_name_that_is_taken_is_refused(started: Programs, kind: str) -> None:
+    _, url = started.hub(started.url(kind))
+    with tw.Node(url, name="same") as first:
+        with pytest.raises(tw.NameTaken, match='"same"'), tw.Node(url, name="same"):
+            pass
+        assert first.client("workshop") is not None
+    # The name is free again once its node has left.
+    with tw.Node(url, name="same"):
+        pass
+
+
+def test_where_no_hub_listens_the_error_names_the_place() -> None:
+    url = f"tide://127.0.0.1:{free_port()}"
+    with pytest.raises(tw.LinkLost, match=url), tw.Node(url, name="caller"):
+        pass
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller"):
+            pass
+
+    with pytest.raises(tw.LinkLost, match=url):
+        asyncio.run(story())
+
+
+def test_where_something_else_listens_the_error_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"tide://127.0.0.1:{other.getsockname()[1]}"
+
+        async def answer() -> None:
+            connection, _ = await asyncio.to_thread(other.accept)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            connection.close()
+
+        async def join() -> None:
+            async with tw.Node(url, name="caller"):
+                pass
+
+        async def story() -> None:
+            answering = asyncio.create_task(answer())
+            with pytest.raises((tw.WireError, tw.LinkLost), match="no hub"):
+                await join()
+            await answering
+
+        asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("tide://127.0.0.1", "port is missing"),
+        ("tide://127.0.0.1:70000", "number from 0 to 65,535"),
+        ("tide://:7420", "is missing"),
+        ("tide+unix://relative.sock", "begins with a slash"),
+        (f"tide+unix:///{'a' * 120}", "at most 107 bytes"),
+        ("http://127.0.0.1:1", "not known"),
+    ],
+)
+def test_a_url_that_is_none_is_refused_with_its_mend(url: str, problem: str) -> None:
+    with pytest.raises(tw.InvalidArgument, match=problem), tw.Node(url, name="caller"):
+        pass
+
+
+def test_a_hub_says_what_happened_when_two_nodes_serve_different_things_under_one_name(started: Programs) -> None:
+    _, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="other") as other:
+            await server.serve(Workshop("a"), name="workshop")
+            await until_served(other, "workshop")
+            with pytest.raises(tw.NameTaken, match="workshop"), contextlib.suppress(asyncio.CancelledError):
+                await other.serve({"another": lambda: 1}, name="workshop")
+
+    asyncio.run(story())

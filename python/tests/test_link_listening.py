@@ -1,0 +1,216 @@
+"""Links: where a hub listens, and whom it lets in to do what."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from link_processes import Programs, programs
+from link_programs import Workshop, until_served
+
+KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
+SECRET = "correct horse"
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+def test_a_hub_lets_in_who_has_one_of_its_tokens(started: Programs) -> None:
+    _, url = started.hub("tide://127.0.0.1:0", "--token", f"ann:{SECRET}")
+    with pytest.raises(tw.Unauthorized, match="asks for a token"), tw.Node(url, name="caller"):
+        pass
+    with (
+        pytest.raises(tw.Unauthorized, match="does not know the token") as told,
+        tw.Node(url, name="a", token="wrong horse"),
+    ):
+        pass
+    assert "wrong horse" not in str(told.value)
+    started.server(url, TIDEWIRE_TOKEN=SECRET)
+    with tw.Node(url, name="caller", token=SECRET) as node:
+        assert node.client("workshop").sync.caller()[:2] == ["caller", "ann"]
+
+
+def test_a_token_allows_what_it_says_and_nothing_else() -> None:
+    everything = tw.Token("all of it all")
+    reader = tw.Token("only reading", user="rita", subscribe=("$hub.>",), call=("svc.workshop.*.label", "$hub.>"))
+    maker = tw.Token("only serving", user="max", subscribe=("$hub.>", "svc.workshop.>"), call=("$hub.>",))
+
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0", tokens=[everything, reader, maker]).url
+            async with tw.Node(url, name="maker", token=maker.token) as server:
+                await server.serve(Workshop("made"), name="workshop")
+                with pytest.raises(tw.Unauthorized, match="not allowed with this token"):
+                    await server.serve(Workshop("made"), name="other")
+                async with tw.Node(url, name="reader", token=reader.token) as node:
+                    workshop = node.client("workshop")
+                    assert await workshop.label() == "made"
+                    with pytest.raises(tw.Unauthorized, match=r"svc\.workshop\..*\.echo"):
+                        await workshop.echo(1)
+                    with pytest.raises(tw.Unauthorized, match="not allowed with this token"):
+                        await node.serve(Workshop(), name="more")
+                await until_served(hub, "workshop")
+                assert await hub.client("workshop").label() == "made"
+
+    asyncio.run(story())
+
+
+def test_a_token_without_the_subjects_of_the_hub_can_still_serve_and_call() -> None:
+    maker = tw.Token("only serving", subscribe=("svc.workshop.>",), call=("svc.workshop.>",))
+
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), maker]).url
+            async with tw.Node(url, name="maker", token=maker.token) as server:
+                await server.serve(Workshop("made"), name="workshop")
+                await until_served(hub, "workshop")
+                assert await hub.client("workshop").label() == "made"
+
+    asyncio.run(story())
+
+
+def test_what_a_token_may_not_publish_is_counted_and_not_passed_on() -> None:
+    quiet = tw.Token("say this only", publish=("news.small",))
+
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), quiet]).url
+            heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+            await hub._link().subscribe("news.*", "", None, lambda came: heard.put_nowait((came.subject, came.value())))
+            async with tw.Node(url, name="quiet", token=quiet.token) as node:
+                node._link().link.publish("news.large", 1)
+                node._link().link.publish("news.small", 2)
+                assert await asyncio.wait_for(heard.get(), 30) == ("news.small", 2)
+                inner = hub._link().hub
+                assert inner is not None
+                assert inner.statistics()["refused"] == 1
+                assert heard.empty()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "example.org"])
+def test_listening_where_others_reach_it_needs_a_word(host: str) -> None:
+    with tw.Node(name="hub") as hub:
+        with pytest.raises(tw.Unauthorized, match="insecure"):
+            hub.listen(f"tide://{host}:0")
+        with pytest.raises(tw.Unauthorized, match="TLS"):
+            hub.listen(f"tide://{host}:0", tokens=[tw.Token(SECRET)])
+        listener = hub.listen("tide://0.0.0.0:0", insecure=True)
+        with tw.Node(listener.url.replace("0.0.0.0", "127.0.0.1"), name="caller"):
+            pass
+
+
+def test_the_command_refuses_it_too(started: Programs) -> None:
+    program = started.run("-m", "tidewire", "up", "--listen", "tide://0.0.0.0:0")
+    assert program.process.wait(30) == 1
+    assert "--insecure" in program.expect_log("up:")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--listen", "nonsense"], "url: "),
+        (["--listen", "tide://127.0.0.1:99999"], "number from 0 to 65,535"),
+        (["--token", "ann:short"], "8 characters or more"),
+        (["--timeout", "-1"], "timeout: -1.0 is not allowed"),
+        (["--timeout", "nan"], "timeout: nan is not allowed"),
+        (["--config", "/missing.toml"], "/missing.toml"),
+    ],
+)
+def test_the_command_names_what_is_wrong_with_its_options(started: Programs, options: list[str], problem: str) -> None:
+    program = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", *options)
+    assert problem in program.expect_log("up:")
+    assert program.process.wait(30) == 1
+
+
+def test_a_second_signal_does_not_wait_for_the_calls_in_progress(started: Programs) -> None:
+    hub, url = started.hub("tide://127.0.0.1:0", "--timeout", "1000")
+    server = started.server(url)
+    caller = started.caller(url, "hold")
+    server.expect("holding")
+    hub.signal(signal.SIGTERM)
+    # Its goodbye has been heard once the place is closed.
+    started.refused(url)
+    hub.signal(signal.SIGTERM)
+    assert hub.process.wait(30) == 0
+    server.expect("cancelled")
+    assert caller.process.wait(30) != 0
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with tw.Node(name="one") as one, tw.Node(name="two") as two:
+        url = one.listen("tide://127.0.0.1:0").url
+        with pytest.raises(tw.ConfigError, match=f"can't listen at {url}"):
+            two.listen(url)
+        # It is none the worse for it.
+        with tw.Node(two.listen("tide://127.0.0.1:0").url, name="caller"):
+            pass
+
+
+def test_a_hub_that_closes_a_place_keeps_those_who_joined_there() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            first, second = hub.listen("tide://127.0.0.1:0"), hub.listen("tide://127.0.0.1:0")
+            await hub.serve(Workshop("here"), name="workshop")
+            async with tw.Node(first.url, name="caller") as node:
+                first.close()
+                with pytest.raises(tw.LinkLost):
+                    await late(first.url)
+                assert await node.client("workshop").label() == "here"
+                await late(second.url)
+
+    async def late(url: str) -> None:
+        async with tw.Node(url, name="late") as node:
+            assert await node.client("workshop").label() == "here"
+
+    asyncio.run(story())
+
+
+def test_a_socket_that_a_killed_hub_left_behind_is_replaced(started: Programs) -> None:
+    url = started.url("unix")
+    path = url.removeprefix("tide+unix://")
+    hub, _ = started.hub(url)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    hub.kill()
+    assert os.path.exists(path)
+    again, _ = started.hub(url)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    with tw.Node(url, name="caller"):
+        pass
+    again.signal(signal.SIGTERM)
+    assert again.process.wait(30) == 0
+    assert not os.path.exists(path)
+
+
+def test_a_socket_that_is_in_use_or_is_none_is_not_replaced(started: Programs) -> None:
+    url = started.url("unix")
+    started.hub(url)
+    file = Path(started.place) / "file"
+    file.write_text("mine")
+    with tw.Node(name="other") as other:
+        with pytest.raises(tw.ConfigError, match="can't listen"):
+            other.listen(url)
+        with pytest.raises(tw.ConfigError, match="can't listen"):
+            other.listen(f"tide+unix://{file}")
+        with pytest.raises(tw.ConfigError, match="can't listen"):
+            other.listen(f"tide+unix://{started.place}/missing/hub.sock")
+    assert file.read_text() == "mine"
+    with tw.Node(url, name="caller"):
+        pass
+
+
+def test_a_node_that_joined_can_not_be_a_hub(started: Programs) -> None:
+    _, url = started.hub()
+    with tw.Node(url, name="caller") as node, pytest.raises(tw.InvalidArgument, match="has joined the hub"):
+        node.listen("tide://127.0.0.1:0")

@@ -1,0 +1,247 @@
+"""Links: what a hub does with bytes that break the rules. It names the rule, closes that link, and serves the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+import tidewire as tw
+from link_broken import FIRST, HARMLESS, HELD, LATER, OPEN
+from link_frames import FAIL, ID, OK, PING, PONG, SUBSCRIBE, WELCOME, Raw, frame, hello, subscribed
+from link_processes import Program, Programs, programs
+from tidewire import _limits
+
+VECTORS = json.loads((Path(__file__).parents[2] / "spec/vectors/frames.json").read_text())
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def hub(started: Programs) -> tuple[Program, str]:
+    """A hub with a server."""
+    program, url = started.hub()
+    started.server(url)
+    return program, url
+
+
+@pytest.fixture
+def others(hub: tuple[Program, str]) -> Iterator[Any]:
+    """A client that was there before, whose calls must go on."""
+    with tw.Node(hub[1], name=f"other-{os.urandom(4).hex()}") as node:
+        workshop = node.client("workshop").sync
+        assert workshop.echo(1) == 1
+        yield workshop
+        assert workshop.echo(2) == 2
+
+
+def one_line(program: Program, *words: str) -> None:
+    """See that the hub logs one line with these words, and no other before a line that is provoked after it."""
+    line = program.expect_log("is closed")
+    assert re.search("|".join(words), line), line
+    assert not program.logged()
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_what_comes_in_the_place_of_a_greeting_is_refused(hub: tuple[Program, str], others: Any, name: str) -> None:
+    program, url = hub
+    program.logged()
+    data, rule = FIRST[name]
+    raw = Raw(url)
+    raw.send(data)
+    told = raw.until_end()
+    assert told is not None
+    assert re.search(rule, told), told
+    one_line(program, rule)
+    raw.close()
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_breaks_the_rules_later_closes_that_link(hub: tuple[Program, str], others: Any, name: str) -> None:
+    program, url = hub
+    program.logged()
+    data, rule = LATER[name]
+    raw = Raw.joined(url)
+    raw.send(data)
+    told = raw.until_end()
+    assert told is not None
+    assert re.search(rule, told), told
+    one_line(program, rule)
+    raw.close()
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_harms_nobody_leaves_the_link_open(hub: tuple[Program, str], others: Any, name: str) -> None:
+    program, url = hub
+    program.logged()
+    raw = Raw.joined(url)
+    raw.send(HARMLESS[name])
+    assert raw.is_alive()
+    assert not program.logged()
+    raw.close()
+
+
+@pytest.mark.parametrize("vector", VECTORS["malformed"], ids=lambda vector: vector["name"])
+def test_the_malformed_frames_of_the_specification_are_refused(
+    hub: tuple[Program, str], others: Any, vector: dict[str, str]
+) -> None:
+    program, url = hub
+    program.logged()
+    greets = vector["name"].startswith("hello") or vector["rule"] == "not_tidewire"
+    raw = Raw(url) if greets else Raw.joined(url)
+    raw.send(bytes.fromhex(vector["hex"]))
+    told = raw.until_end()
+    assert told
+    one_line(program, re.escape(told))
+    raw.close()
+
+
+def test_a_frame_that_comes_byte_by_byte_is_taken(hub: tuple[Program, str]) -> None:
+    _, url = hub
+    raw = Raw(url)
+    raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for byte in hello() + frame(PING, id=5, flags=0):
+        raw.send(bytes([byte]))
+    found = [raw.receive(), raw.receive()]
+    assert [one and one[0] for one in found] == [WELCOME, PONG]
+    raw.close()
+
+
+def test_those_who_never_finish_their_greeting_are_closed_in_time(hub: tuple[Program, str], others: Any) -> None:
+    program, url = hub
+    since = perf_counter()
+    silent = [Raw(url) for _ in range(200)]
+    slow = Raw(url)
+    slow.send(hello()[:-1])
+    for n in range(200):
+        assert others.echo(n) == n
+    limit_s = _limits.LINK_GREETING_MS.default / 1_000
+    for raw in (slow, *silent):
+        told = raw.until_end()
+        assert told is not None
+        assert "link_greeting_ms" in told
+        raw.close()
+    assert limit_s * 0.9 < perf_counter() - since < limit_s + 10
+    assert others.echo(1) == 1
+    for _ in range(201):
+        program.expect_log("link_greeting_ms")
+
+
+def test_a_node_that_falls_silent_is_closed_after_two_heartbeats(started: Programs) -> None:
+    program, url = started.short_hub(100)
+    raw = Raw.joined(url)
+    told = raw.until_end()
+    assert told is not None
+    assert "link_heartbeat_ms=100" in told
+    assert "link_heartbeat_ms=100" in program.expect("log")
+    raw.close()
+
+
+def test_connections_that_break_off_anywhere_leave_nothing_behind(hub: tuple[Program, str], others: Any) -> None:
+    _, url = hub
+    whole = hello() + HELD + frame(SUBSCRIBE, subscribed(), id=2 * ID + 1) + OPEN
+    for at in range(0, len(whole), 3):
+        raw = Raw(url)
+        raw.send(whole[:at])
+        if at % 2:
+            # Closed with a reset.
+            raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()
+    assert others.echo(1) == 1
+
+
+def test_the_memory_of_a_hub_does_not_grow_with_what_it_refuses(hub: tuple[Program, str], others: Any) -> None:
+    program, url = hub
+
+    def one_round() -> None:
+        for data, _ in FIRST.values():
+            raw = Raw(url)
+            raw.send(data)
+            raw.until_end()
+            raw.close()
+        for data, _ in LATER.values():
+            raw = Raw.joined(url)
+            raw.send(data)
+            raw.until_end()
+            raw.close()
+
+    for _ in range(4):
+        one_round()
+    before = program.rss_bytes
+    for _ in range(12):
+        one_round()
+    assert program.rss_bytes - before < 8 * MIB
+    assert others.echo(1) == 1
+    # One line for each, and none is left for the next story.
+    for _ in range(16 * (len(FIRST) + len(LATER))):
+        program.expect_log("is closed")
+
+
+def test_a_node_that_asks_and_never_reads_is_closed_before_its_answers_fill_the_memory(
+    hub: tuple[Program, str], others: Any
+) -> None:
+    program, url = hub
+    program.logged()
+    before = program.rss_bytes
+    raw = Raw.joined(url)
+    raw.socket.settimeout(0.5)
+    pings = frame(PING, id=9, flags=0) * 20_000
+    sent = 0
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        while sent < 64 * _limits.LINK_QUEUE_BYTES.default:
+            raw.socket.sendall(pings)
+            sent += len(pings)
+            assert others.echo(1) == 1
+    program.expect_log("is closed", "link_queue_bytes")
+    # Without a bound it would hold all that was asked for. A buffer that grows is there twice, and what is freed is given back later.
+    assert program.rss_bytes - before < 10 * _limits.LINK_QUEUE_BYTES.default
+    raw.close()
+
+
+def test_a_node_that_subscribes_without_end_is_refused_at_the_limit(hub: tuple[Program, str], others: Any) -> None:
+    _, url = hub
+    raw = Raw.joined(url)
+    count = _limits.LINK_SUBSCRIPTIONS.default
+    raw.send(b"".join(frame(SUBSCRIBE, subscribed(b"raw.%d" % n), id=ID + n) for n in range(count + 1)))
+    kinds = [found[0] for found in (raw.receive() for _ in range(count + 1)) if found is not None]
+    assert kinds == [OK] * count + [FAIL]
+    assert raw.is_alive()
+    raw.close()
+
+
+def test_the_answer_of_a_call_with_a_broken_value_says_so(hub: tuple[Program, str], others: Any) -> None:
+    _, url = hub
+    raw = Raw.joined(url)
+    raw.send(HARMLESS["a value that is none"])
+    found = raw.receive()
+    assert found is not None
+    assert found[:2] == (FAIL, ID)
+    raw.close()
+
+
+def test_clients_that_come_and_go_do_not_use_up_the_hub(hub: tuple[Program, str]) -> None:
+    program, url = hub
+
+    async def story() -> None:
+        for n in range(20):
+            async with tw.Node(url, name=f"guest-{n}") as node:
+                assert await node.client("workshop").echo(n) == n
+
+    for _ in range(300):
+        Raw.joined(url).close()
+    asyncio.run(story())
+    assert len(os.listdir(f"/proc/{program.process.pid}/fd")) < 60

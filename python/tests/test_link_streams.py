@@ -1,0 +1,191 @@
+"""Links: streams between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+import tidewire as tw
+from link_processes import Program, Programs, programs
+from tidewire import _limits
+
+CREDIT = _limits.STREAM_CREDIT.default
+ENDLESS = 1_000_000_000
+Run = Callable[[Callable[[Any, Program], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+@pytest.fixture
+def run(started: Programs) -> Run:
+    """Runs a story with a client of a server, and that server."""
+    _, url = started.hub()
+    server = started.server(url)
+
+    def run(story: Callable[[Any, Program], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            async with tw.Node(url, name="caller") as node:
+                await story(node.client("workshop"), server)
+
+        asyncio.run(main())
+
+    return run
+
+
+async def said(program: Program, word: str) -> str:
+    return await asyncio.to_thread(program.expect, word)
+
+
+def test_ten_thousand_items_come_in_order(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        assert [n async for n in workshop.count(10_000)] == list(range(10_000))
+        await said(server, "closed")
+        assert [n async for n in workshop.count(0)] == []
+        await said(server, "closed")
+
+    run(story)
+
+
+def test_a_slow_reader_stops_the_writer(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        stream = workshop.count(ENDLESS)
+        assert await anext(stream) == 0
+        ahead = -1
+        # The writer stops by itself: other calls go back and forth on the link meanwhile.
+        while ahead != (ahead := await workshop.ahead()):
+            for _ in range(50):
+                await workshop.echo(None)
+        assert ahead <= 4 * CREDIT
+        for n in range(1, 500):
+            assert await anext(stream) == n
+        await stream.aclose()
+        await said(server, "closed")
+
+    run(story)
+
+
+def test_an_endless_stream_begins_at_once_and_ends_when_its_reader_leaves(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        async for n in workshop.count(ENDLESS):
+            if n == 1_000:
+                break
+        await said(server, "closed")
+        async with workshop.count(ENDLESS) as stream:
+            assert await anext(stream) == 0
+        await said(server, "closed")
+
+    run(story)
+
+
+def test_a_task_that_is_cancelled_while_it_reads_closes_the_generator(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        reading = asyncio.Event()
+
+        async def read() -> None:
+            async for _ in workshop.count(ENDLESS):
+                reading.set()
+
+        task = asyncio.create_task(read())
+        await reading.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await said(server, "closed")
+
+    run(story)
+
+
+@pytest.mark.parametrize("most", [0, 1, 3 * CREDIT])
+def test_an_error_comes_after_the_items_before_it(run: Run, most: int) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        seen = []
+        with pytest.raises(KeyError) as raised:
+            async for n in workshop.fail_after(most):
+                seen.append(n)
+        assert seen == list(range(most))
+        assert raised.value.args == (most,)
+        assert isinstance(raised.value.__cause__, tw.RemoteError)
+        assert await workshop.label() == "server"
+
+    run(story)
+
+
+def test_a_writer_that_is_killed_ends_the_stream_after_what_came(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        stream = workshop.count(ENDLESS)
+        assert await anext(stream) == 0
+        server.signal(signal.SIGKILL)
+        last = 0
+        with pytest.raises(tw.LinkLost):
+            async for n in stream:
+                assert n == last + 1
+                last = n
+
+    run(story)
+
+
+def test_a_thousand_streams_at_once_share_a_link_with_calls(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        streams = [workshop.count(ENDLESS) for _ in range(1_000)]
+        assert await asyncio.gather(*(anext(stream) for stream in streams)) == [0] * 1_000
+        assert await workshop.echo(1) == 1
+        assert await asyncio.gather(*(workshop.echo(n) for n in range(200))) == list(range(200))
+        assert await asyncio.gather(*(anext(stream) for stream in streams)) == [1] * 1_000
+        for stream in streams:
+            await stream.aclose()
+        for _ in streams:
+            await said(server, "closed")
+        assert await workshop.label() == "server"
+
+    run(story)
+
+
+def test_more_streams_than_calls_are_allowed_do_not_keep_calls_waiting(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        streams = [workshop.count(ENDLESS) for _ in range(2_000)]
+        assert await asyncio.gather(*(anext(stream) for stream in streams)) == [0] * 2_000
+        assert await workshop.with_(timeout=20.0).echo(1) == 1
+        for stream in streams:
+            await stream.aclose()
+        for _ in streams:
+            await said(server, "closed")
+
+    run(story)
+
+
+def test_large_items_come_whole(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        sizes = [len(item) async for item in workshop.blocks(20, 1 << 20)]
+        assert sizes == [1 << 20] * 20
+
+    run(story)
+
+
+def test_a_stream_with_a_deadline_ends_at_it(run: Run) -> None:
+    async def story(workshop: Any, server: Program) -> None:
+        with pytest.raises(tw.AskTimeout):
+            async for _ in workshop.with_(timeout=0.3).count(ENDLESS):
+                pass
+        await said(server, "closed")
+
+    run(story)
+
+
+def test_plain_generators_and_plain_threads_stream_too(started: Programs) -> None:
+    _, url = started.hub()
+    server = started.server(url)
+    with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop").sync
+        assert list(workshop.count_plainly(1_000)) == list(range(1_000))
+        with workshop.count_plainly(ENDLESS) as stream:
+            assert next(stream) == 0
+        server.expect("closed")
+        with pytest.raises(KeyError):
+            list(workshop.fail_after(3))
