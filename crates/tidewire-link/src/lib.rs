@@ -26,5 +26,6 @@ pub use runtime::Runtime;
 pub use tidewire_core::link::access::{Access, Grant};
 pub use tidewire_core::link::assembly::Message;
 pub use tidewire_core::link::hub::{HubCounts, HubOptions};
+pub use tidewire_core::link::outbox::Pieces;
 pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};
 pub use tls::{Tls, TlsError};

@@ -194,10 +194,10 @@ impl RemoteCall {
 
     /// Answers with a value. Nothing happens if the caller has gone.
     fn reply(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let blob = crate::values::encode(value, "the result", super::PAYLOAD_BYTES)?;
+        let mut blob = crate::values::encode(value, "the result", super::PAYLOAD_BYTES)?;
         let Some(call) = self.call.lock().take() else { return Ok(()) };
         let company = call.has_company();
-        let sent = call.reply(sending(&blob));
+        let sent = call.reply(sending(&mut blob));
         self.forget();
         self.flush(py, company);
         match sent {
@@ -208,8 +208,8 @@ impl RemoteCall {
 
     /// Answers with an error: an exception, which travels as a value.
     fn fail(&self, py: Python<'_>, raised: &Bound<'_, PyAny>) -> PyResult<()> {
-        let blob = crate::values::encode(raised, "the error", super::PAYLOAD_BYTES)?;
-        self.end(py, ErrorCode::RemoteError, sending(&blob));
+        let mut blob = crate::values::encode(raised, "the error", super::PAYLOAD_BYTES)?;
+        self.end(py, ErrorCode::RemoteError, sending(&mut blob));
         Ok(())
     }
 
@@ -221,8 +221,8 @@ impl RemoteCall {
 
     /// Sends one item of a stream; None, or something to await before the next one.
     fn item(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Option<Pending>> {
-        let blob = crate::values::encode(value, "an item", super::PAYLOAD_BYTES)?;
-        self.with(py, |call| call.item(sending(&blob)).map_err(|why| refused(py, "an item", &why)))?;
+        let mut blob = crate::values::encode(value, "an item", super::PAYLOAD_BYTES)?;
+        self.with(py, |call| call.item(sending(&mut blob)).map_err(|why| refused(py, "an item", &why)))?;
         let left = self.exchange.credit.fetch_sub(1, Ordering::AcqRel) - 1;
         Ok((left <= 0).then(|| self.credit()))
     }

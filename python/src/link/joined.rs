@@ -73,7 +73,7 @@ impl Link {
         waiting: Arc<dyn Waiting>,
     ) -> PyResult<CallKey> {
         check_fork(py)?;
-        let (blob, headers) = (crate::values::encode(value, subject.text, PAYLOAD_BYTES)?, fields(py, headers)?);
+        let (mut blob, headers) = (crate::values::encode(value, subject.text, PAYLOAD_BYTES)?, fields(py, headers)?);
         let head = CallHead {
             deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
             credit,
@@ -81,7 +81,7 @@ impl Link {
             fields: Fields::parse("CALL", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?,
             ..CallHead::default()
         };
-        let key = self.inner.call(&head, flags(priority), sending(&blob), waiting);
+        let key = self.inner.call(&head, flags(priority), sending(&mut blob), waiting);
         key.map_err(|why| refused(py, subject.text, &why))
     }
 }
@@ -177,10 +177,10 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         check_fork(py)?;
-        let (blob, headers) = (crate::values::encode(value, "message", PAYLOAD_BYTES)?, fields(py, headers)?);
+        let (mut blob, headers) = (crate::values::encode(value, "message", PAYLOAD_BYTES)?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
         let head = PublishHead { subject: subject.text, fields, ..PublishHead::default() };
-        let sent = self.inner.publish(&head, flags(priority), sending(&blob));
+        let sent = self.inner.publish(&head, flags(priority), sending(&mut blob));
         sent.map_err(|why| refused(py, subject.text, &why))?;
         if !flush_soon(py, &self.flusher) {
             py.detach(|| self.inner.flush());

@@ -10,6 +10,7 @@ mod stream;
 
 pub use hub::{Hub, Listening};
 pub use inbound::{RemoteCall, RemoteMessage};
+
 pub use joined::{Link, LinkSubscription};
 pub use planned::Planned;
 pub use stream::RemoteStream;
@@ -18,14 +19,14 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict};
-use tidewire_link::{Failure, Message, Refused, Runtime, Sending};
+use pyo3::types::PyDict;
+use tidewire_link::{Failure, Message, Pieces, Refused, Runtime, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use crate::errors::error;
+use crate::values::Blob;
 
 /// The thread of links of this process. After a fork the child has none, and `check_fork` keeps it from coming here.
 fn runtime() -> PyResult<Runtime> {
@@ -91,11 +92,10 @@ fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
 /// The longest value that is written.
 const PAYLOAD_BYTES: usize = 268_435_456;
 
-/// A blob on its way: a long one is kept by reference until its last chunk has gone.
-fn sending<'a>(blob: &'a Bound<'_, PyBytes>) -> Sending<'a> {
-    let bytes = blob.as_bytes();
-    if bytes.len() > limits::LINK_CHUNK_BYTES.default as usize {
-        return Sending::Long(Box::new(PyBackedBytes::from(blob.clone())));
+/// A blob on its way: a long one is kept until its last chunk has gone.
+fn sending(blob: &mut Blob) -> Sending<'_> {
+    if blob.bytes() > limits::LINK_CHUNK_BYTES.default as usize {
+        return Sending::Long(Box::new(std::mem::replace(blob, Blob::Whole(Vec::new()))));
     }
-    Sending::Short(bytes)
+    Sending::Short(blob.piece(0))
 }

@@ -4,10 +4,64 @@ use std::ops::Range;
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PySlice};
+
+use tidewire_link::Pieces;
+use tidewire_proto::generated::limits;
 
 use crate::errors::error;
 use crate::values::forms::{ALIGNMENT, HEADER_BYTES, MARK, VERSION, gap};
+
+/// A longer blob is cut when it is sent.
+const KEPT_BYTES: usize = limits::LINK_CHUNK_BYTES.default as usize;
+
+/// A blob as it is sent.
+pub enum Blob {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// All of it, or what comes before the only buffer, and that buffer: it is kept, as it can't change.
+    Kept(Vec<u8>, PyBackedBytes),
+}
+
+impl Blob {
+    /// A head with one buffer.
+    pub fn of_one(head: &[u8], part: &Bound<'_, PyBytes>) -> Self {
+        let bytes = part.as_bytes();
+        let mut start = header(head, &[bytes.len()]);
+        if start.len() + bytes.len() > KEPT_BYTES {
+            return Self::Kept(start, PyBackedBytes::from(part.clone()));
+        }
+        start.extend_from_slice(bytes);
+        Self::Whole(start)
+    }
+}
+
+impl From<Bound<'_, PyBytes>> for Blob {
+    fn from(all: Bound<'_, PyBytes>) -> Self {
+        if all.as_bytes().len() > KEPT_BYTES {
+            return Self::Kept(Vec::new(), PyBackedBytes::from(all));
+        }
+        Self::Whole(all.as_bytes().to_vec())
+    }
+}
+
+impl Pieces for Blob {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Whole(all) => all.len(),
+            Self::Kept(start, rest) => start.len() + rest.len(),
+        }
+    }
+
+    fn piece(&self, at: usize) -> &[u8] {
+        match self {
+            Self::Whole(all) => &all[at..],
+            Self::Kept(start, _) if at < start.len() => &start[at..],
+            Self::Kept(start, rest) => &rest[at - start.len()..],
+        }
+    }
+}
 
 /// Bytes that a blob takes, or a little more.
 pub fn length(head: usize, parts: usize, parts_bytes: usize) -> usize {

@@ -8,7 +8,8 @@ use pyo3::{PyTypeCheck, PyTypeInfo};
 
 use crate::values::failure::{Failure, Reason, Written, shown};
 use crate::values::forms::{DEPTH, INLINE_BYTES, ext};
-use crate::values::{blob, writer};
+use crate::values::blob::{self, Blob};
+use crate::values::writer;
 
 pub struct Encoder<'a, 'py> {
     pub py: Python<'py>,
@@ -41,6 +42,15 @@ impl<'a, 'py> Encoder<'a, 'py> {
             return Ok(PyBytes::new(self.py, &self.out));
         }
         blob::join(self.py, &self.out, &self.parts, &self.lengths)
+    }
+
+    pub fn into_blob(self) -> PyResult<Blob> {
+        if let [part] = &self.parts[..]
+            && let Some(bytes) = exactly::<PyBytes>(part)
+        {
+            return Ok(Blob::of_one(&self.out, bytes));
+        }
+        if self.parts.is_empty() { Ok(Blob::Whole(self.out)) } else { self.finish().map(Blob::from) }
     }
 
     /// Writes any value. The types that are sent most are looked at first.

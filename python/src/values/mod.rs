@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arguments::Name;
+pub use blob::Blob;
 use decode::Decoder;
 use encode::Encoder;
 use options::{BytesMax, Hook};
@@ -41,9 +42,12 @@ pub fn encode_value<'py>(
     encoder.finish()
 }
 
-/// Writes a value of this name for a link, as [`encode_value`] does.
-pub fn encode<'py>(value: &Bound<'py, PyAny>, name: &str, bytes_max: usize) -> PyResult<Bound<'py, PyBytes>> {
-    encode_value(value, None, BytesMax(bytes_max), Name(name))
+/// Writes a value of this name for a link, as [`encode_value`] does. A single long `bytes` is not copied.
+pub fn encode(value: &Bound<'_, PyAny>, name: &str, bytes_max: usize) -> PyResult<Blob> {
+    let mut encoder = Encoder::new(value.py(), None, bytes_max);
+    let written = encoder.value(value).and_then(|()| encoder.check_size());
+    written.map_err(|failure| failure.raise(value.py(), name, bytes_max))?;
+    encoder.into_blob()
 }
 
 /// Reads the value of a blob that lies in memory of a link. Large parts are copied once.

@@ -95,9 +95,8 @@ class Porter:
             await items.over()
 
     def _request(self, call: RemoteCall) -> Request:
-        subject = call.subject
-        args, kwargs = _arguments(call.value(), subject)
-        left, headers = call.left, call.headers
+        subject, value, left, headers, priority, node, user = call.opened()
+        args, kwargs = (value, {}) if value.__class__ is tuple else _arguments(value, subject)
         trace = None if headers is None else headers.pop(TRACE, None)
         return Request(
             self._host.info.name,
@@ -106,9 +105,9 @@ class Porter:
             kwargs,
             deadline=None if left is None else monotonic() + left,
             headers=headers or {},
-            priority=call.priority,
-            node=call.node,
-            user=call.user or None,
+            priority=priority,
+            node=node,
+            user=user or None,
             origin="private",
             trace=trace,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.calls import BlockingStream, Call, Sending, Stream, refuse_loop
 from tidewire.services.declare import Declaration, declaration_of, is_declared
+from tidewire.services.errand import Errand, LinkCall
 from tidewire.services.names import nearest, short, token_problem
 from tidewire.services.options import CallOptions
 from tidewire.services.registry import Registry, registry_of
@@ -14,6 +16,7 @@ from tidewire.services.registry import Registry, registry_of
 if TYPE_CHECKING:
     from tidewire.node import Node
     from tidewire.services.checking import Signature
+    from tidewire.services.registry import Group
 
 _S = TypeVar("_S")
 
@@ -70,6 +73,7 @@ class Client:
         self._service = service
         self._declared = declared
         self._options = options
+        self._made: dict[str, ClientMethod] = {}
 
     def with_(self, **options: Any) -> Client:
         """Return a client that calls with other options.
@@ -94,7 +98,9 @@ class Client:
         known = self._methods()
         if known is not None and name not in known:
             raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, known)}")
-        made = ClientMethod(self, name)
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = ClientMethod(self, name)
         if self._declared is not None:
             # What was declared stays: the next look finds it without coming here.
             self.__dict__[name] = made
@@ -114,12 +120,12 @@ class Client:
             f"client: {self!r} can't be pickled or copied: hand over the name {self._service!r}, and make a client there"
         )
 
-    def _methods(self) -> list[str] | None:
-        """Return the names of the methods, or None as long as nobody knows them."""
+    def _methods(self) -> Mapping[str, object] | None:
+        """Return the methods by their names, or None as long as nobody knows them."""
         if self._declared is not None:
-            return list(self._declared.methods)
+            return self._declared.methods
         group = self._registry.find(self._service)
-        return None if group is None else list(group.methods)
+        return None if group is None else group.methods
 
 
 class ClientMethod:
@@ -128,18 +134,25 @@ class ClientMethod:
     def __init__(self, of: Client, name: str) -> None:
         self._client = of
         self.__name__ = name
+        self._title = f"{of._service}.{name}"
         declared = None if of._declared is None else of._declared.methods[name]
         self._signature: Signature | None = None if declared is None else declared.function.signature
         self._streams = None if declared is None else declared.function.streams
         self._timeout = None if declared is None else declared.mark.timeout
+        self._one = of._options.policy.kind != "all"
 
     def with_(self, **options: Any) -> ClientMethod:
         """Return the method with other options; see ``Client.with_``."""
         return ClientMethod(self._client.with_(**options), self.__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        sending = self._sending(args, kwargs)
-        return Stream(sending) if self._is_stream() else Call(sending)
+        of = self._client
+        group = of._registry.find(of._service)
+        streams, timeout = self._known(group, args, kwargs)
+        if self._one and not streams and group is not None and group.over_links:
+            return LinkCall(Errand(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout))
+        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
+        return Stream(sending) if streams else Call(sending)
 
     def __repr__(self) -> str:
         return f"<method {self._title} of {self._client!r}>"
@@ -147,36 +160,22 @@ class ClientMethod:
     def __reduce__(self) -> NoReturn:
         self._client.__reduce__()
 
-    @property
-    def _title(self) -> str:
-        return f"{self._client._service}.{self.__name__}"
-
-    def _sending(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sending:
-        if self._signature is not None:
-            self._signature.check(self._title, args, kwargs)
-        of, timeout = self._client, self._timeout
-        if self._signature is None:
-            timeout = self._known_timeout()
-        return Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
-
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call it, and block this thread."""
         refuse_loop(self._title)
-        sending = self._sending(args, kwargs)
-        return BlockingStream(sending) if self._is_stream() else Call(sending).run()
+        of = self._client
+        streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
+        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
+        return BlockingStream(sending) if streams else Call(sending).run()
 
-    def _is_stream(self) -> bool:
-        """Return whether it gives a stream, as far as anybody knows."""
-        if self._streams is not None:
-            return self._streams
-        group = self._client._registry.find(self._client._service)
+    def _known(self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, float | None]:
+        """Check the arguments, and return whether it gives a stream and how long it may take, as far as anybody knows."""
+        if self._signature is not None:
+            if not self._signature.binds(args, kwargs):
+                self._signature.check(self._title, args, kwargs)
+            return bool(self._streams), self._timeout
         found = None if group is None else group.methods.get(self.__name__)
-        return found is not None and found.stream
-
-    def _known_timeout(self) -> float | None:
-        group = self._client._registry.find(self._client._service)
-        found = None if group is None else group.methods.get(self.__name__)
-        return None if found is None else found.timeout
+        return (False, None) if found is None else (found.stream, found.timeout)
 
 
 class BlockingClient:

@@ -62,6 +62,26 @@ struct Part {
     total: usize,
     /// Received since the sender was last asked for more.
     unasked: usize,
+    /// What the sender may have sent by now.
+    allowed: usize,
+}
+
+impl Part {
+    fn new(message: Message, total: usize) -> Self {
+        Self { message, total, unasked: 0, allowed: limits::LINK_WINDOW_BYTES.default as usize }
+    }
+
+    /// Bytes to ask for now. Never more than the rest: what comes late would count for the next payload of the exchange.
+    fn asks(&mut self) -> usize {
+        if self.unasked < limits::LINK_WINDOW_BYTES.default as usize / 2 {
+            return 0;
+        }
+        // A published one is the only one of its exchange, and its hub collects what several receivers ask for.
+        let rest = if self.message.kind == Kind::Publish { usize::MAX } else { self.total.saturating_sub(self.allowed) };
+        let asks = std::mem::take(&mut self.unasked).min(rest);
+        self.allowed += asks;
+        asks
+    }
 }
 
 /// What a frame made of a payload.
@@ -156,7 +176,7 @@ impl Assemblies {
         }
         self.bytes += total;
         // Even an empty one is complete only with its last chunk: the exchange is open until then.
-        self.parts.insert(key, Part { message: Message::begun(frame, bytes), total, unasked: 0 });
+        self.parts.insert(key, Part::new(Message::begun(frame, bytes), total));
         Ok(Progress::More)
     }
 
@@ -178,11 +198,10 @@ impl Assemblies {
         if !frame.flags.more() {
             return Ok(self.finish(key));
         }
-        let half = limits::LINK_WINDOW_BYTES.default as usize / 2;
-        if part.unasked < half {
-            return Ok(Progress::More);
+        match part.asks() {
+            0 => Ok(Progress::More),
+            bytes => Ok(Progress::Ask(u32::try_from(bytes).unwrap_or(u32::MAX))),
         }
-        Ok(Progress::Ask(u32::try_from(std::mem::take(&mut part.unasked)).unwrap_or(u32::MAX)))
     }
 
     fn finish(&mut self, key: (u64, bool)) -> Progress {

@@ -190,16 +190,16 @@ impl Transfer {
     }
 
     fn cut(&mut self, out: &mut Vec<u8>, chunk: usize) -> usize {
-        let payload = (*self.payload).as_ref();
-        let count = chunk.min(self.window).min(self.left());
-        let more = self.at + count < payload.len();
+        let piece = self.payload.piece(self.at);
+        let count = chunk.min(self.window).min(piece.len());
+        let more = count < self.left();
         let written = wire::write(
             out,
             Kind::Chunk,
             self.flags.with_more(more).with_compressed(false).with_again(false),
             self.id,
             |_| Ok(()),
-            &payload[self.at..self.at + count],
+            &piece[..count],
         );
         debug_assert!(written.is_ok(), "a chunk is shorter than a frame may be");
         self.at += count;
@@ -208,7 +208,7 @@ impl Transfer {
     }
 
     fn left(&self) -> usize {
-        (*self.payload).as_ref().len() - self.at
+        self.payload.bytes() - self.at
     }
 
     fn is_over(&self) -> bool {

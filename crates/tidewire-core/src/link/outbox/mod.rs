@@ -14,8 +14,27 @@ const LANES: usize = 4;
 /// What a lane is given of each write while higher lanes have more than fits.
 const SHARE_BYTES: usize = 8_192;
 
-/// Bytes that somebody else keeps.
-pub type Payload = Box<dyn AsRef<[u8]> + Send>;
+/// Bytes that somebody else keeps, in one or more pieces. None of the pieces is empty.
+pub trait Pieces: Send {
+    /// All of its bytes.
+    fn bytes(&self) -> usize;
+
+    /// What begins at a byte, up to the end of the piece that it is in.
+    fn piece(&self, at: usize) -> &[u8];
+}
+
+impl<T: AsRef<[u8]> + Send> Pieces for T {
+    fn bytes(&self) -> usize {
+        self.as_ref().len()
+    }
+
+    fn piece(&self, at: usize) -> &[u8] {
+        &self.as_ref()[at..]
+    }
+}
+
+/// A payload that is cut while it is sent.
+pub type Payload = Box<dyn Pieces>;
 
 /// The frames that wait for one link.
 pub struct Outbox {
@@ -174,7 +193,7 @@ impl Outbox {
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: Payload,
     ) -> Result<(), Unsent> {
-        let total = (*payload).as_ref().len();
+        let total = payload.bytes();
         self.room_for(total, self.bytes_max)?;
         let mut first = Vec::with_capacity(256);
         wire::write(&mut first, kind, flags.with_more(true), id, head, &(total as u64).to_le_bytes())?;

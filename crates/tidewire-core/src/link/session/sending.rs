@@ -69,7 +69,7 @@ impl<C> Session<C> {
         match self.cut(payload) {
             Sending::Short(text) => self.fail_short(id, flags, code, text),
             Sending::Long(payload) => {
-                let bytes = (*payload).as_ref().len();
+                let bytes = payload.bytes();
                 let fits = bytes <= self.payload_max;
                 if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload).is_err() {
                     let text = format!("{}: its {bytes} bytes found no room on the link", code.as_str());

@@ -232,7 +232,7 @@ impl Sending<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Short(bytes) => bytes.len(),
-            Self::Long(payload) => (**payload).as_ref().len(),
+            Self::Long(payload) => payload.bytes(),
         }
     }
 }

@@ -1,0 +1,150 @@
+"""Calls over a link as asyncio sees them: they begin when somebody waits, and can be gathered, made tasks of and cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import tidewire as tw
+from tidewire.services.errand import LinkCall
+from tidewire.services.registry import registry_of
+
+TIMEOUT_S = 30.0
+
+
+class Workshop(tw.Service):
+    """Counts what begins, and keeps what is to be kept waiting."""
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Queue[int] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[int] = asyncio.Queue()
+
+    @tw.method
+    async def echo(self, value: Any) -> Any:
+        """Give it back."""
+        self.begun.put_nowait(0)
+        return value
+
+    @tw.method
+    async def stay(self, number: int) -> None:
+        """Stay until cancelled."""
+        self.begun.put_nowait(number)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.put_nowait(number)
+
+    @tw.method
+    async def fail(self) -> None:
+        """Fail."""
+        raise KeyError("nothing")
+
+
+def told(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(story)
+    def test(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(story(*args, **kwargs))
+
+    return test
+
+
+@asynccontextmanager
+async def joined() -> AsyncIterator[tuple[tw.Node, Workshop, Any]]:
+    workshop = Workshop()
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
+            await server.serve(workshop, name="workshop")
+            while not any(info.name == "workshop" for info in await caller.services()):
+                await asyncio.sleep(0)
+            yield caller, workshop, caller.client("workshop")
+
+
+def outstanding(caller: tw.Node) -> list[int]:
+    group = registry_of(caller).group("workshop")
+    return [group._standings[instance].outstanding for instance in group._standings]
+
+
+@told
+async def test_a_thousand_calls_are_gathered_in_their_order() -> None:
+    async with joined() as (caller, _, workshop):
+        calls = [workshop.echo(number) for number in range(1000)]
+        assert all(isinstance(call, LinkCall) for call in calls)
+        assert await asyncio.wait_for(asyncio.gather(*calls), TIMEOUT_S) == list(range(1000))
+        assert outstanding(caller) == [0]
+
+
+@told
+async def test_a_call_begins_when_it_is_made_a_future_and_not_before() -> None:
+    async with joined() as (_, workshop, client):
+        call = client.echo(1)
+        assert await client.echo(2) == 2
+        assert workshop.begun.qsize() == 1
+        future = asyncio.ensure_future(call)
+        await asyncio.wait_for(workshop.begun.get(), TIMEOUT_S)
+        await asyncio.wait_for(workshop.begun.get(), TIMEOUT_S)
+        assert await asyncio.wait_for(future, TIMEOUT_S) == 1
+
+
+@told
+async def test_a_task_is_made_of_a_call() -> None:
+    async with joined() as (_, _, client):
+        task = asyncio.create_task(client.echo("x"))
+        assert await asyncio.wait_for(task, TIMEOUT_S) == "x"
+        failing = asyncio.create_task(client.fail())
+        with pytest.raises(KeyError):
+            await asyncio.wait_for(failing, TIMEOUT_S)
+
+
+@pytest.mark.parametrize("kind", ["task", "future", "waited for"])
+@told
+async def test_cancelling_a_call_cancels_its_handler(kind: str) -> None:
+    async with joined() as (caller, workshop, client):
+        if kind == "waited for":
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.stay(7), 0.2)
+        else:
+            waiting = asyncio.create_task(client.stay(7)) if kind == "task" else asyncio.ensure_future(client.stay(7))
+            await asyncio.wait_for(workshop.begun.get(), TIMEOUT_S)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert await asyncio.wait_for(workshop.cancelled.get(), TIMEOUT_S) == 7
+        assert outstanding(caller) == [0]
+
+
+@told
+async def test_a_failed_call_leaves_the_others_of_its_gathering() -> None:
+    async with joined() as (caller, _, client):
+        answers = asyncio.gather(client.echo(1), client.fail(), client.echo(3), return_exceptions=True)
+        first, failed, third = await asyncio.wait_for(answers, TIMEOUT_S)
+        assert (first, third) == (1, 3)
+        assert isinstance(failed, KeyError)
+        assert outstanding(caller) == [0]
+
+
+def forget(method: Callable[[int], object]) -> None:
+    method(1)
+    gc.collect()
+
+
+@told
+async def test_a_call_that_nobody_awaited_is_told_of() -> None:
+    async with joined() as (_, workshop, client):
+        with pytest.warns(RuntimeWarning, match="workshop.echo was called and never awaited"):
+            forget(client.echo)
+        client.echo(1).close()
+        assert workshop.begun.qsize() == 0
+
+
+@told
+async def test_long_bytes_arrive_whole_wherever_they_are_in_a_value() -> None:
+    async with joined() as (_, _, client):
+        long, other = bytes(range(256)) * 2_000, bytes(range(255)) * 1_000
+        for value in [long, [1, long, "x"], {"a": long, "b": other}, bytearray(long), (long[:65_536], b"")]:
+            assert await asyncio.wait_for(client.echo(value), TIMEOUT_S) == value
