@@ -9,7 +9,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::{
-    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, Refusal, RequeueError, SpawnOptions, Supervision, ThreadHooks,
+    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, Refusal, RequeueError, SpawnOptions, Supervision,
+    ThreadHooks,
 };
 
 use tidewire_engine::raw::Envelope;
@@ -230,7 +231,11 @@ impl Engine {
             .inner
             .subscribe_in(pattern.0, queue.map(|queue| queue.0), &actor.0.get().inner)
             .map_err(|failure| errors::subscribe(py, &failure))?;
-        Ok(Subscription { inner, actor: own.then(|| actor.0.to_owned().unbind()), ended: parking_lot::Mutex::new(None) })
+        Ok(Subscription {
+            inner,
+            actor: own.then(|| actor.0.to_owned().unbind()),
+            ended: parking_lot::Mutex::new(None),
+        })
     }
 
     fn set_subscriptions(&self, py: Python<'_>, patterns: Patterns, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {

@@ -6,7 +6,7 @@ from contextvars import Context as Variables
 from types import EllipsisType
 from typing import Any, Literal, final
 
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer, Self, disjoint_base
 
 from tidewire._handlers import Plan
 from tidewire.supervision import Supervision
@@ -36,6 +36,7 @@ __all__ = [
 
 __version__: str
 
+@disjoint_base
 class Pending(Awaitable[Any]):
     """An operation under way. Await it, ``wait()`` for it in a plain thread, or give it to ``asyncio.gather``."""
 

@@ -5,8 +5,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use tidewire_link::{
-    Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link, Message, Published, Runtime, Sending,
-    Waiting,
+    Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link, Message, Published, Runtime,
+    Sending, Waiting,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};

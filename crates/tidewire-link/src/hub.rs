@@ -262,7 +262,8 @@ impl Shared {
 
     fn end(&self, at: LinkId, reason: &str) {
         let name = self.hub.lock().name_of(at).to_owned();
-        let who = if name.is_empty() { "a link that has not joined".to_owned() } else { format!("the link of {name:?}") };
+        let who =
+            if name.is_empty() { "a link that has not joined".to_owned() } else { format!("the link of {name:?}") };
         (self.log)(&format!("{who} is closed: {reason}"));
         match self.peer(at).as_deref() {
             Some(Peer::Remote { end, .. }) => end.notify_one(),

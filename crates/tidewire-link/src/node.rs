@@ -219,7 +219,11 @@ impl Link {
         let feed: Arc<dyn Feed> = Arc::clone(&link.shared) as Arc<dyn Feed>;
         let told = link.shared.begin();
         let Some(end) = hub.attach(Arc::downgrade(&feed)) else {
-            return Err(JoinError::Told(address, ErrorCode::LimitExceeded.number(), "hub_links is exceeded".to_owned()));
+            return Err(JoinError::Told(
+                address,
+                ErrorCode::LimitExceeded.number(),
+                "hub_links is exceeded".to_owned(),
+            ));
         };
         *link.shared.way.lock() = Some(Arc::new(Way::new(WayKind::Local(end))));
         link.shared.flush();
@@ -726,7 +730,8 @@ async fn keep(shared: Arc<Shared>, socket: Socket) {
 /// Reads until the link can't go on, and says why.
 async fn run(shared: &Arc<Shared>, way: &Way) -> Fault {
     let WayKind::Socket(socket) = &way.kind else { return Fault::Silent };
-    let gone = || Fault::Told { number: ErrorCode::LinkLost.number(), text: "the hub closed the connection".to_owned() };
+    let gone =
+        || Fault::Told { number: ErrorCode::LinkLost.number(), text: "the hub closed the connection".to_owned() };
     let mut reading = Reading::new(shared.greeting.frame_bytes);
     let mut full = false;
     loop {
@@ -826,7 +831,7 @@ impl Call {
         self.link.state.lock().session.open_exchanges().1 > 1
     }
 
-    /// Answers. The frame waits for [`flush`](Self::flush).
+    /// Answers. The frame waits for [`Flusher::flush`].
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent; the caller is told so, unless it is gone.
@@ -836,14 +841,18 @@ impl Call {
         let sent = self.act(|session, id| session.reply(id, Flags::NORMAL.in_lane(lane), payload));
         if let Err(refused) = &sent {
             let text = refused.to_string();
-            let code = if matches!(refused, Refused::TooLong { .. }) { ErrorCode::PayloadTooLarge } else { ErrorCode::LimitExceeded };
+            let code = if matches!(refused, Refused::TooLong { .. }) {
+                ErrorCode::PayloadTooLarge
+            } else {
+                ErrorCode::LimitExceeded
+            };
             let _ = self.act(|session, id| session.fail(id, code, Sending::Short(text.as_bytes())));
         }
         self.link.answered(self.key);
         sent
     }
 
-    /// Fails. The frame waits for [`flush`](Self::flush).
+    /// Fails. The frame waits for [`Flusher::flush`].
     pub fn fail(mut self, code: ErrorCode, payload: Sending<'_>) {
         self.answered = true;
         let _ = self.act(|session, id| session.fail(id, code, payload));
@@ -894,10 +903,7 @@ impl Call {
         Flusher(Arc::downgrade(&self.link))
     }
 
-    fn act(
-        &self,
-        act: impl FnOnce(&mut Session<Arc<dyn Waiting>>, u64) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+    fn act(&self, act: impl FnOnce(&mut Session<Arc<dyn Waiting>>, u64) -> Result<(), Refused>) -> Result<(), Refused> {
         self.link.with(self.key, |session| act(session, self.key.id)).unwrap_or(Err(Refused::Over))
     }
 }

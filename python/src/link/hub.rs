@@ -135,7 +135,8 @@ pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
 
 fn grant(py: Python<'_>, (token, user, publish, subscribe, call): Token) -> PyResult<Grant> {
     let patterns = |texts: Vec<String>| -> PyResult<Vec<Pattern>> {
-        let of = |text: &String| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));
+        let of =
+            |text: &String| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));
         texts.iter().map(of).collect()
     };
     Ok(Grant { token, user, publish: patterns(publish)?, subscribe: patterns(subscribe)?, call: patterns(call)? })

@@ -21,8 +21,7 @@ use crate::pending::Pending;
 const PRIORITIES: [&str; 4] = ["urgent", "high", "normal", "low"];
 
 type Text<'py> = Bound<'py, PyString>;
-type Opened<'py> =
-    (Text<'py>, Bound<'py, PyAny>, Option<f64>, Option<Py<PyAny>>, Text<'py>, Text<'py>, Text<'py>);
+type Opened<'py> = (Text<'py>, Bound<'py, PyAny>, Option<f64>, Option<Py<PyAny>>, Text<'py>, Text<'py>, Text<'py>);
 
 /// What happens to a call after it has come in.
 pub struct Exchanging {

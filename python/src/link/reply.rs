@@ -111,7 +111,8 @@ impl Asking {
             Outcome::Failed(failure) => Err(failed(py, &self.title, &failure)),
             Outcome::Over => Ok(py.None()),
             Outcome::TimedOut => {
-                let text = format!("{}: no answer came in time: allow more, or look at what the other side does", self.title);
+                let text =
+                    format!("{}: no answer came in time: allow more, or look at what the other side does", self.title);
                 Err(error(py, "AskTimeout", &text, &[]))
             }
         }

@@ -87,7 +87,12 @@ impl Waiting for Place {
 impl RemoteStream {
     /// The next item; at the end StopAsyncIteration, or the error that ended the stream.
     fn take(&self) -> Pending {
-        let next = Next { place: Arc::clone(&self.place), link: self.link.clone(), title: self.title.clone(), credit: self.credit };
+        let next = Next {
+            place: Arc::clone(&self.place),
+            link: self.link.clone(),
+            title: self.title.clone(),
+            credit: self.credit,
+        };
         Pending::new("item", None, Box::pin(next))
     }
 

@@ -6,9 +6,9 @@ use pyo3::types::{
 };
 use pyo3::{PyTypeCheck, PyTypeInfo};
 
+use crate::values::blob::{self, Blob};
 use crate::values::failure::{Failure, Reason, Written, shown};
 use crate::values::forms::{DEPTH, INLINE_BYTES, ext};
-use crate::values::blob::{self, Blob};
 use crate::values::writer;
 
 pub struct Encoder<'a, 'py> {

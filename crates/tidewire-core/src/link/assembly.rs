@@ -77,7 +77,8 @@ impl Part {
             return 0;
         }
         // A published one is the only one of its exchange, and its hub collects what several receivers ask for.
-        let rest = if self.message.kind == Kind::Publish { usize::MAX } else { self.total.saturating_sub(self.allowed) };
+        let rest =
+            if self.message.kind == Kind::Publish { usize::MAX } else { self.total.saturating_sub(self.allowed) };
         let asks = std::mem::take(&mut self.unasked).min(rest);
         self.allowed += asks;
         asks
