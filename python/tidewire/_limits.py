@@ -156,7 +156,7 @@ RETRY_BACKOFF_MS: Final = Limit("retry_backoff_ms", "ms", 100, 0, 86_400_000)
 RETRY_BACKOFF_MAX_MS: Final = Limit("retry_backoff_max_ms", "ms", 10_000, 0, 86_400_000)
 """Longest wait between two attempts."""
 
-LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 65_536, 16_777_216)
+LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 131_072, 16_777_216)
 """Longest frame that a link accepts, apart from its length field."""
 
 LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 524_288)

@@ -283,7 +283,7 @@ pub const RETRY_BACKOFF_MAX_MS: Limit =
 ///
 /// At the limit: The link is closed with limit_exceeded.
 pub const LINK_FRAME_BYTES: Limit =
-    Limit { name: "link_frame_bytes", unit: "bytes", default: 1_048_576, min: 65_536, max: 16_777_216 };
+    Limit { name: "link_frame_bytes", unit: "bytes", default: 1_048_576, min: 131_072, max: 16_777_216 };
 
 /// Longest payload that is sent in one frame; longer ones are cut.
 ///
