@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -25,6 +26,8 @@ pub struct Line {
     writer: OwnedFd,
     reader: OwnedFd,
     call_soon: Mutex<Option<(Py<PyAny>, Py<PyAny>)>>,
+    /// How the loop watches a descriptor, and stops to.
+    watching: Mutex<Option<(Py<PyAny>, Py<PyAny>)>>,
 }
 
 thread_local! {
@@ -103,6 +106,31 @@ impl Line {
         soon.is_some_and(|soon| soon.call1(py, (what,)).is_ok())
     }
 
+    /// Has the loop call something whenever a descriptor is readable. On the loop's thread.
+    ///
+    /// # Errors
+    /// Whatever the loop raises if it can't, or an error if it is closed.
+    pub fn watch(&self, py: Python<'_>, descriptor: i32, call: Py<PyAny>) -> PyResult<()> {
+        let add = self.watching.lock().as_ref().map(|(add, _)| add.clone_ref(py));
+        let Some(add) = add else { return Err(PyRuntimeError::new_err("the event loop is closed")) };
+        add.call1(py, (descriptor, call)).map(drop)
+    }
+
+    /// Has it call that no more. On the loop's thread.
+    pub fn unwatch(&self, py: Python<'_>, descriptor: i32) {
+        let remove = self.watching.lock().as_ref().map(|(_, remove)| remove.clone_ref(py));
+        if let Some(Err(error)) = remove.map(|remove| remove.call1(py, (descriptor,))) {
+            error.write_unraisable(py, None);
+        }
+    }
+
+    /// Does what has come in by `act`, on the loop's own thread, without a wake-up for it.
+    pub fn take_in<T: Send>(&self, py: Python<'_>, act: impl FnOnce() -> T + Send) -> PyResult<T> {
+        self.woken.store(true, Ordering::SeqCst);
+        let done = py.detach(act);
+        self.run(py).map(|()| done)
+    }
+
     /// Hands a pending over that can be looked at again, from any thread.
     pub fn complete(&self, pending: Py<Pending>) {
         self.completed.lock().push(pending);
@@ -111,7 +139,7 @@ impl Line {
 
     /// Wakes the loop, once per burst.
     pub fn wake(&self) {
-        if self.woken.swap(true, Ordering::AcqRel) {
+        if self.woken.swap(true, Ordering::SeqCst) {
             return;
         }
         let here = HERE.with_borrow(|here| here.as_ref().is_some_and(|(_, line)| std::ptr::eq(line.as_ref(), self)));
@@ -120,6 +148,41 @@ impl Line {
         }
         // A full pipe wakes the loop as well as an empty one.
         let _ = rustix::io::write(&self.writer, &[1]);
+    }
+
+    /// Looks at what is complete, and runs the actors that are ready.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        // What comes up meanwhile on this thread is done here too, and needs no wake-up.
+        self.woken.store(true, Ordering::SeqCst);
+        self.pass(py);
+        self.woken.store(false, Ordering::SeqCst);
+        // What another thread left before that rang no bell.
+        self.pass(py);
+        if !self.completed.lock().is_empty() {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    fn pass(&self, py: Python<'_>) {
+        let completed = {
+            let mut completed = self.completed.lock();
+            let n = completed.len().min(PASS);
+            let rest = completed.split_off(n);
+            std::mem::replace(&mut *completed, rest)
+        };
+        for pending in completed {
+            Pending::look(&pending, py);
+        }
+        // What has come in makes actors ready.
+        let inlets = self.inlets.lock().clone();
+        for inlet in inlets {
+            inlet.run(py);
+        }
+        let externals = self.externals.lock().clone();
+        for external in externals {
+            external.run_ready();
+        }
     }
 
     /// On the loop's own thread a callback is cheaper than the pipe.
@@ -148,6 +211,7 @@ impl Bridge {
             writer,
             reader,
             call_soon: Mutex::new(None),
+            watching: Mutex::new(None),
         };
         Ok(Self { line: Arc::new(line) })
     }
@@ -157,14 +221,15 @@ impl Bridge {
         self.line.reader.as_raw_fd()
     }
 
-    /// Says how to run `drain` soon, from the loop's own thread.
-    fn open(&self, call_soon: Py<PyAny>, run: Py<PyAny>) {
+    /// Says how to run `drain` soon, and how to watch a descriptor, from the loop's own thread.
+    fn open(&self, call_soon: Py<PyAny>, run: Py<PyAny>, add_reader: Py<PyAny>, remove_reader: Py<PyAny>) {
         *self.line.call_soon.lock() = Some((call_soon, run));
+        *self.line.watching.lock() = Some((add_reader, remove_reader));
     }
 
     /// Lets go of the loop.
     fn close(&self) {
-        let gone = self.line.call_soon.lock().take();
+        let gone = (self.line.call_soon.lock().take(), self.line.watching.lock().take());
         drop(gone);
         HERE.with_borrow_mut(|here| {
             if here.as_ref().is_some_and(|(_, line)| Arc::ptr_eq(line, &self.line)) {
@@ -187,28 +252,7 @@ impl Bridge {
 
     /// Looks at what is complete, and runs the actors that are ready.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
-        self.line.woken.store(false, Ordering::Release);
-        let completed = {
-            let mut completed = self.line.completed.lock();
-            let n = completed.len().min(PASS);
-            let rest = completed.split_off(n);
-            std::mem::replace(&mut *completed, rest)
-        };
-        for pending in completed {
-            Pending::look(&pending, py);
-        }
-        if !self.line.completed.lock().is_empty() {
-            self.line.wake();
-        }
-        let externals = self.line.externals.lock().clone();
-        for external in externals {
-            external.run_ready();
-        }
-        let inlets = self.line.inlets.lock().clone();
-        for inlet in inlets {
-            inlet.run(py);
-        }
-        Ok(())
+        self.line.run(py)
     }
 }
 

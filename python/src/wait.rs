@@ -1,6 +1,6 @@
 //! Blocking a thread until a future is ready, in a way that Ctrl-C can interrupt.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +22,10 @@ pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
     let mut context = Context::from_waker(&waker);
     let mut most = FIRST_LOOK;
     loop {
-        if let Poll::Ready(result) = operation.as_mut().poll(&mut context) {
+        BLOCKS.set(true);
+        let polled = operation.as_mut().poll(&mut context);
+        BLOCKS.set(false);
+        if let Poll::Ready(result) = polled {
             return result;
         }
         // Signals are handled by the main thread, which is never a dispatcher's.
@@ -31,6 +34,15 @@ pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
         most = (most * 10).min(LAST_LOOK);
         py.check_signals()?;
     }
+}
+
+thread_local! {
+    static BLOCKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether what is polled on this thread is waited for by blocking it.
+pub fn blocks() -> bool {
+    BLOCKS.get()
 }
 
 /// A signal that comes just before the thread falls asleep does not wake it: it looks by itself after this time,

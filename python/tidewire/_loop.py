@@ -17,7 +17,7 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
     if bridge is None:
         bridge = Bridge()
         loop.add_reader(bridge.fileno(), bridge.drain)
-        bridge.open(loop.call_soon, bridge.run)
+        bridge.open(loop.call_soon, bridge.run, loop.add_reader, loop.remove_reader)
         _bridges[loop] = bridge
         # The bridge keeps the loop's call_soon, and with it the loop, only while the loop is open.
         _close_with(loop, bridge)

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::address::Address;
 use crate::clock::{instant, now_us};
-use crate::reading::Reading;
+use crate::reading::{Filled, Reading};
 use crate::runtime::Runtime;
 use crate::socket::{Layers, Socket};
 use crate::tls::TlsError;
@@ -307,14 +307,14 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
                 if ready.is_err() {
                     break;
                 }
-                match reading.fill(socket) {
-                    Ok(true) => shared.read(at, &mut reading),
+                match reading.fill(|room| socket.try_read(room)) {
+                    Ok(Filled::All | Filled::Some) => shared.read(at, &mut reading),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         shared.end(at, &error.to_string());
                         break;
                     }
-                    Ok(false) | Err(_) => break,
+                    Ok(Filled::Closed) | Err(_) => break,
                 }
             }
         }

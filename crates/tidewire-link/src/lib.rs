@@ -10,18 +10,23 @@ mod clock;
 mod hub;
 mod layered;
 mod node;
+mod plain;
 mod reading;
 mod runtime;
 mod secured;
 mod socket;
 mod tls;
 mod upgrade;
+mod watched;
 mod writing;
 mod ws;
 
 pub use address::{Address, AddressError};
 pub use hub::{HubHandle, ListenError, Listening};
-pub use node::{Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, Subscription, Waiting};
+pub use node::{
+    Call, CallKey, Elsewhere, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, Reader, Subscription,
+    Waiting,
+};
 pub use runtime::Runtime;
 pub use tidewire_core::link::access::{Access, Grant};
 pub use tidewire_core::link::assembly::Message;

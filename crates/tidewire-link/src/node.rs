@@ -1,6 +1,10 @@
+mod turn;
+mod way;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,16 +17,25 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, PublishHead, SubscribeHead};
+use tokio::io::Interest;
 use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;
 use crate::clock::{instant, now_us};
-use crate::hub::{Feed, HubHandle, LocalEnd};
-use crate::reading::Reading;
+use crate::hub::{Feed, HubHandle};
+use crate::layered::Layered;
+use crate::plain::Plain;
+use crate::reading::{Filled, Reading};
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::tls::TlsError;
-use crate::writing::Writing;
+use crate::watched::Watched;
+
+pub use turn::{Elsewhere, Reader};
+use way::{Way, WayKind};
+
+/// Most reads at a heartbeat.
+const CATCH_UP_READS: usize = 16;
 
 /// Who waits for what becomes of a call. Called on the thread of the links: it must be quick, and must not wait.
 pub trait Waiting: Send + Sync {
@@ -110,6 +123,10 @@ struct Shared {
     state: Mutex<State>,
     exchanges: Mutex<HashMap<u64, Arc<dyn Exchange>>>,
     way: Mutex<Option<Arc<Way>>>,
+    /// Who may give the reading of the socket to an event loop.
+    readers: Mutex<Option<Box<dyn Fn(Reader) + Send + Sync>>>,
+    /// The number of the thread of that loop, or 0.
+    home: AtomicUsize,
     greeting: Greeting,
     address: Option<Address>,
     ends: Notify,
@@ -117,17 +134,6 @@ struct Shared {
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     me: Weak<Self>,
-}
-
-struct Way {
-    writing: Writing,
-    kind: WayKind,
-    end: Notify,
-}
-
-enum WayKind {
-    Socket(Socket),
-    Local(LocalEnd),
 }
 
 struct State {
@@ -225,7 +231,7 @@ impl Link {
                 "hub_links is exceeded".to_owned(),
             ));
         };
-        *link.shared.way.lock() = Some(Arc::new(Way::new(WayKind::Local(end))));
+        *link.shared.way.lock() = Some(Arc::new(Way::new(WayKind::Local(end), 0)));
         link.shared.flush();
         // Mostly everything has happened inside of the flush; but the thread of the links may be at it.
         match told.blocking_recv() {
@@ -260,6 +266,8 @@ impl Link {
             state: Mutex::new(state),
             exchanges: Mutex::default(),
             way: Mutex::new(None),
+            readers: Mutex::new(None),
+            home: AtomicUsize::new(0),
             greeting,
             address,
             ends: Notify::new(),
@@ -500,7 +508,7 @@ impl Shared {
         }
         self.happened(events, epoch);
         self.flush();
-        fault
+        fault.inspect_err(|fault| self.refuse(fault))
     }
 
     fn happened(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32) {
@@ -687,11 +695,10 @@ async fn keep(shared: Arc<Shared>, socket: Socket) {
     );
     loop {
         if let Some(socket) = socket.take() {
-            let way = Arc::new(Way::new(WayKind::Socket(socket)));
-            *shared.way.lock() = Some(Arc::clone(&way));
-            shared.flush();
-            let reason = run(&shared, &way).await;
-            *shared.way.lock() = None;
+            let reason = match Way::over(socket, shared.greeting.frame_bytes) {
+                Ok(way) => shared.go(Arc::new(way)).await,
+                Err(_) => gone(),
+            };
             if shared.state.lock().ended {
                 return;
             }
@@ -727,54 +734,124 @@ async fn keep(shared: Arc<Shared>, socket: Socket) {
     }
 }
 
-/// Reads until the link can't go on, and says why.
+/// Keeps a connection until it can't go on, and says why.
 async fn run(shared: &Arc<Shared>, way: &Way) -> Fault {
-    let WayKind::Socket(socket) = &way.kind else { return Fault::Silent };
-    let gone =
-        || Fault::Told { number: ErrorCode::LinkLost.number(), text: "the hub closed the connection".to_owned() };
+    let ended = match &way.kind {
+        WayKind::Plain(plain) => run_plain(shared, way, plain).await,
+        WayKind::Layered(layered) => run_layered(shared, way, layered).await,
+        WayKind::Local(_) => Ok(()),
+    };
+    ended.err().or_else(|| way.turn.fault()).unwrap_or_else(gone)
+}
+
+async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(), Fault> {
+    let (mut watched, mut full) = (Watched::default(), false);
+    loop {
+        let next = shared.state.lock().session.next_us();
+        let reads = way.turn.is_of_links();
+        tokio::select! {
+            biased;
+            () = way.end.notified() => return Ok(()),
+            () = way.turn.changed.notified() => {}
+            () = way.writing.full.notified(), if !full => full = true,
+            ready = watched.ready(plain, reads, full) => {
+                ready.map_err(|_| gone())?;
+                let mut done = Ok(());
+                if full {
+                    watched.act(Interest::WRITABLE, || {
+                        full = false;
+                        done = shared.resume(way);
+                        Err(io::ErrorKind::WouldBlock.into())
+                    });
+                    done?;
+                }
+                let mut filled = Ok(Filled::All);
+                if reads {
+                    watched.act(Interest::READABLE, || {
+                        filled = way.read(shared);
+                        let all = matches!(filled, Ok(Filled::All));
+                        if all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                    });
+                    filled?;
+                }
+            }
+            () = tokio::time::sleep_until(instant(next).into()) => {
+                shared.catch_up(way)?;
+                shared.tick()?;
+                shared.offer();
+            }
+        }
+    }
+}
+
+async fn run_layered(shared: &Arc<Shared>, way: &Way, layered: &Layered) -> Result<(), Fault> {
     let mut reading = Reading::new(shared.greeting.frame_bytes);
     let mut full = false;
     loop {
         let next = shared.state.lock().session.next_us();
         tokio::select! {
             biased;
-            () = way.end.notified() => return gone(),
+            () = way.end.notified() => return Ok(()),
             () = way.writing.full.notified(), if !full => full = true,
-            ready = socket.writable(), if full => {
+            ready = layered.stream().writable(), if full => {
                 full = false;
-                let take = |bytes: &mut Vec<u8>, count| shared.take(bytes, count);
-                if ready.is_err() || way.writing.resume(take, |bytes| socket.try_write(bytes)).is_err() {
-                    return gone();
-                }
+                ready.map_err(|_| gone())?;
+                shared.resume(way)?;
             }
-            ready = socket.readable() => {
-                if ready.is_err() {
-                    return gone();
-                }
-                match reading.fill(socket) {
-                    Ok(true) => if let Err(fault) = shared.read(&mut reading) {
-                        shared.refuse(&fault);
-                        return fault;
-                    },
+            ready = layered.stream().readable() => {
+                ready.map_err(|_| gone())?;
+                match reading.fill(|room| layered.try_read(room)) {
+                    Ok(Filled::All | Filled::Some) => shared.read(&mut reading)?,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        return Fault::Told { number: ErrorCode::WireError.number(), text: error.to_string() };
+                        return Err(Fault::Told { number: ErrorCode::WireError.number(), text: error.to_string() });
                     }
-                    Ok(false) | Err(_) => return gone(),
+                    Ok(Filled::Closed) | Err(_) => return Ok(()),
                 }
             }
-            () = tokio::time::sleep_until(instant(next).into()) => {
-                let ticked = shared.state.lock().session.tick(now_us());
-                shared.flush();
-                if let Err(fault) = ticked {
-                    return fault;
-                }
-            }
+            () = tokio::time::sleep_until(instant(next).into()) => shared.tick()?,
         }
     }
 }
 
+fn gone() -> Fault {
+    Fault::Told { number: ErrorCode::LinkLost.number(), text: "the hub closed the connection".to_owned() }
+}
+
 impl Shared {
+    /// Goes on with writing.
+    fn resume(&self, way: &Way) -> Result<(), Fault> {
+        let resumed = way.writing.resume(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
+        resumed.map_err(|_| gone())
+    }
+
+    /// Reads what has come, although it may be the turn of a loop: it may be busy, and the hub is not silent then.
+    fn catch_up(self: &Arc<Self>, way: &Way) -> Result<(), Fault> {
+        for _ in 0..CATCH_UP_READS {
+            if way.read(self)? != Filled::Some {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&self) -> Result<(), Fault> {
+        let ticked = self.state.lock().session.tick(now_us());
+        self.flush();
+        ticked
+    }
+
+    /// Goes a way until it ends, and says why it did.
+    async fn go(self: &Arc<Self>, way: Arc<Way>) -> Fault {
+        *self.way.lock() = Some(Arc::clone(&way));
+        self.flush();
+        self.offer();
+        let reason = run(self, &way).await;
+        *self.way.lock() = None;
+        way.close();
+        reason
+    }
+
     /// A new session, for a new connection. False: the link has been ended.
     fn begin_again(&self) -> bool {
         let mut state = self.state.lock();
@@ -790,21 +867,6 @@ impl Shared {
         if let Fault::Wire(error) = fault {
             self.state.lock().session.close(error.code(), &error.to_string());
             self.flush();
-        }
-    }
-}
-
-impl Way {
-    fn new(kind: WayKind) -> Self {
-        Self { writing: Writing::new(), kind, end: Notify::new() }
-    }
-}
-
-impl WayKind {
-    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Socket(socket) => socket.try_write(bytes),
-            Self::Local(end) => Ok(end.write(bytes)),
         }
     }
 }

@@ -2,8 +2,6 @@ use std::io;
 
 use tidewire_proto::wire::{self, Frame, WireError};
 
-use crate::socket::Socket;
-
 const READ_BYTES: usize = 256 * 1024;
 
 /// Bytes that were read and are not yet frames.
@@ -14,20 +12,37 @@ pub struct Reading {
     frame_max: usize,
 }
 
+/// How much was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// Nothing: the other side has closed.
+    Closed,
+    /// All that there was.
+    All,
+    /// As much as there was room for.
+    Some,
+}
+
 impl Reading {
     pub fn new(frame_max: usize) -> Self {
         Self { bytes: vec![0; READ_BYTES], from: 0, to: 0, frame_max }
     }
 
-    /// Reads what there is. False: the other side has closed.
+    /// Reads what there is.
     ///
     /// # Errors
     /// `WouldBlock` if there is nothing, or whatever reading fails with.
-    pub fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
+    pub fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Filled> {
         self.make_room();
-        let count = socket.try_read(&mut self.bytes[self.to..])?;
+        let room = &mut self.bytes[self.to..];
+        let most = room.len();
+        let count = read(room)?;
         self.to += count;
-        Ok(count > 0)
+        Ok(match count {
+            0 => Filled::Closed,
+            count if count < most => Filled::All,
+            _ => Filled::Some,
+        })
     }
 
     /// Gives every whole frame to `visit`.

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::address::Address;
 use crate::layered::{Layer, Layered};
+use crate::plain::Plain;
 use crate::secured::{Direct, Secured};
 use crate::tls::Tls;
 use crate::upgrade;
@@ -51,6 +52,18 @@ impl Socket {
         match tokio::time::timeout(CONNECT_TIMEOUT, connect(address, frame_max)).await {
             Ok(connected) => connected,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "nobody answered within 5 s")),
+        }
+    }
+
+    /// The stream itself, if nothing lies on it.
+    ///
+    /// # Errors
+    /// Whatever the system says if the thread of the links can't let go of it.
+    pub fn into_plain(self) -> io::Result<Result<Plain, Box<Layered>>> {
+        match self {
+            Self::Tcp(stream) => stream.into_std().map(Plain::Tcp).map(Ok),
+            Self::Unix(stream) => stream.into_std().map(Plain::Unix).map(Ok),
+            Self::Layered(layered) => Ok(Err(layered)),
         }
     }
 

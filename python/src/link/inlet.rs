@@ -5,10 +5,11 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use tidewire_link::{Call, Exchange, Handler, Published};
+use tidewire_link::{Call, Exchange, Handler, Published, Reader};
 
 use crate::bridge::{Inlet, Line};
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
+use crate::link::reader::SocketReader;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
 pub struct Intake {
@@ -24,6 +25,8 @@ enum Came {
     Changed(Arc<Exchanging>),
     /// The node has joined again.
     JoinedAgain,
+    /// The loop may read the socket.
+    Readable(Reader),
 }
 
 /// A subscription of a link, which feeds an intake.
@@ -58,6 +61,11 @@ impl Intake {
         self.came(Came::JoinedAgain);
     }
 
+    /// The loop may read the socket.
+    pub fn readable(&self, reader: Reader) {
+        self.came(Came::Readable(reader));
+    }
+
     /// A call that Python knows has changed.
     pub fn changed(&self, exchange: Arc<Exchanging>) {
         self.came(Came::Changed(exchange));
@@ -87,6 +95,7 @@ impl Intake {
                 Came::Message(message, number) => list.append((number, Py::new(py, RemoteMessage::new(message))?))?,
                 Came::Changed(exchange) => exchange.tell(py),
                 Came::JoinedAgain => list.append((0, py.None()))?,
+                Came::Readable(reader) => SocketReader::begin(py, &self.line, reader)?,
             }
         }
         if list.is_empty() { Ok(()) } else { self.receive.call1(py, (list,)).map(drop) }

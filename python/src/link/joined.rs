@@ -113,10 +113,16 @@ impl Link {
         let intake = Intake::open(&bridge.line, receive);
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
+        let weak = Arc::downgrade(&intake);
         let before = self.intake.lock().replace(intake);
         if let Some(before) = before {
             before.close();
         }
+        self.inner.on_way(move |reader| {
+            if let Some(intake) = weak.upgrade() {
+                intake.readable(reader);
+            }
+        });
     }
 
     /// Calls a subject; await the result.
@@ -141,7 +147,8 @@ impl Link {
             .and_then(|seconds| Instant::now().checked_add(Duration::from_secs_f64(seconds.max(0.0))))
             .map(|at| (at, engine.handle()));
         let title = subject.text.to_owned();
-        let asking = Asking { place, link: self.inner.clone(), key: Some(key), title, deadline, watch: None };
+        let asking =
+            Asking { place, link: self.inner.clone(), key: Some(key), title, deadline, watch: None, elsewhere: None };
         Ok(Pending::new("call", None, Box::pin(asking)))
     }
 
@@ -209,7 +216,8 @@ impl Link {
         let subscribed = py.detach(|| self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
-        let asking = Asking { place, link: self.inner.clone(), key: None, title, deadline: None, watch: None };
+        let asking =
+            Asking { place, link: self.inner.clone(), key: None, title, deadline: None, watch: None, elsewhere: None };
         let pending = Pending::new("subscribe", None, Box::pin(asking));
         Ok((LinkSubscription { inner: Mutex::new(Some(inner)) }, pending))
     }

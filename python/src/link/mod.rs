@@ -5,6 +5,7 @@ mod inbound;
 mod inlet;
 mod joined;
 mod planned;
+mod reader;
 mod reply;
 mod stream;
 

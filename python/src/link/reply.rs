@@ -7,10 +7,11 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use tidewire_engine::raw::{Fire, Watch};
-use tidewire_link::{CallKey, Failure, Link, Message, Waiting};
+use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
 use crate::errors::error;
 use crate::link::failed;
+use crate::wait::blocks;
 
 /// What has become of a call.
 enum Outcome {
@@ -35,6 +36,8 @@ pub struct Asking {
     pub title: String,
     pub deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
     pub watch: Option<Watch>,
+    /// Held while it is waited for elsewhere than on the loop that reads the socket.
+    pub elsewhere: Option<Elsewhere>,
 }
 
 impl Place {
@@ -88,6 +91,9 @@ impl Future for Asking {
                 None => {
                     state.1 = Some(context.waker().clone());
                     drop(state);
+                    if self.elsewhere.is_none() {
+                        self.elsewhere = self.link.elsewhere(blocks());
+                    }
                     if self.watch.is_none()
                         && let Some((at, engine)) = self.deadline.take()
                     {

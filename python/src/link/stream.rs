@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
-use tidewire_link::{CallKey, Failure, Link, Message, Waiting};
+use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
 use crate::link::failed;
 use crate::pending::Pending;
+use crate::wait::blocks;
 
 /// The items of a stream, as they come.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -92,6 +93,7 @@ impl RemoteStream {
             link: self.link.clone(),
             title: self.title.clone(),
             credit: self.credit,
+            elsewhere: None,
         };
         Pending::new("item", None, Box::pin(next))
     }
@@ -126,12 +128,13 @@ struct Next {
     link: Link,
     title: String,
     credit: u32,
+    elsewhere: Option<Elsewhere>,
 }
 
 impl Future for Next {
     type Output = PyResult<Py<PyAny>>;
 
-    fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (item, want) = {
             let mut state = self.place.state.lock();
             match state.items.pop_front() {
@@ -152,6 +155,10 @@ impl Future for Next {
                         return Poll::Ready(ended);
                     }
                     state.waker = Some(context.waker().clone());
+                    drop(state);
+                    if self.elsewhere.is_none() {
+                        self.elsewhere = self.link.elsewhere(blocks());
+                    }
                     return Poll::Pending;
                 }
             }

@@ -73,8 +73,16 @@ impl Node {
     }
 
     pub fn try_join(address: &Address, name: &str) -> Result<Self, JoinError> {
-        let runtime = Runtime::start(name).expect("a thread can be started");
-        Ok(Self { link: Link::join(&runtime, address, Greeting::new(name), |_| {})?, _runtime: runtime })
+        Self::try_join_with(address, Greeting::new(name))
+    }
+
+    pub fn join_with(address: &Address, greeting: Greeting) -> Self {
+        Self::try_join_with(address, greeting).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_join_with(address: &Address, greeting: Greeting) -> Result<Self, JoinError> {
+        let runtime = Runtime::start(&greeting.name).expect("a thread can be started");
+        Ok(Self { link: Link::join(&runtime, address, greeting, |_| {})?, _runtime: runtime })
     }
 
     /// Subscribes, and waits until the hub has it.

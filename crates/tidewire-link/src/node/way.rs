@@ -1,0 +1,63 @@
+//! The way of a link to its hub, while it lasts.
+
+use std::io;
+
+use tokio::sync::Notify;
+
+use super::turn::Turn;
+use crate::hub::LocalEnd;
+use crate::layered::Layered;
+use crate::plain::Plain;
+use crate::socket::Socket;
+use crate::writing::Writing;
+
+/// What lies between a node and its hub.
+pub struct Way {
+    pub writing: Writing,
+    pub kind: WayKind,
+    pub turn: Turn,
+    pub end: Notify,
+}
+
+pub enum WayKind {
+    Plain(Plain),
+    /// TLS or WebSocket, which the thread of the links alone reads.
+    Layered(Box<Layered>),
+    Local(LocalEnd),
+}
+
+impl Way {
+    pub fn new(kind: WayKind, frame_max: usize) -> Self {
+        Self { writing: Writing::new(), kind, turn: Turn::new(frame_max), end: Notify::new() }
+    }
+
+    /// # Errors
+    /// Whatever the system says if the thread of the links can't let go of the socket.
+    pub fn over(socket: Socket, frame_max: usize) -> io::Result<Self> {
+        Ok(Self::new(
+            match socket.into_plain()? {
+                Ok(plain) => WayKind::Plain(plain),
+                Err(layered) => WayKind::Layered(layered),
+            },
+            frame_max,
+        ))
+    }
+
+    /// Nothing more goes this way.
+    pub fn close(&self) {
+        self.turn.end();
+        if let WayKind::Plain(plain) = &self.kind {
+            plain.shutdown();
+        }
+    }
+}
+
+impl WayKind {
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(plain) => plain.try_write(bytes),
+            Self::Layered(layered) => layered.try_write(bytes),
+            Self::Local(end) => Ok(end.write(bytes)),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The socket of a link, read by the event loop of its node.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use tidewire_link::Reader;
+
+use crate::bridge::Line;
+
+/// What an event loop calls when bytes have come on the socket of a link.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct SocketReader {
+    reader: Mutex<Option<Arc<Reader>>>,
+    line: Arc<Line>,
+}
+
+impl SocketReader {
+    /// Has the loop of this thread read, if it can watch sockets and nobody waits elsewhere.
+    pub fn begin(py: Python<'_>, line: &Arc<Line>, reader: Reader) -> PyResult<()> {
+        if !reader.begin() {
+            return Ok(());
+        }
+        let descriptor = reader.as_fd().as_raw_fd();
+        let this = Self { reader: Mutex::new(Some(Arc::new(reader))), line: Arc::clone(line) };
+        // A loop that can't watch sockets drops it, which gives the reading back.
+        let _ = line.watch(py, descriptor, Py::new(py, this)?.into_any());
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl SocketReader {
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(reader) = self.reader.lock().clone() else { return Ok(()) };
+        if !self.line.take_in(py, || reader.read())? {
+            // In this order: the descriptor must be open while the loop lets go of it.
+            self.line.unwatch(py, reader.as_fd().as_raw_fd());
+            *self.reader.lock() = None;
+        }
+        Ok(())
+    }
+}
