@@ -7,6 +7,9 @@ use super::{Payload, Tally};
 /// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
 const KEPT_BYTES: usize = 65_536;
 const KEPT_ENTRIES: usize = 256;
+/// Payloads of a lane that are cut in turns. Those behind them wait, so that the first ones are complete, and can be worked on,
+/// while the others are still on their way; a very long one holds up none of the next three.
+const ABREAST: usize = 4;
 
 /// The frames of one lane.
 #[derive(Default)]
@@ -16,7 +19,10 @@ pub(super) struct Lane {
     taken: usize,
     /// Bytes of whole frames that were ever taken.
     given: u64,
+    /// In the order in which they began.
     transfers: VecDeque<Transfer>,
+    /// Counts chunks, to take them in turns.
+    turn: usize,
     /// Exchanges, each with what has been given when its last frame has been.
     ends: VecDeque<(u64, u64)>,
 }
@@ -93,13 +99,13 @@ impl Lane {
         let reserved = if self.transfers.iter().any(|transfer| transfer.window > 0) { chunk } else { 0 };
         self.take_frames(out, budget.saturating_sub(reserved), tally);
         while out.len() < until {
-            let Some(at) = self.transfers.iter().position(|transfer| transfer.may_go(self.given)) else { break };
-            let Some(mut transfer) = self.transfers.remove(at) else { break };
+            let Some(at) = self.next_transfer() else { break };
+            let transfer = &mut self.transfers[at];
             tally.bytes -= transfer.cut(out, chunk);
             if !transfer.is_over() {
-                self.transfers.push_back(transfer);
                 continue;
             }
+            let Some(transfer) = self.transfers.remove(at) else { break };
             if transfer.published {
                 tally.ended.push(transfer.id);
             }
@@ -110,6 +116,19 @@ impl Lane {
             // While much goes through, the next burst would need the same memory again.
             self.let_go();
         }
+    }
+
+    /// Whose chunk is next: of the first few that may go, each in turn.
+    fn next_transfer(&mut self) -> Option<usize> {
+        let may_go = |(at, transfer): (usize, &Transfer)| transfer.may_go(self.given).then_some(at);
+        let mut ready = [0; ABREAST];
+        let mut count = 0;
+        for at in self.transfers.iter().enumerate().filter_map(may_go).take(ABREAST) {
+            ready[count] = at;
+            count += 1;
+        }
+        self.turn = self.turn.wrapping_add(1);
+        (count > 0).then(|| ready[self.turn % count])
     }
 
     fn queued(&self) -> u64 {
