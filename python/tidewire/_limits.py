@@ -183,6 +183,9 @@ LINK_SUBSCRIPTIONS: Final = Limit("link_subscriptions", "subscriptions", 10_000,
 LINK_QUEUE_BYTES: Final = Limit("link_queue_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
 """Bytes that wait to be written to one link."""
 
+LINK_INTAKE_BYTES: Final = Limit("link_intake_bytes", "bytes", 16_777_216, 65_536, 4_294_967_296)
+"""Bytes of messages and calls that have come in and that the event loop of a node has not taken yet."""
+
 LINK_HEARTBEAT_MS: Final = Limit("link_heartbeat_ms", "ms", 5000, 50, 3_600_000)
 """After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is dead."""
 

@@ -25,6 +25,8 @@ const BACKLOG: u32 = 1_024;
 pub(crate) trait Feed: Send + Sync {
     /// Takes whole frames.
     fn feed(&self, frames: &[u8]);
+    /// Whether it takes none at present.
+    fn is_paused(&self) -> bool;
     /// The hub closes the link.
     fn ended(&self, reason: &str);
 }
@@ -165,6 +167,12 @@ impl LocalEnd {
         self.shared.settle();
         frames.len()
     }
+
+    /// The node takes frames in again.
+    pub fn resume(&self) {
+        self.shared.resume(self.at);
+        self.shared.settle();
+    }
 }
 
 impl Drop for LocalEnd {
@@ -242,13 +250,20 @@ impl Shared {
             }
             Peer::Local { feed, writing } => {
                 let Some(feed) = feed.upgrade() else { return };
-                let fed = writing.flush(take, |bytes| {
-                    feed.feed(bytes);
-                    Ok(bytes.len())
-                });
+                let fed = writing.flush(take, |bytes| fed(&*feed, bytes));
                 debug_assert!(fed.is_ok(), "feeding does not fail");
             }
         }
+    }
+
+    /// A node of this process takes frames in again.
+    fn resume(&self, at: LinkId) {
+        let peer = self.peer(at);
+        let Some(Peer::Local { feed, writing }) = peer.as_deref() else { return };
+        let Some(feed) = feed.upgrade() else { return };
+        let take = |bytes: &mut Vec<u8>, count| self.take(at, bytes, count);
+        let resumed = writing.resume(take, |bytes| fed(&*feed, bytes));
+        debug_assert!(resumed.is_ok(), "feeding does not fail");
     }
 
     fn take(&self, at: LinkId, bytes: &mut Vec<u8>, count: usize) -> bool {
@@ -285,6 +300,14 @@ impl Shared {
         self.keep(at, Arc::clone(&peer));
         tokio::spawn(serve(Arc::clone(self), at, peer));
     }
+}
+
+fn fed(feed: &dyn Feed, frames: &[u8]) -> io::Result<usize> {
+    if feed.is_paused() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    feed.feed(frames);
+    Ok(frames.len())
 }
 
 async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {

@@ -4,7 +4,7 @@ mod way;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -127,6 +127,8 @@ struct Shared {
     readers: Mutex<Option<Box<dyn Fn(Reader) + Send + Sync>>>,
     /// The number of the thread of that loop, or 0.
     home: AtomicUsize,
+    /// Nothing is taken in until those who handle it have caught up.
+    paused: AtomicBool,
     greeting: Greeting,
     address: Option<Address>,
     ends: Notify,
@@ -268,6 +270,7 @@ impl Link {
             way: Mutex::new(None),
             readers: Mutex::new(None),
             home: AtomicUsize::new(0),
+            paused: AtomicBool::new(false),
             greeting,
             address,
             ends: Notify::new(),
@@ -670,12 +673,42 @@ impl Feed for Shared {
         self.flush();
     }
 
+    fn is_paused(&self) -> bool {
+        Self::is_paused(self)
+    }
+
     fn ended(&self, reason: &str) {
         self.broken(Fault::Told { number: ErrorCode::LinkLost.number(), text: reason.to_owned() });
     }
 }
 
 impl Shared {
+    fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    fn pause(&self) {
+        if self.paused.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // The thread of the links may be waiting for something to read.
+        if let Some(way) = &*self.way.lock() {
+            way.turn.changed.notify_one();
+        }
+    }
+
+    fn listen_again(&self) {
+        if !self.paused.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let way = self.way.lock().clone();
+        match way.as_deref().map(|way| &way.kind) {
+            Some(WayKind::Local(end)) => end.resume(),
+            Some(_) => way.iter().for_each(|way| way.turn.changed.notify_one()),
+            None => {}
+        }
+    }
+
     fn broken(&self, fault: Fault) {
         let welcome = self.state.lock().welcome.take();
         if let Some(welcome) = welcome {
@@ -746,9 +779,13 @@ async fn run(shared: &Arc<Shared>, way: &Way) -> Fault {
 
 async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(), Fault> {
     let (mut watched, mut full) = (Watched::default(), false);
+    let look_us = shared.greeting.heartbeat_ms * 500;
+    let mut look = now_us() + look_us;
     loop {
-        let next = shared.state.lock().session.next_us();
-        let reads = way.turn.is_of_links();
+        let due = shared.state.lock().session.next_us();
+        // Whoever waited elsewhere may have gone: the loop is asked again now and then.
+        let next = if shared.home.load(Ordering::Acquire) != 0 && way.turn.is_to_offer() { due.min(look) } else { due };
+        let reads = way.turn.is_of_links() && !shared.is_paused();
         tokio::select! {
             biased;
             () = way.end.notified() => return Ok(()),
@@ -779,6 +816,7 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
                 shared.catch_up(way)?;
                 shared.tick()?;
                 shared.offer();
+                look = now_us() + look_us;
             }
         }
     }
@@ -792,13 +830,14 @@ async fn run_layered(shared: &Arc<Shared>, way: &Way, layered: &Layered) -> Resu
         tokio::select! {
             biased;
             () = way.end.notified() => return Ok(()),
+            () = way.turn.changed.notified() => {}
             () = way.writing.full.notified(), if !full => full = true,
             ready = layered.stream().writable(), if full => {
                 full = false;
                 ready.map_err(|_| gone())?;
                 shared.resume(way)?;
             }
-            ready = layered.stream().readable() => {
+            ready = layered.stream().readable(), if !shared.is_paused() => {
                 ready.map_err(|_| gone())?;
                 match reading.fill(|room| layered.try_read(room)) {
                     Ok(Filled::All | Filled::Some) => shared.read(&mut reading)?,
@@ -828,7 +867,7 @@ impl Shared {
     /// Reads what has come, although it may be the turn of a loop: it may be busy, and the hub is not silent then.
     fn catch_up(self: &Arc<Self>, way: &Way) -> Result<(), Fault> {
         for _ in 0..CATCH_UP_READS {
-            if way.read(self)? != Filled::Some {
+            if self.is_paused() || way.read(self)? != Filled::Some {
                 break;
             }
         }
@@ -836,7 +875,12 @@ impl Shared {
     }
 
     fn tick(&self) -> Result<(), Fault> {
-        let ticked = self.state.lock().session.tick(now_us());
+        let (now, mut state) = (now_us(), self.state.lock());
+        if self.is_paused() {
+            state.session.deaf(now);
+        }
+        let ticked = state.session.tick(now);
+        drop(state);
         self.flush();
         ticked
     }
@@ -989,6 +1033,20 @@ impl Flusher {
     /// Names the link in this process, for as long as there is a flusher of it.
     pub fn address(&self) -> usize {
         self.0.as_ptr() as usize
+    }
+
+    /// Takes nothing in until [`listen_again`](Self::listen_again): those who handle it are behind.
+    pub fn pause(&self) {
+        if let Some(link) = self.0.upgrade() {
+            link.pause();
+        }
+    }
+
+    /// Takes in what comes.
+    pub fn listen_again(&self) {
+        if let Some(link) = self.0.upgrade() {
+            link.listen_again();
+        }
     }
 
     /// Writes what waits, as much as the socket takes; the rest follows by itself.

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, ThreadId};
 
 use tidewire_link::{Address, Failure, Greeting, Link, Message, Reader, Sending, Waiting};
+use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags, PublishHead};
 
 use transports_support::{Answer, Answers, Echo, Listen, Node, Place, SOON, next};
@@ -14,7 +15,7 @@ use transports_support::{Answer, Answers, Echo, Listen, Node, Place, SOON, next}
 /// A hub with a node that answers, and a node whose loop is this thread.
 struct Scene {
     place: Place,
-    _server: Node,
+    server: Node,
     _kept: tidewire_link::Subscription,
     node: Node,
     readers: Receiver<Reader>,
@@ -27,7 +28,7 @@ fn scene(url: &str, heartbeat_ms: u64) -> Scene {
     let kept = server.subscribe("svc.echo", Echo);
     let node = Node::join_with(&place.address, Greeting { heartbeat_ms, ..Greeting::new("node") });
     let readers = offers(&node.link);
-    Scene { place, _server: server, _kept: kept, node, readers }
+    Scene { place, server, _kept: kept, node, readers }
 }
 
 /// What a loop on this thread is offered.
@@ -93,8 +94,8 @@ fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_link_lives_on() {
     // Longer than a hub waits for a silent node, as it takes a heartbeat at least until each is read.
     for number in 0..6_u8 {
         let head = PublishHead { subject: "news", ..PublishHead::default() };
-        scene._server.link.publish(&head, Flags::NORMAL, Sending::Short(&[number])).expect("there is room");
-        scene._server.link.flush();
+        scene.server.link.publish(&head, Flags::NORMAL, Sending::Short(&[number])).expect("there is room");
+        scene.server.link.flush();
         assert_eq!(next(&heard), [number]);
     }
     assert!(scene.node.link.joined().is_some());
@@ -168,6 +169,68 @@ fn the_loop_finds_out_that_the_hub_has_gone_and_reads_the_next_connection() {
     let again = next(&scene.readers);
     assert!(again.begin() && again.read());
     assert!(scene.node.link.elsewhere(false).is_none(), "the loop of this thread reads");
+}
+
+/// More than a heartbeat goes by, and what was published meanwhile comes in order once the node listens again.
+fn a_node_that_is_behind_takes_nothing_in(link: &Link, from: &Node, heard: &Receiver<Vec<u8>>) {
+    let head = PublishHead { subject: "news", ..PublishHead::default() };
+    let publish = |number: u32| {
+        from.link.publish(&head, Flags::NORMAL, Sending::Short(&number.to_le_bytes())).expect("there is room");
+        from.link.flush();
+    };
+    publish(0);
+    assert_eq!(next(heard), 0_u32.to_le_bytes());
+    link.flusher().pause();
+    (1..1_000).for_each(publish);
+    // Whatever the hub has passed on by now, nothing of it was taken in; and it answers, so it has passed it on.
+    assert!(matches!(from.ask("svc.nobody", b""), Answer::Failed(_)));
+    assert!(heard.try_recv().is_err(), "it takes messages in although it is behind");
+    link.flusher().listen_again();
+    for number in 1..1_000_u32 {
+        assert_eq!(next(heard), number.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_node_that_is_behind_takes_nothing_in_over_tcp() {
+    let scene = scene("tide://127.0.0.1:0", 5_000);
+    let (send, heard) = sync_channel(1_000);
+    let _kept = scene.node.subscribe("news", Listen(send));
+    a_node_that_is_behind_takes_nothing_in(&scene.node.link, &scene.server, &heard);
+}
+
+#[test]
+fn a_node_that_is_behind_takes_nothing_in_over_a_websocket() {
+    let scene = scene("ws://127.0.0.1:0", 5_000);
+    let (send, heard) = sync_channel(1_000);
+    let _kept = scene.node.subscribe("news", Listen(send));
+    a_node_that_is_behind_takes_nothing_in(&scene.node.link, &scene.server, &heard);
+}
+
+#[test]
+fn a_node_that_is_behind_takes_nothing_in_from_a_hub_of_its_process() {
+    let place = Place::open(&"tide://127.0.0.1:0".parse::<Address>().expect("it is an address"));
+    let link = Link::join_local(&place.hub, Greeting::new("here")).expect("there is a place");
+    let (send, heard) = sync_channel(1_000);
+    let (answers, answered) = Answers::new();
+    let pattern = Pattern::new("news").expect("it is a pattern");
+    let _kept = link.subscribe(&pattern, "", &[], Arc::new(Listen(send)), answers).expect("there is room");
+    assert_eq!(next(&answered), Answer::Over);
+    a_node_that_is_behind_takes_nothing_in(&link, &Node::join(&place.address, "from"), &heard);
+}
+
+#[test]
+fn a_node_that_is_behind_does_not_take_its_hub_for_silent() {
+    let scene = scene("tide://127.0.0.1:0", 50);
+    scene.node.link.flusher().pause();
+    // Six times its own heartbeat, which would end the link after two: another node counts them.
+    let other = Node::join_with(&scene.place.address, Greeting { heartbeat_ms: 50, ..Greeting::new("other") });
+    let readers = offers(&other.link);
+    for _ in 0..6 {
+        drop(next(&readers));
+    }
+    scene.node.link.flusher().listen_again();
+    assert_eq!(scene.node.ask("svc.echo", b"hi"), Answer::Reply(b"hi".to_vec()));
 }
 
 #[test]

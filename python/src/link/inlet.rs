@@ -5,17 +5,27 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use tidewire_link::{Call, Exchange, Handler, Published, Reader};
+use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
+use tidewire_proto::generated::limits;
 
 use crate::bridge::{Inlet, Line};
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
 use crate::link::reader::SocketReader;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
+///
+/// While more waits than `link_intake_bytes`, the link takes nothing in.
 pub struct Intake {
-    queue: Mutex<Vec<Came>>,
+    queue: Mutex<Queue>,
     line: Arc<Line>,
     receive: Py<PyAny>,
+    link: Flusher,
+}
+
+#[derive(Default)]
+struct Queue {
+    came: Vec<Came>,
+    bytes: usize,
 }
 
 enum Came {
@@ -29,6 +39,21 @@ enum Came {
     Readable(Reader),
 }
 
+/// What one entry takes, apart from what it carries.
+const ENTRY_BYTES: usize = 256;
+const INTAKE_BYTES: usize = limits::LINK_INTAKE_BYTES.default as usize;
+
+impl Came {
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES
+            + match self {
+                Self::Call(call, ..) => call.message.payload().len(),
+                Self::Message(message, _) => message.message.payload().len(),
+                Self::Changed(_) | Self::JoinedAgain | Self::Readable(_) => 0,
+            }
+    }
+}
+
 /// A subscription of a link, which feeds an intake.
 pub struct Door {
     pub intake: Arc<Intake>,
@@ -38,8 +63,8 @@ pub struct Door {
 
 impl Intake {
     /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage), or (0, None) when the node has joined again.
-    pub fn open(line: &Arc<Line>, receive: Py<PyAny>) -> Arc<Self> {
-        let intake = Arc::new(Self { queue: Mutex::default(), line: Arc::clone(line), receive });
+    pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher) -> Arc<Self> {
+        let intake = Arc::new(Self { queue: Mutex::default(), line: Arc::clone(line), receive, link });
         line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
         intake
     }
@@ -47,13 +72,26 @@ impl Intake {
     /// Nothing more is handed over.
     pub fn close(self: &Arc<Self>) {
         self.line.remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
-        let gone = std::mem::take(&mut *self.queue.lock());
-        drop(gone);
+        drop(self.take());
     }
 
     fn came(&self, what: Came) {
-        self.queue.lock().push(what);
+        let mut queue = self.queue.lock();
+        queue.bytes += what.bytes();
+        queue.came.push(what);
+        if queue.bytes > INTAKE_BYTES {
+            self.link.pause();
+        }
+        drop(queue);
         self.line.wake();
+    }
+
+    fn take(&self) -> Vec<Came> {
+        let queue = std::mem::take(&mut *self.queue.lock());
+        if queue.bytes > INTAKE_BYTES {
+            self.link.listen_again();
+        }
+        queue.came
     }
 
     /// The node has joined again after its link was lost.
@@ -74,7 +112,7 @@ impl Intake {
 
 impl Inlet for Intake {
     fn run(&self, py: Python<'_>) {
-        let came = std::mem::take(&mut *self.queue.lock());
+        let came = self.take();
         if came.is_empty() {
             return;
         }

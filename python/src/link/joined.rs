@@ -110,7 +110,7 @@ impl Link {
     /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, None) says
     /// that the node has joined again.
     fn deliver_to(&self, bridge: &Bridge, receive: Py<PyAny>) {
-        let intake = Intake::open(&bridge.line, receive);
+        let intake = Intake::open(&bridge.line, receive, self.flusher.clone());
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
         let weak = Arc::downgrade(&intake);

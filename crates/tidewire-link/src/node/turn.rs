@@ -73,6 +73,11 @@ impl Turn {
         self.reader.load(Ordering::Acquire) == 0
     }
 
+    /// Whether the thread of the links reads, and could offer that to a loop.
+    pub fn is_to_offer(&self) -> bool {
+        self.is_of_links() && !self.offered.load(Ordering::Acquire)
+    }
+
     /// Why the link can't go on, if a loop has found that out.
     pub fn fault(&self) -> Option<Fault> {
         self.fault.lock().take()

@@ -332,6 +332,13 @@ pub const LINK_SUBSCRIPTIONS: Limit =
 pub const LINK_QUEUE_BYTES: Limit =
     Limit { name: "link_queue_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
 
+/// Bytes of messages and calls that have come in and that the event loop of a node has not taken yet.
+///
+/// At the limit: The node reads no further until its loop has taken them; the hub holds up to link_queue_bytes for it
+/// meanwhile.
+pub const LINK_INTAKE_BYTES: Limit =
+    Limit { name: "link_intake_bytes", unit: "bytes", default: 16_777_216, min: 65_536, max: 4_294_967_296 };
+
 /// After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is
 /// dead.
 ///
@@ -440,6 +447,7 @@ pub const ALL: &[&Limit] = &[
     &LINK_IN_FLIGHT,
     &LINK_SUBSCRIPTIONS,
     &LINK_QUEUE_BYTES,
+    &LINK_INTAKE_BYTES,
     &LINK_HEARTBEAT_MS,
     &LINK_GREETING_MS,
     &LINK_BACKOFF_MS,

@@ -96,6 +96,11 @@ impl<C> Session<C> {
         self.heart.next_us().min(self.greeting_until_us.unwrap_or(u64::MAX))
     }
 
+    /// The own side does not listen at present: the other one is not silent for it.
+    pub fn deaf(&mut self, now_us: u64) {
+        self.heart.heard(now_us);
+    }
+
     /// Something was written to the wire.
     pub fn sent(&mut self, now_us: u64) {
         self.heart.sent(now_us);
