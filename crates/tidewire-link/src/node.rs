@@ -31,6 +31,7 @@ use crate::socket::Socket;
 use crate::tls::TlsError;
 use crate::watched::Watched;
 
+use turn::Offer;
 pub use turn::{Elsewhere, Reader};
 use way::{Way, WayKind};
 
@@ -124,7 +125,7 @@ struct Shared {
     exchanges: Mutex<HashMap<u64, Arc<dyn Exchange>>>,
     way: Mutex<Option<Arc<Way>>>,
     /// Who may give the reading of the socket to an event loop.
-    readers: Mutex<Option<Box<dyn Fn(Reader) + Send + Sync>>>,
+    readers: Mutex<Option<Offer>>,
     /// The number of the thread of that loop, or 0.
     home: AtomicUsize,
     /// Nothing is taken in until those who handle it have caught up.

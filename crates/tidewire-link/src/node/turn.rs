@@ -52,6 +52,9 @@ pub struct Reader {
     descriptor: Plain,
 }
 
+/// Called with a reader that an event loop may begin with.
+pub type Offer = Box<dyn Fn(Reader) + Send + Sync>;
+
 /// Held by whoever waits for something of a link on another thread than the one that reads.
 pub struct Elsewhere(Arc<Way>);
 
