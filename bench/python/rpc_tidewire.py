@@ -1,4 +1,4 @@
-"""Tidewire itself: nodes joined through a hub that is the command `tidewire up`."""
+"""Tidewire itself: nodes joined through a hub that is the command `tidewire up`, or directly, where the service's node listens."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
         async def echo(self, data: bytes) -> bytes:
             return service.echo(data)
 
-    async with tw.Node(url) as node:
+    async with tw.Node(url or "mem://") as node:
         await node.serve(Echo(), name="echo")
         node.subscribe(STREAM_SUBJECT, node.spawn(service.take))
+        if form == "direct":
+            url = node.listen("tide://127.0.0.1:0").url
         yield url
 
 

@@ -40,6 +40,7 @@ pub struct Options {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum Contender {
+    Tidewire,
     Socket,
     Nats,
     Zenoh,
@@ -48,6 +49,8 @@ pub enum Contender {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum Role {
+    /// Joins as many nodes as `--count` says, each with a subscription of its own, and keeps quiet.
+    Crowd,
     Hub,
     Service,
     Caller,
@@ -77,10 +80,10 @@ impl Service {
     }
 }
 
-/// One thread for the bare socket, which is fastest so; two for the others.
+/// One thread for the bare socket, which is fastest so, and for Tidewire, which has a thread of its own; two for the others.
 pub fn runtime(contender: Contender) -> Runtime {
     let mut builder = match contender {
-        Contender::Socket => Builder::new_current_thread(),
+        Contender::Socket | Contender::Tidewire => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
     };
     builder.worker_threads(2).enable_all().build().expect("a runtime")

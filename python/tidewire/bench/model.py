@@ -33,6 +33,8 @@ class Run:
     program: Program
     form: str
     arguments: tuple[str, ...]
+    beside: tuple[Kind, ...] = ("peer", "channel", "limit")
+    """For one of ours: the kinds that have as much to do, and that it is compared with."""
 
     @property
     def key(self) -> tuple[str, str]:

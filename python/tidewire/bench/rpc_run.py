@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from .programs import RunFailed, environment
+from .rpc_cases import CROWD
 
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 10.0
@@ -26,6 +27,8 @@ class Roles:
     service: tuple[str, ...]
     caller: tuple[str, ...]
     hub: tuple[str, ...] | None = None
+    crowd: tuple[str, ...] | None = None
+    """What joins many nodes that keep quiet."""
 
 
 def figures_of(roles: Roles, arguments: Sequence[str], timeout_s: float) -> list[dict[str, float]]:
@@ -36,13 +39,38 @@ def figures_of(roles: Roles, arguments: Sequence[str], timeout_s: float) -> list
     """
     watch: list[str] = []
     url = ""
+    crowd, arguments = without_crowd(arguments)
     with ExitStack() as stack:
         for name, command in (("hub", roles.hub), ("service", roles.service)):
             if command is not None:
                 place = stack.enter_context(server(name, [*command, "--url", url]))
+                if name == "hub" and crowd:
+                    stack.enter_context(server("crowd", [*crowd_of(roles), "--url", str(place["url"]), "--count", str(crowd)]))
                 url = str(place["url"])
                 watch += ["--watch", f"{name}={place['pid']}"]
         return called([*roles.caller, "--url", url, *watch, *arguments], timeout_s)
+
+
+def without_crowd(arguments: Sequence[str]) -> tuple[int, list[str]]:
+    """How many others shall be joined, and what is left for the caller."""
+    rest = list(arguments)
+    if CROWD not in rest:
+        return 0, rest
+    at = rest.index(CROWD)
+    count = int(rest[at + 1])
+    del rest[at : at + 2]
+    return count, rest
+
+
+def crowd_of(roles: Roles) -> tuple[str, ...]:
+    """The command that joins others.
+
+    Raises:
+        RunFailed: if it has not been built.
+    """
+    if roles.crowd is None:
+        raise RunFailed("crowd: the Rust program that joins other nodes has not been built")
+    return roles.crowd
 
 
 def called(command: list[str], timeout_s: float) -> list[dict[str, float]]:

@@ -2,6 +2,7 @@
 
 mod nats;
 mod socket;
+mod tidewire;
 mod tonic;
 mod zenoh;
 
@@ -11,6 +12,7 @@ use crate::roles::{Contender, Options};
 /// Takes one role for one contender.
 pub async fn run(options: &Options) -> Result<(), Fault> {
     match options.contender {
+        Contender::Tidewire => tidewire::run(options).await,
         Contender::Socket => socket::run(options).await,
         Contender::Nats => nats::run(options).await,
         Contender::Zenoh => zenoh::run(options).await,
@@ -21,6 +23,11 @@ pub async fn run(options: &Options) -> Result<(), Fault> {
 /// The answer to a role that a contender doesn't have.
 fn no_hub() -> Result<(), Fault> {
     Err("role hub: this contender has none".into())
+}
+
+/// The answer to a role that only joins nodes to the hubs of others.
+fn no_crowd() -> Result<(), Fault> {
+    Err("role crowd: it is not known how this contender joins many".into())
 }
 
 /// A port that nobody has at the moment, for those that can't choose one themselves.

@@ -17,6 +17,7 @@ const SUBSCRIPTION_MESSAGES: usize = 4_000_000;
 pub async fn run(options: &Options) -> Result<(), Fault> {
     match options.role {
         Role::Hub => no_hub(),
+        Role::Crowd => crowd(&options.url, options.count).await,
         Role::Service => serve(&options.url).await,
         Role::Caller => call(Caller(connect(&options.url).await?), options).await,
     }
@@ -46,6 +47,17 @@ async fn serve(url: &str) -> Result<(), Fault> {
             taking.take();
         }
     });
+    announce(url).await
+}
+
+async fn crowd(url: &str, count: usize) -> Result<(), Fault> {
+    let mut joined = Vec::with_capacity(count);
+    for number in 0..count {
+        let client = connect(url).await?;
+        let subscription = client.subscribe(format!("crowd.{number}")).await?;
+        client.flush().await?;
+        joined.push((client, subscription));
+    }
     announce(url).await
 }
 

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
-use super::no_hub;
+use super::{no_crowd, no_hub};
 use crate::Fault;
 use crate::roles::{Options, Role, Service, announce, call};
 use crate::workloads::Link;
@@ -25,6 +25,7 @@ type Frame = (u32, Bytes);
 pub async fn run(options: &Options) -> Result<(), Fault> {
     let unix = options.form == "unix";
     match options.role {
+        Role::Crowd => no_crowd(),
         Role::Hub => no_hub(),
         Role::Service if unix => serve_unix().await,
         Role::Service => serve_tcp().await,

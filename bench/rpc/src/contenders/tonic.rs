@@ -18,13 +18,14 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::no_hub;
+use super::{no_crowd, no_hub};
 use crate::Fault;
 use crate::roles::{Options, Role, Service, announce, call};
 use crate::workloads::Link;
 
 pub async fn run(options: &Options) -> Result<(), Fault> {
     match options.role {
+        Role::Crowd => no_crowd(),
         Role::Hub => no_hub(),
         Role::Service => serve().await,
         Role::Caller => {

@@ -9,7 +9,7 @@ use zenoh::qos::CongestionControl;
 use zenoh::query::{Querier, QueryTarget};
 use zenoh::{Config, Session, Wait};
 
-use super::free_port;
+use super::{free_port, no_crowd};
 use crate::Fault;
 use crate::roles::{Options, Role, Service, announce, call};
 use crate::workloads::Link;
@@ -20,6 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub async fn run(options: &Options) -> Result<(), Fault> {
     let direct = options.form == "direct";
     match options.role {
+        Role::Crowd => no_crowd(),
         Role::Hub => {
             let url = own_url()?;
             let _session = open("router", &url, "").await?;
