@@ -2,4 +2,5 @@
 
 ``message.py`` is what travels, ``form.py`` its written forms; ``agent.py`` is what users hold, ``desk.py`` what stands behind it;
 ``directory.py`` finds agents; ``handlers.py`` finds the handler of a message; ``intake.py`` runs it.
+``pooled.py`` is the agent of a pool, ``in_worker.py`` the one of each worker.
 """

@@ -104,7 +104,7 @@ def _thorough(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
         if handler is None:
             return None
         try:
-            value = _call(handler, message)
+            value = call_handler(handler, message)
         except BaseException as error:
             if desk.tries_again(message, error):
                 return None
@@ -122,7 +122,7 @@ def _thorough_coroutine(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
         if handler is None:
             return None
         try:
-            value = _call(handler, message)
+            value = call_handler(handler, message)
             if handler.coroutine:
                 value = await value
         except asyncio.CancelledError as error:
@@ -142,10 +142,11 @@ def _handler_of(desk: Desk, table: Table, message: Message) -> Handler | None:
     """Return the handler of a message, or None if there is nothing to handle any more."""
     if "context" not in table.kinds and desk.takes_context(message):
         return None
-    return table.find(message) or Handler(_unhandled, False, True, False)
+    return table.find(message) or Handler(unhandled, False, True, False)
 
 
-def _unhandled(message: Message) -> None:
+def unhandled(message: Message) -> None:
+    """Refuse a message for which there is no handler."""
     topic = "" if message.topic is None else f" on the topic {message.topic!r}"
     raise Unhandled(
         f"no handler takes a message of kind {message.kind!r}{topic} with a {type(message.payload).__name__}: "
@@ -153,7 +154,8 @@ def _unhandled(message: Message) -> None:
     )
 
 
-def _call(handler: Handler, message: Message) -> Any:
+def call_handler(handler: Handler, message: Message) -> Any:
+    """Call a handler with what it takes."""
     if handler.takes_message:
         return handler.call(message.payload, message)
     return handler.call(message if handler.wants_message else message.payload)

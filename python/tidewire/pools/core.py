@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tidewire._ledger import Ledger
@@ -60,6 +60,7 @@ class Core:
         self.stop: Stop | None = None
         self.ledger: Ledger | None = None
         self.hands: Hands | None = None
+        self.on_close: Callable[[], object] | None = None
         self._numbers = 0
         self._refusal: tuple[type[TidewireError], str, BaseException | None] | None = None
         self._stop_answers: list[Answer] = []
@@ -260,6 +261,9 @@ class Core:
                 self.state = "stopped"
             answers, self._stop_answers = self._stop_answers, []
         self._answer(answers)
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close()
 
     def _answer(self, answers: list[Answer]) -> None:
         for answer in answers:

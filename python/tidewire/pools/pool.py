@@ -44,6 +44,8 @@ from tidewire.pools.task import Task
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from tidewire.agents.agent import Agent
+
 _JOIN_S = 5.0
 _numbers = itertools.count(1)
 
@@ -80,6 +82,9 @@ class Pool:
     Raises:
         InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
     """
+
+    agent: Agent | None = None
+    """The agent that stands for a pool of agents; None for a pool of functions."""
 
     def __init__(
         self,

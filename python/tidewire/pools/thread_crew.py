@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from selectors import BaseSelector
 from typing import Any
@@ -21,7 +21,8 @@ from tidewire.pools import failure
 from tidewire.pools.answers import Done
 from tidewire.pools.batching import plan
 from tidewire.pools.core import Core, Ended
-from tidewire.pools.function import Caller, checked_results
+from tidewire.pools.function import Caller, checked_results, name_of
+from tidewire.pools.health import earliest
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.task import ENDED, Task
 from tidewire.pools.thread import ThreadWorker, look, where
@@ -45,6 +46,8 @@ class ThreadCrew:
         self._leaving: list[threading.Thread] = []
         self._restarts: Counter[int] = Counter()
         self._alert = False
+        self._broken: deque[tuple[ThreadWorker, BaseException]] = deque()
+        self._was_ready = False
         options = core.options
         self._timeout_ns = int(options.task_timeout * 1e9) if options.task_timeout else None
         self._watched = self._timeout_ns is not None or options.scale.min < options.scale.max
@@ -63,7 +66,14 @@ class ThreadCrew:
 
     def _run(self, worker: ThreadWorker) -> None:
         current.core = self._core
-        caller = Caller(self._function)
+        try:
+            caller = Caller(self._function)
+        except BaseException as error:  # noqa: BLE001
+            # The keeper takes it out, or it would start others for those that are not counted yet.
+            self._broken.append((worker, failure.for_caller(error)))
+            self._core.wake_keeper()
+            return
+        self._was_ready = True
         try:
             while self._next(worker):
                 self._finish(worker, *self._call(caller, worker.tasks))
@@ -157,7 +167,9 @@ class ThreadCrew:
 
     def work(self, now_ns: int) -> int | None:
         """Do what is due, and return when the next thing is."""
+        self._count_broken(now_ns)
         self._spawn(now_ns)
+        spawning = self._replacing.next_ns(now_ns, len(self._workers))
         with self._core.lock:
             self._retire()
             late = self._late(now_ns)
@@ -167,7 +179,22 @@ class ThreadCrew:
             starts = [worker.since_ns for worker in self._workers.values() if worker.tasks]
             deadline = min(starts) + self._timeout_ns if starts and self._timeout_ns is not None else None
             self._alert = self._watched and deadline is None
-        return now_ns if late else deadline
+        return now_ns if late else earliest([deadline, spawning])
+
+    def _count_broken(self, now_ns: int) -> None:
+        """See to threads that could not start: if none ever could, none ever will."""
+        while self._broken:
+            worker, error = self._broken.popleft()
+            with self._core.lock:
+                if self._workers.get(worker.number) is worker:
+                    del self._workers[worker.number]
+            reason = f"{name_of(self._function)} can't be started in a worker: {type(error).__name__}: {error}"
+            logger.warning("pool %r: %s", self._core.options.name, reason)
+            self._core.tally.restarts += 1
+            if self._was_ready:
+                self._replacing.ended(now_ns, False, reason, error)
+            else:
+                self._replacing.give_up(reason, error)
 
     def _spawn(self, now_ns: int) -> None:
         while self._replacing.due(now_ns, len(self._workers)):
