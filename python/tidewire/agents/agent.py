@@ -299,17 +299,29 @@ class Agent:
     # Topics
 
     def subscribe(self, topic: str, queue: str | None = None) -> list[str]:
-        """Receive what is published on a topic, which may hold wildcards. Return all topics now subscribed to."""
+        """Receive what is published on a topic, which may hold wildcards. Return all topics now subscribed to.
+
+        Raises:
+            InvalidArgument: if it is subscribed to the topic with another queue.
+            InvalidSubject: if the topic is malformed.
+        """
         desk = self._desk
         if not isinstance(topic, str):
             raise InvalidArgument(f"topic: {topic!r} is not allowed: give a subject, such as 'orders.*'")
         if topic not in desk.subscriptions:
             desk.subscriptions[topic] = desk.node.subscribe(topic, desk.ref, queue)
+            desk.queues[topic] = queue
+        elif desk.queues.get(topic) != queue:
+            raise InvalidArgument(
+                f"queue: {queue!r} is not allowed: {self!r} is subscribed to {topic!r} with queue={desk.queues.get(topic)!r} "
+                "already: unsubscribe it first"
+            )
         return list(desk.subscriptions)
 
     def unsubscribe(self, topic: str) -> list[str]:
         """End the subscription to a topic. Return all topics still subscribed to."""
         subscription = self._desk.subscriptions.pop(topic, None)
+        self._desk.queues.pop(topic, None)
         if subscription is not None:
             subscription.unsubscribe()
         return list(self._desk.subscriptions)

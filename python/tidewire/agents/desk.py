@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tidewire._log import logger
-from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, MAY_BE_ASKED, IS_CONTEXT, Message, raw
+from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_ASKED, IS_CONTEXT, Message, raw
 from tidewire.errors import MessageExpired
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Desk:
         self.warning_level = warning_level
         self.context: dict[str, Any] = {}
         self.subscriptions: dict[str, Subscription] = {}
+        self.queues: dict[str, str | None] = {}
         self.receipts: set[Receipt] = set()
         self.later: dict[int, Later] = {}
         self._later_max = 64
@@ -68,7 +69,7 @@ class Desk:
         if message is not given and context is not None:
             message.headers = context.headers or {}
             message.sender = message.headers.get("tw-sender", "")
-            message.flags = 0 if message.sender else MAY_BE_ASKED
+            message.flags = IS_ASKED if context.asked else 0
         flags = message.flags
         if flags & IS_AGAIN:
             self.later.pop(id(message), None)
@@ -107,14 +108,14 @@ class Desk:
     def tries_again(self, message: Any, error: BaseException, final: bool = False) -> bool:
         """Note that a handler failed. Answers whether the message will be tried again, so that its error is not raised.
 
-        The requester of a request learns of its error at once; it is the requester that asks again. The same is true of what
-        came without a message around it: None in place of the error would be a wrong answer. A ``final`` error is never tried again.
+        The requester of a request learns of its error at once; it is the requester that asks again. The same is true of
+        what was asked without a message around it: None in place of the error would be a wrong answer. A ``final`` error is never tried again.
         """
         self.failed_in_row += 1
         if message.__class__ is not Message:
             return False
         message.context = None
-        asked = message.kind == "request" or message.flags & MAY_BE_ASKED
+        asked = message.kind == "request" or message.flags & IS_ASKED
         retry = self.retry if message.retry is None else message.retry
         if not (asked or final) and message.delivery <= retry.limit:
             self._again(message, retry.wait_s(message.delivery), error)
