@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -209,14 +208,10 @@ def test_without_drain_what_was_not_begun_is_returned(node: tw.Node, kind: str, 
         # The worker has opened its end, so it is at the first message.
         for n in range(10):
             desk.tell(f"later {n}", to="waiting")
-        stopped: list[tw.Ledger] = []
-        stopping = threading.Thread(target=lambda: stopped.append(pool.sync.stop(drain=False, timeout=PATIENCE)))
-        stopping.start()
         assert pool.agent is not None
-        while pool.agent.ref.alive:
-            pass
-    stopping.join(PATIENCE)
-    (ledger,) = stopped
+        closing = pool.agent.ref.stop(False, PATIENCE)
+    ledger = pool.sync.stop(drain=False, timeout=PATIENCE)
+    assert closing.wait().returned == 10
     assert ledger.balanced
     assert (ledger.accepted, ledger.handled, ledger.returned) == (11, 1, 10)
     assert [message.payload for message in ledger.messages] == [f"later {n}" for n in range(10)]

@@ -1,16 +1,4 @@
-"""A supervised pool of workers that run one function.
-
-Process workers are fresh interpreters, each joined to the keeper of the pool by one pair of Unix sockets. Where this differs
-from ``multiprocessing`` and why:
-
-- Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when they are submitted: two tasks
-  never share an object, a mistake is raised where it was made, and a task that goes out again is not pickled again.
-- A worker notes on a page of shared memory which task it is at. So the parent knows what a worker that was killed had
-  begun, and takes back what waits behind a task that takes long.
-- The main program of the parent is imported by a worker only when something from it arrives.
-- Only workers that ended without having finished a task count as restarts: others show that the pool works, and a task
-  that kills its workers is quarantined by its deliveries.
-"""
+"""A supervised pool of workers that run one function."""
 
 from __future__ import annotations
 
@@ -28,6 +16,7 @@ from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
+from tidewire.pools import watching
 from tidewire.pools.answers import Blocked
 from tidewire.pools.blocking import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
@@ -177,6 +166,25 @@ class Pool:
         if self._keeper is None:
             self.start()
         self._core.submit(task)
+
+    async def until(
+        self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Wait until the statistics fit a condition, and return them.
+
+        It is looked at whenever the pool has done something: a worker came, went or was replaced, a task was handed out or ended,
+        the number of workers was decided. What a process begins by itself shows in the statistics, and is told by nothing.
+
+        Args:
+            condition: Called with ``statistics()``, often; true if they fit.
+            timeout: Seconds after which it is given up; None for no limit.
+
+        Raises:
+            TimeoutError: if they do not fit in time.
+            PoolStopped: if the pool has ended, and they do not fit. PoolFailed if it has failed.
+            InvalidArgument: if an argument is not allowed.
+        """
+        return await watching.wait(self, condition, timeout)
 
     # Life
 

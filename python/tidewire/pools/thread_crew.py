@@ -111,7 +111,7 @@ class ThreadCrew:
         return again_ns
 
     def _wake_sleeping_keeper(self) -> None:
-        if self._alert and self._core.hands is not None:
+        if (self._alert or self._core.watchers) and self._core.hands is not None:
             self._alert = False
             self._core.hands.ring()
 
@@ -152,7 +152,7 @@ class ThreadCrew:
                     task.state = ENDED
         if not abandoned:
             self._core.end(done, given_up)
-        if self._core.stop is not None:
+        if self._core.stop is not None or self._core.watchers:
             self._core.wake_keeper()
 
     def _leave(self, worker: ThreadWorker) -> None:
