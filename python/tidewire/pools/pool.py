@@ -8,7 +8,6 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits as limits
@@ -28,6 +27,7 @@ from tidewire.pools.mapping import checked_ahead, map_async
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
 from tidewire.pools.packing import Packing
 from tidewire.pools.replacing import Replacing
+from tidewire.pools.scope import Scope
 from tidewire.pools.task import Task
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _JOIN_S = 5.0
 _numbers = itertools.count(1)
 
 
-class Pool:
+class Pool(Scope):
     """Workers that run one function, each one task at a time.
 
     Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end of the block everything
@@ -63,10 +63,8 @@ class Pool:
         on_dead: Called with the task, the reason and the error (or None) of every task that was given up: "failed", "timeout",
             "worker_lost", "quarantined", "cancelled", "pool_failed" or "abandoned". On a thread of the pool, or of who cancels.
 
-    The heart of a worker process is a thread of Python, so that it stops with the process, with a deadlock in C code, and also
-    with C code that is only slow and does not let go of the interpreter lock: one huge integer, one search of a regular
-    expression that goes astray, an extension that computes for long. Where a task may do such a thing for longer than
-    ``heartbeat_timeout``, give more seconds or None, and limit it with ``task_timeout``.
+    The heart of a worker process is a thread of Python. It also stops with C code that is only slow and does not let go of the
+    interpreter lock: then give more seconds or None for ``heartbeat_timeout``, and limit the task with ``task_timeout``.
 
     Raises:
         InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
@@ -253,26 +251,6 @@ class Pool:
         if self._keeper is None:
             self.start()
         return self._core
-
-    async def __aenter__(self) -> Pool:
-        self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    def __enter__(self) -> Pool:
-        if running_loop() is not None:
-            raise InvalidArgument("`with Pool()` would block this thread's event loop at its end: use `async with`")
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop_blocking(True, STOP_TIMEOUT_S)
 
     # Observation
 

@@ -21,11 +21,11 @@ from tidewire.pools import failure
 from tidewire.pools.answers import Done
 from tidewire.pools.batching import plan
 from tidewire.pools.core import Core, Ended
-from tidewire.pools.function import Caller, checked_results, name_of
+from tidewire.pools.function import Caller, name_of
 from tidewire.pools.health import earliest
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.task import ENDED, Task
-from tidewire.pools.thread import ThreadWorker, look, where
+from tidewire.pools.thread import ThreadWorker, handle, look, where
 
 _JOIN_S = 1.0
 
@@ -76,7 +76,7 @@ class ThreadCrew:
         self._was_ready = True
         try:
             while self._next(worker):
-                self._finish(worker, *self._call(caller, worker.tasks))
+                self._finish(worker, *handle(caller, worker.tasks, self._core.options.batch is not None))
         finally:
             caller.close()
             self._leave(worker)
@@ -125,16 +125,6 @@ class ThreadCrew:
                 return
         # Somebody has opened the gate between the timeout and the lock.
         worker.gate.acquire()
-
-    def _call(self, caller: Caller, tasks: list[Task]) -> tuple[list[Done], list[Ended]]:
-        try:
-            if self._core.options.batch is None:
-                return [(tasks[0], None, caller.call(*tasks[0].args, **tasks[0].kwargs))], []
-            results = checked_results(caller.call([task.args[0] for task in tasks]), len(tasks))
-            return [(task, None, result) for task, result in zip(tasks, results, strict=True)], []
-        except BaseException as error:  # noqa: BLE001
-            told = failure.for_caller(error)
-            return [], [Ended(task, "failed", told) for task in tasks]
 
     def _finish(self, worker: ThreadWorker, done: list[Done], given_up: list[Ended]) -> None:
         now_ns = time.monotonic_ns()
