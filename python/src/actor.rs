@@ -245,7 +245,7 @@ fn in_coroutine_of(py: Python<'_>, actor: ActorId) -> bool {
 
 fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
     let task = PyModule::import(py, "asyncio")?.call_method0("current_task")?;
-    PyModule::import(py, "tidewire._drive")?.getattr("_running")?.contains(task)
+    PyModule::import(py, "tidewire._drive")?.call_method1("handles", (task,))?.extract()
 }
 
 /// Sends, and blocks this thread while the mailbox is full.

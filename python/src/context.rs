@@ -103,6 +103,12 @@ impl Context {
         self.state.lock().reply.as_ref().is_some_and(Reply::is_cancelled)
     }
 
+    /// Whether the message is an ask, so that somebody waits, or has waited, for its reply.
+    #[getter]
+    fn asked(&self) -> bool {
+        self.state.lock().asked
+    }
+
     /// The node that this actor lives in.
     #[getter]
     fn node(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use tidewire_engine::raw::{Behaviours, Change, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
@@ -125,7 +126,7 @@ impl Function {
         };
         let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler);
         if !handler.takes_context && extra.as_ref().is_none_or(|extra| extra.reply.is_none()) {
-            let result = handler.call.bind(py).call1((object.bind(py),));
+            let result = handler.call.bind(py).call1((object.bind(py),)).and_then(settled);
             return match result {
                 Ok(_) => {
                     turn.handled(meta);
@@ -135,7 +136,7 @@ impl Function {
             };
         }
         if !handler.takes_context {
-            let result = handler.call.bind(py).call1((object.bind(py),));
+            let result = handler.call.bind(py).call1((object.bind(py),)).and_then(settled);
             let reply = extra.and_then(|mut extra| extra.reply.take());
             return match result {
                 Ok(value) => {
@@ -159,6 +160,7 @@ impl Function {
         } else {
             call.call1(py, (object.bind(py),))
         };
+        let result = result.and_then(|value| settled(value.into_bound(py)).map(Bound::unbind));
         for change in context.bind(py).get().take_changes() {
             change_behaviour(&mut self.behaviours, change);
         }
@@ -286,6 +288,21 @@ pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) {
         }
         Change::Unbecome => drop(behaviours.pop()),
     }
+}
+
+/// What a handler returned, unless it is a coroutine: on a thread of a dispatcher nobody would ever await it.
+fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    static COROUTINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = value.py();
+    if !value.get_type().is(COROUTINE.import(py, "types", "CoroutineType")?) {
+        return Ok(value);
+    }
+    let text = format!(
+        "handler: it returned {}, which nobody awaits on a thread of a dispatcher: make the handler itself `async def`",
+        value.repr()?
+    );
+    value.call_method0("close")?;
+    Err(errors::error(py, "InvalidArgument", &text, &[]))
 }
 
 /// Reports a failed message; answers whether to go on.

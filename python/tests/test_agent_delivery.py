@@ -258,3 +258,30 @@ def test_a_queue_that_grows_over_the_level_is_warned_about_once_per_crossing(cap
                 sender.tell("look", to="slow")
             sender.sync.request("done", to="slow", timeout=PATIENCE)
         agent.sync.stop()
+
+
+@pytest.mark.parametrize("how", ["publish", "publish_with_headers", "tell"])
+def test_the_retries_of_an_agent_hold_for_what_no_agent_sent(node: tw.Node, how: str) -> None:
+    flaky = Flaky(2)
+    agent = node.agent(flaky, id="flaky", retry=tw.Retry(2, backoff_ms=1))
+    agent.subscribe("news.*")
+    if how == "tell":
+        agent.ref.tell("x")
+    else:
+        assert node.publish("news.x", "x", {"a": "b"} if how == "publish_with_headers" else None) == 1
+    assert flaky.done.acquire(timeout=PATIENCE)
+    assert flaky.attempts == [("x", 1), ("x", 2), ("x", 3)]
+    assert node.dead_letters.list(name="flaky") == []
+
+
+@pytest.mark.parametrize("how", ["request", "ask"])
+def test_who_asks_without_an_agent_learns_of_the_error_at_once(node: tw.Node, how: str) -> None:
+    flaky = Flaky(2)
+    agent = node.agent(flaky, id="flaky", retry=tw.Retry(5, backoff_ms=1))
+    agent.subscribe("news.*")
+    with pytest.raises(ValueError, match="x, attempt 1"):
+        if how == "ask":
+            node.sync.ask(agent.ref, "x")
+        else:
+            node.sync.request("news.x", "x")
+    assert flaky.attempts == [("x", 1)]

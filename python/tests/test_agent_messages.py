@@ -244,6 +244,32 @@ def test_a_payload_without_end_is_refused() -> None:
         tw.Message(endless).to_json()
 
 
+def nested(levels: int, lists: bool) -> Any:
+    """Return a value within so many lists or maps."""
+    value: Any = 1
+    for _ in range(levels):
+        value = [value] if lists else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize("levels", [64, 65])
+def test_readers_take_exactly_the_depth_that_writers_write(levels: int, lists: bool) -> None:
+    payload = nested(levels, lists)
+    form = {**GOOD, "payload": payload}
+    written = (lambda: tw.Message(payload).to_json(), lambda: tw.Message(payload).to_msgpack())
+    read = (
+        lambda: tw.Message.from_json(json.dumps(form)),
+        lambda: tw.Message.from_msgpack(msgspec.msgpack.encode({**form, "created_at": datetime.now(timezone.utc)})),
+    )
+    for call in (*written, *read):
+        if levels == 65:
+            with pytest.raises(tw.InvalidArgument, match="nested deeper than 64 levels"):
+                call()
+        else:
+            call()
+
+
 GOOD = {"id": "1", "kind": "event", "created_at": "2026-11-21T08:00:00Z"}
 
 

@@ -253,3 +253,44 @@ def test_agents_of_a_stopped_node_say_so() -> None:
             agent.publish("a.b", 1)
 
     asyncio.run(main())
+
+
+def test_a_second_queue_for_a_topic_is_refused_and_the_first_one_stays(node: tw.Node) -> None:
+    agent = node.agent(nothing, id="a")
+    assert agent.subscribe("x.*", queue="one") == ["x.*"]
+    assert agent.subscribe("x.*", queue="one") == ["x.*"]
+    for other in ("two", None):
+        with pytest.raises(tw.InvalidArgument, match=r"subscribed to 'x\.\*' with queue='one' already: unsubscribe"):
+            agent.subscribe("x.*", queue=other)
+    assert node.publish("x.y", 1) == 1
+    assert agent.unsubscribe("x.*") == []
+    assert agent.subscribe("x.*", queue="two") == ["x.*"]
+
+
+@pytest.mark.parametrize("retry", [None, tw.Retry(1, backoff_ms=1)])
+def test_a_plain_handler_that_returns_a_coroutine_fails_its_message(node: tw.Node, retry: tw.Retry | None) -> None:
+    async def later(payload: object) -> object:
+        return payload
+
+    node.agent(lambda payload: later(payload), id="a", retry=retry)
+    desk = node.agent(nothing, id="desk")
+    with pytest.raises(tw.InvalidArgument, match=r"handler: it returned <coroutine .* make the handler itself"):
+        desk.sync.request(1, to="a", retry=tw.Retry(0))
+    receipt = desk.sync.send(1, to="a", receipt=True)
+    assert receipt.wait_blocking(30) == "failed"
+    assert isinstance(receipt.error, tw.InvalidArgument)
+
+
+def test_beside_coroutines_a_coroutine_of_a_plain_handler_is_awaited(node: tw.Node) -> None:
+    class Mixed(tw.Agent):
+        @tw.handle(payload=str)
+        def on_text(self, payload: str) -> Any:
+            return self.on_number(len(payload))
+
+        @tw.handle(payload=int)
+        async def on_number(self, payload: int) -> int:
+            return payload + 1
+
+    node.agent(Mixed(), id="a")
+    desk = node.agent(nothing, id="desk")
+    assert [desk.sync.request(payload, to="a") for payload in (1, "xyz")] == [2, 4]

@@ -304,3 +304,25 @@ def test_a_signal_handler_can_ask_while_its_thread_waits_for_another_ask(node: t
         signal.signal(signal.SIGUSR1, before)
     assert answers == [1, 2]
     assert node.sync.ask(echo, 3) == 3
+
+
+@pytest.mark.parametrize("takes_context", [False, True])
+def test_a_plain_function_that_returns_a_coroutine_fails_its_asker_and_its_message(
+    node: tw.Node, takes_context: bool
+) -> None:
+    async def later(message: object) -> object:
+        return message
+
+    def plain(message: object) -> Any:
+        return later(message)
+
+    def with_context(message: object, ctx: tw.Context) -> Any:
+        assert ctx.asked is (message == "asked")
+        return later(message)
+
+    ref = node.spawn(with_context if takes_context else plain, name="a")
+    with pytest.raises(tw.InvalidArgument, match=r"handler: it returned <coroutine .* make the handler itself"):
+        node.sync.ask(ref, "asked")
+    ref.tell("told")
+    ledger = node.sync.stop(ref)
+    assert (ledger.accepted, ledger.dead_lettered) == (2, 2)

@@ -299,3 +299,32 @@ def test_a_function_that_can_not_be_imported_fails_the_pool_at_once(path: str, k
         assert pool.state == "failed"
         assert pool.statistics()["restarts"] == 0
     assert pool.ledger is not None and pool.ledger.balanced
+
+
+def test_a_wait_for_statistics_that_never_fit_ends() -> None:
+    async def main() -> None:
+        pool = Pool(functions.increment, 1, name="p")
+        with pytest.raises(tw.InvalidArgument, match=r"condition: 7 is not allowed: give a function"):
+            await pool.until(7)  # type: ignore[arg-type]
+        with pytest.raises(tw.InvalidArgument, match=r"timeout: -1 is not allowed: give seconds"):
+            await pool.until(bool, -1)
+        with pytest.raises(TimeoutError, match=r"pool 'p': the condition does not hold after 0.01 s"):
+            await pool.until(lambda now: now["handled"] == 2, 0.01)
+        waiting = asyncio.ensure_future(pool.until(lambda now: now["handled"] == 2))
+        fits = asyncio.ensure_future(pool.until(lambda now: now["handled"] == 1))
+        assert await pool.submit(1) == 2
+        assert (await fits)["handled"] == 1
+        await pool.stop()
+        with pytest.raises(tw.PoolStopped):
+            await waiting
+        assert (await pool.until(lambda now: now["state"] == "stopped"))["handled"] == 1
+        assert pool._core.watchers == []
+
+    asyncio.run(asyncio.wait_for(main(), 45))
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_a_plain_thread_waits_for_statistics_too(kind: Any) -> None:
+    with Pool(functions.increment, 2, kind) as pool:
+        threading.Thread(target=lambda: list(pool.sync.map(range(50)))).start()
+        assert pool.sync.until(lambda now: now["handled"] == 50, 45)["accepted"] == 50

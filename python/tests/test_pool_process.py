@@ -35,10 +35,7 @@ def story(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), 50))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop go round until something that no signal tells is so."""
-    while not condition():
-        await asyncio.sleep(0.002)
+PATIENCE = 45.0
 
 
 def busy(pool: Pool) -> list[dict[str, Any]]:
@@ -73,6 +70,11 @@ def gate(tmp_path: Path) -> str:
 
 def opened(gate: str) -> None:
     Path(gate).write_bytes(b"")
+
+
+async def at(gate: str) -> int:
+    """Wait until a worker waits at the gate. Closing the number that is returned lets it go."""
+    return await asyncio.to_thread(os.open, gate, os.O_WRONLY)
 
 
 # Results
@@ -157,7 +159,7 @@ def test_a_map_reads_an_async_iterable_and_a_broken_off_one_leaves_nothing() -> 
             results = pool.map(range(100_000))
             assert await results.__anext__() == 1
             await results.aclose()  # type: ignore[attr-defined]
-            await until(lambda: pool.statistics()["in_workers"] + pool.statistics()["waiting"] == 0)
+            await pool.until(lambda now: now["in_workers"] + now["waiting"] == 0, PATIENCE)
         assert pool.ledger is not None and pool.ledger.balanced and pool.ledger.accepted < 20_000
 
     story(main)
@@ -196,7 +198,7 @@ def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) ->
                 if finished % 150 == 0 and len(killed) < 50:
                     await kill_one(pool)
             assert [future.result() for future in futures] == list(range(10_000))
-            await until(lambda: pool.statistics()["restarts"] == 50)
+            await pool.until(lambda now: now["restarts"] == 50, PATIENCE)
             redelivered = pool.statistics()["redelivered"]
         assert pool.ledger == tw.Ledger(10_000, 10_000, 0, 0, reason="stopped")
         # A task that was begun again may have been called before or not; each call beyond the first is among those.
@@ -213,12 +215,16 @@ def test_a_killed_worker_is_replaced_within_a_second(gate: str) -> None:
             await pool.submit(1)
             first = pids(pool)
             waiting, behind = pool.submit(gate), pool.submit(2)
-            await until(lambda: bool(busy(pool)))
+            before = await at(gate)
             os.kill(first[0], signal.SIGKILL)
             since = loop.time()
-            await until(lambda: pids(pool) not in (first, []) and bool(busy(pool)))
+            # Until it has ended it keeps the gate open.
+            assert await asyncio.to_thread(ends, first[0])
+            after = await at(gate)
             assert loop.time() - since < 1
-            await asyncio.to_thread(opened, gate)
+            assert pids(pool) not in (first, [])
+            os.close(before)
+            os.close(after)
             assert (await waiting, await behind) == (gate, 2)
 
     story(main)
@@ -368,13 +374,12 @@ def test_a_thousand_cancelled_tasks_leave_nothing_pending(gate: str) -> None:
         async with process_pool(functions.wait_if_path, 1, capacity=800) as pool:
             first = pool.submit(gate)
             futures = [pool.submit(n) for n in range(1_000)]
-            await until(lambda: bool(busy(pool)))
+            entered = await at(gate)
             for future in futures:
                 future.cancel()
-            await until(lambda: pool.statistics()["in_workers"] == 1)
-            statistics = pool.statistics()
+            statistics = await pool.until(lambda now: now["in_workers"] == 1, PATIENCE)
             assert (statistics["waiting"], statistics["waiting_for_room"]) == (0, 0)
-            await asyncio.to_thread(opened, gate)
+            os.close(entered)
             assert await first == gate
         ledger = pool.ledger
         assert ledger is not None and ledger.balanced
@@ -387,11 +392,11 @@ def test_a_full_pool_makes_submits_wait_or_fail(gate: str) -> None:
     async def main() -> None:
         async with process_pool(functions.wait_if_path, 1, capacity=2, overflow="fail") as pool:
             first = pool.submit(gate)
-            await until(lambda: bool(busy(pool)))
+            entered = await at(gate)
             others = [pool.submit(1), pool.submit(2)]
             with pytest.raises(tw.LimitExceeded, match="capacity: 2 tasks wait"):
                 pool.submit(3)
-            await asyncio.to_thread(opened, gate)
+            os.close(entered)
             assert await asyncio.gather(first, *others) == [gate, 1, 2]
         async with process_pool(functions.increment, 1, capacity=2) as pool:
             assert await asyncio.gather(*[pool.submit(n) for n in range(100)]) == list(range(1, 101))
@@ -406,11 +411,11 @@ def test_tasks_cancelled_behind_a_long_one_in_the_same_worker_are_not_begun(gate
                 await asyncio.gather(*[pool.submit(n) for n in range(1_000)])
             first = pool.submit(gate)
             futures = [pool.submit(n) for n in range(200)]
-            await until(lambda: bool(busy(pool)))
+            entered = await at(gate)
             for future in futures:
                 future.cancel()
-            await until(lambda: pool.statistics()["in_workers"] == 1)
-            await asyncio.to_thread(opened, gate)
+            await pool.until(lambda now: now["in_workers"] == 1, PATIENCE)
+            os.close(entered)
             assert await first == gate
         assert pool.ledger == tw.Ledger(20_201, 20_001, 0, 200, reason="stopped")
 
@@ -425,9 +430,9 @@ def test_a_burst_adds_workers_and_calm_removes_them(gate: str) -> None:
         scale = Scale(1, 3, target_wait_ms=20, idle_ms=100)
         async with process_pool(functions.work, scale) as pool:
             burst = asyncio.gather(*[pool.submit(5_000) for _ in range(400)])
-            await until(lambda: len(pids(pool)) == 3)
+            await pool.until(lambda now: len(now["workers"]) == 3, PATIENCE)
             await burst
-            await until(lambda: len(pids(pool)) == 1)
+            await pool.until(lambda now: len(now["workers"]) == 1, PATIENCE)
             decisions = [(one["before"], one["workers"]) for one in pool.statistics()["decisions"]]
             assert decisions[:2] == [(1, 2), (2, 3)]
             assert decisions[-1][1] == 1
@@ -481,11 +486,11 @@ def test_stop_without_drain_returns_what_was_not_begun(gate: str) -> None:
         pool = process_pool(functions.wait_if_path, 1)
         first = pool.submit(gate)
         rest = [pool.submit(n) for n in range(100)]
-        await until(lambda: bool(busy(pool)))
+        entered = await at(gate)
         stopping = asyncio.ensure_future(pool.stop(drain=False))
         ended = await asyncio.gather(*rest, return_exceptions=True)
         assert {type(error) for error in ended} == {tw.PoolStopped}
-        await asyncio.to_thread(opened, gate)
+        os.close(entered)
         ledger = await stopping
         assert await first == gate
         assert (ledger.accepted, ledger.handled, ledger.returned) == (101, 1, 100)
@@ -494,11 +499,11 @@ def test_stop_without_drain_returns_what_was_not_begun(gate: str) -> None:
     story(main)
 
 
-def test_stop_gives_up_on_what_is_stuck_and_names_it() -> None:
+def test_stop_gives_up_on_what_is_stuck_and_names_it(gate: str) -> None:
     async def main() -> None:
-        pool = process_pool(functions.for_ever, 1, name="sticky")
-        futures = [pool.submit(1), pool.submit(2)]
-        await until(lambda: bool(busy(pool)))
+        pool = process_pool(functions.wait_if_path, 1, name="sticky")
+        futures = [pool.submit(gate), pool.submit(2)]
+        entered = await at(gate)
         pid = pids(pool)[0]
         ledger = await pool.stop(timeout=0.05)
         assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
@@ -506,6 +511,7 @@ def test_stop_gives_up_on_what_is_stuck_and_names_it() -> None:
         assert ends(pid)
         ended = await asyncio.gather(*futures, return_exceptions=True)
         assert {type(error) for error in ended} == {tw.PoolStopped}
+        os.close(entered)
 
     story(main)
 

@@ -17,12 +17,6 @@ def story(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), 50))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop go round until something that no signal tells is so."""
-    while not condition():
-        await asyncio.sleep(0.002)
-
-
 class Door:
     """A function that waits until it is let through."""
 
@@ -163,7 +157,7 @@ def test_a_burst_adds_workers_and_calm_removes_them() -> None:
                 assert await asyncio.to_thread(door.entered.acquire, timeout=20)
             door.opened.set()
             await asyncio.gather(*futures)
-            await until(lambda: len(pool.statistics()["workers"]) == 1)
+            await pool.until(lambda now: len(now["workers"]) == 1, 45)
             assert [one["workers"] for one in pool.statistics()["decisions"]][:3] == [2, 3, 4]
             assert await pool.submit(7) == 7
 

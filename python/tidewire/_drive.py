@@ -21,6 +21,11 @@ def start(intake: Intake, actor: ActorRef, alone: bool) -> None:
     task.add_done_callback(_running.discard)
 
 
+def handles(task: object) -> bool:
+    """Return whether a task is one that handles messages of an actor."""
+    return task in _running
+
+
 async def _run(intake: Intake, actor: ActorRef, alone: bool) -> None:
     _current.actor.set(actor)
     _current.alone.set(alone)

@@ -343,12 +343,16 @@ class Node:
         """Make a pool of supervised workers that run one function: ``await pool.submit(x)``, ``async for y in pool.map(xs)``.
 
         Args:
-            function: What the workers call, or its import path ``"package.module:name"``.
+            function: What the workers call, or its import path ``"package.module:name"``. With a class of agents, or a
+                ``functools.partial`` of one, each worker makes an instance, and all of them are one agent for others. With
+                ``id``, ``type`` or ``capabilities`` a function, or a path, becomes such an agent too.
             workers: How many, or a ``tw.Scale``; the default is the configuration's ``pool_workers``.
             kind: "thread", or "process" for work that needs a core of its own.
             batch: The function takes a list of what is queued, and returns a list of as many results: a ``tw.Batch``, the
                 largest size, or True for the configuration's.
             **options: As for ``tw.Pool``: name, capacity, overflow, task_timeout, max_deliveries, restarts, result_bytes_max, on_dead.
+                For agents also id, type, capabilities, retry and mailbox, as for ``agent``, and concurrency: how many
+                messages have left the mailbox for the workers, two per worker if nothing is said.
 
         Returns:
             The pool. It stops with the node, after the actors; tasks that it gives up are among the node's dead letters, and

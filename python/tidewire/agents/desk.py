@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tidewire._log import logger
-from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_CONTEXT, MAY_BE_ASKED, Message, raw
+from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_ASKED, IS_CONTEXT, Message, raw
 from tidewire.errors import MessageExpired
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Desk:
         self.warning_level = warning_level
         self.context: dict[str, Any] = {}
         self.subscriptions: dict[str, Subscription] = {}
+        self.queues: dict[str, str | None] = {}
         self.receipts: set[Receipt] = set()
         self.later: dict[int, Later] = {}
         self._later_max = 64
@@ -68,12 +69,12 @@ class Desk:
         if message is not given and context is not None:
             message.headers = context.headers or {}
             message.sender = message.headers.get("tw-sender", "")
-            message.flags = 0 if message.sender else MAY_BE_ASKED
+            message.flags = IS_ASKED if context.asked else 0
         flags = message.flags
         if flags & IS_AGAIN:
             self.later.pop(id(message), None)
         if flags & EXPIRES and message.expired:
-            raise self._late(message)
+            raise self.late(message)
         if flags & HAS_RECEIPT:
             message.receipt.mark("delivered")
         message.context = context
@@ -96,19 +97,27 @@ class Desk:
             self.receipts.discard(message.receipt)
             message.receipt.mark("handled")
 
-    def tries_again(self, message: Any, error: BaseException) -> bool:
+    def late(self, message: Message) -> MessageExpired:
+        """Count a message whose time to live is over, and return the error that says so."""
+        self.expired += 1
+        if message.flags & HAS_RECEIPT:
+            self.receipts.discard(message.receipt)
+            message.receipt.mark("expired")
+        return MessageExpired(f"message {message.id}: not handled within {message.ttl} s of its creation")
+
+    def tries_again(self, message: Any, error: BaseException, final: bool = False) -> bool:
         """Note that a handler failed. Answers whether the message will be tried again, so that its error is not raised.
 
-        The requester of a request learns of its error at once; it is the requester that asks again. The same is true of what
-        came without a message around it: None in place of the error would be a wrong answer.
+        The requester of a request learns of its error at once; it is the requester that asks again. The same is true of
+        what was asked without a message around it: None in place of the error would be a wrong answer. A ``final`` error is never tried again.
         """
         self.failed_in_row += 1
         if message.__class__ is not Message:
             return False
         message.context = None
-        asked = message.kind == "request" or message.flags & MAY_BE_ASKED
+        asked = message.kind == "request" or message.flags & IS_ASKED
         retry = self.retry if message.retry is None else message.retry
-        if not asked and message.delivery <= retry.limit:
+        if not (asked or final) and message.delivery <= retry.limit:
             self._again(message, retry.wait_s(message.delivery), error)
             return True
         self.failed(message, error)
@@ -119,13 +128,6 @@ class Desk:
         if message.__class__ is Message and message.flags & HAS_RECEIPT:
             self.receipts.discard(message.receipt)
             message.receipt.mark("failed", error)
-
-    def _late(self, message: Message) -> MessageExpired:
-        self.expired += 1
-        if message.flags & HAS_RECEIPT:
-            self.receipts.discard(message.receipt)
-            message.receipt.mark("expired")
-        return MessageExpired(f"message {message.id}: not handled within {message.ttl} s of its creation")
 
     def _again(self, message: Message, wait_s: float, error: BaseException) -> None:
         again = msgspec.structs.replace(message, delivery=message.delivery + 1, flags=message.flags | IS_AGAIN)

@@ -80,6 +80,7 @@ def _form(message: Message) -> Form:
 
 
 def _message(form: Form) -> Message:
+    _check_depth(form.payload)
     if form.delivery < 1:
         raise InvalidArgument(f"delivery: {form.delivery} is not allowed: deliveries are counted from 1")
     if form.ttl_ms is not None and not form.ttl_ms >= 0:
@@ -171,6 +172,15 @@ def _check(value: Any, path: str, binary: bool, typed: bool, depth: int = 0) -> 
         mend = "use MessagePack" if isinstance(value, (bytes, bytearray)) else "send a dataclass, or plain values"
         form = "MessagePack" if binary else "JSON"
         raise InvalidArgument(f"{path}: a {type(value).__name__} can't be written as {form}: {mend}")
+
+
+def _check_depth(value: Any, depth: int = 0) -> None:
+    """Refuse to read what a writer would not have written."""
+    if depth > _DEPTH_MAX:
+        raise InvalidArgument(f"payload: nested deeper than {_DEPTH_MAX} levels: flatten it before it is written")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in inner:
+        _check_depth(one, depth + 1)
 
 
 def _check_time(value: datetime, path: str, binary: bool) -> None:

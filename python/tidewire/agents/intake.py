@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 from tidewire._handlers import Plan
 from tidewire.agents.desk import Desk
 from tidewire.agents.handlers import Handler, Table
 from tidewire.agents.message import Message
-from tidewire.errors import Unhandled
+from tidewire.errors import InvalidArgument, Unhandled
 
 
 def plan(desk: Desk, table: Table, started: Any, started_takes_context: bool, stopped: Any) -> Plan:
@@ -59,7 +60,7 @@ def _quick(desk: Desk, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if desk.takes_context(message):
             return None
         try:
-            value = call(message.payload)
+            value = _settled(call(message.payload))
         except BaseException as error:
             if desk.tries_again(message, error):
                 return None
@@ -104,7 +105,7 @@ def _thorough(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
         if handler is None:
             return None
         try:
-            value = _call(handler, message)
+            value = _settled(call_handler(handler, message))
         except BaseException as error:
             if desk.tries_again(message, error):
                 return None
@@ -122,8 +123,8 @@ def _thorough_coroutine(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
         if handler is None:
             return None
         try:
-            value = _call(handler, message)
-            if handler.coroutine:
+            value = call_handler(handler, message)
+            if handler.coroutine or value.__class__ is CoroutineType:
                 value = await value
         except asyncio.CancelledError as error:
             desk.failed(message, error)
@@ -142,10 +143,11 @@ def _handler_of(desk: Desk, table: Table, message: Message) -> Handler | None:
     """Return the handler of a message, or None if there is nothing to handle any more."""
     if "context" not in table.kinds and desk.takes_context(message):
         return None
-    return table.find(message) or Handler(_unhandled, False, True, False)
+    return table.find(message) or Handler(unhandled, False, True, False)
 
 
-def _unhandled(message: Message) -> None:
+def unhandled(message: Message) -> None:
+    """Refuse a message for which there is no handler."""
     topic = "" if message.topic is None else f" on the topic {message.topic!r}"
     raise Unhandled(
         f"no handler takes a message of kind {message.kind!r}{topic} with a {type(message.payload).__name__}: "
@@ -153,7 +155,18 @@ def _unhandled(message: Message) -> None:
     )
 
 
-def _call(handler: Handler, message: Message) -> Any:
+def _settled(value: Any) -> Any:
+    """Return what a handler returned. A coroutine is refused here, where its receipt and its retries still hear of it."""
+    if value.__class__ is not CoroutineType:
+        return value
+    value.close()
+    raise InvalidArgument(
+        f"handler: it returned {value!r}, which nobody awaits on a thread of a dispatcher: make the handler itself `async def`"
+    )
+
+
+def call_handler(handler: Handler, message: Message) -> Any:
+    """Call a handler with what it takes."""
     if handler.takes_message:
         return handler.call(message.payload, message)
     return handler.call(message if handler.wants_message else message.payload)

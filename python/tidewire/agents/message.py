@@ -22,8 +22,8 @@ KINDS: frozenset[str] = frozenset(get_args(Kind))
 PRIORITIES: frozenset[str] = frozenset(get_args(Priority))
 
 # Bits of Message.flags: whatever makes a message more than a payload to be handled.
-# MAY_BE_ASKED: it came without a message around it, so that its sender may wait for an answer.
-EXPIRES, HAS_RECEIPT, IS_CONTEXT, IS_AGAIN, MAY_BE_ASKED = 1, 2, 4, 8, 16
+# IS_ASKED: it came without a message around it, and its sender waits for an answer.
+EXPIRES, HAS_RECEIPT, IS_CONTEXT, IS_AGAIN, IS_ASKED = 1, 2, 4, 8, 16
 
 _numbers = itertools.count(1)
 _numbering = threading.Lock()

@@ -45,7 +45,7 @@ def register(
     agent = made if isinstance(made, Agent) else Agent()
     if agent._desk_ is not None and agent._desk_.ref.alive:
         raise InvalidArgument(f"handler: {agent!r} is registered already: make another object for another agent")
-    _describe(agent, made, id, type, capabilities)
+    describe(agent, made, id, type, capabilities)
     config = node.broker
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
@@ -62,11 +62,12 @@ def register(
     except BaseException:
         agent._desk_ = before
         raise
-    _enter(agent, desk, table)
+    enter(agent, desk, table)
     return agent
 
 
-def _enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
+def enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
+    """Let others find an agent, here and on other nodes. One that is refused is stopped."""
     try:
         desk.directory.add(agent)
         for topic, _ in table.topics:
@@ -84,7 +85,14 @@ def _enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
         desk.withdraw()
 
 
-def _describe(agent: Agent, made: Any, id: str | None, type: str | None, capabilities: Iterable[str] | None) -> None:
+def describe(
+    agent: Agent,
+    made: Any,
+    id: str | None,
+    type: str | None,
+    capabilities: Iterable[str] | None,
+    title: str | None = None,
+) -> None:
     """Give an agent its id, type and capabilities: those of the call, else those that its class declares."""
     declared = made if made is agent else agent
     chosen = id if id is not None else declared.id
@@ -107,9 +115,8 @@ def _describe(agent: Agent, made: Any, id: str | None, type: str | None, capabil
         raise InvalidArgument(f"capabilities: {what} is not allowed: give up to {_limits.CAPABILITIES.max} strings")
     for one in given:
         _check_text("capabilities", one)
-    agent.id = (
-        chosen or f"{kind or getattr(made, '__name__', builtin_type(made).__name__).strip('<>')}-{next(_numbers)}"
-    )
+    called = str(title or getattr(made, "__name__", builtin_type(made).__name__))
+    agent.id = chosen or f"{kind or called.strip('<>')}-{next(_numbers)}"
     agent.type, agent.capabilities = kind, frozenset(given)
 
 
@@ -124,7 +131,7 @@ def _plan(desk: Desk, agent: Agent, made: Any, table: handlers.Table, factory: A
     user = _hooks(made)
     started = None if user.started is None else _started(desk, user)
     desk.started = started is None
-    plan = intake.plan(desk, table, started, True, _stopped(desk, user.stopped))
+    plan = intake.plan(desk, table, started, True, stopped_hook(desk, user.stopped))
     if factory is None:
         return plan
 
@@ -181,7 +188,9 @@ def _started(desk: Desk, user: _hooks) -> Callable[[Context], Any]:
     return started_later if _handlers.is_coroutine(call) else started
 
 
-def _stopped(desk: Desk, call: Callable[[], Any] | None) -> Callable[[], Any]:
+def stopped_hook(desk: Desk, call: Callable[[], Any] | None) -> Callable[[], Any]:
+    """Return the stop hook of an agent: the user's, after which the agent is forgotten."""
+
     async def stopped_later() -> None:
         try:
             assert call is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
+from tidewire.pools import watching
 from tidewire.pools.answers import Blocked
 from tidewire.pools.core import Core
 from tidewire.pools.mapping import checked_ahead, map_sync
@@ -45,6 +46,11 @@ class Sync:
         _may_block(pool._core)
         most = checked_ahead(ahead)
         return map_sync(pool, items, most)
+
+    def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
+        """Block until the statistics fit a condition, and return them, as ``pool.until`` does."""
+        _may_block(self._pool._core)
+        return watching.wait_blocking(self._pool, condition, timeout)
 
     def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the pool, and block until it has stopped, as ``pool.stop`` does."""

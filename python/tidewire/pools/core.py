@@ -5,9 +5,10 @@ One lock protects all of it. No code of the user runs under it: outcomes are del
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tidewire._ledger import Ledger
@@ -60,6 +61,8 @@ class Core:
         self.stop: Stop | None = None
         self.ledger: Ledger | None = None
         self.hands: Hands | None = None
+        self.on_close: Callable[[], object] | None = None
+        self.watchers: list[Callable[[], object]] = []
         self._numbers = 0
         self._refusal: tuple[type[TidewireError], str, BaseException | None] | None = None
         self._stop_answers: list[Answer] = []
@@ -205,6 +208,22 @@ class Core:
             if self.hands is not None:
                 self.hands.ring()
 
+    def watch(self, tell: Callable[[], object]) -> None:
+        """Call something, which takes no lock of the pool, whenever the keeper has done something."""
+        with self.lock:
+            self.watchers = [*self.watchers, tell]
+
+    def unwatch(self, tell: Callable[[], object]) -> None:
+        """Call it no more."""
+        with self.lock:
+            self.watchers = [one for one in self.watchers if one != tell]
+
+    def tell_watchers(self) -> None:
+        """Say that something may have changed. A loop that was closed hears nothing."""
+        for tell in self.watchers:
+            with contextlib.suppress(RuntimeError):
+                tell()
+
     def _begin_stop(self, drain: bool, limit_ns: int) -> None:
         if self.stop is None:
             self.stop = Stop(drain, limit_ns)
@@ -260,6 +279,10 @@ class Core:
                 self.state = "stopped"
             answers, self._stop_answers = self._stop_answers, []
         self._answer(answers)
+        self.tell_watchers()
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close()
 
     def _answer(self, answers: list[Answer]) -> None:
         for answer in answers:

@@ -21,6 +21,10 @@ def make_crew(core: Core, function: Callable[..., Any] | str, replacing: Replaci
     Raises:
         InvalidArgument: if the function is none, can't be sent to a process, or this process must not have processes.
     """
+    if functions.is_agent(function):
+        raise InvalidArgument(
+            f"function: {function!r} is an agent, and an agent lives in a node: use node.pool(...) with its class"
+        )
     if core.options.kind == "thread":
         return ThreadCrew(core, functions.for_thread(function), replacing)
     if main_module.importing:

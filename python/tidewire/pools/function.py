@@ -8,6 +8,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
 from tidewire.errors import InvalidArgument
@@ -17,6 +18,14 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PICKLE_MEND = (
     "define it at the top level of a module, or give an import path such as 'package.module:name', or use kind='thread'"
 )
+
+
+class PerWorker:
+    """What a pool has in place of a function where each worker makes one of its own: it is called once in each worker."""
+
+    def __call__(self, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> tuple[Callable[..., Any], Callable[[], None]]:
+        """Return what handles tasks in this worker, and what is called after the last one. ``run`` runs coroutines to their end."""
+        raise NotImplementedError
 
 
 class Spec(NamedTuple):
@@ -72,21 +81,38 @@ def resolve(path: str) -> Callable[..., Any]:
     return _callable(found)
 
 
+def is_agent(target: object) -> bool:
+    """Tell whether something is a class of agents, a ``functools.partial`` of one, or an agent. What agents are is not imported for it."""
+    made = target.func if isinstance(target, partial) else target
+    kind = made if isinstance(made, type) else type(made)
+    marked = any(hasattr(value, "__tidewire_handles__") for base in kind.__mro__ for value in vars(base).values())
+    return marked or hasattr(kind, "receive") or hasattr(kind, "_desk_")
+
+
 def name_of(function: Callable[..., Any] | str) -> str:
     """Return what people call it."""
     return function if isinstance(function, str) else _name(function)
 
 
 class Caller:
-    """Calls a function, and runs it to its end if it is a coroutine. One for each worker."""
+    """Calls a function, and runs it to its end if it is a coroutine. One for each worker, made on the thread that calls.
+
+    Raises:
+        BaseException: whatever the start of something ``PerWorker`` raises.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self._loop: Any = None
+        self._end: Callable[[], None] | None = None
+        self.call: Callable[..., Any]
+        if isinstance(function, PerWorker):
+            self.call, self._end = function(self._run)
+            return
         is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004
         )
-        self.call: Callable[..., Any] = self._run_async if is_async else function
-        self._loop: Any = None
+        self.call = self._run_async if is_async else function
 
     def _run_async(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(self.function(*args, **kwargs))
@@ -99,7 +125,9 @@ class Caller:
         return self._loop.run_until_complete(coroutine)
 
     def close(self) -> None:
-        """End the event loop, if one was needed."""
+        """Let what was made for this worker end, and the event loop, if one was needed."""
+        if self._end is not None:
+            self._end()
         if self._loop is not None:
             self._loop.close()
 

@@ -127,6 +127,8 @@ class Keeper:
         while True:
             now_ns = time.monotonic_ns()
             deadline_ns = self._crew.work(now_ns)
+            if self._core.watchers:
+                self._core.tell_watchers()
             if self._replacing.given_up is not None:
                 self._fail(*self._replacing.given_up)
                 return ()

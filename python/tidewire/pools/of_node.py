@@ -6,15 +6,18 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import PayloadTooLarge, TidewireError
+from tidewire.pools.function import is_agent
 from tidewire.pools.options import Batch, Restarts, Scale
 from tidewire.pools.pool import Pool
-from tidewire.pools.task import Task
+from tidewire.pools.task import FROM_AGENT, Task
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef
     from tidewire.broker import BrokerConfig
     from tidewire.node import Node
 
+_OF_AGENT = ("id", "type", "capabilities", "retry", "mailbox", "concurrency")
+"""Options that make the pool one of agents, whatever its function is."""
 _REASONS = {"abandoned": "stopped", "cancelled": None}
 
 
@@ -23,12 +26,36 @@ def make(
 ) -> Pool:
     """Make a pool with the settings of a node. What it gives up is among the node's dead letters."""
     config = node.broker
-    settings = {**_defaults(config), **options}
+    of_agent = {field: options.pop(field) for field in _OF_AGENT if field in options}
     letters = Letters(node, options.get("on_dead"))
-    settings["on_dead"] = letters.add
+    settings = {**_defaults(config), **options, "on_dead": letters.add, "batch": _batch(batch, config)}
     chosen = workers if workers is not None else config.pool_workers
-    pool = Pool(function, chosen, kind, _batch(batch, config), **settings)
+    if of_agent or is_agent(function):
+        return _make_of_agents(node, function, chosen, kind, settings, of_agent, letters)
+    pool = Pool(function, chosen, kind, **settings)
     letters.open(pool)
+    return pool
+
+
+def _make_of_agents(
+    node: Node,
+    target: Any,
+    workers: Any,
+    kind: Any,
+    settings: dict[str, Any],
+    of_agent: dict[str, Any],
+    letters: Letters,
+) -> Pool:
+    # Agents are loaded by programs that have some.
+    from tidewire.agents import pooled
+
+    pool = pooled.make(node, target, workers, kind, settings, pooled.AgentOptions(**of_agent))
+    try:
+        letters.open(pool)
+    except BaseException:
+        pool.agent._desk.ref.stop(False, 0.0)
+        raise
+    pool.start()
     return pool
 
 
@@ -54,8 +81,11 @@ class Letters:
         self._ref = node.spawn(again, name=f"pool:{pool.name}")
 
     def add(self, task: Task, reason: str, error: BaseException | None) -> None:
-        """Keep a task that was given up. One that its submitter cancelled is not kept: nobody misses it."""
-        node, kept = self._node(), _REASONS.get(reason, "failed")
+        """Keep a task that was given up. One that its submitter cancelled is not kept: nobody misses it.
+
+        One of the pool's agent is a dead letter of that agent, if its message is given up.
+        """
+        node, kept = self._node(), None if task.key == FROM_AGENT else _REASONS.get(reason, "failed")
         if node is not None and self._ref is not None and kept is not None:
             node._give_up(self._ref, task, kept, _text(reason, error))
         if self._also is not None:

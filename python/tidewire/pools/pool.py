@@ -1,16 +1,4 @@
-"""A supervised pool of workers that run one function.
-
-Process workers are fresh interpreters, each joined to the keeper of the pool by one pair of Unix sockets. Where this differs
-from ``multiprocessing`` and why:
-
-- Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when they are submitted: two tasks
-  never share an object, a mistake is raised where it was made, and a task that goes out again is not pickled again.
-- A worker notes on a page of shared memory which task it is at. So the parent knows what a worker that was killed had
-  begun, and takes back what waits behind a task that takes long.
-- The main program of the parent is imported by a worker only when something from it arrives.
-- Only workers that ended without having finished a task count as restarts: others show that the pool works, and a task
-  that kills its workers is quarantined by its deliveries.
-"""
+"""A supervised pool of workers that run one function."""
 
 from __future__ import annotations
 
@@ -20,7 +8,6 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits as limits
@@ -28,6 +15,7 @@ from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
+from tidewire.pools import watching
 from tidewire.pools.answers import Blocked
 from tidewire.pools.blocking import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
@@ -39,16 +27,19 @@ from tidewire.pools.mapping import checked_ahead, map_async
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
 from tidewire.pools.packing import Packing
 from tidewire.pools.replacing import Replacing
+from tidewire.pools.scope import Scope
 from tidewire.pools.task import Task
 
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from tidewire.agents.agent import Agent
+
 _JOIN_S = 5.0
 _numbers = itertools.count(1)
 
 
-class Pool:
+class Pool(Scope):
     """Workers that run one function, each one task at a time.
 
     Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end of the block everything
@@ -72,14 +63,15 @@ class Pool:
         on_dead: Called with the task, the reason and the error (or None) of every task that was given up: "failed", "timeout",
             "worker_lost", "quarantined", "cancelled", "pool_failed" or "abandoned". On a thread of the pool, or of who cancels.
 
-    The heart of a worker process is a thread of Python, so that it stops with the process, with a deadlock in C code, and also
-    with C code that is only slow and does not let go of the interpreter lock: one huge integer, one search of a regular
-    expression that goes astray, an extension that computes for long. Where a task may do such a thing for longer than
-    ``heartbeat_timeout``, give more seconds or None, and limit it with ``task_timeout``.
+    The heart of a worker process is a thread of Python. It also stops with C code that is only slow and does not let go of the
+    interpreter lock: then give more seconds or None for ``heartbeat_timeout``, and limit the task with ``task_timeout``.
 
     Raises:
         InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
     """
+
+    agent: Agent | None = None
+    """The agent that stands for a pool of agents; None for a pool of functions."""
 
     def __init__(
         self,
@@ -173,6 +165,25 @@ class Pool:
             self.start()
         self._core.submit(task)
 
+    async def until(
+        self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Wait until the statistics fit a condition, and return them.
+
+        It is looked at whenever the pool has done something: a worker came, went or was replaced, a task was handed out or ended,
+        the number of workers was decided. What a process begins by itself shows in the statistics, and is told by nothing.
+
+        Args:
+            condition: Called with ``statistics()``, often; true if they fit.
+            timeout: Seconds after which it is given up; None for no limit.
+
+        Raises:
+            TimeoutError: if they do not fit in time.
+            PoolStopped: if the pool has ended, and they do not fit. PoolFailed if it has failed.
+            InvalidArgument: if an argument is not allowed.
+        """
+        return await watching.wait(self, condition, timeout)
+
     # Life
 
     def start(self) -> None:
@@ -240,26 +251,6 @@ class Pool:
         if self._keeper is None:
             self.start()
         return self._core
-
-    async def __aenter__(self) -> Pool:
-        self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    def __enter__(self) -> Pool:
-        if running_loop() is not None:
-            raise InvalidArgument("`with Pool()` would block this thread's event loop at its end: use `async with`")
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop_blocking(True, STOP_TIMEOUT_S)
 
     # Observation
 

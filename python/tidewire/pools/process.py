@@ -1,4 +1,16 @@
-"""The parent's side of one worker process: its start, its connection, what it was given, and its end."""
+"""The parent's side of one worker process: its start, its connection, what it was given, and its end.
+
+Process workers are fresh interpreters, each joined to the keeper of the pool by one pair of Unix sockets. Where this differs
+from ``multiprocessing`` and why:
+
+- Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when they are submitted: two tasks
+  never share an object, a mistake is raised where it was made, and a task that goes out again is not pickled again.
+- A worker notes on a page of shared memory which task it is at. So the parent knows what a worker that was killed had
+  begun, and takes back what waits behind a task that takes long.
+- The main program of the parent is imported by a worker only when something from it arrives.
+- Only workers that ended without having finished a task count as restarts: others show that the pool works, and a task
+  that kills its workers is quarantined by its deliveries.
+"""
 
 from __future__ import annotations
 

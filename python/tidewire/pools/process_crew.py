@@ -191,9 +191,9 @@ class ProcessCrew:
                 self._selector.unregister(file)
 
     def _broken(self, worker: ProcessWorker, error: BaseException) -> None:
-        """A worker could not import the function. If none ever could, none ever will."""
+        """A worker could not import the function, or start what it makes of it. If none ever could, none ever will."""
         self._let_go(worker, time.monotonic_ns())
-        reason = f"its function {self._spec.name} can't be imported by a worker: {type(error).__name__}: {error}"
+        reason = f"its function {self._spec.name} can't be started in a worker: {type(error).__name__}: {error}"
         if self._was_ready:
             self._gone(False, reason, error)
         else:

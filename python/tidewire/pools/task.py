@@ -17,6 +17,10 @@ ENDED: Final = 3
 """It has its outcome, or was dropped."""
 
 
+FROM_AGENT: Final = -1
+"""The key of a task whose outcome the agent of the pool takes."""
+
+
 class Task:
     """One task: what was submitted, and how often it was handed to a worker that ended over it.
 

@@ -9,6 +9,10 @@ import traceback
 from types import FrameType
 from typing import Any
 
+from tidewire.pools import failure
+from tidewire.pools.answers import Done
+from tidewire.pools.core import Ended
+from tidewire.pools.function import Caller, checked_results
 from tidewire.pools.tally import share
 from tidewire.pools.task import Task
 
@@ -26,6 +30,18 @@ class ThreadWorker:
         self.handled = self.errors = 0
         self.leaving = False
         self.thread: threading.Thread
+
+
+def handle(caller: Caller, tasks: list[Task], together: bool) -> tuple[list[Done], list[Ended]]:
+    """Call the function with one task, or with the values of all ``together``. Never raises."""
+    try:
+        if not together:
+            return [(tasks[0], None, caller.call(*tasks[0].args, **tasks[0].kwargs))], []
+        results = checked_results(caller.call([task.args[0] for task in tasks]), len(tasks))
+        return [(task, None, result) for task, result in zip(tasks, results, strict=True)], []
+    except BaseException as error:  # noqa: BLE001
+        told = failure.for_caller(error)
+        return [], [Ended(task, "failed", told) for task in tasks]
 
 
 def look(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from selectors import BaseSelector
 from typing import Any
@@ -21,10 +21,11 @@ from tidewire.pools import failure
 from tidewire.pools.answers import Done
 from tidewire.pools.batching import plan
 from tidewire.pools.core import Core, Ended
-from tidewire.pools.function import Caller, checked_results
+from tidewire.pools.function import Caller, name_of
+from tidewire.pools.health import earliest
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.task import ENDED, Task
-from tidewire.pools.thread import ThreadWorker, look, where
+from tidewire.pools.thread import ThreadWorker, handle, look, where
 
 _JOIN_S = 1.0
 
@@ -45,6 +46,8 @@ class ThreadCrew:
         self._leaving: list[threading.Thread] = []
         self._restarts: Counter[int] = Counter()
         self._alert = False
+        self._broken: deque[tuple[ThreadWorker, BaseException]] = deque()
+        self._was_ready = False
         options = core.options
         self._timeout_ns = int(options.task_timeout * 1e9) if options.task_timeout else None
         self._watched = self._timeout_ns is not None or options.scale.min < options.scale.max
@@ -63,10 +66,17 @@ class ThreadCrew:
 
     def _run(self, worker: ThreadWorker) -> None:
         current.core = self._core
-        caller = Caller(self._function)
+        try:
+            caller = Caller(self._function)
+        except BaseException as error:  # noqa: BLE001
+            # The keeper takes it out, or it would start others for those that are not counted yet.
+            self._broken.append((worker, failure.for_caller(error)))
+            self._core.wake_keeper()
+            return
+        self._was_ready = True
         try:
             while self._next(worker):
-                self._finish(worker, *self._call(caller, worker.tasks))
+                self._finish(worker, *handle(caller, worker.tasks, self._core.options.batch is not None))
         finally:
             caller.close()
             self._leave(worker)
@@ -101,7 +111,7 @@ class ThreadCrew:
         return again_ns
 
     def _wake_sleeping_keeper(self) -> None:
-        if self._alert and self._core.hands is not None:
+        if (self._alert or self._core.watchers) and self._core.hands is not None:
             self._alert = False
             self._core.hands.ring()
 
@@ -115,16 +125,6 @@ class ThreadCrew:
                 return
         # Somebody has opened the gate between the timeout and the lock.
         worker.gate.acquire()
-
-    def _call(self, caller: Caller, tasks: list[Task]) -> tuple[list[Done], list[Ended]]:
-        try:
-            if self._core.options.batch is None:
-                return [(tasks[0], None, caller.call(*tasks[0].args, **tasks[0].kwargs))], []
-            results = checked_results(caller.call([task.args[0] for task in tasks]), len(tasks))
-            return [(task, None, result) for task, result in zip(tasks, results, strict=True)], []
-        except BaseException as error:  # noqa: BLE001
-            told = failure.for_caller(error)
-            return [], [Ended(task, "failed", told) for task in tasks]
 
     def _finish(self, worker: ThreadWorker, done: list[Done], given_up: list[Ended]) -> None:
         now_ns = time.monotonic_ns()
@@ -142,7 +142,7 @@ class ThreadCrew:
                     task.state = ENDED
         if not abandoned:
             self._core.end(done, given_up)
-        if self._core.stop is not None:
+        if self._core.stop is not None or self._core.watchers:
             self._core.wake_keeper()
 
     def _leave(self, worker: ThreadWorker) -> None:
@@ -157,7 +157,9 @@ class ThreadCrew:
 
     def work(self, now_ns: int) -> int | None:
         """Do what is due, and return when the next thing is."""
+        self._count_broken(now_ns)
         self._spawn(now_ns)
+        spawning = self._replacing.next_ns(now_ns, len(self._workers))
         with self._core.lock:
             self._retire()
             late = self._late(now_ns)
@@ -167,7 +169,22 @@ class ThreadCrew:
             starts = [worker.since_ns for worker in self._workers.values() if worker.tasks]
             deadline = min(starts) + self._timeout_ns if starts and self._timeout_ns is not None else None
             self._alert = self._watched and deadline is None
-        return now_ns if late else deadline
+        return now_ns if late else earliest([deadline, spawning])
+
+    def _count_broken(self, now_ns: int) -> None:
+        """See to threads that could not start: if none ever could, none ever will."""
+        while self._broken:
+            worker, error = self._broken.popleft()
+            with self._core.lock:
+                if self._workers.get(worker.number) is worker:
+                    del self._workers[worker.number]
+            reason = f"{name_of(self._function)} can't be started in a worker: {type(error).__name__}: {error}"
+            logger.warning("pool %r: %s", self._core.options.name, reason)
+            self._core.tally.restarts += 1
+            if self._was_ready:
+                self._replacing.ended(now_ns, False, reason, error)
+            else:
+                self._replacing.give_up(reason, error)
 
     def _spawn(self, now_ns: int) -> None:
         while self._replacing.due(now_ns, len(self._workers)):

@@ -1,0 +1,190 @@
+"""Pools of agents: one agent whose messages are handled in the workers of a pool."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tidewire import _limits
+from tidewire._handlers import Plan
+from tidewire._ledger import Ledger
+from tidewire.agents import handlers
+from tidewire.agents.agent import Agent
+from tidewire.agents.desk import Desk
+from tidewire.agents.in_worker import Maker, fields, probe, title_of
+from tidewire.agents.registering import describe, enter, stopped_hook
+from tidewire.agents.retry import Retry
+from tidewire.errors import (
+    InvalidArgument,
+    MessageExpired,
+    PoolFailed,
+    PoolStopped,
+    TaskQuarantined,
+)
+from tidewire.pools.answers import Blocked
+from tidewire.pools.blocking import STOP_TIMEOUT_S
+from tidewire.pools.options import whole
+from tidewire.pools.pool import Pool
+from tidewire.pools.task import FROM_AGENT
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from tidewire.agents.handlers import Table
+    from tidewire.node import Node
+    from tidewire.supervision import Mailbox
+
+# One at work, and the next one at hand.
+_PER_WORKER = 2
+_FINAL = (TaskQuarantined, PoolFailed, PoolStopped)
+
+
+@dataclass
+class AgentOptions:
+    """What ``Node.agent`` takes, for the agent of a pool."""
+
+    id: str | None = None
+    type: str | None = None
+    capabilities: Iterable[str] | None = None
+    retry: Retry | None = None
+    mailbox: int | Mailbox | None = None
+    concurrency: int | None = None
+
+
+class AgentPool(Pool):
+    """A pool whose workers run agents; see ``Node.pool``. ``pool.agent`` is how others find and reach them."""
+
+    agent: Agent
+
+    def statistics(self) -> dict[str, Any]:
+        """As for any pool; ``agent`` is the id under which it is found."""
+        return {**super().statistics(), "agent": self.agent.id}
+
+    async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
+        """Stop the agent, then the workers. The ledger counts tasks, and as returned also what the mailbox gave back."""
+        until = _until(timeout)
+        mailbox = await self.agent.stop(drain, timeout)
+        return _with_returned(await super().stop(drain, _left(until)), mailbox)
+
+    def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
+        until = _until(timeout)
+        mailbox: Ledger = self.agent._desk.ref.stop(drain, timeout).wait()
+        self.agent._desk.close()
+        return _with_returned(super()._stop_blocking(drain, _left(until)), mailbox)
+
+
+def make(
+    node: Node, target: Any, workers: Any, kind: Any, settings: dict[str, Any], options: AgentOptions
+) -> AgentPool:
+    """Make a pool of agents, and register its agent; see ``Node.pool``."""
+    if settings.pop("batch", None) is not None:
+        raise InvalidArgument("batch: a pool of agents takes messages one by one: leave it out, or give a function")
+    seen = probe(target)
+    table = handlers.table_of(seen)
+    for topic, _ in table.topics:
+        node._engine.check_pattern(topic)
+    agent = _described(seen, target, options)
+    desk = Desk(node, node.agents, agent.id, _retry(options.retry, node), node.broker.queue_warning)
+    desk.started = True
+    maker = Maker(target, (agent.id, agent.type, frozenset(agent.capabilities)), desk if kind == "thread" else None)
+    settings.setdefault("name", agent.id)
+    pool = AgentPool(maker, workers, kind, **settings)
+    pool.agent = agent
+    _register(node, pool, desk, table, options)
+    return pool
+
+
+def _described(seen: Any, target: Any, options: AgentOptions) -> Agent:
+    agent = Agent()
+    declared = seen if isinstance(seen, Agent) else agent
+    agent.id, agent.type, agent.capabilities = declared.id, declared.type, declared.capabilities
+    describe(agent, agent, options.id, options.type, options.capabilities, title_of(target))
+    return agent
+
+
+def _retry(retry: Retry | None, node: Node) -> Retry:
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
+    return retry or node.broker.retry
+
+
+def _register(node: Node, pool: AgentPool, desk: Desk, table: Table, options: AgentOptions) -> None:
+    most = pool._options.scale.max
+    concurrency = options.concurrency
+    if concurrency is None:
+        concurrency = min(_PER_WORKER * most, int(_limits.CONCURRENCY.max))
+    whole("concurrency", concurrency, _limits.CONCURRENCY)
+    box = node.broker.agent_mailbox if options.mailbox is None else options.mailbox
+    plan = Plan(_receiver(pool, desk, table), True, True, stopped=stopped_hook(desk, lambda: _drain(pool)))
+    pool.agent._desk_ = desk
+    desk.ref = node._spawn_plan(None, lambda: plan, pool.agent.id, box, "default", concurrency, None)
+    enter(pool.agent, desk, table)
+    pool._core.on_close = lambda: desk.ref.stop(True)
+
+
+def _drain(pool: AgentPool) -> None:
+    """Let the workers end after what they have. Nobody waits here: this is a thread of the agent's."""
+    pool._core.ask_to_stop(True, None, Blocked())
+    pool._close_unstarted()
+
+
+def _receiver(pool: AgentPool, desk: Desk, table: Table) -> Any:
+    """Return what the pool's agent does with a message: it goes to a worker, and its outcome is the message's."""
+    only = table.only()
+    plain = only is not None and not (only.takes_message or only.wants_message)
+    travels = pool._options.kind == "process"
+
+    async def receive(given: Any, context: Any) -> Any:
+        message = desk.begin(given, context)
+        if "context" not in table.kinds and desk.takes_context(message):
+            return None
+        try:
+            if travels:
+                bare = plain and not message.flags
+                value = await _submitted(pool, (message.payload,) if bare else (message.payload, fields(message)))
+            else:
+                value = await _submitted(pool, (message.payload, message))
+        except asyncio.CancelledError as error:
+            desk.failed(message, error)
+            raise
+        except BaseException as error:
+            if isinstance(error, MessageExpired) and message.expired:
+                raise desk.late(message) from None
+            if desk.tries_again(message, error, final=isinstance(error, _FINAL)):
+                return None
+            raise
+        desk.done(message)
+        return value
+
+    return receive
+
+
+def _submitted(pool: AgentPool, args: tuple[Any, ...]) -> Future[Any]:
+    from tidewire.pools.futures import submitted
+
+    try:
+        task = pool._packing.task(args, {}, FROM_AGENT)
+    except InvalidArgument as error:
+        told = f"payload: {args[0]!r:.200} can't be pickled for a worker process ({error.__cause__}): send plain data"
+        raise InvalidArgument(told) from error.__cause__
+    future = submitted(pool, task, asyncio.get_running_loop())
+    pool._submit(task)
+    return future
+
+
+def _with_returned(tasks: Ledger, mailbox: Ledger) -> Ledger:
+    """Return the ledger of the tasks, and what was never made a task."""
+    count = mailbox.returned
+    back = Ledger(count, 0, count, 0, mailbox.messages, stuck=mailbox.stuck, threads=mailbox.threads)
+    return Ledger.total([tasks, back])
+
+
+def _until(timeout: float | None) -> float | None:
+    return None if timeout is None else monotonic() + timeout
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - monotonic())

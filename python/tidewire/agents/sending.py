@@ -1,0 +1,84 @@
+"""Several sends at once, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import TidewireError
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.agents.desk import Desk
+    from tidewire.agents.message import Message
+
+
+class Sends:
+    """Several sends; awaiting waits for all of them. One that fails does not affect the others; its error is raised at the end."""
+
+    def __init__(self) -> None:
+        self.under_way: list[tuple[Desk, Message, Pending]] = []
+        self.errors: list[TidewireError] = []
+        self.result: Any = None
+
+    def add(self, desk: Desk, message: Message) -> bool:
+        """Begin to send to one recipient. Answers whether it was not refused at once."""
+        if message.receipt is not None:
+            message.receipt.mark("accepted")
+            desk.receipts.add(message.receipt)
+        try:
+            pending = desk.ref.send(message, message.priority)
+        except TidewireError as error:
+            self._refused(desk, message, error)
+            return False
+        self.under_way.append((desk, message, pending))
+        if pending.done():
+            _note(desk, message, pending.result())
+        return True
+
+    @property
+    def all_done(self) -> bool:
+        return all(pending.done() for _, _, pending in self.under_way)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        for at, (desk, message, pending) in enumerate(self.under_way):
+            try:
+                _note(desk, message, (yield from pending.__await__()))
+            except TidewireError as error:
+                self._refused(desk, message, error)
+            except BaseException:
+                self._break_off(at)
+                raise
+        return self._end()
+
+    def wait(self) -> Any:
+        for at, (desk, message, pending) in enumerate(self.under_way):
+            try:
+                _note(desk, message, pending.wait())
+            except TidewireError as error:
+                self._refused(desk, message, error)
+            except BaseException:
+                self._break_off(at)
+                raise
+        return self._end()
+
+    def _refused(self, desk: Desk, message: Message, error: TidewireError) -> None:
+        self.errors.append(error)
+        desk.failed(message, error)
+
+    def _break_off(self, at: int) -> None:
+        """What still waits for room when the wait is cancelled is not sent."""
+        for desk, message, pending in self.under_way[at:]:
+            if pending.cancel() or pending.cancelled():
+                desk.failed(message)
+
+    def _end(self) -> Any:
+        if self.errors:
+            raise self.errors[0]
+        return self.result
+
+
+def _note(desk: Desk, message: Message, accepted: Any) -> None:
+    """A mailbox that drops the new message answers False."""
+    if accepted is False:
+        desk.failed(message)
