@@ -11,6 +11,7 @@ use tidewire_engine::{Refusal, Stop};
 
 use crate::arguments::{Actor, Drain, Patience, Priority, Stack};
 use crate::errors::{self, error};
+use crate::fork::Born;
 use crate::function::Handler;
 use crate::message::{Extra, Message};
 use crate::pending::Pending;
@@ -21,9 +22,14 @@ use crate::statistics;
 #[pyclass(frozen, weakref, module = "tidewire")]
 pub struct ActorRef {
     pub inner: tidewire_engine::ActorRef<Message>,
+    pub born: Born,
 }
 
 impl ActorRef {
+    pub fn new(inner: tidewire_engine::ActorRef<Message>) -> Self {
+        Self { inner, born: Born::now() }
+    }
+
     /// A message with its sender, if it is sent from inside a handler.
     pub fn message(py: Python<'_>, object: Py<PyAny>) -> Message {
         Message { object, sender: present::actor(py), extra: None }
@@ -84,31 +90,31 @@ impl ActorRef {
     /// Whether the actor takes messages.
     #[getter]
     fn alive(&self) -> bool {
-        self.inner.is_alive()
+        !self.born.is_past() && self.inner.is_alive()
     }
 
     /// How many messages it has accepted and not finished.
     #[getter]
     fn outstanding(&self) -> usize {
-        self.inner.outstanding()
+        if self.born.is_past() { 0 } else { self.inner.outstanding() }
     }
 
     #[pyo3(signature = (message, priority = None))]
     fn tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
-        crate::engine::check_fork(py)?;
+        self.born.check(py)?;
         self.offer(py, message, priority).map_err(|refusal| errors::refusal(py, refusal))
     }
 
     #[pyo3(signature = (message, priority = None))]
     fn try_tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
-        crate::engine::check_fork(py)?;
+        self.born.check(py)?;
         Ok(self.offer(py, message, priority).unwrap_or(false))
     }
 
     /// Sends if there is room now; answers false if the sender would have to wait.
     #[pyo3(signature = (message, priority = None))]
     fn try_send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
-        crate::engine::check_fork(py)?;
+        self.born.check(py)?;
         match self.offer(py, message, priority) {
             Ok(_) => Ok(true),
             Err(Refusal::Full { .. }) if self.inner.cell().senders_wait() => Ok(false),
@@ -118,7 +124,7 @@ impl ActorRef {
 
     #[pyo3(signature = (message, priority = None))]
     fn send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<Py<Pending>> {
-        crate::engine::check_fork(py)?;
+        self.born.check(py)?;
         let priority = Priority::lane(priority);
         let cell = self.inner.cell();
         let envelope = Envelope::Plain(Self::message(py, message));
@@ -164,7 +170,7 @@ impl ActorRef {
         timeout: Patience,
         priority: Option<Priority>,
     ) -> PyResult<Pending> {
-        crate::engine::check_fork(py)?;
+        self.born.check(py)?;
         let timeout = timeout.or(self.inner.config().ask_timeout_ms);
         Ok(self.asking(py, message, Extra::default(), timeout, priority))
     }
@@ -173,7 +179,8 @@ impl ActorRef {
         signature = (drain = Drain(true), timeout = Patience::Usual),
         text_signature = "($self, drain=True, timeout=30.0)"
     )]
-    fn stop(&self, drain: Drain, timeout: Patience) -> Pending {
+    fn stop(&self, py: Python<'_>, drain: Drain, timeout: Patience) -> PyResult<Pending> {
+        self.born.check(py)?;
         let timeout = timeout.or(self.inner.config().stop_timeout_ms);
         let mut stopping = self.inner.stop(Stop { drain: drain.0, timeout });
         let actor = self.inner.id();
@@ -188,21 +195,24 @@ impl ActorRef {
                 Err(own) => Err(error(py, "AskCycle", &own.to_string(), &[])),
             })
         };
-        Pending::new("stop", None, Box::pin(operation))
+        Ok(Pending::new("stop", None, Box::pin(operation)))
     }
 
     #[pyo3(signature = (handler, stack = Stack(true)), text_signature = "($self, handler, stack=True)")]
     fn request_become(&self, py: Python<'_>, handler: Bound<'_, PyAny>, stack: Stack) -> PyResult<()> {
+        self.born.check(py)?;
         let handler = Handler::inspect(&handler, "handler", self.on_loop())?;
         let change = Change::Become { handler: Box::new(handler), stack: stack.0 };
         self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal))
     }
 
     fn request_unbecome(&self, py: Python<'_>) -> PyResult<()> {
+        self.born.check(py)?;
         self.inner.request(Change::Unbecome).map(drop).map_err(|refusal| errors::refusal(py, refusal))
     }
 
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.born.check(py)?;
         statistics::actor(py, &self.inner.statistics())
     }
 
@@ -223,7 +233,7 @@ impl ActorRef {
 
     fn __repr__(&self) -> String {
         let name = self.inner.name().map(|name| format!(" {name:?}")).unwrap_or_default();
-        let state = if self.inner.is_alive() { "" } else { " stopped" };
+        let state = if self.alive() { "" } else { " stopped" };
         format!("<ActorRef {}{name}{state}>", self.inner.id())
     }
 

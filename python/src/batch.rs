@@ -28,7 +28,7 @@ impl Function {
         turn: &mut Turn<'_, Message>,
     ) -> bool {
         let (taken, next) = gather(turn);
-        if let Err(error) = call(py, batch, &taken) {
+        if let Err(error) = self.born.back(py, call(py, batch, &taken)) {
             // Messages that are delivered again come before what was sent after them.
             if let Some(next) = next {
                 turn.put_back(next);

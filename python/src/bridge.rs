@@ -5,12 +5,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tidewire_engine::External;
+use tidewire_engine::raw::Mutex;
 
 use crate::pending::Pending;
 
@@ -33,6 +33,11 @@ pub struct Line {
 thread_local! {
     static HERE: RefCell<Option<(usize, Arc<Line>)>> = const { RefCell::new(None) };
     static COROUTINES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// In the child of a fork: the loop of this thread, and the pipe that wakes it, are the parent's.
+pub fn leave_loop() {
+    HERE.take();
 }
 
 /// The event loop that runs on this thread.

@@ -1,9 +1,9 @@
 //! What a handler sees besides its message.
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use tidewire_engine::Reply;
 use tidewire_engine::raw::Change;
+use tidewire_engine::raw::Mutex;
 
 use crate::actor::ActorRef;
 use crate::arguments::{Other, Stack};

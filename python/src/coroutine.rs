@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorCell, ActorId, Behaviours, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::{ActorRef, MessageMeta};
 use crate::context::Context;
 use crate::errors;
+use crate::fork::Born;
 use crate::function::{Handler, Parts, change_behaviour, logged, reference, terminated};
 use crate::message::{Extra, Message};
 
@@ -74,6 +75,7 @@ impl Coroutine {
             behaviours: Arc::clone(&self.behaviours),
             active: Arc::clone(&self.active),
             state: Mutex::new(Present { first: Some(first), ..Present::default() }),
+            born: Born::now(),
         };
         self.active.fetch_add(1, Ordering::Relaxed);
         crate::bridge::has_coroutines();
@@ -176,6 +178,7 @@ pub struct Intake {
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
     active: Arc<AtomicUsize>,
     state: Mutex<Present>,
+    born: Born,
 }
 
 #[derive(Default)]
@@ -197,6 +200,7 @@ impl Intake {
 
     /// The next call to make, as an awaitable. Asking for it says that the one before has returned.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.born.back(py, Ok(()))?;
         loop {
             let (first, tired) = {
                 let mut state = self.state.lock();
@@ -234,6 +238,7 @@ impl Intake {
 
     /// The present call has returned something else than None.
     fn returned(&self, py: Python<'_>, value: Py<PyAny>) {
+        let Ok(value) = self.born.back(py, Ok(value)) else { return };
         let context = self.state.lock().context.as_ref().map(|context| context.clone_ref(py));
         if let Some(context) = context {
             context.bind(py).get().returned(value);
@@ -242,7 +247,8 @@ impl Intake {
 
     /// The present call has raised. Answers whether the task may go on.
     fn failed(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> bool {
-        let error = PyErr::from_value(error);
+        let failed = self.born.back::<()>(py, Err(PyErr::from_value(error)));
+        let Err(error) = failed else { return true };
         let (context, meta, counts, message) = self.take_present();
         if counts && errors::says_expired(py, &error) {
             self.cell.outside(|turn| turn.expired_in_handler(message, meta, errors::fault(error)));

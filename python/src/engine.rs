@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -23,13 +22,12 @@ use crate::arguments::{
 use crate::bridge::{Bridge, Place};
 use crate::coroutine::Coroutine;
 use crate::errors::{self, error};
+use crate::fork::Own;
 use crate::function::{Function, Parts};
 use crate::message::{Extra, Message};
 use crate::pending::Pending;
 use crate::statistics;
 use crate::timer::Timer;
-
-static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static ON_DISPATCHER: Cell<bool> = const { Cell::new(false) };
@@ -40,20 +38,9 @@ pub fn on_dispatcher() -> bool {
     ON_DISPATCHER.get()
 }
 
-/// Called in a child process after a fork: the threads of all nodes stayed in the parent.
-#[pyfunction]
-pub fn mark_forked(forked: bool) {
-    FORKED.store(forked, Ordering::Relaxed);
-}
-
-pub fn check_fork(py: Python<'_>) -> PyResult<()> {
-    if FORKED.load(Ordering::Relaxed) { Err(forked(py)) } else { Ok(()) }
-}
-
-#[cold]
-fn forked(py: Python<'_>) -> PyErr {
-    let text = "this node was started before a fork, and its threads stayed in the parent process: make a new node in the child";
-    error(py, "NodeStopped", text, &[])
+/// In the child of a fork: whichever thread it was, it is the only one now, and nobody's.
+pub fn leave_dispatcher() {
+    ON_DISPATCHER.set(false);
 }
 
 const COURTESY_LOOKS: u32 = 8;
@@ -63,7 +50,7 @@ pub const LOOP: &str = "asyncio";
 
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct Engine {
-    inner: tidewire_engine::Engine,
+    inner: Own<tidewire_engine::Engine>,
     external: Arc<External>,
     place: Place,
 }
@@ -77,17 +64,18 @@ impl Engine {
 
 #[pyclass(frozen, module = "tidewire")]
 pub struct Subscription {
-    inner: tidewire_engine::Subscription,
+    inner: Own<tidewire_engine::Subscription>,
     actor: Option<Py<ActorRef>>,
     /// Called once when it ends.
-    ended: parking_lot::Mutex<Option<Py<PyAny>>>,
+    ended: tidewire_engine::raw::Mutex<Option<Py<PyAny>>>,
 }
 
 #[pymethods]
 impl Subscription {
     /// Ends the subscription. True if it was in force.
     fn unsubscribe(&self, py: Python<'_>) -> bool {
-        let ended = self.inner.unsubscribe();
+        let Some(mine) = self.inner.mine() else { return false };
+        let ended = mine.unsubscribe();
         if let Some(actor) = &self.actor {
             // The actor was made for this subscription.
             actor.bind(py).get().inner.stop_quietly();
@@ -152,10 +140,11 @@ impl Engine {
             .paused(true)
             .build()
             .map_err(|failure| error(py, "ConfigError", &failure.to_string(), &[]))?;
-        Ok(Self { inner, external, place })
+        Ok(Self { inner: Own::new(inner), external, place })
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.born.check(py)?;
         self.inner.start().map_err(|failure| error(py, "AlreadyStarted", &failure.to_string(), &[]))
     }
 
@@ -166,6 +155,12 @@ impl Engine {
 
     fn unbind(&self) {
         self.place.unbind(&self.external);
+    }
+
+    /// Whether it belongs to the parent of this process.
+    #[getter]
+    fn is_past(&self) -> bool {
+        self.inner.born.is_past()
     }
 
     #[getter]
@@ -188,7 +183,7 @@ impl Engine {
         concurrency: usize,
         supervision: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<ActorRef> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let coroutine: bool = plan.getattr("coroutine")?.extract()?;
         let parts = Parts::from_plan(plan)?;
         let supervision = supervision.map(self::supervision).transpose()?.unwrap_or_default();
@@ -206,11 +201,12 @@ impl Engine {
         } else {
             self.inner.spawn_raw(options, Box::new(Function::new(parts, node, max_deliveries)), parent)
         };
-        spawned.map(|inner| ActorRef { inner }).map_err(|failure| errors::spawn(py, &failure))
+        spawned.map(ActorRef::new).map_err(|failure| errors::spawn(py, &failure))
     }
 
-    fn lookup(&self, name: Name<'_>) -> Option<ActorRef> {
-        self.inner.lookup::<Message>(name.0).map(|inner| ActorRef { inner })
+    fn lookup(&self, py: Python<'_>, name: Name<'_>) -> PyResult<Option<ActorRef>> {
+        self.inner.born.check(py)?;
+        Ok(self.inner.lookup::<Message>(name.0).map(ActorRef::new))
     }
 
     /// Raises what a subscription to the pattern would, if it is malformed.
@@ -227,32 +223,37 @@ impl Engine {
         queue: Option<Queue<'_>>,
         own: bool,
     ) -> PyResult<Subscription> {
+        self.inner.born.check(py)?;
         let inner = self
             .inner
             .subscribe_in(pattern.0, queue.map(|queue| queue.0), &actor.0.get().inner)
             .map_err(|failure| errors::subscribe(py, &failure))?;
         Ok(Subscription {
-            inner,
+            inner: Own::new(inner),
             actor: own.then(|| actor.0.to_owned().unbind()),
-            ended: parking_lot::Mutex::new(None),
+            ended: tidewire_engine::raw::Mutex::new(None),
         })
     }
 
     fn set_subscriptions(&self, py: Python<'_>, patterns: Patterns, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {
+        self.inner.born.check(py)?;
         let patterns: Vec<&str> = patterns.0.iter().map(String::as_str).collect();
         self.inner.set_subscriptions(&patterns, &actor.0.get().inner).map_err(|failure| errors::subscribe(py, &failure))
     }
 
-    fn unsubscribe(&self, pattern: Pattern<'_>, actor: Actor<'_, '_>) -> Vec<String> {
-        self.inner.unsubscribe(pattern.0, &actor.0.get().inner)
+    fn unsubscribe(&self, py: Python<'_>, pattern: Pattern<'_>, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {
+        self.inner.born.check(py)?;
+        Ok(self.inner.unsubscribe(pattern.0, &actor.0.get().inner))
     }
 
-    fn unsubscribe_all(&self, actor: Actor<'_, '_>) -> usize {
-        self.inner.unsubscribe_all(&actor.0.get().inner)
+    fn unsubscribe_all(&self, py: Python<'_>, actor: Actor<'_, '_>) -> PyResult<usize> {
+        self.inner.born.check(py)?;
+        Ok(self.inner.unsubscribe_all(&actor.0.get().inner))
     }
 
-    fn subscriptions(&self, actor: Actor<'_, '_>) -> Vec<String> {
-        self.inner.subscriptions(&actor.0.get().inner)
+    fn subscriptions(&self, py: Python<'_>, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {
+        self.inner.born.check(py)?;
+        Ok(self.inner.subscriptions(&actor.0.get().inner))
     }
 
     /// Publishes, and answers how many accepted and how many refused.
@@ -263,7 +264,7 @@ impl Engine {
         message: Py<PyAny>,
         headers: Option<Headers>,
     ) -> PyResult<(usize, usize)> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let sender = crate::present::actor(py);
         let extra = published(&subject, headers);
         let message = Message { object: message, sender, extra: Some(Box::new(extra)) };
@@ -280,7 +281,7 @@ impl Engine {
         message: Py<PyAny>,
         headers: Option<Headers>,
     ) -> PyResult<Option<bool>> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let message = Message { object: message, sender: None, extra: Some(Box::new(published(&subject, headers))) };
         let cell = actor.0.get().inner.cell();
         Ok(match cell.push(Envelope::Plain(message), tidewire_engine::Priority::Normal) {
@@ -299,7 +300,7 @@ impl Engine {
         message: Py<PyAny>,
         headers: Option<Headers>,
     ) -> PyResult<Pending> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let message = Message { object: message, sender: None, extra: Some(Box::new(published(&subject, headers))) };
         let (cell, mut waiting) = (Arc::clone(actor.0.get().inner.cell()), Some(Envelope::Plain(message)));
         let operation = std::future::poll_fn(move |context| {
@@ -326,7 +327,7 @@ impl Engine {
         headers: Option<Headers>,
         timeout: crate::arguments::Timeout,
     ) -> PyResult<Pending> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         Ok(actor.0.get().asking(py, message, published(&subject, headers), timeout.0, None))
     }
 
@@ -338,14 +339,14 @@ impl Engine {
         headers: Option<Headers>,
         timeout: Patience,
     ) -> PyResult<Pending> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let text = subject.text;
         let responder = self.inner.responder::<Message>(text).map_err(|failure| errors::subscribe(py, &failure))?;
         let Some(inner) = responder else {
             let text = format!("nobody is subscribed to {text:?}: subscribe a handler that returns the reply");
             return Err(error(py, "NoResponders", &text, &[]));
         };
-        Ok(ActorRef { inner }.asking(
+        Ok(ActorRef::new(inner).asking(
             py,
             message,
             published(&subject, headers),
@@ -363,19 +364,21 @@ impl Engine {
         every: Option<Every>,
         priority: Option<Priority>,
     ) -> PyResult<Timer> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let actor = &actor.0.get().inner;
         let (message, lane) = (Message::plain(message), Priority::lane(priority));
         let inner = match every {
             None => self.inner.schedule_with(delay.0, actor, message, lane),
             Some(every) => self.inner.every_after_with(delay.0, every.0, actor, message, lane),
         };
-        Ok(Timer { inner })
+        Ok(Timer { inner: Own::new(inner) })
     }
 
     /// Adds a dead letter for a message that no mailbox has.
     fn give_up(&self, actor: Actor<'_, '_>, message: Py<PyAny>, reason: Reason, error: Option<&str>) {
-        self.inner.give_up(&actor.0.get().inner, Message::plain(message), reason.0, error);
+        if let Some(mine) = self.inner.mine() {
+            mine.give_up(&actor.0.get().inner, Message::plain(message), reason.0, error);
+        }
     }
 
     /// The settings of agents and pools.
@@ -394,6 +397,7 @@ impl Engine {
     }
 
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.inner.born.check(py)?;
         statistics::node(py, &self.inner.statistics())
     }
 
@@ -403,34 +407,36 @@ impl Engine {
     }
 
     fn dead_letters(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+        self.inner.born.check(py)?;
         self.inner.dead_letters().list().iter().map(|letter| statistics::dead_letter(py, letter)).collect()
     }
 
-    fn dead_letter_count(&self) -> usize {
-        self.inner.dead_letters().len()
+    fn dead_letter_count(&self, py: Python<'_>) -> PyResult<usize> {
+        self.inner.born.check(py)?;
+        Ok(self.inner.dead_letters().len())
     }
 
     fn requeue(&self, py: Python<'_>, number: Letter) -> PyResult<()> {
+        self.inner.born.check(py)?;
         self.inner.dead_letters().requeue(number.0).map_err(|failure| match failure {
             RequeueError::Refused(refusal) => errors::refusal(py, refusal),
             other => error(py, "NoSuchTarget", &other.to_string(), &[]),
         })
     }
 
-    fn drop_letter(&self, number: Letter) -> bool {
-        self.inner.dead_letters().remove(number.0)
+    fn drop_letter(&self, py: Python<'_>, number: Letter) -> PyResult<bool> {
+        self.inner.born.check(py)?;
+        Ok(self.inner.dead_letters().remove(number.0))
     }
 
-    fn drop_letters(&self) -> usize {
-        self.inner.dead_letters().clear()
+    fn drop_letters(&self, py: Python<'_>) -> PyResult<usize> {
+        self.inner.born.check(py)?;
+        Ok(self.inner.dead_letters().clear())
     }
 
     /// Shuts the engine down on a thread of its own, so that both a loop and a plain thread can wait for it.
     fn shutdown(&self, py: Python<'_>, timeout: Patience) -> PyResult<Pending> {
-        if FORKED.load(Ordering::Relaxed) {
-            let report = tidewire_engine::ShutdownReport::default();
-            return Ok(Pending::done("shutdown", statistics::shutdown(py, report)));
-        }
+        self.inner.born.check(py)?;
         let ending = self.inner.begin_shutdown(timeout.or(self.inner.config().stop_timeout_ms));
         let operation = async move {
             let report = ending.await;

@@ -9,6 +9,7 @@ use tidewire_engine::{Fault, Signal};
 use crate::actor::{ActorRef, MessageMeta};
 use crate::context::Context;
 use crate::errors;
+use crate::fork::Born;
 use crate::message::{Extra, Message};
 
 /// A callable, and whether it takes a context besides the message.
@@ -75,11 +76,12 @@ pub struct Function {
     node: Py<PyAny>,
     me: Option<Py<ActorRef>>,
     max_deliveries: u32,
+    pub born: Born,
 }
 
 impl Function {
     pub fn new(parts: Parts, node: Py<PyAny>, max_deliveries: u32) -> Self {
-        Self { parts, behaviours: Behaviours::new(), node, me: None, max_deliveries }
+        Self { parts, behaviours: Behaviours::new(), node, me: None, max_deliveries, born: Born::now() }
     }
 
     /// Whether no behaviour is above the base.
@@ -126,7 +128,7 @@ impl Function {
         };
         let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler);
         if !handler.takes_context && extra.as_ref().is_none_or(|extra| extra.reply.is_none()) {
-            let result = handler.call.bind(py).call1((object.bind(py),)).and_then(settled);
+            let result = self.born.back(py, handler.call.bind(py).call1((object.bind(py),)).and_then(settled));
             return match result {
                 Ok(_) => {
                     turn.handled(meta);
@@ -136,7 +138,7 @@ impl Function {
             };
         }
         if !handler.takes_context {
-            let result = handler.call.bind(py).call1((object.bind(py),)).and_then(settled);
+            let result = self.born.back(py, handler.call.bind(py).call1((object.bind(py),)).and_then(settled));
             let reply = extra.and_then(|mut extra| extra.reply.take());
             return match result {
                 Ok(value) => {
@@ -161,6 +163,7 @@ impl Function {
             call.call1(py, (object.bind(py),))
         };
         let result = result.and_then(|value| settled(value.into_bound(py)).map(Bound::unbind));
+        let result = self.born.back(py, result);
         for change in context.bind(py).get().take_changes() {
             change_behaviour(&mut self.behaviours, change);
         }
@@ -189,13 +192,13 @@ impl Driver<Message> for Function {
             crate::present::with(py, &me, || {
                 let result = if started.takes_context {
                     let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
-                    let result = started.call.call1(py, (context.bind(py),));
+                    let result = self.born.back(py, started.call.call1(py, (context.bind(py),)));
                     for change in context.bind(py).get().take_changes() {
                         change_behaviour(&mut self.behaviours, change);
                     }
                     result
                 } else {
-                    started.call.call0(py)
+                    self.born.back(py, started.call.call0(py))
                 };
                 result.map(drop).map_err(|error| logged(py, &me, "started", error))
             })
@@ -227,13 +230,13 @@ impl Driver<Message> for Function {
             crate::present::with(py, &me, || {
                 let result = if handler.takes_context {
                     let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
-                    let result = handler.call.call1(py, (notice, context.bind(py)));
+                    let result = self.born.back(py, handler.call.call1(py, (notice, context.bind(py))));
                     for change in context.bind(py).get().take_changes() {
                         change_behaviour(&mut self.behaviours, change);
                     }
                     result
                 } else {
-                    handler.call.call1(py, (notice,))
+                    self.born.back(py, handler.call.call1(py, (notice,)))
                 };
                 result.map(drop).map_err(|error| logged(py, &me, "receive", error))
             })
@@ -243,7 +246,7 @@ impl Driver<Message> for Function {
     fn stopped(&mut self) -> Result<(), Fault> {
         let Some(stopped) = &self.parts.stopped else { return Ok(()) };
         Python::attach(|py| {
-            stopped.call0(py).map(drop).map_err(|error| match &self.me {
+            self.born.back(py, stopped.call0(py)).map(drop).map_err(|error| match &self.me {
                 Some(me) => logged(py, me, "stopped", error),
                 None => errors::fault(error),
             })
@@ -271,7 +274,7 @@ pub fn reference(
 ) -> Result<Py<ActorRef>, Fault> {
     if place.is_none() {
         let inner = tidewire_engine::ActorRef::from_cell(turn.cell().clone());
-        *place = Some(Py::new(py, ActorRef { inner }).map_err(errors::fault)?);
+        *place = Some(Py::new(py, ActorRef::new(inner)).map_err(errors::fault)?);
     }
     match place {
         Some(me) => Ok(me.clone_ref(py)),

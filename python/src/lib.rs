@@ -11,6 +11,7 @@ mod context;
 mod coroutine;
 mod engine;
 mod errors;
+mod fork;
 mod function;
 mod link;
 mod message;
@@ -43,7 +44,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::RemoteCall>()?;
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;
-    module.add_function(wrap_pyfunction!(engine::mark_forked, module)?)?;
+    module.add_function(wrap_pyfunction!(fork::after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(actor::send_blocking, module)?)?;
     module.add_function(wrap_pyfunction!(values::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(values::decode_value, module)?)?;

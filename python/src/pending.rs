@@ -1,16 +1,18 @@
 //! Something that will be ready later: awaitable in asyncio, and waitable in plain threads.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorId, acting_as};
 
 use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
+use crate::fork::Born;
 use crate::link::Planned;
 use crate::wait::{Operation, wait};
 
@@ -23,6 +25,7 @@ pub struct Pending {
     what: &'static str,
     /// What the operation begins with when somebody waits for it, asyncio included.
     plan: Option<Py<PyAny>>,
+    born: Born,
 }
 
 enum State {
@@ -42,11 +45,11 @@ enum State {
 impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorId>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
-        Self { state: Mutex::new(state), acting, what, plan: None }
+        Self { state: Mutex::new(state), acting, what, plan: None, born: Born::now() }
     }
 
     pub fn done(what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
-        Self { state: Mutex::new(State::Done(result)), acting: None, what, plan: None }
+        Self { state: Mutex::new(State::Done(result)), acting: None, what, plan: None, born: Born::now() }
     }
 
     /// One that is done, with None; always the same object.
@@ -87,6 +90,7 @@ impl Pending {
     /// Polls once. Some: it has become ready, and these wait for it. None: it has not.
     #[allow(clippy::type_complexity)]
     fn poll(&self, this: &Py<Self>, py: Python<'_>) -> PyResult<Option<Vec<(Py<PyAny>, Option<Py<PyAny>>)>>> {
+        self.check(py)?;
         let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
         let State::Running { mut operation, waker, blocking, callbacks } = before else {
             *self.state.lock() = before;
@@ -126,6 +130,14 @@ impl Pending {
         }
     }
 
+    /// In the child of a fork nobody completes what the parent began.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.born.is_past() && matches!(&*self.state.lock(), State::Running { .. } | State::Busy) {
+            return self.born.check(py);
+        }
+        Ok(())
+    }
+
     /// Looks at the operation for the first time.
     fn begin(&self, this: &Py<Self>, py: Python<'_>) -> PyResult<()> {
         let unseen = matches!(&*self.state.lock(), State::Running { waker: None, .. });
@@ -161,7 +173,9 @@ impl Pending {
     #[new]
     fn planned(py: Python<'_>, plan: Py<PyAny>) -> Self {
         let operation = Box::pin(Planned::new(plan.clone_ref(py)));
-        Self { plan: Some(plan), ..Self::new("call", None, operation) }
+        let mut planned = Self::new("call", None, operation);
+        planned.plan = Some(plan);
+        planned
     }
 
     #[getter(_plan)]
@@ -196,6 +210,7 @@ impl Pending {
 
     /// Blocks this thread until the operation is ready, and gives its result. Not on an event loop's thread.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.check(py)?;
         // Apart from the match, so that the lock is free again in its arms.
         let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
         let operation = match before {
@@ -305,7 +320,7 @@ impl Pending {
             }
         };
         if let State::Running { operation, callbacks, .. } = before {
-            drop(operation);
+            self::end(operation, this.get().born);
             let owned = this.clone().unbind();
             for (callback, context) in callbacks {
                 soon(py, &callback, &owned, context)?;
@@ -344,6 +359,21 @@ impl Pending {
             State::Cancelled => "cancelled",
         };
         format!("<Pending {} {state}>", self.what)
+    }
+}
+
+/// To drop an operation is to give it up, which a forked child must not do to those of its parent.
+fn end(operation: Operation, born: Born) {
+    if born.is_past() {
+        let _kept = ManuallyDrop::new(operation);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let State::Running { operation, .. } = std::mem::replace(self.state.get_mut(), State::Cancelled) {
+            end(operation, self.born);
+        }
     }
 }
 

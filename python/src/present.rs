@@ -11,6 +11,11 @@ thread_local! {
     static PRESENT: RefCell<Option<Py<ActorRef>>> = const { RefCell::new(None) };
 }
 
+/// In the child of a fork: this thread is in no actor's handler any more.
+pub fn leave() {
+    PRESENT.take();
+}
+
 /// Reads the variable `tidewire._current.actor`, which coroutine handlers run under.
 static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -35,5 +40,6 @@ fn from_context(py: Python<'_>) -> Option<Py<ActorRef>> {
         })
         .ok()?;
     let actor = get.bind(py).call0().ok()?;
-    actor.cast_into::<ActorRef>().ok().map(Bound::unbind)
+    // What a forked child finds there was set in its parent.
+    actor.cast_into::<ActorRef>().ok().filter(|actor| !actor.get().born.is_past()).map(Bound::unbind)
 }

@@ -2,32 +2,36 @@
 
 use pyo3::prelude::*;
 
+use crate::fork::Own;
 use crate::pending::Pending;
 
 /// A scheduled message. Dropping it does not cancel it.
 #[pyclass(frozen, module = "tidewire")]
 pub struct Timer {
-    pub inner: tidewire_engine::Timer,
+    pub inner: Own<tidewire_engine::Timer>,
 }
 
 #[pymethods]
 impl Timer {
     /// Prevents the next delivery. True if, and only if, it did.
-    fn cancel(&self) -> bool {
-        self.inner.cancel()
+    fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
+        self.inner.born.check(py)?;
+        Ok(self.inner.cancel())
     }
 
     /// Waits for the outcome: "delivered", "cancelled", "no_target" or "mailbox_full".
-    fn outcome(&self) -> Pending {
+    fn outcome(&self, py: Python<'_>) -> PyResult<Pending> {
+        self.inner.born.check(py)?;
         let finished = self.inner.finished();
         let operation = async move {
             let outcome = finished.await;
             Python::attach(|py| Ok(outcome.as_str().into_pyobject(py)?.into_any().unbind()))
         };
-        Pending::new("outcome", None, Box::pin(operation))
+        Ok(Pending::new("outcome", None, Box::pin(operation)))
     }
 
     fn __repr__(&self) -> String {
-        format!("<Timer {}>", self.inner.outcome().map_or("waiting", tidewire_engine::TimerOutcome::as_str))
+        let Some(mine) = self.inner.mine() else { return "<Timer of the parent process>".into() };
+        format!("<Timer {}>", mine.outcome().map_or("waiting", tidewire_engine::TimerOutcome::as_str))
     }
 }

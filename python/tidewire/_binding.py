@@ -19,9 +19,9 @@ from tidewire._tidewire import (
     Subscription,
     Timer,
     __version__,
+    after_fork,
     decode_value,
     encode_value,
-    mark_forked,
     send_blocking,
 )
 
@@ -42,8 +42,8 @@ __all__ = [
     "Subscription",
     "Timer",
     "__version__",
+    "after_fork",
     "decode_value",
     "encode_value",
-    "mark_forked",
     "send_blocking",
 ]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidewire._forking import in_child
+
 
 @dataclass(frozen=True)
 class Stuck:
@@ -141,6 +143,7 @@ def _stacks() -> dict[str, tuple[str, ...]]:
 
 
 _threads: dict[str, int] = {}
+in_child(_threads.clear)
 
 
 def thread_started(name: str) -> None:

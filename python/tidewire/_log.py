@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 import weakref
 from typing import TYPE_CHECKING
+
+from tidewire import _forking
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef
@@ -15,7 +16,7 @@ logger = logging.getLogger("tidewire")
 _ACTORS_MAX = 10_000
 # Ids are used again in other nodes of the process, so that the actors themselves are counted, as long as they are there.
 _counts: weakref.WeakKeyDictionary[ActorRef, int] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = _forking.lock()
 
 
 def failed(actor: ActorRef, hook: str, error: BaseException) -> None:

@@ -7,8 +7,11 @@ import contextlib
 import weakref
 
 from tidewire._binding import Bridge
+from tidewire._forking import in_child
 
 _bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = weakref.WeakKeyDictionary()
+# The pipes of these are those of the parent too.
+in_child(_bridges.clear)
 
 
 def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:

@@ -13,7 +13,8 @@ from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidewire import _current, _handlers, _inspect
-from tidewire._binding import ActorRef, Engine, mark_forked
+from tidewire._binding import ActorRef, Engine
+from tidewire._forking import in_child
 from tidewire._ledger import Ledger
 from tidewire._limits import CONCURRENCY, SUBSCRIPTION_CAPACITY
 from tidewire._log import logger
@@ -732,6 +733,11 @@ class Node:
     def _begin_stop(self, timeout: float | EllipsisType | None) -> Pending | Ledger:
         if self._ledger is not None:
             return self._ledger
+        if self._engine.is_past:
+            # In the child of a fork: what there was to stop, and to count, is the parent's.
+            self._stopped = True
+            self._ledger = Ledger(0, 0, 0, 0, reason="shutdown")
+            return self._ledger
         if self._connection is not None:
             self._connection.goodbye()
         pending = self._engine.shutdown(timeout)
@@ -809,11 +815,9 @@ def _stop_all() -> None:
 
 
 def _forget_all() -> None:
-    """In the child of a fork: the threads of all nodes have stayed in the parent."""
-    mark_forked(True)
+    """In the child of a fork: the nodes are the parent's."""
     _live.clear()
 
 
 atexit.register(_stop_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+in_child(_forget_all)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
+use crate::locks::{Mutex, RwLock};
 
 use crate::actor::ActorId;
 use crate::cell::AnyCell;
@@ -47,6 +47,8 @@ pub struct Core {
 
 impl Core {
     pub(crate) fn new(config: EngineConfig, dispatchers: BTreeMap<String, Arc<Dispatcher>>) -> Arc<Self> {
+        // Begun before there are threads: a fork never finds the clock half begun.
+        crate::inbox::nanos();
         Arc::new(Self {
             lane_burst: u8::try_from(config.lane_burst).unwrap_or(u8::MAX),
             dead: DeadLetters::new(config.dead_letters),

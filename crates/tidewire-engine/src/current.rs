@@ -30,6 +30,11 @@ pub fn acting_as<R>(actor: ActorId, what: impl FnOnce() -> R) -> R {
     what()
 }
 
+/// Forgets which actor the thread that forked was running.
+pub(crate) fn reset() {
+    CURRENT.set((None, false));
+}
+
 /// Makes `actor` the present one until the guard is dropped.
 pub(crate) fn enter(actor: ActorId) -> Entered {
     Entered { before: CURRENT.replace((Some(actor), true)) }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 
 use crate::actor::ActorId;
 use crate::cell::AnyCell;

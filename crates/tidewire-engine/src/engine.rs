@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};
 

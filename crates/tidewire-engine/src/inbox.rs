@@ -87,7 +87,7 @@ const SAMPLE_ALL: u64 = 64;
 const SAMPLE_EVERY: u64 = 1024;
 
 /// Nanoseconds since the first call, in one word.
-fn nanos() -> NonZeroU64 {
+pub(crate) fn nanos() -> NonZeroU64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let nanos = START.get_or_init(Instant::now).elapsed().as_nanos();
     u64::try_from(nanos).ok().and_then(|nanos| NonZeroU64::new(nanos + 1)).unwrap_or(NonZeroU64::MAX)

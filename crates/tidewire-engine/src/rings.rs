@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 
 use crate::actor::ActorId;
 use crate::core::Core;

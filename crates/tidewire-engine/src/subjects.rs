@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::RwLock;
+use crate::locks::RwLock;
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::subject::{Pattern, Subject};
 

@@ -4,12 +4,15 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::locks::Mutex;
 
-static NAMES: Mutex<Names> = Mutex::new(Names { next: 1, names: BTreeMap::new() });
+use crate::fork::PerProcess;
 
+static NAMES: PerProcess<Mutex<Names>> = PerProcess::new();
+
+#[derive(Default)]
 struct Names {
-    next: u32,
+    last: u32,
     names: BTreeMap<u32, Arc<str>>,
 }
 
@@ -18,7 +21,7 @@ struct Badge(Cell<u32>);
 
 impl Drop for Badge {
     fn drop(&mut self) {
-        NAMES.lock().names.remove(&self.0.get());
+        NAMES.get().lock().names.remove(&self.0.get());
     }
 }
 
@@ -34,14 +37,20 @@ pub(crate) fn number() -> u32 {
 
 /// The name of the thread with this number, while it lives.
 pub(crate) fn name(number: u32) -> Option<Arc<str>> {
-    NAMES.lock().names.get(&number).cloned()
+    NAMES.get().lock().names.get(&number).cloned()
+}
+
+/// Forgets the number of the thread that forked: it is a thread of the parent's.
+pub(crate) fn reset() {
+    drop(NAMES.get().lock());
+    let _ = BADGE.try_with(|badge| badge.0.set(0));
 }
 
 #[cold]
 fn register(badge: &Badge) -> u32 {
-    let mut names = NAMES.lock();
-    let number = names.next;
-    names.next = names.next.wrapping_add(1).max(1);
+    let mut names = NAMES.get().lock();
+    names.last = names.last.wrapping_add(1).max(1);
+    let number = names.last;
     names.names.insert(number, Arc::from(std::thread::current().name().unwrap_or("unnamed")));
     badge.0.set(number);
     number

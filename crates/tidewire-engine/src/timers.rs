@@ -1,7 +1,8 @@
 //! Timers: one thread that sleeps until the next deadline of a timing wheel.
 
+use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -240,7 +241,24 @@ impl TimerOutcome {
 /// A scheduled message. Dropping this handle does not cancel it.
 #[derive(Clone)]
 pub struct Timer {
-    node: Arc<dyn Alarm>,
+    /// Some until it is dropped.
+    node: Option<Arc<dyn Alarm>>,
+}
+
+thread_local! {
+    /// The node of a timer that is over, for the next one of its type. Where many timers wait, the allocator's pages are full:
+    /// it would take one from the system for each node, and give it back (decision 5).
+    static SPARE: std::cell::Cell<Option<Arc<dyn Alarm>>> = const { std::cell::Cell::new(None) };
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let Some(node) = self.node.take() else { return };
+        if Arc::strong_count(&node) == 1 && node.is_over() {
+            // Without a place for it, as at the end of a thread, it is dropped.
+            let _ = SPARE.try_with(|spare| spare.set(Some(node)));
+        }
+    }
 }
 
 impl Timer {
@@ -268,17 +286,17 @@ impl Timer {
 
     /// Prevents the next delivery. Answers true if, and only if, it did; a repeating timer ends with it.
     pub fn cancel(&self) -> bool {
-        self.node.cancel()
+        self.alarm().cancel()
     }
 
     /// The outcome, once there is one. A repeating timer has one when it ends.
     pub fn outcome(&self) -> Option<TimerOutcome> {
-        self.node.outcome()
+        self.alarm().outcome()
     }
 
     /// Waits for the outcome without blocking a thread. Dropping the future loses nothing.
     pub fn finished(&self) -> impl Future<Output = TimerOutcome> + use<> {
-        let node = Arc::clone(&self.node);
+        let node = Arc::clone(self.alarm());
         std::future::poll_fn(move |cx: &mut TaskContext<'_>| node.poll(cx.waker()))
     }
 
@@ -291,36 +309,45 @@ impl Timer {
         priority: Priority,
     ) -> Self {
         let due = Instant::now().checked_add(delay);
-        let node = Arc::new(Node {
-            cell: Arc::clone(cell),
-            state: ShortMutex::new(NodeState { what, key: None, due, outcome: None, wakers: Vec::new() }),
-            every,
-            priority,
-        });
-        if let Some(due) = due {
+        let node = Node::spare();
+        {
             // The key is stored under the node's lock, so that a timer that fires at once waits for it.
             let mut state = node.state.lock();
-            state.key = Some(core.timers.insert(due, Arc::clone(&node) as Arc<dyn Fire>));
+            let cell = Some(Arc::clone(cell));
+            *state = NodeState { cell, what, every, priority, due, ..NodeState::over() };
+            node.over.store(false, Ordering::Relaxed);
+            state.key = due.map(|due| core.timers.insert(due, Arc::clone(&node) as Arc<dyn Fire>));
         }
-        Self { node }
+        Self { node: Some(node) }
+    }
+
+    fn alarm(&self) -> &Arc<dyn Alarm> {
+        match &self.node {
+            Some(node) => node,
+            None => unreachable!("the node is taken out only where the handle goes itself"),
+        }
     }
 }
 
-trait Alarm: Send + Sync {
+trait Alarm: Any + Send + Sync {
+    /// Whether it has an outcome, so that nothing happens to it any more.
+    fn is_over(&self) -> bool;
     fn cancel(&self) -> bool;
     fn outcome(&self) -> Option<TimerOutcome>;
     fn poll(&self, waker: &Waker) -> Poll<TimerOutcome>;
 }
 
 struct Node<M> {
-    cell: Arc<Cell<M>>,
     state: ShortMutex<NodeState<M>>,
-    every: Option<Duration>,
-    priority: Priority,
+    over: AtomicBool,
 }
 
 struct NodeState<M> {
+    /// The target, until there is an outcome.
+    cell: Option<Arc<Cell<M>>>,
     what: What<M>,
+    every: Option<Duration>,
+    priority: Priority,
     key: Option<TimerKey>,
     due: Option<Instant>,
     outcome: Option<TimerOutcome>,
@@ -343,19 +370,36 @@ impl<M> What<M> {
     }
 }
 
+impl<M> NodeState<M> {
+    fn over() -> Self {
+        let (what, priority) = (What::Over, Priority::Normal);
+        Self { cell: None, what, every: None, priority, key: None, due: None, outcome: None, wakers: Vec::new() }
+    }
+}
+
 impl<M: Send + 'static> Node<M> {
+    /// A node that nobody else has: the one that this thread keeps, or a new one.
+    fn spare() -> Arc<Self> {
+        let kept = SPARE.try_with(std::cell::Cell::take).ok().flatten();
+        let kept = kept.and_then(|kept| (kept as Arc<dyn Any + Send + Sync>).downcast().ok());
+        kept.unwrap_or_else(|| {
+            Arc::new(Self { state: ShortMutex::new(NodeState::over()), over: AtomicBool::new(true) })
+        })
+    }
+
     fn end(&self, outcome: TimerOutcome) {
-        let (what, wakers) = {
+        let (cell, what, wakers) = {
             let mut state = self.state.lock();
             state.outcome = Some(outcome);
-            (std::mem::replace(&mut state.what, What::Over), std::mem::take(&mut state.wakers))
+            self.over.store(true, Ordering::Relaxed);
+            (state.cell.take(), std::mem::replace(&mut state.what, What::Over), std::mem::take(&mut state.wakers))
         };
-        drop(what);
+        drop((what, cell));
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Sets the next beat of a repeating timer; beats that were missed are skipped.
-    fn again(self: &Arc<Self>, every: Duration) {
+    fn again(self: &Arc<Self>, cell: &Cell<M>, every: Duration) {
         let now = Instant::now();
         let mut state = self.state.lock();
         // A cancel that came while this beat was delivered has left its mark.
@@ -367,25 +411,28 @@ impl<M: Send + 'static> Node<M> {
         let beats = u32::try_from(late + 1).unwrap_or(u32::MAX);
         let next = due.checked_add(every.saturating_mul(beats));
         state.due = next;
-        state.key = next.map(|next| self.cell.core.timers.insert(next, Arc::clone(self) as Arc<dyn Fire>));
+        state.key = next.map(|next| cell.core.timers.insert(next, Arc::clone(self) as Arc<dyn Fire>));
     }
 }
 
 impl<M: Send + 'static> Fire for Node<M> {
     fn fire(self: Arc<Self>) {
-        let message = self.state.lock().what.message();
-        let Some(message) = message else { return };
-        let outcome = match self.cell.push(Envelope::Plain(message), self.priority) {
+        let (message, cell, priority, every) = {
+            let mut state = self.state.lock();
+            (state.what.message(), state.cell.clone(), state.priority, state.every)
+        };
+        let (Some(message), Some(cell)) = (message, cell) else { return };
+        let outcome = match cell.push(Envelope::Plain(message), priority) {
             Ok(_) => TimerOutcome::Delivered,
             Err((Refusal::Stopped { .. }, _)) => TimerOutcome::NoTarget,
             Err((Refusal::Full { .. }, envelope)) => {
-                self.cell.bury_refused(envelope, DeadReason::MailboxFull);
+                cell.bury_refused(envelope, DeadReason::MailboxFull);
                 TimerOutcome::MailboxFull
             }
         };
-        match self.every {
+        match every {
             Some(every) if outcome != TimerOutcome::NoTarget => {
-                self.again(every);
+                self.again(&cell, every);
             }
             _ => self.end(outcome),
         }
@@ -393,21 +440,30 @@ impl<M: Send + 'static> Fire for Node<M> {
 }
 
 impl<M: Send + 'static> Alarm for Node<M> {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
     fn cancel(&self) -> bool {
         let mut state = self.state.lock();
         if state.outcome.is_some() {
             return false;
         }
-        let taken = state.key.and_then(|key| self.cell.core.timers.remove(key));
+        let taken = match (&state.cell, state.key) {
+            (Some(cell), Some(key)) => cell.core.timers.remove(key),
+            _ => None,
+        };
         let never = state.due.is_none();
-        if taken.is_none() && !never && self.every.is_none() {
+        if taken.is_none() && !never && state.every.is_none() {
             return false;
         }
         state.outcome = Some(TimerOutcome::Cancelled);
+        self.over.store(true, Ordering::Relaxed);
+        let cell = state.cell.take();
         let what = std::mem::replace(&mut state.what, What::Over);
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
-        drop(what);
+        drop((what, cell));
         wakers.into_iter().for_each(Waker::wake);
         taken.is_some() || never
     }

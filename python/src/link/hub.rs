@@ -2,26 +2,27 @@
 
 use std::path::PathBuf;
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{Access, Address, Grant, Greeting, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
 use crate::errors::error;
+use crate::fork::Own;
 use crate::link::joined::Link;
 use crate::link::runtime;
 
 /// A hub in this process: listens, and routes between the nodes that join.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Hub {
-    inner: HubHandle,
+    inner: Own<HubHandle>,
 }
 
 /// One place where a hub listens.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Listening {
-    inner: Mutex<Option<tidewire_link::Listening>>,
+    inner: Mutex<Option<Own<tidewire_link::Listening>>>,
     url: String,
 }
 
@@ -37,12 +38,13 @@ impl Hub {
         let grants: Vec<Grant> = tokens.into_iter().map(|token| grant(py, token)).collect::<PyResult<_>>()?;
         let access = Access::new(grants);
         let options = HubOptions { access, heartbeat_ms, ..HubOptions::new(name) };
-        Ok(Self { inner: HubHandle::new(&runtime()?, options, logger(log)) })
+        Ok(Self { inner: Own::new(HubHandle::new(&runtime()?, options, logger(log))) })
     }
 
     /// Listens at an address, with these certificates where the URL asks for TLS. When this returns, nodes can join.
     #[pyo3(signature = (url, tls = None))]
     fn listen(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
+        self.inner.born.check(py)?;
         let address = address(py, url, tls)?;
         let listening = py.detach(|| self.inner.listen(&address));
         let listening = listening.map_err(|failure| {
@@ -50,11 +52,12 @@ impl Hub {
             error(py, class, &failure.to_string(), &[])
         })?;
         let url = listening.address.to_string();
-        Ok(Listening { inner: Mutex::new(Some(listening)), url })
+        Ok(Listening { inner: Mutex::new(Some(Own::new(listening))), url })
     }
 
     /// Joins this hub from its own process.
     fn join(&self, py: Python<'_>, name: &str, token: Option<String>) -> PyResult<Link> {
+        self.inner.born.check(py)?;
         let greeting = Greeting { token, ..Greeting::new(name) };
         let joined = py.detach(|| tidewire_link::Link::join_local(&self.inner, greeting));
         Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
@@ -62,22 +65,27 @@ impl Hub {
 
     /// Tells all nodes that no new calls are taken.
     fn goodbye(&self, py: Python<'_>) {
-        py.detach(|| self.inner.goodbye());
+        if let Some(mine) = self.inner.mine() {
+            py.detach(|| mine.goodbye());
+        }
     }
 
     /// Ends all links. What is under way fails.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.inner.close());
+        if let Some(mine) = self.inner.mine() {
+            py.detach(|| mine.close());
+        }
     }
 
     /// Calls that are passed on and not answered yet.
     #[getter]
     fn open_calls(&self) -> usize {
-        self.inner.open_calls()
+        self.inner.mine().map_or(0, HubHandle::open_calls)
     }
 
     /// What the hub has counted.
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.inner.born.check(py)?;
         let counts = self.inner.counts();
         let all = PyDict::new(py);
         for (name, count) in [

@@ -5,14 +5,15 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Fields, PublishHead};
 
 use crate::errors::error;
+use crate::fork::Own;
 use crate::link::inlet::Intake;
 use crate::link::{refused, sending};
 use crate::pending::Pending;
@@ -84,7 +85,7 @@ impl Exchange for Exchanging {
 /// A call that came in over a link. It is answered once; if it is dropped unanswered, its caller is told.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct RemoteCall {
-    call: Mutex<Option<Call>>,
+    call: Mutex<Option<Own<Call>>>,
     exchange: Arc<Exchanging>,
     flusher: Flusher,
     deadline: Option<Instant>,
@@ -94,12 +95,12 @@ impl RemoteCall {
     pub fn new(call: Call, exchange: Arc<Exchanging>) -> Self {
         *exchange.this.lock() = Arc::downgrade(&exchange);
         let (flusher, deadline) = (call.flusher(), call.deadline);
-        Self { call: Mutex::new(Some(call)), exchange, flusher, deadline }
+        Self { call: Mutex::new(Some(Own::new(call))), exchange, flusher, deadline }
     }
 
     fn with<T>(&self, py: Python<'_>, read: impl FnOnce(&Call) -> PyResult<T>) -> PyResult<T> {
         match &*self.call.lock() {
-            Some(call) => read(call),
+            Some(call) => call.born.check(py).and_then(|()| read(call)),
             None => Err(error(py, "InvalidArgument", "this call has been answered already", &[])),
         }
     }
@@ -194,7 +195,7 @@ impl RemoteCall {
     /// Answers with a value. Nothing happens if the caller has gone.
     fn reply(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut blob = crate::values::encode(value, "the result", super::PAYLOAD_BYTES)?;
-        let Some(call) = self.call.lock().take() else { return Ok(()) };
+        let Some(call) = self.take() else { return Ok(()) };
         let company = call.has_company();
         let sent = call.reply(sending(&mut blob));
         self.forget();
@@ -239,7 +240,7 @@ impl RemoteCall {
 
     /// Sends no more items, which ends the call.
     fn over(&self, py: Python<'_>) {
-        if let Some(call) = self.call.lock().take() {
+        if let Some(call) = self.take() {
             self.forget();
             py.detach(|| call.over());
         }
@@ -247,7 +248,7 @@ impl RemoteCall {
 
     /// Says that the handler is still at work.
     fn alive(&self) {
-        if let Some(call) = &*self.call.lock() {
+        if let Some(call) = self.call.lock().as_ref().and_then(Own::mine) {
             call.alive();
         }
     }
@@ -255,11 +256,16 @@ impl RemoteCall {
 
 impl RemoteCall {
     fn end(&self, py: Python<'_>, code: ErrorCode, payload: Sending<'_>) {
-        let Some(call) = self.call.lock().take() else { return };
+        let Some(call) = self.take() else { return };
         let company = call.has_company();
         call.fail(code, payload);
         self.forget();
         self.flush(py, company);
+    }
+
+    /// The call, for its answer. None: it has had one, or belongs to the parent of this process.
+    fn take(&self) -> Option<Call> {
+        self.call.lock().take()?.into_mine()
     }
 
     fn forget(&self) {

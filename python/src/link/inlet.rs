@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
 use tidewire_proto::generated::limits;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Flusher, Greeting, JoinError, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
@@ -15,8 +15,9 @@ use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
 use crate::arguments::{Pattern, Priority, Subject};
 use crate::bridge::Bridge;
-use crate::engine::{Engine, check_fork};
+use crate::engine::Engine;
 use crate::errors::error;
+use crate::fork::Own;
 use crate::link::hub::{Certificates, address, logger};
 use crate::link::inlet::{Door, Intake};
 use crate::link::reply::{self, Asking};
@@ -27,7 +28,7 @@ use crate::pending::Pending;
 /// A link of this node to its hub.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Link {
-    inner: tidewire_link::Link,
+    inner: Own<tidewire_link::Link>,
     intake: Mutex<Option<Arc<Intake>>>,
     flusher: Flusher,
 }
@@ -35,13 +36,13 @@ pub struct Link {
 /// A subscription over a link.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct LinkSubscription {
-    inner: Mutex<Option<tidewire_link::Subscription>>,
+    inner: Mutex<Option<Own<tidewire_link::Subscription>>>,
 }
 
 impl Link {
     pub fn new(inner: tidewire_link::Link) -> Self {
         let flusher = inner.flusher();
-        Self { inner, intake: Mutex::new(None), flusher }
+        Self { inner: Own::new(inner), intake: Mutex::new(None), flusher }
     }
 
     pub fn join_error(py: Python<'_>, failure: &JoinError) -> PyErr {
@@ -72,7 +73,7 @@ impl Link {
         credit: u32,
         waiting: Arc<dyn Waiting>,
     ) -> PyResult<CallKey> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let (mut blob, headers) = (crate::values::encode(value, subject.text, PAYLOAD_BYTES)?, fields(py, headers)?);
         let head = CallHead {
             deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
@@ -100,7 +101,6 @@ impl Link {
         log: Py<PyAny>,
         tls: Option<Certificates>,
     ) -> PyResult<Self> {
-        check_fork(py)?;
         let (address, runtime) = (address(py, url, tls)?, runtime()?);
         let greeting = Greeting { token, heartbeat_ms, ..Greeting::new(name) };
         let joined = py.detach(|| tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
@@ -109,7 +109,8 @@ impl Link {
 
     /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, None) says
     /// that the node has joined again.
-    fn deliver_to(&self, bridge: &Bridge, receive: Py<PyAny>) {
+    fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>) -> PyResult<()> {
+        self.inner.born.check(py)?;
         let intake = Intake::open(&bridge.line, receive, self.flusher.clone());
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
@@ -123,6 +124,7 @@ impl Link {
                 intake.readable(reader);
             }
         });
+        Ok(())
     }
 
     /// Calls a subject; await the result.
@@ -147,8 +149,15 @@ impl Link {
             .and_then(|seconds| Instant::now().checked_add(Duration::from_secs_f64(seconds.max(0.0))))
             .map(|at| (at, engine.handle()));
         let title = subject.text.to_owned();
-        let asking =
-            Asking { place, link: self.inner.clone(), key: Some(key), title, deadline, watch: None, elsewhere: None };
+        let asking = Asking {
+            place,
+            link: tidewire_link::Link::clone(&self.inner),
+            key: Some(key),
+            title,
+            deadline,
+            watch: None,
+            elsewhere: None,
+        };
         Ok(Pending::new("call", None, Box::pin(asking)))
     }
 
@@ -170,7 +179,7 @@ impl Link {
         let key = self.send(py, &subject, value, timeout, priority, headers, credit, waiting)?;
         place.opened(key);
         self.flush(py);
-        Ok(RemoteStream::new(place, self.inner.clone(), subject.text.to_owned(), credit))
+        Ok(RemoteStream::new(place, tidewire_link::Link::clone(&self.inner), subject.text.to_owned(), credit))
     }
 
     /// Publishes.
@@ -183,7 +192,7 @@ impl Link {
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let (mut blob, headers) = (crate::values::encode(value, "message", PAYLOAD_BYTES)?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
         let head = PublishHead { subject: subject.text, fields, ..PublishHead::default() };
@@ -204,7 +213,7 @@ impl Link {
         says: Option<&Bound<'_, PyDict>>,
         number: u64,
     ) -> PyResult<(LinkSubscription, Pending)> {
-        check_fork(py)?;
+        self.inner.born.check(py)?;
         let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
             .map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]))?;
         let Some(intake) = self.intake.lock().clone() else {
@@ -216,36 +225,46 @@ impl Link {
         let subscribed = py.detach(|| self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
-        let asking =
-            Asking { place, link: self.inner.clone(), key: None, title, deadline: None, watch: None, elsewhere: None };
+        let asking = Asking {
+            place,
+            link: tidewire_link::Link::clone(&self.inner),
+            key: None,
+            title,
+            deadline: None,
+            watch: None,
+            elsewhere: None,
+        };
         let pending = Pending::new("subscribe", None, Box::pin(asking));
-        Ok((LinkSubscription { inner: Mutex::new(Some(inner)) }, pending))
+        Ok((LinkSubscription { inner: Mutex::new(Some(Own::new(inner))) }, pending))
     }
 
     /// What the hub said: its name, the number of this node, the longest payload; None while the link is lost.
     #[getter]
     fn joined(&self) -> Option<(String, u32, usize)> {
-        self.inner.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
+        self.inner.mine()?.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
     }
 
     /// Calls of others that this node has not answered yet.
     #[getter]
     fn open_calls(&self) -> usize {
-        self.inner.open_calls()
+        self.inner.mine().map_or(0, tidewire_link::Link::open_calls)
     }
 
     /// Takes no new calls, and tells the hub.
     fn goodbye(&self, py: Python<'_>) {
-        py.detach(|| self.inner.goodbye());
+        if let Some(mine) = self.inner.mine() {
+            py.detach(|| mine.goodbye());
+        }
     }
 
     /// Ends the link now. What was under way fails.
     fn close(&self, py: Python<'_>) {
+        let Some(mine) = self.inner.mine() else { return };
         let intake = self.intake.lock().take();
         if let Some(intake) = intake {
             intake.close();
         }
-        py.detach(|| self.inner.close());
+        py.detach(|| mine.close());
     }
 }
 
@@ -271,6 +290,11 @@ struct Gathering {
     frames: u32,
     /// False once the task that writes has run, or is gone with its loop.
     planned: Arc<AtomicBool>,
+}
+
+/// In the child of a fork: what this thread had gathered is the parent's to write.
+pub fn after_fork() {
+    GATHERING.take();
 }
 
 /// Writes at the end of this round of the loop, if this is the thread of one. Answers whether it will.

@@ -16,11 +16,10 @@ pub use joined::{Link, LinkSubscription};
 pub use planned::Planned;
 pub use stream::RemoteStream;
 
-use std::sync::OnceLock;
-
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tidewire_engine::raw::Mutex;
+use tidewire_engine::raw::PerProcess;
 use tidewire_link::{Failure, Message, Pieces, Refused, Runtime, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
@@ -29,16 +28,23 @@ use tidewire_proto::wire::{FieldsWriter, WireError};
 use crate::errors::error;
 use crate::values::Blob;
 
-/// The thread of links of this process. After a fork the child has none, and `check_fork` keeps it from coming here.
+static RUNTIME: PerProcess<Mutex<Option<Runtime>>> = PerProcess::new();
+
+/// The thread of links of this process.
 fn runtime() -> PyResult<Runtime> {
-    static RUNTIME: OnceLock<Mutex<Option<Runtime>>> = OnceLock::new();
-    let mut place = RUNTIME.get_or_init(Mutex::default).lock();
+    let mut place = RUNTIME.get().lock();
     if let Some(runtime) = &*place {
         return Ok(runtime.clone());
     }
     let runtime = Runtime::start("tidewire")?;
     *place = Some(runtime.clone());
     Ok(runtime)
+}
+
+/// In the child of a fork: the thread of links stayed in the parent.
+pub fn after_fork() {
+    RUNTIME.get();
+    joined::after_fork();
 }
 
 /// Headers as fields of a frame.

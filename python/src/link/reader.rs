@@ -3,16 +3,17 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
+use tidewire_engine::raw::Mutex;
 use tidewire_link::Reader;
 
 use crate::bridge::Line;
+use crate::fork::Own;
 
 /// What an event loop calls when bytes have come on the socket of a link.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct SocketReader {
-    reader: Mutex<Option<Arc<Reader>>>,
+    reader: Mutex<Option<Arc<Own<Reader>>>>,
     line: Arc<Line>,
 }
 
@@ -23,7 +24,7 @@ impl SocketReader {
             return Ok(());
         }
         let descriptor = reader.as_fd().as_raw_fd();
-        let this = Self { reader: Mutex::new(Some(Arc::new(reader))), line: Arc::clone(line) };
+        let this = Self { reader: Mutex::new(Some(Arc::new(Own::new(reader)))), line: Arc::clone(line) };
         // A loop that can't watch sockets drops it, which gives the reading back.
         let _ = line.watch(py, descriptor, Py::new(py, this)?.into_any());
         Ok(())

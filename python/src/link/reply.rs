@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
+use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
+use crate::fork::Own;
 use crate::link::failed;
 use crate::pending::Pending;
 use crate::wait::blocks;
@@ -17,7 +18,7 @@ use crate::wait::blocks;
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct RemoteStream {
     place: Arc<Place>,
-    link: Link,
+    link: Own<Link>,
     title: String,
     credit: u32,
 }
@@ -43,7 +44,7 @@ enum End {
 
 impl RemoteStream {
     pub fn new(place: Arc<Place>, link: Link, title: String, credit: u32) -> Self {
-        Self { place, link, title, credit }
+        Self { place, link: Own::new(link), title, credit }
     }
 }
 
@@ -87,19 +88,21 @@ impl Waiting for Place {
 #[pymethods]
 impl RemoteStream {
     /// The next item; at the end StopAsyncIteration, or the error that ended the stream.
-    fn take(&self) -> Pending {
+    fn take(&self, py: Python<'_>) -> PyResult<Pending> {
+        self.link.born.check(py)?;
         let next = Next {
             place: Arc::clone(&self.place),
-            link: self.link.clone(),
+            link: Link::clone(&self.link),
             title: self.title.clone(),
             credit: self.credit,
             elsewhere: None,
         };
-        Pending::new("item", None, Box::pin(next))
+        Ok(Pending::new("item", None, Box::pin(next)))
     }
 
     /// Reads no more: the generator on the other side is closed.
     fn close(&self, py: Python<'_>) {
+        let Some(link) = self.link.mine() else { return };
         let key = {
             let mut state = self.place.state.lock();
             state.items.clear();
@@ -107,18 +110,19 @@ impl RemoteStream {
         };
         if let Some(key) = key {
             self.place.change(|state| state.end = Some(End::Over));
-            py.detach(|| self.link.cancel(key));
+            py.detach(|| link.cancel(key));
         }
     }
 }
 
 impl Drop for RemoteStream {
     fn drop(&mut self) {
+        let Some(link) = self.link.mine() else { return };
         let mut state = self.place.state.lock();
         let key = if state.end.is_none() { state.key.take() } else { None };
         drop(state);
         if let Some(key) = key {
-            self.link.cancel(key);
+            link.cancel(key);
         }
     }
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from time import monotonic, time
@@ -12,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from tidewire import _forking
 from tidewire.agents.no_headers import NO_HEADERS
 from tidewire.errors import InvalidArgument
 
@@ -26,8 +26,17 @@ PRIORITIES: frozenset[str] = frozenset(get_args(Priority))
 EXPIRES, HAS_RECEIPT, IS_CONTEXT, IS_AGAIN, IS_ASKED = 1, 2, 4, 8, 16
 
 _numbers = itertools.count(1)
-_numbering = threading.Lock()
+_numbering = _forking.lock()
 _ORIGIN = os.urandom(6).hex()
+
+
+def _begin_anew() -> None:
+    """In the child of a fork: its messages are not those of its parent."""
+    global _ORIGIN
+    _ORIGIN = os.urandom(6).hex()
+
+
+_forking.in_child(_begin_anew)
 
 
 class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimedOut
 from datetime import datetime, timezone
-from threading import Lock
 from time import monotonic
 from typing import Literal
 
+from tidewire import _forking
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
 
 State = Literal["accepted", "delivered", "handled", "failed", "expired"]
 _FINAL = frozenset(("handled", "failed", "expired"))
 _LOOK_MIN_S, _LOOK_MAX_S = 0.05, 1.0
-_marking = Lock()
+_marking = _forking.lock()
 
 
 class Receipt:

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tidewire import _forking
 from tidewire.errors import NameTaken, NodeStopped, NoResponders
 from tidewire.services.info import MethodInfo, ServiceInfo
 from tidewire.services.names import nearest
@@ -110,7 +111,7 @@ class Registry:
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
         # The lock protects the table of groups and the list of what is served here.
-        self._lock = threading.Lock()
+        self._lock = _forking.lock()
         self._groups: dict[str, Group] = {}
         self._served: list[Served] = []
         self._watched = False
@@ -217,7 +218,7 @@ class _Watch:
 
 
 _registries: weakref.WeakKeyDictionary[Node, Registry] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = _forking.lock()
 
 
 def registry_of(node: Node) -> Registry:

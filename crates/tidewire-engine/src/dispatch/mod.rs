@@ -13,7 +13,7 @@ pub use external::{External, Wakeup};
 pub use pool::{Around, ThreadHooks};
 pub(crate) use pool::{Pool, PoolOptions};
 pub use worker::blocking;
-pub(crate) use worker::others_wait;
+pub(crate) use worker::{leave_seat, others_wait};
 
 #[cfg(feature = "tokio")]
 pub use self::tokio::TokioDispatcher;

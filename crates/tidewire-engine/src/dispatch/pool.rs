@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::locks::{Condvar, Mutex, RwLock};
 use crossbeam_deque::{Injector, Steal, Stealer};
-use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::Task;
 use super::sleepers::Sleepers;
@@ -301,7 +301,9 @@ impl Pool {
                 break;
             }
             self.sleepers.wake_all();
-            if self.left.wait_until(&mut crew, deadline).timed_out() {
+            let late;
+            (crew, late) = self.left.wait_until(crew, deadline);
+            if late {
                 break;
             }
         }

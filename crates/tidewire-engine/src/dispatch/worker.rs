@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::yield_now;
@@ -138,6 +139,15 @@ pub fn blocking<R: Send>(wait: impl FnOnce() -> R + Send) -> R {
         Some(result) => result,
         None => unreachable!("the idle hook of a dispatcher thread must run what it is given"),
     }
+}
+
+/// In the child of a fork: the pool of this thread stayed in the parent, and its locks may be taken for ever.
+pub(crate) fn leave_seat() {
+    SEAT.with(|seat| {
+        if let Ok(mut seat) = seat.try_borrow_mut() {
+            let _kept = ManuallyDrop::new(seat.take());
+        }
+    });
 }
 
 pub(crate) fn post_of_this_thread() -> Option<Arc<Post>> {

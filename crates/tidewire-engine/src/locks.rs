@@ -1,0 +1,71 @@
+//! The locks of `std`, without its poison: a panic under one of them is a bug of this crate, and is reported where it happens.
+//!
+//! Those of `parking_lot` keep their waiting threads in one table of the process. A fork copies that table as it is, with the
+//! parent's threads in it and its rows perhaps locked, and threads of the child then spin over it for ever
+//! (`docs/decisions/0009-*`). A lock of `std` is a word of its own.
+
+use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+/// A mutual exclusion lock.
+#[derive(Debug, Default)]
+pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// A lock that is free.
+    pub const fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits for the lock.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value, which nobody else can reach.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lock that lets many read at once.
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub const fn new(value: T) -> Self {
+        Self(sync::RwLock::new(value))
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes those who wait for a change under a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(sync::Condvar);
+
+impl Condvar {
+    pub const fn new() -> Self {
+        Self(sync::Condvar::new())
+    }
+
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits for a change, or until the time is up. The second answer: the time is up.
+    pub fn wait_until<'a, T>(&self, guard: MutexGuard<'a, T>, until: Instant) -> (MutexGuard<'a, T>, bool) {
+        let left = until.saturating_duration_since(Instant::now());
+        let (guard, wait) = self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
+        (guard, wait.timed_out())
+    }
+}

@@ -1,0 +1,111 @@
+//! Processes that fork: what has threads or sockets behind it stays with the parent, and the child makes its own.
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+use pyo3::prelude::*;
+use tidewire_engine::raw::{forked, generation};
+
+use crate::errors::error;
+
+/// Called in the child of a fork, on its only thread, before it does anything else with this module.
+#[pyfunction]
+pub fn after_fork() {
+    forked();
+    crate::engine::leave_dispatcher();
+    crate::present::leave();
+    crate::bridge::leave_loop();
+    crate::link::after_fork();
+}
+
+/// In which process something was made, counted in forks.
+#[derive(Clone, Copy)]
+pub struct Born(u32);
+
+impl Born {
+    pub fn now() -> Self {
+        Self(generation())
+    }
+
+    /// Whether a fork lies between, so that this is the child and it belongs to the parent.
+    #[inline]
+    pub fn is_past(self) -> bool {
+        self.0 != generation()
+    }
+
+    #[inline]
+    pub fn check(self, py: Python<'_>) -> PyResult<()> {
+        if self.is_past() { Err(past(py)) } else { Ok(()) }
+    }
+
+    /// Passes on what a handler came back with, unless it is a child that the handler forked: that one ends here, because
+    /// the threads which would go on are the parent's.
+    #[inline]
+    pub fn back<T>(self, py: Python<'_>, result: PyResult<T>) -> PyResult<T> {
+        if self.is_past() {
+            leave(py, result.err());
+        }
+        result
+    }
+}
+
+#[cold]
+fn past(py: Python<'_>) -> PyErr {
+    let text = "this node was started before a fork, and its threads stayed in the parent process: make a new node in the child";
+    error(py, "NodeStopped", text, &[])
+}
+
+#[cold]
+fn leave(py: Python<'_>, failure: Option<PyErr>) -> ! {
+    let failure = failure.map(|failure| failure.into_value(py));
+    let left =
+        PyModule::import(py, "tidewire._forking").and_then(|forking| forking.getattr("leave")?.call1((failure,)));
+    if let Err(failure) = left {
+        failure.write_unraisable(py, None);
+    }
+    std::process::abort()
+}
+
+/// Something that the child of a fork leaves alone: to drop it would wait for locks that nobody releases there, or end
+/// what the parent still uses.
+pub struct Own<T> {
+    /// Some until it is dropped.
+    value: Option<T>,
+    pub born: Born,
+}
+
+impl<T> Own<T> {
+    pub fn new(value: T) -> Self {
+        Self { value: Some(value), born: Born::now() }
+    }
+
+    /// It, if it belongs to this process.
+    pub fn mine(&self) -> Option<&T> {
+        if self.born.is_past() { None } else { self.value.as_ref() }
+    }
+
+    /// Takes it out, if it belongs to this process.
+    pub fn into_mine(mut self) -> Option<T> {
+        if self.born.is_past() { None } else { self.value.take() }
+    }
+}
+
+impl<T> Deref for Own<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        match &self.value {
+            Some(value) => value,
+            None => unreachable!("it is taken out only where it goes itself"),
+        }
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        if self.born.is_past() {
+            let _kept = ManuallyDrop::new(self.value.take());
+        }
+    }
+}

@@ -1,0 +1,255 @@
+"""Processes that fork: the nodes of before stay with the parent, and the child makes its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+_PRELUDE = """
+import asyncio, os, signal, sys, threading, warnings
+import tidewire as tw
+warnings.simplefilter("ignore")
+
+def in_child(work):
+    # What a child says is its exit code, and the text that it gives back.
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        # One that hangs ends all the same, and is told apart by its code.
+        signal.alarm(40)
+        os.close(reader)
+        code = 99
+        try:
+            os.write(writer, str(work()).encode())
+            code = 0
+        except BaseException as error:
+            os.write(writer, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with open(reader) as said:
+        text = said.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return text if code == 0 else f"{code} {text}"
+"""
+
+
+def program(code: str) -> list[str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", _PRELUDE + textwrap.dedent(code)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not ran.stderr, ran.stderr
+    return ran.stdout.splitlines()
+
+
+def test_a_node_that_is_made_in_the_child_does_all_that_a_node_does() -> None:
+    said = program(
+        """
+        def work():
+            with tw.Node() as mine:
+                seen, later = [], threading.Event()
+                log = mine.spawn(seen.append)
+                mine.subscribe("numbers.*", log)
+                mine.publish("numbers.one", mine.sync.ask(mine.spawn(lambda n: n + 1), 41))
+                async def slowly(n):
+                    await asyncio.sleep(0)
+                    return n * 2
+                double = mine.sync.ask(mine.spawn(slowly), 21)
+                mine.schedule(0.001, mine.spawn(lambda _: later.set()), None)
+                assert later.wait(60)
+                pool = mine.pool(lambda n: n * n, workers=2)
+                square = pool.sync.submit(7)
+                mine.sync.stop(log)
+            return seen, double, square, mine.ledger.balanced
+
+        with tw.Node() as node:
+            ref = node.spawn(lambda n: n + 1)
+            node.sync.ask(ref, 1)
+            print(in_child(work))
+            print(node.sync.ask(ref, 1))
+        """
+    )
+    assert said == ["([42], 42, 49, True)", "2"]
+
+
+def test_what_is_from_before_the_fork_is_refused_and_says_why() -> None:
+    said = program(
+        """
+        with tw.Node() as node:
+            ref = node.spawn(lambda n: n + 1)
+            timer = node.schedule(60, ref, 1)
+            pending = ref.ask(1)
+            subscription = node.subscribe("a", ref)
+            calls = {
+                "tell": lambda: ref.tell(1), "send": lambda: ref.send(1), "ask": lambda: ref.ask(1),
+                "stop": lambda: ref.stop(), "become": lambda: ref.request_become(print),
+                "statistics": lambda: ref.statistics(), "spawn": lambda: node.spawn(print),
+                "lookup": lambda: node.lookup("x"), "publish": lambda: node.publish("a", 1),
+                "request": lambda: node.request("a", 1), "schedule": lambda: node.schedule(1, ref, 1),
+                "subscribe": lambda: node.subscribe("a", ref), "cancel": timer.cancel, "outcome": timer.outcome,
+                "wait": pending.wait, "node statistics": node.statistics, "dead letters": node.dead_letters.list,
+            }
+            def work():
+                with tw.Node():
+                    for name, call in calls.items():
+                        try:
+                            call()
+                        except tw.NodeStopped as error:
+                            assert "make a new node in the child" in str(error), (name, error)
+                        else:
+                            return f"{name} was not refused"
+                assert not subscription.unsubscribe() and not ref.alive and not ref.outstanding
+                return repr(ref), repr(timer)
+            print(in_child(work))
+            print(pending.wait(), timer.cancel(), ref.alive)
+        """
+    )
+    assert said == ["('<ActorRef #1 stopped>', '<Timer of the parent process>')", "2 True True"]
+
+
+def test_a_fork_of_a_fork_of_a_fork_has_a_node_each() -> None:
+    said = program(
+        """
+        def work(depth):
+            with tw.Node() as mine:
+                ref = mine.spawn(lambda n: n + 1)
+                deeper = in_child(lambda: work(depth - 1)) if depth else "down"
+                return f"{mine.sync.ask(ref, depth)} {deeper}"
+        print(work(4))
+        """
+    )
+    assert said == ["5 4 3 2 1 down"]
+
+
+def test_the_block_of_a_node_ends_in_the_child_without_touching_the_parent() -> None:
+    said = program(
+        """
+        node = tw.Node()
+        with node:
+            ref = node.spawn(lambda n: n + 1)
+            child = os.fork()
+            if child == 0:
+                sys.exit(5)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            print(code, node.sync.ask(ref, 1))
+        print(node.ledger.handled)
+        """
+    )
+    assert said == ["5 2", "1"]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_handler_that_forks_can_make_a_node_and_its_child_ends_with_it(kind: str) -> None:
+    said = program(
+        f"""
+        reader, writer = os.pipe()
+        handled = []
+        {kind} forks(message):
+            handled.append(message)
+            child = os.fork()
+            if child:
+                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            with tw.Node() as mine:
+                asked = mine.spawn(lambda n, ctx: (n + 1, ctx.sender))
+                said = []
+                thread = threading.Thread(target=lambda: said.append(mine.sync.ask(asked, 1)))
+                thread.start()
+                thread.join()
+            os.write(writer, f"{{said}} {{handled}};".encode())
+            if message == "raise":
+                raise SystemExit(3)
+            return "nobody hears this"
+        with tw.Node() as node:
+            ref = node.spawn(forks)
+            asked = [ref.ask(message) for message in ("return", "raise")]
+            print([one.wait() for one in asked])
+        os.close(writer)
+        print(open(reader).read())
+        """
+    )
+    # The second message waited while the first child ran: it was not handled there.
+    assert said == ["[0, 3]", "[(2, None)] ['return'];[(2, None)] ['return', 'raise'];"]
+
+
+def test_links_work_in_the_child_and_those_of_the_parent_go_on() -> None:
+    said = program(
+        """
+        class Echo:
+            def say(self, text: str) -> str:
+                return text + text
+
+        async def told(url, name):
+            async with tw.Node(url, name=name) as caller:
+                while not any(info.name == "echo" for info in await caller.services()):
+                    await asyncio.sleep(0)
+                return await caller.client("echo").say(name)
+
+        async def main():
+            async with tw.Node(name="hub") as hub:
+                url = hub.listen("tide://127.0.0.1:0").url
+                await hub.serve(Echo(), name="echo")
+                async with tw.Node(url, name="caller") as caller:
+                    while not any(info.name == "echo" for info in await caller.services()):
+                        await asyncio.sleep(0)
+                    echo = caller.client("echo")
+                    print(await echo.say("a"))
+
+                    async def of_its_own():
+                        async with tw.Node(name="childs-hub") as mine:
+                            await mine.serve(Echo(), name="echo")
+                            return await told(mine.listen("tide://127.0.0.1:0").url, "own")
+
+                    def work():
+                        return asyncio.run(of_its_own()), asyncio.run(told(url, "parents"))
+
+                    # The parent's hub takes the child in like any other process, while its own loop runs.
+                    print(await asyncio.to_thread(in_child, work))
+                    print(await echo.say("b"))
+        asyncio.run(main())
+        """
+    )
+    assert said == ["aa", "('ownown', 'parentsparents')", "bb"]
+
+
+def test_children_of_a_busy_process_never_hang() -> None:
+    said = program(
+        """
+        import random
+        with tw.Node() as node:
+            over = threading.Event()
+            def busy():
+                while not over.is_set():
+                    with tw.Node() as short:
+                        ref = short.spawn(lambda n: n)
+                        for _ in range(20):
+                            short.schedule(0.0001, ref, 1)
+                            ref.tell(1)
+                        short.sync.ask(ref, 1)
+            threads = [threading.Thread(target=busy) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            def work():
+                with tw.Node() as mine:
+                    fired = threading.Event()
+                    mine.schedule(0, mine.spawn(lambda _: fired.set()), 1)
+                    assert fired.wait(60)
+                    return mine.sync.ask(mine.spawn(lambda n: n + 1), 1)
+            print({in_child(work) for _ in range(60)})
+            over.set()
+            for thread in threads:
+                thread.join()
+        """
+    )
+    assert said == ["{'2'}"]

@@ -1,0 +1,46 @@
+"""What a process that was made by a fork does anew: of its parent's threads it has one, and locks that others held stay taken."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tidewire._binding import after_fork
+
+
+def in_child(call: Callable[[], Any]) -> None:
+    """Call something in each child that this process forks, after this module's own part."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)
+
+
+def lock() -> threading.Lock:
+    """Return a lock for a module: free in the child of a fork, whoever held it in the parent."""
+    made: Any = threading.Lock()
+    in_child(made._at_fork_reinit)
+    return made  # type: ignore[no-any-return]
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """End a child that a handler forked, once the handler is through: the threads that would go on are the parent's."""
+    code: Any = 0
+    if isinstance(error, SystemExit):
+        code = error.code
+    elif error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        # Nobody is left who could be told.
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit((code or 0) & 0xFF)
+
+
+in_child(after_fork)
