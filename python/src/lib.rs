@@ -14,6 +14,7 @@ mod errors;
 mod function;
 mod link;
 mod message;
+mod pause;
 mod pending;
 mod present;
 mod statistics;

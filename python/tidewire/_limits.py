@@ -207,6 +207,9 @@ LINK_BACKOFF_MS: Final = Limit("link_backoff_ms", "ms", 50, 1, 60_000)
 LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 5000, 1, 3_600_000)
 """Longest wait between two attempts to join a lost hub again."""
 
+LINK_RESENDS: Final = Limit("link_resends", "calls", 5, 0, 1000)
+"""How often a call of an idempotent method whose link was lost is made again, within its deadline."""
+
 HUB_LINKS: Final = Limit("hub_links", "links", 10_000, 1, 1_000_000)
 """Nodes that are joined to one hub at once."""
 

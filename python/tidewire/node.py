@@ -22,6 +22,7 @@ from tidewire.broker import BrokerConfig
 from tidewire.config import Config
 from tidewire.dead_letters import DeadLetters
 from tidewire.errors import AlreadyStarted, InvalidArgument, InvalidSubject, NodeStopped, NoResponders, NoSuchTarget
+from tidewire.link_config import LinkConfig
 from tidewire.supervision import Mailbox, Supervision, whole
 from tidewire.sync import Sync
 
@@ -101,6 +102,7 @@ class Node:
         self._connection: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broker = BrokerConfig(**self._engine.broker())
+        self._links = LinkConfig(**self._engine.links())
         self._agents: Directory | None = None
         self._pools: list[Pool] = []
         self._sync = Sync(self)
@@ -367,6 +369,11 @@ class Node:
         return pool
 
     # Links and services
+
+    @property
+    def links(self) -> LinkConfig:
+        """The settings of links that are in force."""
+        return self._links
 
     def listen(
         self, url: str, *, tokens: Iterable[Token] = (), insecure: bool = False, tls: Tls | None = None

@@ -25,6 +25,7 @@ pub use node::{Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Li
 pub use runtime::Runtime;
 pub use tidewire_core::link::access::{Access, Grant};
 pub use tidewire_core::link::assembly::Message;
+pub use tidewire_core::link::gathering::Batch;
 pub use tidewire_core::link::hub::{HubCounts, HubOptions};
 pub use tidewire_core::link::outbox::Pieces;
 pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};

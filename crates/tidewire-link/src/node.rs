@@ -10,7 +10,6 @@ use tidewire_core::link::assembly::Message;
 use tidewire_core::link::session::{Event, Fault, Greeting, Joined, Named, Refused, Sending, Session};
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, PublishHead, SubscribeHead};
 use tokio::sync::{Notify, oneshot};
@@ -36,8 +35,8 @@ pub trait Waiting: Send + Sync {
     fn over(&self);
     /// The callee takes so many further items.
     fn credited(&self, items: u32);
-    /// The handler is still at work.
-    fn alive(&self) {}
+    /// The call is still at work. The event loop there has been blocked for so many milliseconds; 0: it goes round.
+    fn alive(&self, _blocked_ms: u32) {}
 }
 
 /// Who is behind a subscription. Called on the thread of the links: it must be quick, and must not wait.
@@ -106,6 +105,9 @@ pub struct Link {
 
 struct Ending(Weak<Shared>);
 
+/// Says for how many milliseconds an event loop has been blocked.
+type Pulse = Box<dyn Fn() -> u32 + Send + Sync>;
+
 struct Shared {
     state: Mutex<State>,
     exchanges: Mutex<HashMap<u64, Arc<dyn Exchange>>>,
@@ -116,6 +118,7 @@ struct Shared {
     look: Notify,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    pulse: Mutex<Option<Pulse>>,
     me: Weak<Self>,
 }
 
@@ -266,6 +269,7 @@ impl Link {
             look: Notify::new(),
             log,
             again: Mutex::new(None),
+            pulse: Mutex::new(None),
             me: Weak::clone(me),
         });
         let end = Arc::new(Ending(Arc::downgrade(&shared)));
@@ -280,6 +284,12 @@ impl Link {
     /// Calls this whenever the node has joined again after its link was lost, and has subscribed again.
     pub fn on_joined_again(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.again.lock() = Some(Box::new(call));
+    }
+
+    /// Asks this for how many milliseconds the event loop of the handlers has been blocked, from time to time while calls are open.
+    /// Called on the thread of the links: it must be quick, and must not wait.
+    pub fn on_pulse(&self, pulse: impl Fn() -> u32 + Send + Sync + 'static) {
+        *self.shared.pulse.lock() = Some(Box::new(pulse));
     }
 
     /// Whether exchanges other than those of subscriptions are open: then a frame may wait for company.
@@ -388,9 +398,14 @@ impl Link {
         self.shared.flush();
     }
 
+    /// The longest payload that this node takes and sends.
+    pub fn payload_bytes(&self) -> usize {
+        self.shared.greeting.payload_bytes
+    }
+
     /// Writes what waits, without keeping the link.
     pub fn flusher(&self) -> Flusher {
-        Flusher(Arc::downgrade(&self.shared))
+        Flusher { link: Arc::downgrade(&self.shared), batch_frames: self.shared.greeting.batch.frames }
     }
 
     /// Ends the link now.
@@ -432,13 +447,29 @@ impl Shared {
 
     fn flush(&self) {
         let Some(way) = self.way.lock().clone() else { return };
+        if self.holds(&way) {
+            return;
+        }
         let flushed = way.writing.flush(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
         if flushed.is_err() {
             way.end.notify_one();
         }
     }
 
+    /// Whether what waits is to wait for more. The thread of the links writes it in time.
+    fn holds(&self, way: &Way) -> bool {
+        if self.greeting.batch.linger_us == 0 || matches!(way.kind, WayKind::Local(_)) {
+            return false;
+        }
+        let held = self.state.lock().session.holds(now_us());
+        if held {
+            self.look.notify_one();
+        }
+        held
+    }
+
     fn take(&self, bytes: &mut Vec<u8>, count: usize) -> bool {
+        let count = count.min(self.greeting.batch.bytes);
         let mut state = self.state.lock();
         let taken = state.session.out.take(bytes, count);
         if taken {
@@ -528,7 +559,7 @@ impl Shared {
             Event::Item(waiting, message) => waiting.item(message),
             Event::Over(waiting) | Event::Subscribed(waiting) => waiting.over(),
             Event::Credited(waiting, items) => waiting.credited(items),
-            Event::Alive(waiting) => waiting.alive(),
+            Event::Alive(waiting, blocked_ms) => waiting.alive(blocked_ms),
             Event::Cancelled(id) => {
                 let exchange = self.exchanges.lock().remove(&id);
                 if let Some(exchange) = exchange {
@@ -662,6 +693,15 @@ impl Feed for Shared {
         self.flush();
     }
 
+    fn tick(&self) {
+        self.tell_alive(now_us());
+        self.flush();
+    }
+
+    fn due_us(&self) -> u64 {
+        self.state.lock().session.telling_us()
+    }
+
     fn ended(&self, reason: &str) {
         self.broken(Fault::Told { number: ErrorCode::LinkLost.number(), text: reason.to_owned() });
     }
@@ -681,8 +721,8 @@ impl Shared {
 async fn keep(shared: Arc<Shared>, socket: Socket) {
     let mut socket = Some(socket);
     let mut backoff = Backoff::new(
-        limits::LINK_BACKOFF_MS.default * 1_000,
-        limits::LINK_BACKOFF_MAX_MS.default * 1_000,
+        shared.greeting.backoff_ms.0.saturating_mul(1_000),
+        shared.greeting.backoff_ms.1.saturating_mul(1_000),
         now_us() ^ Arc::as_ptr(&shared) as u64,
     );
     loop {
@@ -763,8 +803,9 @@ async fn run(shared: &Arc<Shared>, way: &Way) -> Fault {
                     Ok(false) | Err(_) => return gone(),
                 }
             }
+            () = shared.look.notified() => {}
             () = tokio::time::sleep_until(instant(next).into()) => {
-                let ticked = shared.state.lock().session.tick(now_us());
+                let ticked = shared.tick();
                 shared.flush();
                 if let Err(fault) = ticked {
                     return fault;
@@ -775,6 +816,20 @@ async fn run(shared: &Arc<Shared>, way: &Way) -> Fault {
 }
 
 impl Shared {
+    fn tick(&self) -> Result<(), Fault> {
+        let now = now_us();
+        self.tell_alive(now);
+        self.state.lock().session.tick(now)
+    }
+
+    /// Tells callers that their calls are still at work.
+    fn tell_alive(&self, now: u64) {
+        if self.state.lock().session.is_telling_due(now) {
+            let blocked_ms = self.pulse.lock().as_ref().map_or(0, |pulse| pulse());
+            self.state.lock().session.still_at_work(blocked_ms, now);
+        }
+    }
+
     /// A new session, for a new connection. False: the link has been ended.
     fn begin_again(&self) -> bool {
         let mut state = self.state.lock();
@@ -900,7 +955,12 @@ impl Call {
 
     /// A link to flush once several answers are written.
     pub fn flusher(&self) -> Flusher {
-        Flusher(Arc::downgrade(&self.link))
+        Flusher { link: Arc::downgrade(&self.link), batch_frames: self.link.greeting.batch.frames }
+    }
+
+    /// The longest payload that this node takes and sends.
+    pub fn payload_bytes(&self) -> usize {
+        self.link.greeting.payload_bytes
     }
 
     fn act(&self, act: impl FnOnce(&mut Session<Arc<dyn Waiting>>, u64) -> Result<(), Refused>) -> Result<(), Refused> {
@@ -921,17 +981,25 @@ impl Drop for Call {
 
 /// Writes what waits for a link.
 #[derive(Clone)]
-pub struct Flusher(Weak<Shared>);
+pub struct Flusher {
+    link: Weak<Shared>,
+    batch_frames: usize,
+}
 
 impl Flusher {
     /// Names the link in this process, for as long as there is a flusher of it.
     pub fn address(&self) -> usize {
-        self.0.as_ptr() as usize
+        self.link.as_ptr() as usize
+    }
+
+    /// Frames that are written although others might follow.
+    pub fn batch_frames(&self) -> usize {
+        self.batch_frames
     }
 
     /// Writes what waits, as much as the socket takes; the rest follows by itself.
     pub fn flush(&self) {
-        if let Some(link) = self.0.upgrade() {
+        if let Some(link) = self.link.upgrade() {
             link.flush();
         }
     }

@@ -9,12 +9,14 @@ use tidewire_link::{Call, Exchange, Handler, Published};
 
 use crate::bridge::{Inlet, Line};
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
+use crate::link::pulse::Pulse;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
 pub struct Intake {
     queue: Mutex<Vec<Came>>,
     line: Arc<Line>,
     receive: Py<PyAny>,
+    pulse: Arc<Pulse>,
 }
 
 enum Came {
@@ -36,7 +38,7 @@ pub struct Door {
 impl Intake {
     /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage), or (0, None) when the node has joined again.
     pub fn open(line: &Arc<Line>, receive: Py<PyAny>) -> Arc<Self> {
-        let intake = Arc::new(Self { queue: Mutex::default(), line: Arc::clone(line), receive });
+        let intake = Arc::new(Self { queue: Mutex::default(), line: Arc::clone(line), receive, pulse: Pulse::new() });
         line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
         intake
     }
@@ -50,7 +52,15 @@ impl Intake {
 
     fn came(&self, what: Came) {
         self.queue.lock().push(what);
+        self.pulse.ask();
         self.line.wake();
+    }
+
+    /// For how many milliseconds the loop has been blocked. It is asked for a sign of life.
+    pub fn blocked_ms(&self) -> u32 {
+        self.pulse.ask();
+        self.line.wake();
+        self.pulse.blocked_ms()
     }
 
     /// The node has joined again after its link was lost.
@@ -66,6 +76,7 @@ impl Intake {
 
 impl Inlet for Intake {
     fn run(&self, py: Python<'_>) {
+        self.pulse.beat();
         let came = std::mem::take(&mut *self.queue.lock());
         if came.is_empty() {
             return;

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _limits
 from tidewire._binding import Hub, Link, RemoteCall
 from tidewire._log import logger
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
@@ -96,8 +95,7 @@ class Connection:
             VersionMismatch: if the hub speaks another version.
         """
         node = self.node
-        heartbeat_ms = _limits.LINK_HEARTBEAT_MS.default
-        self._link = Link.join(url, node.name, token, heartbeat_ms, _log(node.name), certificates(tls))
+        self._link = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
         """Become a hub, or open one more place where others can join.
@@ -115,10 +113,11 @@ class Connection:
         files = certificates(tls)
         check_open(url, bool(tokens), insecure, mutual=files is not None and files[0] is not None)
         if self.hub is None:
-            hub = Hub(node.name, tokens, _limits.LINK_HEARTBEAT_MS.default, _log(node.name))
+            settings = node.links.to_dict()
+            hub = Hub(node.name, tokens, settings, _log(node.name))
             listening = hub.listen(url, files)
             self._listening.append(listening)
-            self._link = hub.join(node.name, tokens[0][0] if tokens else None)
+            self._link = hub.join(node.name, tokens[0][0] if tokens else None, settings)
             self.hub = hub
             self._open()
             self._serve_all()
@@ -217,7 +216,7 @@ class Connection:
     def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | None]]) -> None:
         for number, what in came:
             if what is None:
-                self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
+                self.renew()
                 continue
             target = self._targets.get(number)
             if target is None:
@@ -229,6 +228,10 @@ class Connection:
             # One that can't be handed in must not take the others of its burst along.
             except Exception as error:  # noqa: BLE001
                 logger.error("%r could not be taken in: %s", what, error, exc_info=error)
+
+    def renew(self) -> None:
+        """Learn anew what others serve: nobody told of what came and went. On the loop."""
+        self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
 
     # Subjects
 

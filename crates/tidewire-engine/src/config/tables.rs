@@ -54,6 +54,7 @@ pub(super) const LINK_KEYS: &[&Limit] = &[
     &limits::LINK_LINGER_US,
     &limits::LINK_IN_FLIGHT,
     &limits::LINK_SUBSCRIPTIONS,
+    &limits::LINK_RESENDS,
     &limits::HUB_LINKS,
 ];
 

@@ -250,7 +250,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
     );
 }
 
-const LINK_NAMES: [&str; 15] = [
+const LINK_NAMES: [&str; 16] = [
     "link_heartbeat_ms",
     "link_greeting_ms",
     "link_greetings",
@@ -265,5 +265,6 @@ const LINK_NAMES: [&str; 15] = [
     "link_linger_us",
     "link_in_flight",
     "link_subscriptions",
+    "link_resends",
     "hub_links",
 ];

@@ -380,6 +380,11 @@ pub const LINK_BACKOFF_MS: Limit = Limit { name: "link_backoff_ms", unit: "ms", 
 pub const LINK_BACKOFF_MAX_MS: Limit =
     Limit { name: "link_backoff_max_ms", unit: "ms", default: 5000, min: 1, max: 3_600_000 };
 
+/// How often a call of an idempotent method whose link was lost is made again, within its deadline.
+///
+/// At the limit: The call fails with LinkLost.
+pub const LINK_RESENDS: Limit = Limit { name: "link_resends", unit: "calls", default: 5, min: 0, max: 1000 };
+
 /// Nodes that are joined to one hub at once.
 ///
 /// At the limit: A further one is refused with LimitExceeded.
@@ -472,6 +477,7 @@ pub const ALL: &[&Limit] = &[
     &LINK_LINGER_US,
     &LINK_BACKOFF_MS,
     &LINK_BACKOFF_MAX_MS,
+    &LINK_RESENDS,
     &HUB_LINKS,
     &STREAM_CREDIT,
     &VALUE_DEPTH,

@@ -16,9 +16,9 @@ mod writing;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
+use super::gathering::{Batch, Gathering};
 use super::heart::{Beat, Heart};
 use super::outbox::Outbox;
 use super::session::Fault;
@@ -47,7 +47,12 @@ struct Link {
     payload_max: usize,
     frame_max: usize,
     greeting_until_us: Option<u64>,
+    gathering: Gathering,
     touched: bool,
+    /// It was not told of a service that came or went: too much waited.
+    missed: bool,
+    /// It is of this process.
+    here: bool,
     closing: bool,
 }
 
@@ -110,8 +115,10 @@ impl Hub {
             None => return None,
         };
         let heartbeat = self.options.heartbeat_ms;
+        let mut out = Outbox::new(self.options.queue_bytes);
+        out.chunk_bytes(self.options.chunk_bytes);
         self.links[at] = Some(Box::new(Link {
-            out: Outbox::new(self.options.queue_bytes),
+            out,
             theirs: Mirror::new(self.options.in_flight),
             ours: Slots::new(self.options.in_flight),
             heart: Heart::new(heartbeat, heartbeat, now_us),
@@ -123,11 +130,23 @@ impl Hub {
             subscriptions: 0,
             payload_max: self.options.payload_bytes,
             frame_max: self.options.frame_bytes,
-            greeting_until_us: Some(now_us.saturating_add(limits::LINK_GREETING_MS.default * 1_000)),
+            greeting_until_us: Some(now_us.saturating_add(self.options.greeting_ms.saturating_mul(1_000))),
+            gathering: Gathering::default(),
             touched: false,
+            missed: false,
+            here: false,
             closing: false,
         }));
         self.next_number = self.next_number.checked_add(1).unwrap_or(1);
+        Some(at)
+    }
+
+    /// As [`connected`](Self::connected), for a node of this process: it is there for as long as the hub is, and nobody asks whether it is.
+    pub fn connected_here(&mut self, secret: String, now_us: u64) -> Option<LinkId> {
+        let at = self.connected(secret, now_us)?;
+        if let Some(link) = self.link(at) {
+            link.here = true;
+        }
         Some(at)
     }
 
@@ -157,12 +176,26 @@ impl Hub {
         self.links.get(link).and_then(Option::as_ref).map_or("", |link| &link.name)
     }
 
+    /// Whether what waits for a link is to wait for more, so that it makes one write. [`next_us`](Self::next_us) knows until when.
+    pub fn holds(&mut self, at: LinkId, now_us: u64) -> bool {
+        let batch = self.options.batch;
+        self.link(at).is_some_and(|link| link.gathering.holds(&batch, link.out.waiting(), now_us))
+    }
+
+    /// How much it writes at once to a link.
+    pub fn batch(&self) -> Batch {
+        self.options.batch
+    }
+
     /// Something was written to a link.
-    pub fn sent(&mut self, link: LinkId, now_us: u64) {
-        let Some(link) = self.link(link) else { return };
+    pub fn sent(&mut self, at: LinkId, now_us: u64) {
+        let Some(link) = self.link(at) else { return };
         link.heart.sent(now_us);
         for id in link.out.ended() {
             link.ours.release(id);
+        }
+        if link.missed {
+            self.tell_missed(at);
         }
     }
 
@@ -203,14 +236,19 @@ impl Hub {
     pub fn tick(&mut self, now_us: u64) {
         for at in 0..self.links.len() {
             let Some(link) = self.links[at].as_mut() else { continue };
-            if link.closing {
+            if link.closing || link.here {
                 continue;
             }
             let late = link.greeting_until_us.is_some_and(|until| now_us >= until);
-            match link.heart.beat(now_us) {
+            let gathered = now_us >= link.gathering.until_us();
+            let beat = link.heart.beat(now_us);
+            if gathered {
+                self.touch(at);
+            }
+            match beat {
                 _ if late => self.close(at, ErrorCode::LimitExceeded, "link_greeting_ms: no HELLO came in time"),
                 Beat::Rest => {}
-                Beat::Ping if link.greeting_until_us.is_some() => {}
+                Beat::Ping if self.is_greeting(at) => {}
                 Beat::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),
                 Beat::Dead => {
                     let ms = self.options.heartbeat_ms;
@@ -224,8 +262,17 @@ impl Hub {
 
     /// When [`tick`](Self::tick) has something to do next.
     pub fn next_us(&self) -> u64 {
-        let of = |link: &Link| link.heart.next_us().min(link.greeting_until_us.unwrap_or(u64::MAX));
-        self.links.iter().flatten().filter(|link| !link.closing).map(|link| of(link)).min().unwrap_or(u64::MAX)
+        let of = |link: &Link| {
+            let due = link.heart.next_us().min(link.gathering.until_us());
+            due.min(link.greeting_until_us.unwrap_or(u64::MAX))
+        };
+        self.links
+            .iter()
+            .flatten()
+            .filter(|link| !link.closing && !link.here)
+            .map(|link| of(link))
+            .min()
+            .unwrap_or(u64::MAX)
     }
 
     /// Tells all nodes that no new exchanges are taken. Calls that come later fail, and nobody else may join.
@@ -256,6 +303,7 @@ impl Hub {
     fn handle(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         // Whoever gets it next would close the link of the hub.
         frame.check()?;
+        super::session::refuse_compressed(frame)?;
         match frame.kind {
             Kind::Ping => self.tell(at, Kind::Pong, Flags::URGENT, frame.id, &[]),
             Kind::Pong => {}
@@ -285,6 +333,10 @@ impl Hub {
             }
         }
         Ok(())
+    }
+
+    fn is_greeting(&self, at: LinkId) -> bool {
+        self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.greeting_until_us.is_some())
     }
 
     fn link(&mut self, at: LinkId) -> Option<&mut Link> {
