@@ -144,6 +144,8 @@ class Node:
     async def stop(self, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop all actors, children before their parents, and handle what they had accepted. A second call gives the same ledger.
 
+        A node that is a hub lets the calls that pass through it end, and takes no new ones.
+
         Args:
             timeout: Seconds after which actors that are stuck are abandoned, and named in the ledger; the default is the
                 configuration's ``stop_timeout_ms``.
@@ -159,6 +161,8 @@ class Node:
         # Actors may wait for tasks of pools, so that the pools stop after them.
         for pool in self._live_pools():
             ledgers.append(await pool.stop(timeout=_left(until)))
+        if self._connection is not None:
+            await self._connection.drain(until)
         return self._end_stop(ledgers)
 
     async def __aenter__(self) -> Node:
@@ -763,6 +767,8 @@ class Node:
         ledgers: list[Ledger] = [pending.wait()]
         for pool in self._live_pools():
             ledgers.append(pool._stop_blocking(True, _left(until)))
+        if self._connection is not None:
+            self._connection.drain_blocking(until)
         return self._end_stop(ledgers)
 
     def _until(self, timeout: float | EllipsisType | None) -> float | None:

@@ -7,6 +7,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Hub, Link, RemoteCall
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _Target = Callable[[Any], None]
 _NO_RESPONDERS = 17
+_LOOK_S = 0.01
 
 
 class Connection:
@@ -189,6 +191,20 @@ class Connection:
             self.hub.goodbye()
         if self._link is not None:
             self._link.goodbye()
+
+    async def drain(self, until: float | None) -> None:
+        """Wait until the calls that pass through this node have ended, or the time is up."""
+        while self._passes(until):
+            await asyncio.sleep(_LOOK_S)
+
+    def drain_blocking(self, until: float | None) -> None:
+        """As ``drain``, and block this thread."""
+        while self._passes(until):
+            sleep(_LOOK_S)
+
+    def _passes(self, until: float | None) -> bool:
+        # What nodes have open ends on the thread of the links, which tells nobody.
+        return self.open_calls > 0 and (until is None or monotonic() < until)
 
     # What comes in
 
