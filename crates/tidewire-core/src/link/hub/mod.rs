@@ -11,15 +11,15 @@ mod passing_on;
 mod publishing;
 mod routes;
 mod telling;
+mod timing;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
-use super::gathering::{Batch, Gathering};
-use super::heart::{Beat, Heart};
+use super::gathering::Gathering;
+use super::heart::Heart;
 use super::outbox::Outbox;
 use super::session::Fault;
 use super::slots::{Mirror, Slots};
@@ -176,17 +176,6 @@ impl Hub {
         self.links.get(link).and_then(Option::as_ref).map_or("", |link| &link.name)
     }
 
-    /// Whether what waits for a link is to wait for more, so that it makes one write. [`next_us`](Self::next_us) knows until when.
-    pub fn holds(&mut self, at: LinkId, now_us: u64) -> bool {
-        let batch = self.options.batch;
-        self.link(at).is_some_and(|link| link.gathering.holds(&batch, link.out.waiting(), now_us))
-    }
-
-    /// How much it writes at once to a link.
-    pub fn batch(&self) -> Batch {
-        self.options.batch
-    }
-
     /// Something was written to a link.
     pub fn sent(&mut self, at: LinkId, now_us: u64) {
         let Some(link) = self.link(at) else { return };
@@ -230,49 +219,6 @@ impl Hub {
             self.closing.retain(|(link, _)| *link != at);
         }
         self.close_choked();
-    }
-
-    /// Does what time asks for, on all links.
-    pub fn tick(&mut self, now_us: u64) {
-        for at in 0..self.links.len() {
-            let Some(link) = self.links[at].as_mut() else { continue };
-            if link.closing || link.here {
-                continue;
-            }
-            let late = link.greeting_until_us.is_some_and(|until| now_us >= until);
-            let gathered = now_us >= link.gathering.until_us();
-            let beat = link.heart.beat(now_us);
-            if gathered {
-                self.touch(at);
-            }
-            match beat {
-                _ if late => self.close(at, ErrorCode::LimitExceeded, "link_greeting_ms: no HELLO came in time"),
-                Beat::Rest => {}
-                Beat::Ping if self.is_greeting(at) => {}
-                Beat::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),
-                Beat::Dead => {
-                    let ms = self.options.heartbeat_ms;
-                    let text = format!("link_heartbeat_ms={ms}: nothing was heard for twice this time");
-                    self.close(at, ErrorCode::LinkLost, &text);
-                }
-            }
-        }
-        self.close_choked();
-    }
-
-    /// When [`tick`](Self::tick) has something to do next.
-    pub fn next_us(&self) -> u64 {
-        let of = |link: &Link| {
-            let due = link.heart.next_us().min(link.gathering.until_us());
-            due.min(link.greeting_until_us.unwrap_or(u64::MAX))
-        };
-        self.links
-            .iter()
-            .flatten()
-            .filter(|link| !link.closing && !link.here)
-            .map(|link| of(link))
-            .min()
-            .unwrap_or(u64::MAX)
     }
 
     /// Tells all nodes that no new exchanges are taken. Calls that come later fail, and nobody else may join.
@@ -333,10 +279,6 @@ impl Hub {
             }
         }
         Ok(())
-    }
-
-    fn is_greeting(&self, at: LinkId) -> bool {
-        self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.greeting_until_us.is_some())
     }
 
     fn link(&mut self, at: LinkId) -> Option<&mut Link> {
