@@ -186,9 +186,17 @@ def python_docstring(row: Row) -> list[str]:
 
 
 def python_keywords(fields: list[Row]) -> list[str]:
-    arguments = ", ".join(f"{field['name']}: Iterable[str] = ()" for field in fields)
+    arguments = ", ".join(f"{field['name']}: {python_default(field)}" for field in fields)
     lines = [f'    def __init__(self, message: str = "", *, {arguments}) -> None:', "        super().__init__(message)"]
-    return lines + [f"        self.{field['name']}: {field['type']} = list({field['name']})" for field in fields]
+    return lines + [f"        self.{field['name']}: {field['type']} = {python_kept(field)}" for field in fields]
+
+
+def python_default(field: Row) -> str:
+    return "Iterable[str] = ()" if field["type"].startswith("list") else f"{field['type']} = None"
+
+
+def python_kept(field: Row) -> str:
+    return f"list({field['name']})" if field["type"].startswith("list") else field["name"]
 
 
 def python_positional(name: str, fields: list[Row]) -> list[str]:

@@ -17,6 +17,7 @@ SETTERS = {
     "config": "configuration",
     "dispatcher": "configuration, per dispatcher",
     "broker": "configuration, table broker",
+    "links": "configuration, table links",
     "spawn": "spawn",
     "supervision": "supervision of an actor",
     "call": "call",

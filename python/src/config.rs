@@ -11,17 +11,19 @@ type Variable<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 /// Most tables and lists within each other. No key lies deeper, and a list that holds itself has no end.
 const DEPTH: usize = 8;
 
-/// The configuration that code, a file's text with its path, and the environment make together.
+/// The configuration that code, a file's text with its path, the environment, and options of a command line make together.
 pub fn load(
     code: &Bound<'_, PyDict>,
     toml: Option<(Bound<'_, PyString>, String)>,
     environment: Vec<Variable<'_>>,
+    options: Vec<(String, String)>,
 ) -> PyResult<EngineConfig> {
     let layer = table(code, "config", DEPTH)?;
     let toml = toml.map(|(origin, text)| (origin.to_string_lossy().into_owned(), text));
     let text = toml.as_ref().map(|(origin, text)| (origin.as_str(), text.as_str()));
     let environment = environment.iter().map(variable).collect::<PyResult<Vec<_>>>()?;
-    EngineConfig::load(Some(layer), text, environment).map_err(|failure| refused(code.py(), &failure))
+    let loaded = EngineConfig::load_with(Some(layer), text, environment, options);
+    loaded.map_err(|failure| refused(code.py(), &failure))
 }
 
 fn refused(py: Python<'_>, failure: &ConfigError) -> PyErr {

@@ -25,6 +25,7 @@ use crate::errors::{self, error};
 use crate::fork::Own;
 use crate::function::{Function, Parts};
 use crate::message::{Extra, Message};
+use crate::pause::Pause;
 use crate::pending::Pending;
 use crate::statistics;
 use crate::timer::Timer;
@@ -107,13 +108,15 @@ impl Subscription {
 #[pymethods]
 impl Engine {
     #[new]
+    #[pyo3(signature = (config, toml, environment, options = Vec::new()))]
     fn new(
         py: Python<'_>,
         config: &Bound<'_, PyDict>,
         toml: Option<(Bound<'_, PyString>, String)>,
         environment: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+        options: Vec<(String, String)>,
     ) -> PyResult<Self> {
-        let config = crate::config::load(config, toml, environment)?;
+        let config = crate::config::load(config, toml, environment, options)?;
         let place = Place::default();
         let external = place.external();
         let hooks = ThreadHooks {
@@ -390,6 +393,17 @@ impl Engine {
     /// Seconds that a stop takes at most where the call does not say.
     fn stop_timeout(&self) -> f64 {
         Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()
+    }
+
+    /// Something to await for so many seconds.
+    fn pause(&self, seconds: f64) -> PyResult<Pending> {
+        let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let pause = Pause::new(std::time::Instant::now() + wait, self.handle());
+        Ok(Pending::new("pause", None, Box::pin(pause)))
+    }
+
+    fn links(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        self.inner.config().links.iter().collect()
     }
 
     fn broker(&self) -> std::collections::BTreeMap<&'static str, u64> {

@@ -338,6 +338,12 @@ impl Pending {
         matches!(&*self.state.lock(), State::Cancelled)
     }
 
+    /// `asyncio.gather` looks at this on whatever was cancelled.
+    #[getter]
+    fn _cancel_message(&self) -> Option<String> {
+        None
+    }
+
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.outcome(py)
     }

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -24,9 +24,9 @@ _PROGRAMS = str(Path(__file__).with_name("link_programs.py"))
 class Program:
     """A process that says what happens in it."""
 
-    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None, before: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [*before, sys.executable, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -168,6 +168,12 @@ class Programs:
         with contextlib.suppress(ConnectionError):
             while monotonic() < until:
                 socket.create_connection((host, int(port)), PATIENCE_S).close()
+
+    def run_at(self, before: list[str], *arguments: str) -> Program:
+        """Run one of the programs behind another command, such as one that enters a network."""
+        program = Program(_PROGRAMS, *arguments, before=before)
+        self._all.append(program)
+        return program
 
     def run(self, *arguments: str, env: dict[str, str] | None = None) -> Program:
         program = Program(*arguments, env=env)

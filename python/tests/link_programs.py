@@ -9,6 +9,7 @@ import asyncio
 import json
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -30,10 +31,15 @@ class Workshop(tw.Service):
         self._gate = asyncio.Event()
         self._late = asyncio.Event()
         self.written = 0
+        self._tries = 0
 
     @tw.method
     async def echo(self, value: Any) -> Any:
         return value
+
+    @tw.method
+    async def size(self, value: Any) -> int:
+        return len(value)
 
     @tw.method
     def plain(self, number: int) -> int:
@@ -53,6 +59,27 @@ class Workshop(tw.Service):
             say("cancelled")
             raise
         return self._label
+
+    @tw.method(idempotent=True)
+    async def steady(self, holder: str) -> str:
+        """Wait for ever at the first try, if this is the instance that is to do so."""
+        self._tries += 1
+        say("trying", self._tries)
+        if self._label == holder and self._tries == 1:
+            await asyncio.Event().wait()
+        return f"{self._label} {self._tries}"
+
+    @tw.method
+    async def block(self, seconds: float) -> None:
+        """Keep the event loop from going round."""
+        say("blocking")
+        time.sleep(seconds)  # noqa: ASYNC251
+
+    @tw.method
+    def work(self, seconds: float) -> None:
+        """Take one's time on a thread."""
+        say("working")
+        time.sleep(seconds)
 
     @tw.method
     async def linger(self) -> None:
@@ -188,7 +215,7 @@ async def _read(url: str, name: str, service: str, _: str) -> None:
 def _short_hub(url: str, heartbeat_ms: str, *_: str) -> None:
     from tidewire._binding import Hub
 
-    hub = Hub("hub", [], int(heartbeat_ms), lambda line: say("log", line))
+    hub = Hub("hub", [], {"link_heartbeat_ms": int(heartbeat_ms)}, lambda line: say("log", line))
     listening = hub.listen(url)
     say("ready", listening.url)
     sys.stdin.read()

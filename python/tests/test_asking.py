@@ -128,6 +128,23 @@ def test_a_thousand_cancelled_asks_leave_nothing_behind(run: Any) -> None:
     run(story)
 
 
+def test_asks_that_were_cancelled_end_a_gather(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        async def never(_: object) -> None:
+            await asyncio.Event().wait()
+
+        ref = node.spawn(never)
+        asks = [ref.ask(n, timeout=None) for n in range(3)]
+        together = asyncio.gather(*asks, return_exceptions=True)
+        for ask in asks:
+            ask.cancel()
+        results = await asyncio.wait_for(together, 10)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+        await ref.stop(drain=False, timeout=0.0)
+
+    run(story)
+
+
 async def _await(pending: Any) -> Any:
     return await pending
 

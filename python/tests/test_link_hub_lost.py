@@ -123,7 +123,7 @@ def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) -> Non
             loop.call_soon_threadsafe(lines.put_nowait, line)
 
         loop, lines = asyncio.get_running_loop(), asyncio.Queue[str]()
-        link = await asyncio.to_thread(Link.join, url, "caller", None, 200, log)
+        link = await asyncio.to_thread(Link.join, url, "caller", None, {"link_heartbeat_ms": 200}, log)
         hub.signal(signal.SIGSTOP)
         assert "nothing was heard" in await asyncio.wait_for(lines.get(), 30)
         assert link.joined is None

@@ -48,6 +48,7 @@ from tidewire.errors import (
     WireError,
     WorkerLost,
 )
+from tidewire.link_config import LinkConfig
 from tidewire.node import Node
 from tidewire.subscription import Envelope, SubscriptionStream
 from tidewire.supervision import Mailbox, Supervision
@@ -121,6 +122,7 @@ __all__ = [
     "InvalidSubject",
     "Ledger",
     "LimitExceeded",
+    "LinkConfig",
     "LinkLost",
     "Listener",
     "Mailbox",

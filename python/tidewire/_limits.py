@@ -159,8 +159,8 @@ RETRY_BACKOFF_MAX_MS: Final = Limit("retry_backoff_max_ms", "ms", 10_000, 0, 86_
 LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 131_072, 16_777_216)
 """Longest frame that a link accepts, apart from its length field."""
 
-LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 524_288)
-"""Longest payload that is sent in one frame; longer ones are cut."""
+LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 98_304)
+"""Longest payload that is sent in one frame; longer ones are cut. With the longest head it fits the least link_frame_bytes."""
 
 LINK_WINDOW_BYTES: Final = Limit("link_window_bytes", "bytes", 1_048_576, 65_536, 67_108_864)
 """Bytes of one payload that are under way before the receiver has asked for more."""
@@ -192,11 +192,26 @@ LINK_HEARTBEAT_MS: Final = Limit("link_heartbeat_ms", "ms", 5000, 50, 3_600_000)
 LINK_GREETING_MS: Final = Limit("link_greeting_ms", "ms", 5000, 50, 600_000)
 """How long a new link may take to say who it is."""
 
+LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_000)
+"""Connections of one place where a hub listens that have not said all of TLS and WebSocket that comes first."""
+
+LINK_BATCH_BYTES: Final = Limit("link_batch_bytes", "bytes", 262_144, 4096, 262_144)
+"""Bytes that are given to a socket in one write."""
+
+LINK_BATCH_FRAMES: Final = Limit("link_batch_frames", "frames", 64, 1, 65_536)
+"""Frames that gather in one round of the event loop, or within link_linger_us, before they are written."""
+
+LINK_LINGER_US: Final = Limit("link_linger_us", "us", 0, 0, 100_000)
+"""How long a frame may wait for others, so that they go in one write; urgent ones don't wait."""
+
 LINK_BACKOFF_MS: Final = Limit("link_backoff_ms", "ms", 50, 1, 60_000)
 """Wait before the first attempt to join a lost hub again; it doubles, with jitter."""
 
 LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 5000, 1, 3_600_000)
 """Longest wait between two attempts to join a lost hub again."""
+
+LINK_RESENDS: Final = Limit("link_resends", "calls", 5, 0, 1000)
+"""How often a call of an idempotent method whose link was lost is made again, within its deadline."""
 
 HUB_LINKS: Final = Limit("hub_links", "links", 10_000, 1, 1_000_000)
 """Nodes that are joined to one hub at once."""

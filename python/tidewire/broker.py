@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from tidewire import _limits
-from tidewire.errors import ConfigError
+from tidewire import _limits, _numbers
 
 if TYPE_CHECKING:
     from tidewire.agents.retry import Retry
@@ -61,18 +60,7 @@ class BrokerConfig:
     pool_result_bytes: int = _limits.POOL_RESULT_BYTES.default
 
     def __post_init__(self) -> None:
-        problems = []
-        for field in fields(self):
-            limit, value = getattr(_limits, field.name.upper()), getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                allowed = f"{limit.min} to {limit.max} {limit.unit} are allowed"
-                problems.append(f"broker.{field.name}: {value!r} is not a whole number; {allowed} (from code)")
-            elif not limit.min <= value <= limit.max:
-                allowed = f"{limit.min} to {limit.max} {limit.unit} are allowed"
-                problems.append(f"broker.{field.name}: {value} is out of range; {allowed} (from code)")
-        if problems:
-            title = "configuration: " if len(problems) == 1 else f"configuration: {len(problems)} problems\n  "
-            raise ConfigError(title + "\n  ".join(problems), problems=problems)
+        _numbers.check("broker", self)
 
     def to_dict(self) -> dict[str, int]:
         """Return the settings as the table that a configuration takes."""

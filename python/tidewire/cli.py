@@ -80,13 +80,22 @@ def up(
         ),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds for calls to end when it stops.")] = 10.0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A key of the configuration, such as links.link_heartbeat_ms=1000; may be given again.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
 ) -> None:
     """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and ends with a ledger."""
     from tidewire.commands.up import up
 
     files = (ca, cert, key)
-    raise typer.Exit(up(listen or ["tide://127.0.0.1:7420"], name, config, token or [], insecure, timeout, json, files))
+    places = listen or ["tide://127.0.0.1:7420"]
+    raise typer.Exit(up(places, name, config, token or [], insecure, timeout, json, files, settings or []))
 
 
 Url = Annotated[

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidewire.broker import BrokerConfig
 from tidewire.errors import ConfigError
+from tidewire.link_config import LinkConfig
 
 # A node in Python starts from these: one thread runs at a time, the others step in for one that blocks.
 _DEFAULTS: dict[str, Any] = {"stall_us": 10_000, "dispatchers": {"default": {"threads": 8}}}
@@ -19,18 +20,20 @@ _DEFAULTS: dict[str, Any] = {"stall_us": 10_000, "dispatchers": {"default": {"th
 class Config:
     """Settings of a node. What is not given keeps its default; ``docs/reference/limits.md`` lists them all.
 
-    The environment wins over the TOML file, the file over the values given here.
+    Options win over the environment, the environment over the TOML file, the file over the values given here.
 
     Args:
         values: Nested tables, such as ``{"mailbox_capacity": 1000, "dispatchers": {"io": {"threads": 4}}}``.
         file: A TOML file with the same tables, or None.
         environment: Variables to look at; the default is ``os.environ``.
             ``TIDEWIRE_DISPATCHERS__IO__THREADS=4`` sets ``dispatchers.io.threads``.
+        options: What a command line says: keys such as ``"links.link_heartbeat_ms"``, and their values as text.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     file: str | Path | None = None
     environment: Mapping[str, str] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Config | Mapping[str, Any] | str | Path | None) -> Config:
@@ -51,14 +54,17 @@ class Config:
             f"config: {source!r} is not a configuration: give a tw.Config, a dict, or the path of a TOML file"
         )
 
-    def layers(self) -> tuple[dict[str, Any], tuple[str, str] | None, list[tuple[str, str]]]:
-        """Return the code, file and environment layers, as the engine takes them."""
+    def layers(
+        self,
+    ) -> tuple[dict[str, Any], tuple[str, str] | None, list[tuple[str, str]], list[tuple[str, str]]]:
+        """Return the code, file, environment and option layers, as the engine takes them."""
         environment = os.environ if self.environment is None else self.environment
         ours = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]
         values = {
-            key: value.to_dict() if isinstance(value, BrokerConfig) else value for key, value in self.values.items()
+            key: value.to_dict() if isinstance(value, (BrokerConfig, LinkConfig)) else value
+            for key, value in self.values.items()
         }
-        return _merge(_DEFAULTS, values, "config"), self._text(), ours
+        return _merge(_DEFAULTS, values, "config"), self._text(), ours, list(self.options.items())
 
     def _text(self) -> tuple[str, str] | None:
         if self.file is None:

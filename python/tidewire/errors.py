@@ -109,10 +109,16 @@ class AskTimeout(TidewireError, TimeoutError):
     """No reply came before the deadline.
 
     Allow more time, or look at the queueing time in the statistics of the asked actor.
+
+    ``blocked_ms``: 0 if a call over a link was at work at last, more if its event loop was blocked; None if nothing is known.
     """
 
     code = "ask_timeout"
     retryable = True
+
+    def __init__(self, message: str = "", *, blocked_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.blocked_ms: int | None = blocked_ms
 
 
 class AskCycle(TidewireError):

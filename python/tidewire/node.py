@@ -23,6 +23,7 @@ from tidewire.broker import BrokerConfig
 from tidewire.config import Config
 from tidewire.dead_letters import DeadLetters
 from tidewire.errors import AlreadyStarted, InvalidArgument, InvalidSubject, NodeStopped, NoResponders, NoSuchTarget
+from tidewire.link_config import LinkConfig
 from tidewire.supervision import Mailbox, Supervision, whole
 from tidewire.sync import Sync
 
@@ -102,6 +103,7 @@ class Node:
         self._connection: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broker = BrokerConfig(**self._engine.broker())
+        self._links = LinkConfig(**self._engine.links())
         self._agents: Directory | None = None
         self._pools: list[Pool] = []
         self._sync = Sync(self)
@@ -143,6 +145,8 @@ class Node:
     async def stop(self, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop all actors, children before their parents, and handle what they had accepted. A second call gives the same ledger.
 
+        A node that is a hub lets the calls that pass through it end, and takes no new ones.
+
         Args:
             timeout: Seconds after which actors that are stuck are abandoned, and named in the ledger; the default is the
                 configuration's ``stop_timeout_ms``.
@@ -158,6 +162,8 @@ class Node:
         # Actors may wait for tasks of pools, so that the pools stop after them.
         for pool in self._live_pools():
             ledgers.append(await pool.stop(timeout=_left(until)))
+        if self._connection is not None:
+            await self._connection.drain(until)
         return self._end_stop(ledgers)
 
     async def __aenter__(self) -> Node:
@@ -372,6 +378,11 @@ class Node:
         return pool
 
     # Links and services
+
+    @property
+    def links(self) -> LinkConfig:
+        """The settings of links that are in force."""
+        return self._links
 
     def listen(
         self, url: str, *, tokens: Iterable[Token] = (), insecure: bool = False, tls: Tls | None = None
@@ -766,6 +777,8 @@ class Node:
         ledgers: list[Ledger] = [pending.wait()]
         for pool in self._live_pools():
             ledgers.append(pool._stop_blocking(True, _left(until)))
+        if self._connection is not None:
+            self._connection.drain_blocking(until)
         return self._end_stop(ledgers)
 
     def _until(self, timeout: float | EllipsisType | None) -> float | None:

@@ -148,7 +148,7 @@ fn frames_of_what_has_ended_are_skipped() {
                 world.inject(liar, &frame(kind, flags, id, &vec![1; head], b""));
             }
         }
-        for (kind, head) in [(Kind::Reply, 0), (Kind::Fail, 2), (Kind::Alive, 0)] {
+        for (kind, head) in [(Kind::Reply, 0), (Kind::Fail, 2), (Kind::Alive, 4)] {
             world.inject(liar, &frame(kind, answer, id, &vec![1; head], b""));
         }
         for kind in [Kind::Cancel, Kind::Unsubscribe] {
@@ -174,7 +174,7 @@ fn nearly(random: &mut Random) -> Vec<u8> {
             SubscribeHead { queue: random.pick(&["", "q"]), pattern: "own" }.put(&mut head).unwrap();
             head
         }
-        Kind::Node | Kind::Credit | Kind::Window => (random.next() as u32).to_le_bytes().to_vec(),
+        Kind::Node | Kind::Credit | Kind::Window | Kind::Alive => (random.next() as u32).to_le_bytes().to_vec(),
         Kind::Fail | Kind::Error | Kind::Welcome => vec![random.below(40) as u8, 0],
         _ => Vec::new(),
     };

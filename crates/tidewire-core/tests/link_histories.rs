@@ -280,7 +280,9 @@ impl History {
             Event::Input(item) => {
                 assert!(item.payload() == filled(item.payload().len(), 7), "history {number}: input is whole");
             }
-            Event::Credited(tag, _) | Event::Alive(tag) => assert!(seen.waiting.contains_key(&tag), "history {number}"),
+            Event::Credited(tag, _) | Event::Alive(tag, _) => {
+                assert!(seen.waiting.contains_key(&tag), "history {number}")
+            }
             Event::Published(message) => self.published(node, &message),
             Event::Joined(_) | Event::InputOver(_) | Event::Wanted(..) => {}
             Event::Goodbye => panic!("history {number}: nobody says goodbye"),
@@ -360,7 +362,7 @@ fn name_of(event: &Event<u32>) -> &'static str {
         Event::Item(..) => "item",
         Event::Over(_) => "over",
         Event::Credited(..) => "credited",
-        Event::Alive(_) => "alive",
+        Event::Alive(..) => "alive",
         Event::Goodbye => "goodbye",
         Event::Lost(_) => "lost",
     }

@@ -25,7 +25,7 @@ fn a_stream_of_answers_comes_in_order_and_ends() {
         world.settle();
 
         let mut events = world.events(caller).into_iter();
-        assert!(matches!(events.next(), Some(Event::Alive(1))));
+        assert!(matches!(events.next(), Some(Event::Alive(1, 0))));
         for (at, bytes) in [10, 2_500_000, 20, 300_000, 0].into_iter().enumerate() {
             let Some(Event::Item(1, item)) = events.next() else { panic!("item {at} in lane {number}") };
             assert!(item.payload() == filled(bytes, at as u32), "item {at}");

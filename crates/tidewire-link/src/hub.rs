@@ -1,10 +1,12 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
 use tidewire_proto::wire;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
@@ -27,6 +29,10 @@ pub(crate) trait Feed: Send + Sync {
     fn feed(&self, frames: &[u8]);
     /// Whether it takes none at present.
     fn is_paused(&self) -> bool;
+    /// Does what time asks for.
+    fn tick(&self);
+    /// When time asks for something next.
+    fn due_us(&self) -> u64;
     /// The hub closes the link.
     fn ended(&self, reason: &str);
 }
@@ -45,7 +51,10 @@ pub struct HubHandle {
 pub(crate) struct Shared {
     hub: Mutex<Hub>,
     peers: RwLock<Vec<Option<Arc<Peer>>>>,
+    batch: Batch,
+    greetings: (usize, Duration),
     look: Notify,
+    sleeps_until_us: AtomicU64,
     runtime: Runtime,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -68,11 +77,16 @@ pub struct ListenError {
 impl HubHandle {
     /// A hub on a thread of links. `log` is given one line for each link that ends for a reason.
     pub fn new(runtime: &Runtime, options: HubOptions, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        let (batch, wait) = (options.batch, Duration::from_millis(options.greeting_ms));
+        let greetings = (options.greetings, wait);
         let hub = Hub::new(options, u64::from_str_radix(&secret()[..16], 16).unwrap_or(1));
         let shared = Arc::new(Shared {
             hub: Mutex::new(hub),
             peers: RwLock::default(),
+            batch,
+            greetings,
             look: Notify::new(),
+            sleeps_until_us: AtomicU64::new(u64::MAX),
             runtime: runtime.clone(),
             log: Box::new(log),
         });
@@ -88,7 +102,7 @@ impl HubHandle {
         let error = |error| ListenError { address: address.clone(), error };
         let end = Arc::new(Notify::new());
         let (shared, ends, wanted) = (Arc::downgrade(&self.shared), Arc::clone(&end), address.clone());
-        let frame_max = self.shared.hub.lock().frame_bytes();
+        let (frame_max, greetings) = (self.shared.hub.lock().frame_bytes(), self.shared.greetings);
         let listening = self.shared.runtime.block_on(async move {
             match &wanted {
                 Address::Unix(path) => {
@@ -98,7 +112,7 @@ impl HubHandle {
                 }
                 Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
                 Address::Tcp { host, port } | Address::Tls { host, port, .. } | Address::Ws { host, port, .. } => {
-                    let layers = Layers::of(&wanted, frame_max)?;
+                    let layers = Layers::of(&wanted, frame_max, greetings)?;
                     let listener = TcpListener::bind((host.as_str(), *port)).await?;
                     let port = listener.local_addr()?.port();
                     tokio::spawn(accept_tcp(listener, layers, shared, ends));
@@ -148,7 +162,7 @@ impl HubHandle {
     }
 
     pub(crate) fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
-        let at = self.shared.hub.lock().connected(secret(), now_us())?;
+        let at = self.shared.hub.lock().connected_here(secret(), now_us())?;
         self.shared.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
         Some(LocalEnd { shared: Arc::clone(&self.shared), at })
     }
@@ -235,6 +249,14 @@ impl Shared {
         }
     }
 
+    /// The nodes of this process have no thread that watches their time.
+    fn tick_locals(&self) -> u64 {
+        let local = |peer: &Arc<Peer>| if let Peer::Local { feed, .. } = &**peer { feed.upgrade() } else { None };
+        let feeds: Vec<_> = self.peers.read().iter().flatten().filter_map(local).collect();
+        feeds.iter().for_each(|feed| feed.tick());
+        feeds.iter().map(|feed| feed.due_us()).min().unwrap_or(u64::MAX)
+    }
+
     fn peer(&self, at: LinkId) -> Option<Arc<Peer>> {
         self.peers.read().get(at).and_then(Option::clone)
     }
@@ -244,6 +266,9 @@ impl Shared {
         let take = |bytes: &mut Vec<u8>, count| self.take(at, bytes, count);
         match &*peer {
             Peer::Remote { socket, writing, end } => {
+                if self.holds(at) {
+                    return;
+                }
                 if writing.flush(take, |bytes| socket.try_write(bytes)).is_err() {
                     end.notify_one();
                 }
@@ -252,6 +277,9 @@ impl Shared {
                 let Some(feed) = feed.upgrade() else { return };
                 let fed = writing.flush(take, |bytes| fed(&*feed, bytes));
                 debug_assert!(fed.is_ok(), "feeding does not fail");
+                if feed.due_us() < self.sleeps_until_us.load(Ordering::Acquire) {
+                    self.look.notify_one();
+                }
             }
         }
     }
@@ -266,7 +294,20 @@ impl Shared {
         debug_assert!(resumed.is_ok(), "feeding does not fail");
     }
 
+    /// Whether what waits for a link is to wait for more. The thread that watches the time writes it.
+    fn holds(&self, at: LinkId) -> bool {
+        if self.batch.linger_us == 0 {
+            return false;
+        }
+        let held = self.hub.lock().holds(at, now_us());
+        if held {
+            self.look.notify_one();
+        }
+        held
+    }
+
     fn take(&self, at: LinkId, bytes: &mut Vec<u8>, count: usize) -> bool {
+        let count = count.min(self.batch.bytes);
         let mut hub = self.hub.lock();
         let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, count));
         if taken {
@@ -362,8 +403,10 @@ async fn watch_time(shared: Weak<Shared>) {
     loop {
         let Some(strong) = shared.upgrade() else { return };
         strong.hub.lock().tick(now_us());
+        let local = strong.tick_locals();
         strong.settle();
-        let next = strong.hub.lock().next_us();
+        let next = strong.hub.lock().next_us().min(local);
+        strong.sleeps_until_us.store(next, Ordering::Release);
         let look = strong.look.notified();
         tokio::pin!(look);
         // The hub itself must be able to end while this sleeps: a day is long enough to look again.

@@ -30,6 +30,7 @@ pub use node::{
 pub use runtime::Runtime;
 pub use tidewire_core::link::access::{Access, Grant};
 pub use tidewire_core::link::assembly::Message;
+pub use tidewire_core::link::gathering::Batch;
 pub use tidewire_core::link::hub::{HubCounts, HubOptions};
 pub use tidewire_core::link::outbox::Pieces;
 pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};

@@ -4,7 +4,7 @@ mod way;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,6 @@ use tidewire_core::link::assembly::Message;
 use tidewire_core::link::session::{Event, Fault, Greeting, Joined, Named, Refused, Sending, Session};
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, PublishHead, SubscribeHead};
 use tokio::io::Interest;
@@ -50,8 +49,8 @@ pub trait Waiting: Send + Sync {
     fn over(&self);
     /// The callee takes so many further items.
     fn credited(&self, items: u32);
-    /// The handler is still at work.
-    fn alive(&self) {}
+    /// The call is still at work. The event loop there has been blocked for so many milliseconds; 0: it goes round.
+    fn alive(&self, _blocked_ms: u32) {}
 }
 
 /// Who is behind a subscription. Called on the thread of the links: it must be quick, and must not wait.
@@ -120,6 +119,9 @@ pub struct Link {
 
 struct Ending(Weak<Shared>);
 
+/// Says for how many milliseconds an event loop has been blocked.
+type Pulse = Box<dyn Fn() -> u32 + Send + Sync>;
+
 struct Shared {
     state: Mutex<State>,
     exchanges: Mutex<HashMap<u64, Arc<dyn Exchange>>>,
@@ -130,12 +132,15 @@ struct Shared {
     home: AtomicUsize,
     /// Nothing is taken in until those who handle it have caught up.
     paused: AtomicBool,
+    /// When the thread of the links looks again by itself.
+    sleeps_until_us: AtomicU64,
     greeting: Greeting,
     address: Option<Address>,
     ends: Notify,
     look: Notify,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    pulse: Mutex<Option<Pulse>>,
     me: Weak<Self>,
 }
 
@@ -272,12 +277,14 @@ impl Link {
             readers: Mutex::new(None),
             home: AtomicUsize::new(0),
             paused: AtomicBool::new(false),
+            sleeps_until_us: AtomicU64::new(u64::MAX),
             greeting,
             address,
             ends: Notify::new(),
             look: Notify::new(),
             log,
             again: Mutex::new(None),
+            pulse: Mutex::new(None),
             me: Weak::clone(me),
         });
         let end = Arc::new(Ending(Arc::downgrade(&shared)));
@@ -292,6 +299,12 @@ impl Link {
     /// Calls this whenever the node has joined again after its link was lost, and has subscribed again.
     pub fn on_joined_again(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.again.lock() = Some(Box::new(call));
+    }
+
+    /// Asks this for how many milliseconds the event loop of the handlers has been blocked, from time to time while calls are open.
+    /// Called on the thread of the links: it must be quick, and must not wait.
+    pub fn on_pulse(&self, pulse: impl Fn() -> u32 + Send + Sync + 'static) {
+        *self.shared.pulse.lock() = Some(Box::new(pulse));
     }
 
     /// Whether exchanges other than those of subscriptions are open: then a frame may wait for company.
@@ -400,9 +413,14 @@ impl Link {
         self.shared.flush();
     }
 
+    /// The longest payload that this node takes and sends.
+    pub fn payload_bytes(&self) -> usize {
+        self.shared.greeting.payload_bytes
+    }
+
     /// Writes what waits, without keeping the link.
     pub fn flusher(&self) -> Flusher {
-        Flusher(Arc::downgrade(&self.shared))
+        Flusher { link: Arc::downgrade(&self.shared), batch_frames: self.shared.greeting.batch.frames }
     }
 
     /// Ends the link now.
@@ -444,13 +462,29 @@ impl Shared {
 
     fn flush(&self) {
         let Some(way) = self.way.lock().clone() else { return };
+        if self.holds(&way) {
+            return;
+        }
         let flushed = way.writing.flush(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
         if flushed.is_err() {
             way.end.notify_one();
         }
     }
 
+    /// Whether what waits is to wait for more. The thread of the links writes it in time.
+    fn holds(&self, way: &Way) -> bool {
+        if self.greeting.batch.linger_us == 0 || matches!(way.kind, WayKind::Local(_)) {
+            return false;
+        }
+        let held = self.state.lock().session.holds(now_us());
+        if held {
+            self.look.notify_one();
+        }
+        held
+    }
+
     fn take(&self, bytes: &mut Vec<u8>, count: usize) -> bool {
+        let count = count.min(self.greeting.batch.bytes);
         let mut state = self.state.lock();
         let taken = state.session.out.take(bytes, count);
         if taken {
@@ -495,10 +529,10 @@ impl Shared {
     /// Takes what was read.
     fn read(self: &Arc<Self>, reading: &mut Reading) -> Result<(), Fault> {
         let (mut events, mut fault) = (Vec::new(), Ok(()));
-        let (now, epoch);
+        let (epoch, due_us);
         {
             let mut state = self.state.lock();
-            now = now_us();
+            let now = now_us();
             epoch = state.epoch;
             let session = &mut state.session;
             let garbled = reading.frames(|frame| {
@@ -509,6 +543,11 @@ impl Shared {
             if let (Err(error), Ok(())) = (garbled, &fault) {
                 fault = Err(error.into());
             }
+            due_us = session.next_us();
+        }
+        if due_us < self.sleeps_until_us.load(Ordering::Acquire) {
+            // A loop may have read it, and the thread of the links has to know.
+            self.look.notify_one();
         }
         self.happened(events, epoch);
         self.flush();
@@ -540,7 +579,7 @@ impl Shared {
             Event::Item(waiting, message) => waiting.item(message),
             Event::Over(waiting) | Event::Subscribed(waiting) => waiting.over(),
             Event::Credited(waiting, items) => waiting.credited(items),
-            Event::Alive(waiting) => waiting.alive(),
+            Event::Alive(waiting, blocked_ms) => waiting.alive(blocked_ms),
             Event::Cancelled(id) => {
                 let exchange = self.exchanges.lock().remove(&id);
                 if let Some(exchange) = exchange {
@@ -678,6 +717,15 @@ impl Feed for Shared {
         Self::is_paused(self)
     }
 
+    fn tick(&self) {
+        self.tell_alive(now_us());
+        self.flush();
+    }
+
+    fn due_us(&self) -> u64 {
+        self.state.lock().session.telling_us()
+    }
+
     fn ended(&self, reason: &str) {
         self.broken(Fault::Told { number: ErrorCode::LinkLost.number(), text: reason.to_owned() });
     }
@@ -723,8 +771,8 @@ impl Shared {
 async fn keep(shared: Arc<Shared>, socket: Socket) {
     let mut socket = Some(socket);
     let mut backoff = Backoff::new(
-        limits::LINK_BACKOFF_MS.default * 1_000,
-        limits::LINK_BACKOFF_MAX_MS.default * 1_000,
+        shared.greeting.backoff_ms.0.saturating_mul(1_000),
+        shared.greeting.backoff_ms.1.saturating_mul(1_000),
         now_us() ^ Arc::as_ptr(&shared) as u64,
     );
     loop {
@@ -787,10 +835,12 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
         // Whoever waited elsewhere may have gone: the loop is asked again now and then.
         let next = if shared.home.load(Ordering::Acquire) != 0 && way.turn.is_to_offer() { due.min(look) } else { due };
         let reads = way.turn.is_of_links() && !shared.is_paused();
+        shared.sleeps_until_us.store(next, Ordering::Release);
         tokio::select! {
             biased;
             () = way.end.notified() => return Ok(()),
             () = way.turn.changed.notified() => {}
+            () = shared.look.notified() => {}
             () = way.writing.full.notified(), if !full => full = true,
             ready = watched.ready(plain, reads, full) => {
                 ready.map_err(|_| gone())?;
@@ -832,6 +882,7 @@ async fn run_layered(shared: &Arc<Shared>, way: &Way, layered: &Layered) -> Resu
             biased;
             () = way.end.notified() => return Ok(()),
             () = way.turn.changed.notified() => {}
+            () = shared.look.notified() => {}
             () = way.writing.full.notified(), if !full => full = true,
             ready = layered.stream().writable(), if full => {
                 full = false;
@@ -876,7 +927,9 @@ impl Shared {
     }
 
     fn tick(&self) -> Result<(), Fault> {
-        let (now, mut state) = (now_us(), self.state.lock());
+        let now = now_us();
+        self.tell_alive(now);
+        let mut state = self.state.lock();
         if self.is_paused() {
             state.session.deaf(now);
         }
@@ -884,6 +937,14 @@ impl Shared {
         drop(state);
         self.flush();
         ticked
+    }
+
+    /// Tells callers that their calls are still at work.
+    fn tell_alive(&self, now: u64) {
+        if self.state.lock().session.is_telling_due(now) {
+            let blocked_ms = self.pulse.lock().as_ref().map_or(0, |pulse| pulse());
+            self.state.lock().session.still_at_work(blocked_ms, now);
+        }
     }
 
     /// Goes a way until it ends, and says why it did.
@@ -1007,7 +1068,12 @@ impl Call {
 
     /// A link to flush once several answers are written.
     pub fn flusher(&self) -> Flusher {
-        Flusher(Arc::downgrade(&self.link))
+        Flusher { link: Arc::downgrade(&self.link), batch_frames: self.link.greeting.batch.frames }
+    }
+
+    /// The longest payload that this node takes and sends.
+    pub fn payload_bytes(&self) -> usize {
+        self.link.greeting.payload_bytes
     }
 
     fn act(&self, act: impl FnOnce(&mut Session<Arc<dyn Waiting>>, u64) -> Result<(), Refused>) -> Result<(), Refused> {
@@ -1028,31 +1094,39 @@ impl Drop for Call {
 
 /// Writes what waits for a link.
 #[derive(Clone)]
-pub struct Flusher(Weak<Shared>);
+pub struct Flusher {
+    link: Weak<Shared>,
+    batch_frames: usize,
+}
 
 impl Flusher {
     /// Names the link in this process, for as long as there is a flusher of it.
     pub fn address(&self) -> usize {
-        self.0.as_ptr() as usize
+        self.link.as_ptr() as usize
+    }
+
+    /// Frames that are written although others might follow.
+    pub fn batch_frames(&self) -> usize {
+        self.batch_frames
     }
 
     /// Takes nothing in until [`listen_again`](Self::listen_again): those who handle it are behind.
     pub fn pause(&self) {
-        if let Some(link) = self.0.upgrade() {
+        if let Some(link) = self.link.upgrade() {
             link.pause();
         }
     }
 
     /// Takes in what comes.
     pub fn listen_again(&self) {
-        if let Some(link) = self.0.upgrade() {
+        if let Some(link) = self.link.upgrade() {
             link.listen_again();
         }
     }
 
     /// Writes what waits, as much as the socket takes; the rest follows by itself.
     pub fn flush(&self) {
-        if let Some(link) = self.0.upgrade() {
+        if let Some(link) = self.link.upgrade() {
             link.flush();
         }
     }

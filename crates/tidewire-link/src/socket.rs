@@ -3,7 +3,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use tidewire_proto::generated::limits;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 
@@ -16,8 +15,6 @@ use crate::upgrade;
 use crate::ws::Carrier;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most connections of one place that have not said yet what TLS and WebSocket say first.
-const GREETINGS: usize = 1_000;
 /// What both sides agree on in TLS.
 const ALPN: &[u8] = b"tidewire/1";
 /// What a WebSocket begins as.
@@ -37,6 +34,8 @@ pub struct Layers {
     ws: bool,
     frame_max: usize,
     greetings: Arc<Semaphore>,
+    greetings_max: usize,
+    wait: Duration,
 }
 
 impl Socket {
@@ -102,18 +101,19 @@ impl Socket {
 }
 
 impl Layers {
-    /// What the URL of a place asks for. None: frames lie on TCP itself.
+    /// What the URL of a place asks for. None: frames lie on TCP itself. So many connections may be at it at once, so long.
     ///
     /// # Errors
     /// A [`TlsError`](crate::TlsError) inside if the certificates can't be used.
-    pub fn of(address: &Address, frame_max: usize) -> io::Result<Option<Self>> {
+    pub fn of(address: &Address, frame_max: usize, (most, wait): (usize, Duration)) -> io::Result<Option<Self>> {
         let (tls, ws) = match address {
             Address::Tcp { .. } | Address::Unix(_) => return Ok(None),
             Address::Tls { tls, .. } => (Some(tls.server(ALPN).map_err(invalid)?), false),
             Address::Ws { tls: None, .. } => (None, true),
             Address::Ws { tls: Some(tls), .. } => (Some(tls.server(ALPN_HTTP).map_err(invalid)?), true),
         };
-        Ok(Some(Self { tls, ws, frame_max, greetings: Arc::new(Semaphore::new(GREETINGS)) }))
+        let greetings = Arc::new(Semaphore::new(most));
+        Ok(Some(Self { tls, ws, frame_max, greetings, greetings_max: most, wait }))
     }
 
     /// Hears and says what comes before the first frame, within `link_greeting_ms`.
@@ -123,12 +123,14 @@ impl Layers {
     /// possible are at it.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<Socket> {
         let Ok(_place) = self.greetings.try_acquire() else {
-            return Err(io::Error::other(format!("{GREETINGS} others have not finished their handshake")));
+            let most = self.greetings_max;
+            let text = format!("link_greetings={most}: so many others have not finished their handshake");
+            return Err(io::Error::other(text));
         };
-        let wait_ms = limits::LINK_GREETING_MS.default;
-        match tokio::time::timeout(Duration::from_millis(wait_ms), self.greet(stream)).await {
+        match tokio::time::timeout(self.wait, self.greet(stream)).await {
             Ok(accepted) => accepted,
             Err(_) => {
+                let wait_ms = self.wait.as_millis();
                 let text = format!("it did not finish its handshake within link_greeting_ms ({wait_ms} ms)");
                 Err(io::Error::new(io::ErrorKind::TimedOut, text))
             }

@@ -42,7 +42,9 @@ impl Parts {
         match self.kind {
             Kind::Hello => return Hello::put(oldest, newest, out),
             Kind::Welcome | Kind::Error | Kind::Fail => out.extend_from_slice(&newest.to_le_bytes()),
-            Kind::Node | Kind::Credit | Kind::Window => out.extend_from_slice(&self.numbers.0.to_le_bytes()),
+            Kind::Node | Kind::Credit | Kind::Window | Kind::Alive => {
+                out.extend_from_slice(&self.numbers.0.to_le_bytes())
+            }
             Kind::Subscribe => return SubscribeHead { queue: &self.queue, pattern: &self.pattern }.put(out),
             Kind::Publish => return self.publish(&self.fields_bytes()).put(out),
             Kind::Call => return self.call(&self.fields_bytes()).put(out),
@@ -90,7 +92,7 @@ impl Parts {
             }
             Kind::Welcome => assert_eq!(Welcome::parse(frame).unwrap().version, newest),
             Kind::Error | Kind::Fail => assert_eq!(FailHead::parse(frame.head), Ok(FailHead { number: newest })),
-            Kind::Node | Kind::Credit | Kind::Window => {
+            Kind::Node | Kind::Credit | Kind::Window | Kind::Alive => {
                 assert_eq!(read_u32(self.kind.name(), frame.head), Ok(self.numbers.0));
             }
             Kind::Subscribe => {

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Access, Address, Grant, Greeting, HubHandle, HubOptions, Tls};
+use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
 use crate::errors::error;
 use crate::fork::Own;
 use crate::link::joined::Link;
 use crate::link::runtime;
+use crate::link::settings::{Settings, greeting, hub_options};
 
 /// A hub in this process: listens, and routes between the nodes that join.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -32,12 +33,12 @@ pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool
 
 #[pymethods]
 impl Hub {
-    /// `tokens` are (token, user, publish, subscribe, call), the last three patterns. `log` is called with one line at a time.
+    /// `tokens` are (token, user, publish, subscribe, call), the last three patterns; `settings` the table `links`. `log` is called with one line at a time.
     #[new]
-    fn new(py: Python<'_>, name: &str, tokens: Vec<Token>, heartbeat_ms: u64, log: Py<PyAny>) -> PyResult<Self> {
+    fn new(py: Python<'_>, name: &str, tokens: Vec<Token>, settings: Settings, log: Py<PyAny>) -> PyResult<Self> {
         let grants: Vec<Grant> = tokens.into_iter().map(|token| grant(py, token)).collect::<PyResult<_>>()?;
         let access = Access::new(grants);
-        let options = HubOptions { access, heartbeat_ms, ..HubOptions::new(name) };
+        let options = HubOptions { access, ..hub_options(name, &settings) };
         Ok(Self { inner: Own::new(HubHandle::new(&runtime()?, options, logger(log))) })
     }
 
@@ -56,9 +57,9 @@ impl Hub {
     }
 
     /// Joins this hub from its own process.
-    fn join(&self, py: Python<'_>, name: &str, token: Option<String>) -> PyResult<Link> {
+    fn join(&self, py: Python<'_>, name: &str, token: Option<String>, settings: Settings) -> PyResult<Link> {
         self.inner.born.check(py)?;
-        let greeting = Greeting { token, ..Greeting::new(name) };
+        let greeting = greeting(name, token, &settings);
         let joined = py.detach(|| tidewire_link::Link::join_local(&self.inner, greeting));
         Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
     }

@@ -89,13 +89,14 @@ pub struct RemoteCall {
     exchange: Arc<Exchanging>,
     flusher: Flusher,
     deadline: Option<Instant>,
+    payload_bytes: usize,
 }
 
 impl RemoteCall {
     pub fn new(call: Call, exchange: Arc<Exchanging>) -> Self {
         *exchange.this.lock() = Arc::downgrade(&exchange);
-        let (flusher, deadline) = (call.flusher(), call.deadline);
-        Self { call: Mutex::new(Some(Own::new(call))), exchange, flusher, deadline }
+        let (flusher, deadline, payload_bytes) = (call.flusher(), call.deadline, call.payload_bytes());
+        Self { call: Mutex::new(Some(Own::new(call))), exchange, flusher, deadline, payload_bytes }
     }
 
     fn with<T>(&self, py: Python<'_>, read: impl FnOnce(&Call) -> PyResult<T>) -> PyResult<T> {
@@ -194,7 +195,7 @@ impl RemoteCall {
 
     /// Answers with a value. Nothing happens if the caller has gone.
     fn reply(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut blob = crate::values::encode(value, "the result", super::PAYLOAD_BYTES)?;
+        let mut blob = crate::values::encode(value, "the result", self.payload_bytes)?;
         let Some(call) = self.take() else { return Ok(()) };
         let company = call.has_company();
         let sent = call.reply(sending(&mut blob));
@@ -208,7 +209,7 @@ impl RemoteCall {
 
     /// Answers with an error: an exception, which travels as a value.
     fn fail(&self, py: Python<'_>, raised: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut blob = crate::values::encode(raised, "the error", super::PAYLOAD_BYTES)?;
+        let mut blob = crate::values::encode(raised, "the error", self.payload_bytes)?;
         self.end(py, ErrorCode::RemoteError, sending(&mut blob));
         Ok(())
     }
@@ -221,7 +222,7 @@ impl RemoteCall {
 
     /// Sends one item of a stream; None, or something to await before the next one.
     fn item(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Option<Pending>> {
-        let mut blob = crate::values::encode(value, "an item", super::PAYLOAD_BYTES)?;
+        let mut blob = crate::values::encode(value, "an item", self.payload_bytes)?;
         self.with(py, |call| call.item(sending(&mut blob)).map_err(|why| refused(py, "an item", &why)))?;
         let left = self.exchange.credit.fetch_sub(1, Ordering::AcqRel) - 1;
         Ok((left <= 0).then(|| self.credit()))

@@ -10,6 +10,7 @@ use tidewire_proto::generated::limits;
 
 use crate::bridge::{Inlet, Line};
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
+use crate::link::pulse::Pulse;
 use crate::link::reader::SocketReader;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
@@ -20,6 +21,7 @@ pub struct Intake {
     line: Arc<Line>,
     receive: Py<PyAny>,
     link: Flusher,
+    pulse: Arc<Pulse>,
 }
 
 #[derive(Default)]
@@ -64,8 +66,9 @@ pub struct Door {
 impl Intake {
     /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage), or (0, None) when the node has joined again.
     pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher) -> Arc<Self> {
-        let intake = Arc::new(Self { queue: Mutex::default(), line: Arc::clone(line), receive, link });
-        line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
+        let (line, pulse) = (Arc::clone(line), Pulse::new());
+        let intake = Arc::new(Self { queue: Mutex::default(), line, receive, link, pulse });
+        intake.line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
         intake
     }
 
@@ -83,7 +86,15 @@ impl Intake {
             self.link.pause();
         }
         drop(queue);
+        self.pulse.ask();
         self.line.wake();
+    }
+
+    /// For how many milliseconds the loop has been blocked. It is asked for a sign of life.
+    pub fn blocked_ms(&self) -> u32 {
+        self.pulse.ask();
+        self.line.wake();
+        self.pulse.blocked_ms()
     }
 
     fn take(&self) -> Vec<Came> {
@@ -112,6 +123,7 @@ impl Intake {
 
 impl Inlet for Intake {
     fn run(&self, py: Python<'_>) {
+        self.pulse.beat();
         let came = self.take();
         if came.is_empty() {
             return;

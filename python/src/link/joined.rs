@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{CallKey, Flusher, Greeting, JoinError, Waiting};
+use tidewire_link::{CallKey, Flusher, JoinError, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
 use crate::arguments::{Pattern, Priority, Subject};
@@ -21,8 +20,9 @@ use crate::fork::Own;
 use crate::link::hub::{Certificates, address, logger};
 use crate::link::inlet::{Door, Intake};
 use crate::link::reply::{self, Asking};
+use crate::link::settings::{Settings, greeting};
 use crate::link::stream::{self, RemoteStream};
-use crate::link::{PAYLOAD_BYTES, fields, refused, runtime, sending};
+use crate::link::{fields, refused, runtime, sending};
 use crate::pending::Pending;
 
 /// A link of this node to its hub.
@@ -74,7 +74,8 @@ impl Link {
         waiting: Arc<dyn Waiting>,
     ) -> PyResult<CallKey> {
         self.inner.born.check(py)?;
-        let (mut blob, headers) = (crate::values::encode(value, subject.text, PAYLOAD_BYTES)?, fields(py, headers)?);
+        let (mut blob, headers) =
+            (crate::values::encode(value, subject.text, self.inner.payload_bytes())?, fields(py, headers)?);
         let head = CallHead {
             deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
             credit,
@@ -89,20 +90,20 @@ impl Link {
 
 #[pymethods]
 impl Link {
-    /// Joins a hub, and blocks until it has taken this node in. `log` is called with one line at a time.
+    /// Joins a hub, and blocks until it has taken this node in. `settings` is the table `links`. `log` is called with one line at a time.
     #[staticmethod]
-    #[pyo3(signature = (url, name, token, heartbeat_ms, log, tls = None))]
+    #[pyo3(signature = (url, name, token, settings, log, tls = None))]
     fn join(
         py: Python<'_>,
         url: &str,
         name: &str,
         token: Option<String>,
-        heartbeat_ms: u64,
+        settings: Settings,
         log: Py<PyAny>,
         tls: Option<Certificates>,
     ) -> PyResult<Self> {
         let (address, runtime) = (address(py, url, tls)?, runtime()?);
-        let greeting = Greeting { token, heartbeat_ms, ..Greeting::new(name) };
+        let greeting = greeting(name, token, &settings);
         let joined = py.detach(|| tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
@@ -114,6 +115,8 @@ impl Link {
         let intake = Intake::open(&bridge.line, receive, self.flusher.clone());
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
+        let weak = Arc::downgrade(&intake);
+        self.inner.on_pulse(move || weak.upgrade().map_or(0, |intake| intake.blocked_ms()));
         let weak = Arc::downgrade(&intake);
         let before = self.intake.lock().replace(intake);
         if let Some(before) = before {
@@ -193,7 +196,8 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         self.inner.born.check(py)?;
-        let (mut blob, headers) = (crate::values::encode(value, "message", PAYLOAD_BYTES)?, fields(py, headers)?);
+        let (mut blob, headers) =
+            (crate::values::encode(value, "message", self.inner.payload_bytes())?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
         let head = PublishHead { subject: subject.text, fields, ..PublishHead::default() };
         let sent = self.inner.publish(&head, flags(priority), sending(&mut blob));
@@ -277,9 +281,6 @@ impl LinkSubscription {
     }
 }
 
-/// Frames that gather before they are written although the round of the loop goes on: the other side begins meanwhile.
-const GATHERED: u32 = 64;
-
 thread_local! {
     static GATHERING: RefCell<Option<Gathering>> = const { RefCell::new(None) };
 }
@@ -300,7 +301,8 @@ pub fn after_fork() {
 /// Writes at the end of this round of the loop, if this is the thread of one. Answers whether it will.
 pub fn flush_soon(py: Python<'_>, flusher: &Flusher) -> bool {
     match gathered(flusher.address()) {
-        Some(frames) if frames % GATHERED == 0 => py.detach(|| flusher.flush()),
+        // The other side begins while the round of the loop goes on.
+        Some(frames) if (frames as usize).is_multiple_of(flusher.batch_frames()) => py.detach(|| flusher.flush()),
         Some(_) => {}
         None => return plan_flush(py, flusher),
     }
@@ -359,5 +361,3 @@ fn flags(priority: Option<Priority>) -> Flags {
     };
     Flags::NORMAL.in_lane(lane)
 }
-
-const _: () = assert!(PAYLOAD_BYTES as u64 == limits::PAYLOAD_BYTES.default);

@@ -5,8 +5,10 @@ mod inbound;
 mod inlet;
 mod joined;
 mod planned;
+mod pulse;
 mod reader;
 mod reply;
+mod settings;
 mod stream;
 
 pub use hub::{Hub, Listening};
@@ -72,14 +74,19 @@ fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
         Refused::Wire(WireError::Subject(problem)) => return error(py, "InvalidSubject", problem, &[]),
         Refused::Wire(broken) => broken.code().name(),
     };
-    error(py, class, &format!("{title}: {refused}"), &[])
+    let raised = error(py, class, &format!("{title}: {refused}"), &[]);
+    if !matches!(refused, Refused::Closing) {
+        return raised;
+    }
+    let _ = raised.value(py).setattr("unsent", true);
+    of_link(py, raised)
 }
 
 /// The error that a call has failed with.
 fn failed(py: Python<'_>, title: &str, failure: &Failure) -> PyErr {
     let Some(message) = &failure.message else {
         let text = format!("{title}: the link to the hub was lost before an answer came: call again once it is back");
-        return error(py, "LinkLost", &text, &[]);
+        return of_link(py, error(py, "LinkLost", &text, &[]));
     };
     told(py, title, failure.number, message)
 }
@@ -93,11 +100,24 @@ fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
     }
     let text = String::from_utf8_lossy(message.payload());
     let class = code.map_or("TidewireError", ErrorCode::name);
-    error(py, class, &format!("{title}: {text}"), &[])
+    let raised = error(py, class, &format!("{title}: {text}"), &[]);
+    match code {
+        Some(ErrorCode::NodeStopped) => {
+            // It was not taken: another node may take it, or this one when it is back.
+            let _ = raised.value(py).setattr("retryable", true);
+        }
+        Some(ErrorCode::LinkLost) => return of_link(py, raised),
+        _ => {}
+    }
+    raised
 }
 
-/// The longest value that is written.
-const PAYLOAD_BYTES: usize = 268_435_456;
+/// Marks an error of the link itself, as opposed to one that a handler raised.
+fn of_link(py: Python<'_>, raised: PyErr) -> PyErr {
+    // An exception takes any attribute; without this one a call is not made again.
+    let _ = raised.value(py).setattr("of_link", true);
+    raised
+}
 
 /// A blob on its way: a long one is kept until its last chunk has gone.
 fn sending(blob: &mut Blob) -> Sending<'_> {

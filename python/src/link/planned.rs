@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use crate::pending::Pending;
 use crate::wait::Operation;
 
-/// The plan has these methods: `begin()` gives a `Pending`; `ended()` is called after a result; `failed(error)` gives another
+/// The plan has these methods: `begin()` gives a `Pending`; `ended()` is called after a result and gives None, or another
+/// `Pending` to go on with; `failed(error)` gives another
 /// `Pending` to go on with, or None; `dropped(begun)` is called if nobody waits for it any more, or nobody ever did.
 pub struct Planned {
     plan: Py<PyAny>,
@@ -43,8 +44,12 @@ impl Planned {
         let error = match outcome {
             Ok(value) => {
                 self.over = true;
-                self.plan.bind(py).call_method0(intern!(py, "ended"))?;
-                return Ok(Some(value));
+                let next = self.plan.bind(py).call_method0(intern!(py, "ended"))?;
+                if next.is_none() {
+                    return Ok(Some(value));
+                }
+                self.over = false;
+                return self.go_on(&next).map(|()| None);
             }
             Err(error) => error,
         };

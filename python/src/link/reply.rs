@@ -26,6 +26,8 @@ enum Outcome {
 #[derive(Default)]
 pub struct Place {
     state: Mutex<(Option<Outcome>, Option<Waker>)>,
+    /// When the other side last said that the call is at work, and for how long its loop had been blocked.
+    alive: Mutex<Option<(Instant, u32)>>,
 }
 
 /// A call under way; dropping it cancels the call.
@@ -72,6 +74,10 @@ impl Waiting for Place {
     }
 
     fn credited(&self, _: u32) {}
+
+    fn alive(&self, blocked_ms: u32) {
+        *self.alive.lock() = Some((Instant::now(), blocked_ms));
+    }
 }
 
 impl Fire for Place {
@@ -116,12 +122,27 @@ impl Asking {
             Outcome::Replied(message) => crate::values::decode(py, message.payload()).map(Bound::unbind),
             Outcome::Failed(failure) => Err(failed(py, &self.title, &failure)),
             Outcome::Over => Ok(py.None()),
-            Outcome::TimedOut => {
-                let text =
-                    format!("{}: no answer came in time: allow more, or look at what the other side does", self.title);
-                Err(error(py, "AskTimeout", &text, &[]))
-            }
+            Outcome::TimedOut => Err(self.timed_out(py)),
         }
+    }
+
+    /// What is known of a call that was not answered in time.
+    fn timed_out(&self, py: Python<'_>) -> PyErr {
+        let (what, blocked_ms) = match *self.place.alive.lock() {
+            None => ("allow more, or look at what the other side does".to_owned(), None),
+            Some((at, 0)) => {
+                let ms = at.elapsed().as_millis();
+                (format!("its handler was at work {ms} ms ago: allow more"), Some(0))
+            }
+            Some((at, blocked_ms)) => {
+                let ms = at.elapsed().as_millis() + u128::from(blocked_ms);
+                let mend = "look for a handler there that does not await";
+                (format!("the event loop of the node that answers has been blocked for {ms} ms: {mend}"), Some(ms))
+            }
+        };
+        let blocked_ms = blocked_ms.into_pyobject(py).map_or_else(|_| py.None(), Bound::unbind);
+        let text = format!("{}: no answer came in time: {what}", self.title);
+        error(py, "AskTimeout", &text, &[("blocked_ms", blocked_ms)])
     }
 }
 

@@ -27,8 +27,11 @@ def up(
     timeout: float,
     as_json: bool,
     files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
+    settings: Sequence[str] = (),
 ) -> int:
     """Run a hub, and return the exit code: 1 if it could not start. The files are those of the CA, the certificate and its key.
+
+    Settings are ``KEY=VALUE`` with keys of the configuration.
 
     The first signal lets the calls that pass through the hub end, within the timeout; a second one does not wait for them.
     """
@@ -37,7 +40,7 @@ def up(
         signal.signal(number, lambda *_: (urged if asked.is_set() else asked).set())
     try:
         _check_timeout(timeout)
-        node = tw.Node(name=name or f"hub-{os.getpid()}", config=Config(file=config) if config else None)
+        node = tw.Node(name=name or f"hub-{os.getpid()}", config=Config(file=config, options=_options(settings)))
         node.start()
         tls = tw.Tls(*files) if any(files) else None
         grants = [_token(text) for text in tokens]
@@ -63,6 +66,18 @@ def _check_timeout(timeout: float) -> None:
     # What is no number is not at least 0 either.
     if not timeout >= 0:
         raise tw.InvalidArgument(f"timeout: {timeout} is not allowed: give seconds, 0 or more")
+
+
+def _options(settings: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in settings:
+        key, divided, value = text.partition("=")
+        if not divided or not key.strip():
+            raise tw.InvalidArgument(
+                f"set: {text!r} is not allowed: give KEY=VALUE, such as links.link_heartbeat_ms=1000"
+            )
+        found[key.strip()] = value
+    return found
 
 
 def _drain(node: tw.Node, until: float, urged: threading.Event) -> None:

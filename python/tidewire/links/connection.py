@@ -7,9 +7,9 @@ import itertools
 import weakref
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _limits
 from tidewire._binding import Hub, Link, RemoteCall
 from tidewire._log import logger
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _Target = Callable[[Any], None]
 _NO_RESPONDERS = 17
+_LOOK_S = 0.01
 
 
 class Connection:
@@ -96,8 +97,7 @@ class Connection:
             VersionMismatch: if the hub speaks another version.
         """
         node = self.node
-        heartbeat_ms = _limits.LINK_HEARTBEAT_MS.default
-        self._link = Link.join(url, node.name, token, heartbeat_ms, _log(node.name), certificates(tls))
+        self._link = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
         """Become a hub, or open one more place where others can join.
@@ -115,10 +115,11 @@ class Connection:
         files = certificates(tls)
         check_open(url, bool(tokens), insecure, mutual=files is not None and files[0] is not None)
         if self.hub is None:
-            hub = Hub(node.name, tokens, _limits.LINK_HEARTBEAT_MS.default, _log(node.name))
+            settings = node.links.to_dict()
+            hub = Hub(node.name, tokens, settings, _log(node.name))
             listening = hub.listen(url, files)
             self._listening.append(listening)
-            self._link = hub.join(node.name, tokens[0][0] if tokens else None)
+            self._link = hub.join(node.name, tokens[0][0] if tokens else None, settings)
             self.hub = hub
             self._open()
             self._serve_all()
@@ -191,6 +192,20 @@ class Connection:
         if self._link is not None:
             self._link.goodbye()
 
+    async def drain(self, until: float | None) -> None:
+        """Wait until the calls that pass through this node have ended, or the time is up."""
+        while self._passes(until):
+            await asyncio.sleep(_LOOK_S)
+
+    def drain_blocking(self, until: float | None) -> None:
+        """As ``drain``, and block this thread."""
+        while self._passes(until):
+            sleep(_LOOK_S)
+
+    def _passes(self, until: float | None) -> bool:
+        # What nodes have open ends on the thread of the links, which tells nobody.
+        return self.open_calls > 0 and (until is None or monotonic() < until)
+
     # What comes in
 
     def subscribe(self, pattern: str, queue: str, says: dict[str, str] | None, target: _Target) -> Pending:
@@ -217,7 +232,7 @@ class Connection:
     def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | None]]) -> None:
         for number, what in came:
             if what is None:
-                self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
+                self.renew()
                 continue
             target = self._targets.get(number)
             if target is None:
@@ -229,6 +244,10 @@ class Connection:
             # One that can't be handed in must not take the others of its burst along.
             except Exception as error:  # noqa: BLE001
                 logger.error("%r could not be taken in: %s", what, error, exc_info=error)
+
+    def renew(self) -> None:
+        """Learn anew what others serve: nobody told of what came and went. On the loop."""
+        self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
 
     # Subjects
 

@@ -18,6 +18,7 @@ CHANGES = "$hub.services.*"
 """What the hub publishes when a service comes or goes."""
 
 _LIST = "$hub.services"
+_MISSED = "$hub.services.missed"
 _TIMEOUT_S = 5.0
 
 
@@ -60,6 +61,9 @@ class Discovery:
         if message.node:
             # Only the hub itself has no name here, and only it knows.
             logger.warning("node %r tells of services in the place of the hub, and is not believed", message.node)
+            return
+        if message.subject == _MISSED:
+            self._connection.renew()
             return
         for entry in known.entries(message.value()):
             for newer in list(self._newer):

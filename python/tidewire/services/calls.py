@@ -6,17 +6,18 @@ import asyncio
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from dataclasses import dataclass
-from time import perf_counter
+from time import monotonic, perf_counter, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidewire._current import running_loop
-from tidewire.errors import InvalidArgument, NoResponders, TidewireError
+from tidewire.errors import InvalidArgument, NodeStopped, NoResponders, TidewireError
 from tidewire.services import port as ports
 from tidewire.services.channel import Ended
 from tidewire.services.feeding import has_generators
 from tidewire.services.limits import CALL_TIMEOUT_S
 from tidewire.services.port import Items, Port, Refused, Request
+from tidewire.services.resending import Resending, is_loss
 
 if TYPE_CHECKING:
     from tidewire.services.options import CallOptions
@@ -80,6 +81,15 @@ class Sending:
         """As ``finding``, and block this thread."""
         self.registry.find_again_blocking(self.service)
         return self.group()
+
+    def is_idempotent(self, group: Group) -> bool:
+        """Return whether it may be made again where it is not known whether it was handled."""
+        method = group.methods.get(self.method)
+        return method is not None and method.idempotent and not has_generators(self.args, self.kwargs)
+
+    def resending(self, request: Request) -> Resending:
+        """Return how often it is made again after its link was lost."""
+        return Resending(request.deadline, self.registry.node.links.link_resends)
 
     def request(self, streams: bool) -> Request:
         """Return it as it travels from here: within the time of the call that it is made in."""
@@ -158,33 +168,37 @@ class Call(Coroutine[Any, Any, Any]):
         self._used = True
         if self._sending.options.policy.kind == "all":
             return [_answer(port.instance, reply) for port, reply in self._sent_to_all(self._sending.found())]
-        group, request, tried = self._sending.found(), self._sending.request(False), set[str]()
+        group = self._sending.found()
+        turn = _Turn(self._sending, group)
         while True:
-            port = group.choose(self._sending.options, tried)
-            since = perf_counter()
-            try:
-                value = port.call(request).wait()
-            except BaseException as error:  # noqa: BLE001
-                _after(group, port, since, error, tried)
+            port, since = turn.next(), perf_counter()
+            if port is None:
+                sleep(turn.wait_s)
                 continue
-            group.ended(port.instance, perf_counter() - since)
+            try:
+                value = port.call(turn.request).wait()
+            except BaseException as error:  # noqa: BLE001
+                turn.failed(port, since, error)
+                continue
+            turn.group.ended(port.instance, perf_counter() - since)
             return value
 
     def _begun(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
 
     def _one(self) -> Generator[Any, Any, Any]:
-        group = yield from self._sending.finding()
-        request, tried = self._sending.request(False), set[str]()
+        turn = _Turn(self._sending, (yield from self._sending.finding()))
         while True:
-            port = group.choose(self._sending.options, tried)
-            since = perf_counter()
-            try:
-                value = yield from port.call(request).__await__()
-            except BaseException as error:  # noqa: BLE001
-                _after(group, port, since, error, tried)
+            port, since = turn.next(), perf_counter()
+            if port is None:
+                yield from asyncio.sleep(turn.wait_s).__await__()
                 continue
-            group.ended(port.instance, perf_counter() - since)
+            try:
+                value = yield from port.call(turn.request).__await__()
+            except BaseException as error:  # noqa: BLE001
+                turn.failed(port, since, error)
+                continue
+            turn.group.ended(port.instance, perf_counter() - since)
             return value
 
     def _all(self) -> Generator[Any, Any, Any]:
@@ -212,6 +226,57 @@ class Call(Coroutine[Any, Any, Any]):
             raise InvalidArgument(f"{sending.title}: a stream as an argument can't go to several: call one instance")
         request = sending.request(False)
         return [(port, _sent(port, request)) for port in list(group.ports.values())]
+
+
+class _Turn:
+    """Which instance gets a call next, and when.
+
+    Attributes:
+        request: The call as it travels.
+        group: The instances that it may go to.
+        wait_s: How long to wait where ``next`` gave none.
+    """
+
+    def __init__(self, sending: Sending, group: Group) -> None:
+        self.group, self.request = group, sending.request(False)
+        self.wait_s = 0.0
+        self._sending, self._tried = sending, set[str]()
+        self._resending: Resending | None = None
+        self._pausing = False
+
+    def next(self) -> Port | None:
+        """Return the way to an instance, or None: wait first."""
+        if self._pausing:
+            self._pausing = False
+            return None
+        if self._resending is None:
+            return self.group.choose(self._sending.options, self._tried)
+        try:
+            self.group = self._sending.group()
+            return self.group.choose(self._sending.options, self._tried)
+        except TidewireError as error:
+            self._tried = set()
+            self._wait(self._resending.while_nobody(error, monotonic()), self._resending.lost or error)
+            self._pausing = False
+            return None
+
+    def failed(self, port: Port, since: float, error: BaseException) -> None:
+        """Note that a call failed. Returns if it is to be made once more, else raises the error."""
+        if noted(self.group, port, since, error):
+            self._tried.add(port.instance)
+            return
+        if not is_loss(error) or not self._sending.is_idempotent(self.group):
+            raise error
+        if self._resending is None:
+            self._resending = self._sending.resending(self.request)
+        wait_s = self._resending.after_loss(error, monotonic())
+        self._tried = set()
+        self._wait(wait_s, self._resending.lost or error)
+
+    def _wait(self, wait_s: float | None, error: BaseException) -> None:
+        if wait_s is None:
+            raise error
+        self.wait_s, self._pausing = wait_s, True
 
 
 class _Failed:
@@ -255,7 +320,7 @@ def _after(group: Group, port: Port, since: float, error: BaseException, tried: 
 
 def noted(group: Group, port: Port, since: float, error: BaseException) -> bool:
     """Note that a call failed, and return whether another instance is to be tried."""
-    if isinstance(error, (Refused, NoResponders)):
+    if isinstance(error, (Refused, NoResponders)) or (isinstance(error, NodeStopped) and error.retryable):
         group.ended(port.instance, None)
         return True
     if isinstance(error, Exception):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tidewire._binding import Pending
+from tidewire.errors import TidewireError
 from tidewire.services import context
 from tidewire.services.calls import Sending, Stream, noted
+from tidewire.services.resending import Resending, is_loss
 
 if TYPE_CHECKING:
     from tidewire.services.port import LinkPort, Request
@@ -23,7 +25,11 @@ class Errand(Sending):
         used: Whether somebody has begun the call, or given it up.
     """
 
-    __slots__ = ("_group", "_port", "_request", "_since", "_tried", "used")
+    __slots__ = ("_begun", "_group", "_pausing", "_port", "_request", "_resending", "_since", "_tried", "used")
+
+    _begun: float
+    _pausing: bool
+    _resending: Resending | None
 
     _group: Group
     _port: LinkPort
@@ -33,26 +39,67 @@ class Errand(Sending):
 
     def begin(self) -> Pending:
         """Send it."""
-        self.used = True
+        self.used, self._pausing, self._resending, self._begun = True, False, None, monotonic()
         self._group = self.registry.group(self.service)
         self._request = self.request(False) if self.options.headers or context.running.get() is not None else None
         # Instances of this process came after the call was made; the reply of one is no pending.
         self._tried = () if self._group.over_links else self._group.local()
         return self._sent()
 
-    def ended(self) -> None:
-        """Note that it was answered."""
+    def ended(self) -> Pending | None:
+        """Note that it was answered, or make it again after a pause."""
+        if self._pausing:
+            self._pausing = False
+            return self._again()
         self._group.ended(self._port.instance, perf_counter() - self._since)
+        return None
 
     def failed(self, error: BaseException) -> Pending | None:
-        """Note that it failed, and send it to another instance if that may help."""
-        if not noted(self._group, self._port, self._since, error):
+        """Note that it failed, and send it to another instance if that may help, or again if its link was lost."""
+        if noted(self._group, self._port, self._since, error):
+            if self._resending is not None:
+                # All that could take it are tried anew after a pause.
+                return self._paused(self._resending.while_nobody(error, monotonic()))
+            self._tried = {*self._tried, self._port.instance}
+            return self._sent()
+        if is_loss(error) and self.is_idempotent(self._group):
+            if self._resending is None:
+                self._resend()
+            assert self._resending is not None
+            return self._paused(self._resending.after_loss(error, monotonic()))
+        return None
+
+    def _resend(self) -> None:
+        """Keep the deadline that it began with."""
+        request = self._request
+        if request is None:
+            self._request = request = self.request(False)
+            request.deadline = self._begun + self.timeout_s
+        self._resending = self.resending(request)
+
+    def _again(self) -> Pending:
+        """Make it again, or wait until that is possible."""
+        try:
+            self._group = group = self.registry.group(self.service)
+            self._tried = () if group.over_links else group.local()
+            return self._sent()
+        except TidewireError as error:
+            assert self._resending is not None
+            pending = self._paused(self._resending.while_nobody(error, monotonic()))
+            if pending is None:
+                raise self._resending.lost or error from error
+            return pending
+
+    def _paused(self, wait_s: float | None) -> Pending | None:
+        if wait_s is None:
             return None
-        self._tried = {*self._tried, self._port.instance}
-        return self._sent()
+        self._pausing = True
+        return self.registry.node._engine.pause(wait_s)
 
     def dropped(self, begun: bool) -> None:
         """Note that nobody waits for it any more, or that nobody ever did."""
+        if begun and self._pausing:
+            return
         if begun:
             self._group.ended(self._port.instance, None)
         elif not getattr(self, "used", False):

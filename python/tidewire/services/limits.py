@@ -21,8 +21,8 @@ SERVICE_WAITING: Final = Limit("service_waiting", "calls", 10_000, 10_000, 10_00
 STREAM_AHEAD: Final = Limit("stream_ahead", "items", 32, 32, 32)
 """Items of a stream that were written and not yet read; the writer waits."""
 
-CALL_HEADERS: Final = Limit("call_headers", "headers", 0, 0, 64)
-"""Headers of one call."""
+CALL_HEADERS: Final = Limit("call_headers", "headers", 0, 0, 56)
+"""Headers of one call. The rest of link_fields is for what a call says of itself."""
 
 CALL_TIMEOUT_S: Final = ASK_TIMEOUT_MS.default / 1000
 """How long a call may take where neither the caller nor the method says otherwise, in seconds."""

@@ -3,6 +3,7 @@
 //! - [`outbox`]: what waits to be written, in lanes, with long payloads cut.
 //! - [`assembly`]: long payloads put together again.
 //! - [`passing`]: the same, checked on their way through a hub.
+//! - [`gathering`]: whether what waits goes at once.
 //! - [`slots`]: exchanges by their ids.
 //! - [`heart`]: when to send a sign of life, and when the other side counts as dead.
 //! - [`session`]: the side of a node, where exchanges begin and end.
@@ -13,6 +14,7 @@
 
 pub mod access;
 pub mod assembly;
+pub mod gathering;
 pub mod heart;
 pub mod hub;
 pub mod outbox;

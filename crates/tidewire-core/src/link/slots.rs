@@ -181,6 +181,14 @@ impl<T> Mirror<T> {
         self.entries[slot_of(id)].take().map(|(_, value)| value)
     }
 
+    /// The open exchanges, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
+        self.entries
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(slot, entry)| entry.as_mut().map(|(generation, value)| (id_of(*generation, slot), value)))
+    }
+
     /// The open exchanges.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.entries

@@ -79,6 +79,8 @@ pub struct World {
     pub pipe_bytes: usize,
     /// Most bytes that move at once; less makes more pieces.
     pub piece_bytes: usize,
+    /// For how long the event loops of all nodes have been blocked.
+    pub blocked_ms: u32,
     secrets: u64,
 }
 
@@ -95,6 +97,7 @@ impl World {
             random: Random(seed),
             pipe_bytes: 64 * KIB,
             piece_bytes: 16 * KIB,
+            blocked_ms: 0,
             secrets: 0,
         }
     }
@@ -215,6 +218,9 @@ impl World {
                 let node = &mut self.nodes[at];
                 if node.link.is_none() {
                     continue;
+                }
+                if node.session.is_telling_due(self.now_us) {
+                    node.session.still_at_work(self.blocked_ms, self.now_us);
                 }
                 if let Err(fault) = node.session.tick(self.now_us) {
                     node.fault = Some(fault);

@@ -2,10 +2,10 @@
 
 use tidewire_proto::generated::limits::{self, Limit};
 
-use super::broker::{BROKER, BROKER_KEYS};
 use super::keys::{self, DISPATCHER_KEYS, DISPATCHERS, ENGINE_KEYS, Key, SHARE};
 use super::load::Origins;
 use super::problem::{Origin, Problem};
+use super::tables::{SUBS, Sub};
 use super::{DispatcherConfig, EngineConfig};
 
 /// Every problem of a configuration that was made by hand.
@@ -14,7 +14,7 @@ pub(super) fn all(config: &EngineConfig) -> Vec<Problem> {
     for (name, dispatcher) in &config.dispatchers {
         problems.extend(ranges(&format!("{DISPATCHERS}.{name}."), dispatcher, &DISPATCHER_KEYS));
     }
-    problems.extend(broker(config));
+    problems.extend(SUBS.iter().flat_map(|sub| numbers(sub, config)));
     problems.extend(structure(config, &Origins::new()));
     problems
 }
@@ -50,12 +50,12 @@ pub(super) fn useless(config: &EngineConfig, origins: &Origins) -> Vec<Problem> 
     problems
 }
 
-fn broker(config: &EngineConfig) -> Vec<Problem> {
-    let of = |limit: &'static Limit| config.broker.get(limit.name).map(|value| (limit, value));
-    let wrong = BROKER_KEYS.into_iter().filter_map(of).filter(|(limit, value)| !limit.allows(*value));
+fn numbers(sub: &Sub, config: &EngineConfig) -> Vec<Problem> {
+    let of = |limit: &&'static Limit| (sub.of)(config).get(limit.name).map(|value| (*limit, value));
+    let wrong = sub.keys.iter().filter_map(of).filter(|(limit, value)| !limit.allows(*value));
     wrong
         .map(|(limit, value)| {
-            Problem::range(&format!("{BROKER}.{}", limit.name), &value.to_string(), limit, &Origin::Code)
+            Problem::range(&format!("{}.{}", sub.name, limit.name), &value.to_string(), limit, &Origin::Code)
         })
         .collect()
 }

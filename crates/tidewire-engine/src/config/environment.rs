@@ -2,8 +2,8 @@
 
 use toml::{Table, Value};
 
-use super::broker::{self, BROKER};
 use super::keys::{self, DISPATCHERS, SHARE, nearest, start_of};
+use super::tables::{SUBS, Sub};
 
 const PREFIX: &str = "TIDEWIRE_";
 
@@ -27,12 +27,10 @@ pub(super) fn to_table<'a>(name: &str, value: &str, known: impl Iterator<Item = 
         let dispatcher = in_known_case(dispatcher, known);
         return Ok(nest(DISPATCHERS, nest(&dispatcher, nest_value(key, value))));
     }
-    if let Some(key) = path.strip_prefix(BROKER).and_then(|rest| rest.strip_prefix(DIVIDER))
-        && broker::of_broker().contains(&key)
-    {
-        return Ok(nest(BROKER, nest_value(key, value)));
+    if let Some((sub, key)) = sub_key(&path) {
+        return Ok(nest(sub.name, nest_value(key, value)));
     }
-    if keys::of_engine().contains(&path.as_str()) && path != DISPATCHERS && path != BROKER {
+    if keys::of_top().any(|key| key == path) {
         return Ok(nest_value(&path, value));
     }
     Err(unknown(&path))
@@ -44,10 +42,24 @@ fn dispatcher_key(path: &str) -> Option<(&str, &str)> {
     (!dispatcher.is_empty() && keys::of_dispatcher().contains(&key)).then_some((dispatcher, key))
 }
 
+/// Takes `links__link_heartbeat_ms` apart, if its last part is a key of that table.
+fn sub_key(path: &str) -> Option<(&'static Sub, &str)> {
+    let (name, key) = path.split_once(DIVIDER)?;
+    let sub = SUBS.iter().find(|sub| sub.name == name)?;
+    sub.names().contains(&key).then_some((sub, key))
+}
+
 fn in_known_case<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> String {
     let alike: Vec<&String> = known.filter(|known| known.to_lowercase().replace('-', "_") == name).collect();
     let exact = alike.iter().find(|known| *known.as_str() == *name);
     exact.or(alike.first()).map_or_else(|| name.to_owned(), |known| (*known).clone())
+}
+
+/// A value under a key with dots. No key has more than three parts.
+pub(super) fn nested(path: &str, value: &str) -> Table {
+    let mut parts: Vec<&str> = path.splitn(3, '.').collect();
+    let last = parts.pop().unwrap_or_default();
+    parts.into_iter().rev().fold(nest_value(last, value), |table, key| nest(key, table))
 }
 
 fn nest(key: &str, table: Table) -> Table {
@@ -74,12 +86,13 @@ fn meant(path: &str) -> Option<String> {
     if let Some(rest) = path.strip_prefix(DISPATCHERS) {
         return meant_in_dispatcher(rest.trim_matches('_'));
     }
-    if let Some(rest) = path.strip_prefix(BROKER) {
-        let key = nearest(rest.trim_matches('_'), &broker::of_broker())?;
-        return Some(variable(&[BROKER, key].join(DIVIDER)));
+    for sub in &SUBS {
+        if let Some(rest) = path.strip_prefix(sub.name) {
+            let key = nearest(rest.trim_matches('_'), &sub.names())?;
+            return Some(variable(&[sub.name, key].join(DIVIDER)));
+        }
     }
-    let engine = keys::of_engine().into_iter().filter(|key| ![DISPATCHERS, BROKER].contains(key));
-    let known: Vec<&str> = engine.chain(OTHERS).collect();
+    let known: Vec<&str> = keys::of_top().chain(OTHERS).collect();
     Some(variable(nearest(path, &known)?))
 }
 

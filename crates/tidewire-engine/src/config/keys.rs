@@ -2,7 +2,7 @@
 
 use tidewire_proto::generated::limits::{self, Limit};
 
-use super::broker::BROKER;
+use super::tables::SUBS;
 use super::{DispatcherConfig, EngineConfig};
 
 /// The table of dispatchers.
@@ -44,7 +44,12 @@ pub(super) const DISPATCHER_KEYS: [Key<DispatcherConfig>; 3] = [
 
 /// All keys of the top level.
 pub(super) fn of_engine() -> Vec<&'static str> {
-    ENGINE_KEYS.iter().map(|key| key.limit.name).chain([DISPATCHERS, BROKER]).collect()
+    of_top().chain([DISPATCHERS]).chain(SUBS.iter().map(|sub| sub.name)).collect()
+}
+
+/// The keys of the top level that are no tables.
+pub(super) fn of_top() -> impl Iterator<Item = &'static str> {
+    ENGINE_KEYS.iter().map(|key| key.limit.name)
 }
 
 /// All keys of one dispatcher.

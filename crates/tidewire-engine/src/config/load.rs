@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use tidewire_proto::generated::limits::Limit;
 use toml::{Table, Value};
 
-use super::broker::{self, BROKER, BROKER_KEYS};
 use super::keys::{self, DISPATCHER_KEYS, DISPATCHERS, ENGINE_KEYS, SHARE};
 use super::problem::{Origin, Problem, shown};
+use super::tables::{SUBS, Sub};
 use super::{ConfigError, DispatcherConfig, EngineConfig, check, environment};
 
 /// A configuration that is being read. A value that is wrong is reported, and the one before it stays.
@@ -49,6 +49,12 @@ impl Loader {
         }
     }
 
+    pub(super) fn options(&mut self, options: impl IntoIterator<Item = (String, String)>) {
+        for (key, value) in options {
+            self.engine(&environment::nested(&key, &value), &Origin::Option);
+        }
+    }
+
     pub(super) fn finish(mut self) -> Result<EngineConfig, ConfigError> {
         self.problems.extend(check::structure(&self.config, &self.origins));
         self.problems.extend(check::useless(&self.config, &self.origins));
@@ -63,28 +69,28 @@ impl Loader {
                 }
             } else if key == DISPATCHERS {
                 self.dispatchers(value, origin);
-            } else if key == BROKER {
-                self.broker(value, origin);
+            } else if let Some(sub) = SUBS.iter().find(|sub| sub.name == key) {
+                self.sub(sub, value, origin);
             } else {
                 self.problems.push(Problem::new(key, "", &unknown_in_engine(key), origin));
             }
         }
     }
 
-    fn broker(&mut self, value: &Value, origin: &Origin) {
+    fn sub(&mut self, sub: &Sub, value: &Value, origin: &Origin) {
+        let name = sub.name;
         let Value::Table(settings) = value else {
-            let keys = broker::of_broker().join(", ");
-            return self.problems.push(Problem::not_a_table(BROKER, value, &keys, origin));
+            return self.problems.push(Problem::not_a_table(name, value, &sub.names().join(", "), origin));
         };
         for (key, value) in settings {
-            let path = format!("{BROKER}.{key}");
-            match BROKER_KEYS.iter().find(|limit| limit.name == key) {
+            let path = format!("{name}.{key}");
+            match sub.keys.iter().find(|limit| limit.name == key) {
                 Some(limit) => {
                     if let Some(value) = self.number(&path, value, limit, origin) {
-                        self.config.broker.set(limit, value);
+                        (sub.of_mut)(&mut self.config).set(limit, value);
                     }
                 }
-                None => self.problems.push(Problem::new(&path, "", &unknown(key, &broker::of_broker()), origin)),
+                None => self.problems.push(Problem::new(&path, "", &unknown(key, &sub.names()), origin)),
             }
         }
     }

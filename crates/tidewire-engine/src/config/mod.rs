@@ -19,12 +19,12 @@
 //! # Ok::<(), tidewire_engine::config::ConfigError>(())
 //! ```
 
-mod broker;
 mod check;
 mod environment;
 mod keys;
 mod load;
 mod problem;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +33,8 @@ use std::collections::BTreeMap;
 use tidewire_proto::generated::limits::{self, Limit};
 use toml::{Table, Value};
 
-pub use broker::BrokerConfig;
 pub use problem::{ConfigError, Problem};
+pub use tables::Numbers;
 
 use crate::engine::DEFAULT_DISPATCHER;
 use keys::{DISPATCHER_KEYS, ENGINE_KEYS, Key};
@@ -60,7 +60,9 @@ pub struct EngineConfig {
     /// How long a stop waits when the call says nothing.
     pub stop_timeout_ms: u64,
     /// Agents and worker pools.
-    pub broker: BrokerConfig,
+    pub broker: Numbers,
+    /// Links to other nodes.
+    pub links: Numbers,
 }
 
 /// The settings of one dispatcher.
@@ -87,7 +89,8 @@ impl Default for EngineConfig {
             lane_burst: default_of(&limits::LANE_BURST),
             ask_timeout_ms: limits::ASK_TIMEOUT_MS.default,
             stop_timeout_ms: limits::STOP_TIMEOUT_MS.default,
-            broker: BrokerConfig::default(),
+            broker: Numbers::defaults(tables::BROKER_KEYS),
+            links: Numbers::defaults(tables::LINK_KEYS),
         }
     }
 }
@@ -117,6 +120,20 @@ impl EngineConfig {
         toml_text: Option<(&str, &str)>,
         env: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
+        Self::load_with(code, toml_text, env, [])
+    }
+
+    /// As [`load`](EngineConfig::load), with options of a command line above all: keys such as `links.link_heartbeat_ms`, and values.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](EngineConfig::load).
+    pub fn load_with(
+        code: Option<Table>,
+        toml_text: Option<(&str, &str)>,
+        env: impl IntoIterator<Item = (String, String)>,
+        options: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
         let mut loader = Loader::default();
         if let Some(table) = &code {
             loader.code(table);
@@ -125,6 +142,7 @@ impl EngineConfig {
             loader.text(origin, text);
         }
         loader.environment(env);
+        loader.options(options);
         loader.finish()
     }
 
@@ -179,8 +197,10 @@ impl EngineConfig {
         let mut table = numbers(self, &ENGINE_KEYS);
         let dispatchers = self.dispatchers.iter().map(|(name, one)| (name.clone(), Value::Table(one.to_table())));
         table.insert(keys::DISPATCHERS.to_owned(), Value::Table(dispatchers.collect()));
-        let broker = self.broker.iter().map(|(key, value)| (key.to_owned(), integer(value)));
-        table.insert(broker::BROKER.to_owned(), Value::Table(broker.collect()));
+        for sub in &tables::SUBS {
+            let numbers = (sub.of)(self).iter().map(|(key, value)| (key.to_owned(), integer(value)));
+            table.insert(sub.name.to_owned(), Value::Table(numbers.collect()));
+        }
         table
     }
 

@@ -58,6 +58,7 @@ pub(super) enum Origin {
     Code,
     Text(String),
     Variable(String),
+    Option,
 }
 
 impl fmt::Display for Origin {
@@ -66,6 +67,7 @@ impl fmt::Display for Origin {
             Self::Code => f.write_str("from code"),
             Self::Text(name) => write!(f, "from {name}"),
             Self::Variable(name) => write!(f, "from environment variable {name}"),
+            Self::Option => f.write_str("from --set"),
         }
     }
 }

@@ -211,3 +211,60 @@ fn agents_and_pools_have_a_table_of_their_own() {
         ]
     );
 }
+
+#[test]
+fn links_have_a_table_of_their_own_and_options_win() {
+    let text = "[links]\nlink_heartbeat_ms = 200\nlink_queue_bytes = 2097152\nlink_in_flight = 100\n";
+    let env = || variables([("TIDEWIRE_LINKS__LINK_HEARTBEAT_MS", "300"), ("TIDEWIRE_LINKS__LINK_IN_FLIGHT", "200")]);
+    let options = variables([("links.link_heartbeat_ms", "400"), ("dispatchers.io.threads", "2")]);
+    let config = EngineConfig::load_with(None, Some(("f", text)), env(), options).unwrap();
+    let of = |key: &str| config.links.get(key);
+    assert_eq!(
+        (of("link_heartbeat_ms"), of("link_in_flight"), of("link_queue_bytes")),
+        (Some(400), Some(200), Some(2_097_152))
+    );
+    assert_eq!((of("link_linger_us"), config.dispatchers["io"].threads), (Some(0), 2));
+    assert_eq!(EngineConfig::load(Some(config.to_table()), None, []).unwrap(), config);
+
+    let text = "[links]\nlink_heartbeat = 200\n";
+    let env = variables([("TIDEWIRE_LINKS__HEARTBEAT_MS", "1"), ("TIDEWIRE_LINKS__LINK_FRAME_BYTES", "5")]);
+    let options =
+        variables([("links.link_heartbeat_ms", "soon"), ("link.a", "1"), ("links.a.b.c", "1"), ("links", "2")]);
+    let error = EngineConfig::load_with(None, Some(("f", text)), env, options).unwrap_err();
+    let texts: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    let keys = LINK_NAMES.join(", ");
+    assert_eq!(
+        texts,
+        [
+            "links.link_heartbeat: unknown key; did you mean link_heartbeat_ms? (from f)".to_owned(),
+            "TIDEWIRE_LINKS__HEARTBEAT_MS: unknown environment variable; did you mean TIDEWIRE_LINKS__LINK_HEARTBEAT_MS?"
+                .to_owned(),
+            "links.link_frame_bytes: 5 is out of range; 131072 to 16777216 bytes are allowed \
+             (from environment variable TIDEWIRE_LINKS__LINK_FRAME_BYTES)"
+                .to_owned(),
+            "links.link_heartbeat_ms: \"soon\" is not a whole number; 50 to 3600000 ms are allowed (from --set)".to_owned(),
+            "link: unknown key; did you mean links? (from --set)".to_owned(),
+            format!("links.a: unknown key; known are {keys} (from --set)"),
+            format!("links: 2 is not a table; write a table with {keys} (from --set)"),
+        ]
+    );
+}
+
+const LINK_NAMES: [&str; 16] = [
+    "link_heartbeat_ms",
+    "link_greeting_ms",
+    "link_greetings",
+    "link_backoff_ms",
+    "link_backoff_max_ms",
+    "link_queue_bytes",
+    "link_frame_bytes",
+    "link_chunk_bytes",
+    "payload_bytes",
+    "link_batch_bytes",
+    "link_batch_frames",
+    "link_linger_us",
+    "link_in_flight",
+    "link_subscriptions",
+    "link_resends",
+    "hub_links",
+];

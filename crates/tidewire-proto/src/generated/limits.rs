@@ -285,11 +285,12 @@ pub const RETRY_BACKOFF_MAX_MS: Limit =
 pub const LINK_FRAME_BYTES: Limit =
     Limit { name: "link_frame_bytes", unit: "bytes", default: 1_048_576, min: 131_072, max: 16_777_216 };
 
-/// Longest payload that is sent in one frame; longer ones are cut.
+/// Longest payload that is sent in one frame; longer ones are cut. With the longest head it fits the least
+/// link_frame_bytes.
 ///
 /// At the limit: The payload is sent in chunks.
 pub const LINK_CHUNK_BYTES: Limit =
-    Limit { name: "link_chunk_bytes", unit: "bytes", default: 65_536, min: 1024, max: 524_288 };
+    Limit { name: "link_chunk_bytes", unit: "bytes", default: 65_536, min: 1024, max: 98_304 };
 
 /// Bytes of one payload that are under way before the receiver has asked for more.
 ///
@@ -352,6 +353,29 @@ pub const LINK_HEARTBEAT_MS: Limit =
 pub const LINK_GREETING_MS: Limit =
     Limit { name: "link_greeting_ms", unit: "ms", default: 5000, min: 50, max: 600_000 };
 
+/// Connections of one place where a hub listens that have not said all of TLS and WebSocket that comes first.
+///
+/// At the limit: A further one is closed.
+pub const LINK_GREETINGS: Limit =
+    Limit { name: "link_greetings", unit: "connections", default: 1000, min: 1, max: 1_000_000 };
+
+/// Bytes that are given to a socket in one write.
+///
+/// At the limit: The rest follows in the next write.
+pub const LINK_BATCH_BYTES: Limit =
+    Limit { name: "link_batch_bytes", unit: "bytes", default: 262_144, min: 4096, max: 262_144 };
+
+/// Frames that gather in one round of the event loop, or within link_linger_us, before they are written.
+///
+/// At the limit: They are written, and the count starts anew.
+pub const LINK_BATCH_FRAMES: Limit =
+    Limit { name: "link_batch_frames", unit: "frames", default: 64, min: 1, max: 65_536 };
+
+/// How long a frame may wait for others, so that they go in one write; urgent ones don't wait.
+///
+/// At the limit: What has gathered is written.
+pub const LINK_LINGER_US: Limit = Limit { name: "link_linger_us", unit: "us", default: 0, min: 0, max: 100_000 };
+
 /// Wait before the first attempt to join a lost hub again; it doubles, with jitter.
 ///
 /// At the limit: The wait stops growing at link_backoff_max_ms.
@@ -362,6 +386,11 @@ pub const LINK_BACKOFF_MS: Limit = Limit { name: "link_backoff_ms", unit: "ms", 
 /// At the limit: Further attempts wait as long as this.
 pub const LINK_BACKOFF_MAX_MS: Limit =
     Limit { name: "link_backoff_max_ms", unit: "ms", default: 5000, min: 1, max: 3_600_000 };
+
+/// How often a call of an idempotent method whose link was lost is made again, within its deadline.
+///
+/// At the limit: The call fails with LinkLost.
+pub const LINK_RESENDS: Limit = Limit { name: "link_resends", unit: "calls", default: 5, min: 0, max: 1000 };
 
 /// Nodes that are joined to one hub at once.
 ///
@@ -450,8 +479,13 @@ pub const ALL: &[&Limit] = &[
     &LINK_INTAKE_BYTES,
     &LINK_HEARTBEAT_MS,
     &LINK_GREETING_MS,
+    &LINK_GREETINGS,
+    &LINK_BATCH_BYTES,
+    &LINK_BATCH_FRAMES,
+    &LINK_LINGER_US,
     &LINK_BACKOFF_MS,
     &LINK_BACKOFF_MAX_MS,
+    &LINK_RESENDS,
     &HUB_LINKS,
     &STREAM_CREDIT,
     &VALUE_DEPTH,

@@ -42,7 +42,7 @@ impl Frame<'_> {
             Kind::Hello => Hello::parse(self).map(|_| ()),
             Kind::Welcome => Welcome::parse(self).map(|_| ()),
             Kind::Error | Kind::Fail => read_u16(kind, head).map(|_| ()),
-            Kind::Node | Kind::Credit | Kind::Window => read_u32(kind, head).map(|_| ()),
+            Kind::Node | Kind::Credit | Kind::Window | Kind::Alive => read_u32(kind, head).map(|_| ()),
             Kind::Subscribe => SubscribeHead::parse(head).map(|_| ()),
             Kind::Publish => PublishHead::parse(head).map(|_| ()),
             Kind::Call => CallHead::parse(head).map(|_| ()),

@@ -158,7 +158,7 @@ impl FailHead {
     }
 }
 
-/// Reads a head that is one number of 32 bits: NODE, CREDIT, WINDOW.
+/// Reads a head that is one number of 32 bits: NODE, CREDIT, WINDOW, ALIVE.
 ///
 /// # Errors
 /// [`WireError`] if it is not one.

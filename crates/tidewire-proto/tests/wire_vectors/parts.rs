@@ -54,6 +54,7 @@ fn head_of(frame: &Frame<'_>) -> Result<Json, WireError> {
         Kind::Node => vec![("number", number(read_u32(name, head)?))],
         Kind::Credit => vec![("items", number(read_u32(name, head)?))],
         Kind::Window => vec![("bytes", number(read_u32(name, head)?))],
+        Kind::Alive => vec![("blocked_ms", number(read_u32(name, head)?))],
         Kind::Subscribe => {
             let head = SubscribeHead::parse(head)?;
             vec![("queue", text(head.queue)), ("pattern", text(head.pattern))]
@@ -93,6 +94,7 @@ fn put_head(kind: Kind, head: &Json, out: &mut Vec<u8>) -> Result<(), WireError>
         Kind::Node => put(out, &head.at("number").number::<u32>().to_le_bytes()),
         Kind::Credit => put(out, &head.at("items").number::<u32>().to_le_bytes()),
         Kind::Window => put(out, &head.at("bytes").number::<u32>().to_le_bytes()),
+        Kind::Alive => put(out, &head.at("blocked_ms").number::<u32>().to_le_bytes()),
         Kind::Subscribe => {
             SubscribeHead { queue: head.at("queue").text(), pattern: head.at("pattern").text() }.put(out)
         }

@@ -78,10 +78,20 @@ impl Hub {
             let problem = "its id is that of an exchange that is open: choose another one";
             return Err(WireError::Unexpected { kind: "CALL", problem });
         }
-        let refusal = match self.route(at, &head, frame) {
-            Ok((to, subscription, key)) => return self.connect(at, to, subscription, key, frame),
-            Err(refusal) => refusal,
-        };
+        let (mut full, mut refusal) = (Vec::new(), None);
+        loop {
+            let (to, subscription, key) = match self.route(at, &head, frame, &full) {
+                Ok(route) => route,
+                // Of several that are full, the first one says why.
+                Err(other) => {
+                    refusal = refusal.or(other);
+                    break;
+                }
+            };
+            let Some(reason) = self.connect(at, to, subscription, key, frame)? else { return Ok(()) };
+            full.push(key);
+            refusal = refusal.or(Some(reason));
+        }
         if let Some((code, text)) = refusal {
             self.refuse_new(at, frame, code, &text);
         }
@@ -94,6 +104,7 @@ impl Hub {
         at: LinkId,
         head: &CallHead<'_>,
         frame: &Frame<'_>,
+        full: &[SubscriptionId],
     ) -> Result<(LinkId, u64, SubscriptionId), Option<(ErrorCode, String)>> {
         let subject = head.subject;
         let grant = self.link(at).and_then(|link| link.grant);
@@ -109,10 +120,11 @@ impl Hub {
         if subject == "$hub.services" {
             return Err(self.services(at, frame).err());
         }
-        let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(subject, head.choice) };
+        let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(subject, head.choice, full) };
         responder.ok_or_else(|| Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}"))))
     }
 
+    /// Passes a call on to one subscription, or says why it can't be.
     fn connect(
         &mut self,
         at: LinkId,
@@ -120,29 +132,26 @@ impl Hub {
         subscription: u64,
         key: SubscriptionId,
         frame: &Frame<'_>,
-    ) -> Result<(), WireError> {
+    ) -> Result<Option<(ErrorCode, String)>, WireError> {
         self.introduce(to, at);
         let (lane, mut passing) = (frame.flags.lane() as u8, Passing::default());
         passing.take(frame)?;
         let number = self.link(at).map_or(0, |link| link.number);
-        let Some(callee) = self.links.get_mut(to).and_then(Option::as_mut) else { return Ok(()) };
+        let Some(callee) = self.links.get_mut(to).and_then(Option::as_mut) else { return Ok(None) };
         if !callee.takes(frame) {
             let text = format!("payload_bytes={} of the node that answers is exceeded: send less", callee.payload_max);
-            self.refuse_new(at, frame, ErrorCode::PayloadTooLarge, &text);
-            return Ok(());
+            return Ok(Some((ErrorCode::PayloadTooLarge, text)));
         }
         let back = Passing::default();
         let back = Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false };
         let Ok(id) = callee.ours.insert(back) else {
             let text = "link_in_flight: too many calls are open at the node that answers: try again later";
-            self.refuse_new(at, frame, ErrorCode::LimitExceeded, text);
-            return Ok(());
+            return Ok(Some((ErrorCode::LimitExceeded, text.to_owned())));
         };
         let Ok(bytes) = callee.out.forward(frame.bytes, lane.into(), id) else {
             callee.ours.remove(id);
             let text = "link_queue_bytes: too much waits for the node that answers: try again later";
-            self.refuse_new(at, frame, ErrorCode::LimitExceeded, text);
-            return Ok(());
+            return Ok(Some((ErrorCode::LimitExceeded, text.to_owned())));
         };
         wire::set_route(bytes, number, subscription);
         self.touch(to);
@@ -156,15 +165,20 @@ impl Hub {
         }
         self.counts.calls += 1;
         self.counts.forwarded += 1;
-        Ok(())
+        Ok(None)
     }
 
-    /// The subscription that a call goes to: of a queue group, if one matches.
-    fn responder(&mut self, subject: &str, choice: u8) -> Option<(LinkId, u64, SubscriptionId)> {
+    /// The subscription that a call goes to: of a queue group, if one matches, and not one of those that are full.
+    fn responder(
+        &mut self,
+        subject: &str,
+        choice: u8,
+        full: &[SubscriptionId],
+    ) -> Option<(LinkId, u64, SubscriptionId)> {
         let mut best: Option<(Rank, LinkId, u64)> = None;
         let mut draw = next_draw(&mut self.draw);
         self.tree.for_each_match_str(subject, |subscriber| {
-            let Some(key) = subscriber.key else { return };
+            let Some(key) = subscriber.key.filter(|key| !full.contains(key)) else { return };
             draw = draw.rotate_left(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let load = if choice == 0 { subscriber.in_progress } else { 0 };
             // Equal loads take turns by chance; keys compare in the order of subscriptions.

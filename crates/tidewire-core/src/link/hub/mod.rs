@@ -11,15 +11,15 @@ mod passing_on;
 mod publishing;
 mod routes;
 mod telling;
+mod timing;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
-use super::heart::{Beat, Heart};
+use super::gathering::Gathering;
+use super::heart::Heart;
 use super::outbox::Outbox;
 use super::session::Fault;
 use super::slots::{Mirror, Slots};
@@ -47,7 +47,12 @@ struct Link {
     payload_max: usize,
     frame_max: usize,
     greeting_until_us: Option<u64>,
+    gathering: Gathering,
     touched: bool,
+    /// It was not told of a service that came or went: too much waited.
+    missed: bool,
+    /// It is of this process.
+    here: bool,
     closing: bool,
 }
 
@@ -110,8 +115,10 @@ impl Hub {
             None => return None,
         };
         let heartbeat = self.options.heartbeat_ms;
+        let mut out = Outbox::new(self.options.queue_bytes);
+        out.chunk_bytes(self.options.chunk_bytes);
         self.links[at] = Some(Box::new(Link {
-            out: Outbox::new(self.options.queue_bytes),
+            out,
             theirs: Mirror::new(self.options.in_flight),
             ours: Slots::new(self.options.in_flight),
             heart: Heart::new(heartbeat, heartbeat, now_us),
@@ -123,11 +130,23 @@ impl Hub {
             subscriptions: 0,
             payload_max: self.options.payload_bytes,
             frame_max: self.options.frame_bytes,
-            greeting_until_us: Some(now_us.saturating_add(limits::LINK_GREETING_MS.default * 1_000)),
+            greeting_until_us: Some(now_us.saturating_add(self.options.greeting_ms.saturating_mul(1_000))),
+            gathering: Gathering::default(),
             touched: false,
+            missed: false,
+            here: false,
             closing: false,
         }));
         self.next_number = self.next_number.checked_add(1).unwrap_or(1);
+        Some(at)
+    }
+
+    /// As [`connected`](Self::connected), for a node of this process: it is there for as long as the hub is, and nobody asks whether it is.
+    pub fn connected_here(&mut self, secret: String, now_us: u64) -> Option<LinkId> {
+        let at = self.connected(secret, now_us)?;
+        if let Some(link) = self.link(at) {
+            link.here = true;
+        }
         Some(at)
     }
 
@@ -158,11 +177,14 @@ impl Hub {
     }
 
     /// Something was written to a link.
-    pub fn sent(&mut self, link: LinkId, now_us: u64) {
-        let Some(link) = self.link(link) else { return };
+    pub fn sent(&mut self, at: LinkId, now_us: u64) {
+        let Some(link) = self.link(at) else { return };
         link.heart.sent(now_us);
         for id in link.out.ended() {
             link.ours.release(id);
+        }
+        if link.missed {
+            self.tell_missed(at);
         }
     }
 
@@ -199,35 +221,6 @@ impl Hub {
         self.close_choked();
     }
 
-    /// Does what time asks for, on all links.
-    pub fn tick(&mut self, now_us: u64) {
-        for at in 0..self.links.len() {
-            let Some(link) = self.links[at].as_mut() else { continue };
-            if link.closing {
-                continue;
-            }
-            let late = link.greeting_until_us.is_some_and(|until| now_us >= until);
-            match link.heart.beat(now_us) {
-                _ if late => self.close(at, ErrorCode::LimitExceeded, "link_greeting_ms: no HELLO came in time"),
-                Beat::Rest => {}
-                Beat::Ping if link.greeting_until_us.is_some() => {}
-                Beat::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),
-                Beat::Dead => {
-                    let ms = self.options.heartbeat_ms;
-                    let text = format!("link_heartbeat_ms={ms}: nothing was heard for twice this time");
-                    self.close(at, ErrorCode::LinkLost, &text);
-                }
-            }
-        }
-        self.close_choked();
-    }
-
-    /// When [`tick`](Self::tick) has something to do next.
-    pub fn next_us(&self) -> u64 {
-        let of = |link: &Link| link.heart.next_us().min(link.greeting_until_us.unwrap_or(u64::MAX));
-        self.links.iter().flatten().filter(|link| !link.closing).map(|link| of(link)).min().unwrap_or(u64::MAX)
-    }
-
     /// Tells all nodes that no new exchanges are taken. Calls that come later fail, and nobody else may join.
     pub fn goodbye(&mut self) {
         self.leaving = true;
@@ -256,6 +249,7 @@ impl Hub {
     fn handle(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         // Whoever gets it next would close the link of the hub.
         frame.check()?;
+        super::session::refuse_compressed(frame)?;
         match frame.kind {
             Kind::Ping => self.tell(at, Kind::Pong, Flags::URGENT, frame.id, &[]),
             Kind::Pong => {}

@@ -1,6 +1,7 @@
 use tidewire_proto::generated::limits;
 
 use super::super::access::Access;
+use super::super::gathering::Batch;
 
 /// What a hub is told.
 #[derive(Clone, Debug)]
@@ -23,6 +24,14 @@ pub struct HubOptions {
     pub subscriptions: usize,
     /// How often it wants to hear something, in milliseconds.
     pub heartbeat_ms: u64,
+    /// How long it waits for HELLO, in milliseconds.
+    pub greeting_ms: u64,
+    /// Connections of one place that have not said what comes before HELLO.
+    pub greetings: usize,
+    /// The longest payload of its own that it sends in one frame.
+    pub chunk_bytes: usize,
+    /// How much it writes at once to a link.
+    pub batch: Batch,
 }
 
 impl HubOptions {
@@ -38,6 +47,10 @@ impl HubOptions {
             queue_bytes: limits::LINK_QUEUE_BYTES.default as usize,
             subscriptions: limits::LINK_SUBSCRIPTIONS.default as usize,
             heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
+            greeting_ms: limits::LINK_GREETING_MS.default,
+            greetings: limits::LINK_GREETINGS.default as usize,
+            chunk_bytes: limits::LINK_CHUNK_BYTES.default as usize,
+            batch: Batch::default(),
         }
     }
 }

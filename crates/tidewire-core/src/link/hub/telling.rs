@@ -1,8 +1,11 @@
 use tidewire_proto::wire::{Flags, Kind, PublishHead};
 
-use super::Hub;
 use super::calls::put_service;
 use super::routes::Subscriber;
+use super::{Hub, LinkId};
+
+/// What a node is told once it has missed something.
+const MISSED: &str = "$hub.services.missed";
 
 impl Hub {
     /// Tells those who want to know that a subscription which said something of itself has come or gone.
@@ -16,9 +19,35 @@ impl Hub {
         for (to, subscription) in self.receivers(subject, None) {
             // A queue group has no part in this: each node keeps a list of its own.
             if subscription == 0 {
-                self.put(to, Kind::Publish, Flags::NORMAL, 0, &head, &payload);
+                self.tell_news(to, &head, &payload);
             }
         }
+    }
+
+    /// Tells a node that its list is out of date, now that there is room: it missed what was told of meanwhile.
+    pub(super) fn tell_missed(&mut self, at: LinkId) {
+        let Some(link) = self.link(at).filter(|link| link.missed && link.out.bytes() <= link.out.bytes_max() / 2)
+        else {
+            return;
+        };
+        link.missed = false;
+        let mut head = Vec::new();
+        if (PublishHead { subject: MISSED, ..PublishHead::default() }).put(&mut head).is_ok() {
+            self.tell_news(at, &head, &as_value(&[]));
+        }
+    }
+
+    fn tell_news(&mut self, at: LinkId, head: &[u8], payload: &[u8]) {
+        let Some(link) = self.link(at) else { return };
+        let put = |out: &mut Vec<u8>| {
+            out.extend_from_slice(head);
+            Ok(())
+        };
+        if link.out.send(Kind::Publish, Flags::NORMAL, 0, put, payload).is_err() {
+            link.missed = true;
+            self.counts.dropped += 1;
+        }
+        self.touch(at);
     }
 }
 

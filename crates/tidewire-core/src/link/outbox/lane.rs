@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 
 use tidewire_proto::wire::{self, Flags, Kind};
 
+use super::frames::Frames;
 use super::{Payload, Tally};
 
 /// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
@@ -14,9 +15,8 @@ const ABREAST: usize = 4;
 /// The frames of one lane.
 #[derive(Default)]
 pub(super) struct Lane {
-    /// Whole frames; the first `taken` bytes are gone.
-    pub(super) frames: Vec<u8>,
-    taken: usize,
+    /// Whole frames.
+    pub(super) frames: Frames,
     /// Bytes of whole frames that were ever taken.
     given: u64,
     /// In the order in which they began.
@@ -49,11 +49,11 @@ pub(super) enum Behind {
 
 impl Lane {
     pub(super) fn is_idle(&self) -> bool {
-        self.taken == self.frames.len() && self.transfers.iter().all(|transfer| transfer.window == 0)
+        self.frames.is_empty() && self.transfers.iter().all(|transfer| transfer.window == 0)
     }
 
     pub(super) fn kept_bytes(&self) -> usize {
-        self.frames.capacity()
+        self.frames.kept_bytes()
             + self.transfers.capacity() * size_of::<Transfer>()
             + self.ends.capacity() * size_of::<(u64, u64)>()
     }
@@ -72,7 +72,7 @@ impl Lane {
     }
 
     pub(super) fn begin(&mut self, first: &[u8], mut transfer: Transfer) {
-        self.frames.extend_from_slice(first);
+        self.frames.copy(first);
         transfer.begins = self.queued();
         self.transfers.push_back(transfer);
     }
@@ -132,14 +132,16 @@ impl Lane {
     }
 
     fn queued(&self) -> u64 {
-        self.given + (self.frames.len() - self.taken) as u64
+        self.given + self.frames.len() as u64
     }
 
     /// What waited for the end of a transfer goes on.
     fn go_on(&mut self, mut after: VecDeque<Behind>) {
         while let Some(next) = after.pop_front() {
             match next {
-                Behind::Frame(frame) => self.frames.extend_from_slice(&frame),
+                Behind::Frame(frame) => {
+                    self.frames.copy(&frame);
+                }
                 Behind::Transfer(first, mut transfer) => {
                     transfer.after = after;
                     return self.begin(&first, transfer);
@@ -150,13 +152,9 @@ impl Lane {
 
     /// Moves what there is of whole frames, or, of very much, the first part.
     fn take_frames(&mut self, out: &mut Vec<u8>, budget: usize, tally: &mut Tally) {
-        let waiting = &self.frames[self.taken..];
-        let count = if waiting.len() <= budget { waiting.len() } else { whole_frames(waiting, budget) };
-        if count > 0 {
-            tally.took(count);
-            self.given += count as u64;
-            self.move_frames(out, count);
-        }
+        let count = self.frames.take(out, budget);
+        tally.took(count);
+        self.given += count as u64;
         while let Some(&(at, id)) = self.ends.front()
             && at <= self.given
         {
@@ -165,26 +163,8 @@ impl Lane {
         }
     }
 
-    fn move_frames(&mut self, out: &mut Vec<u8>, count: usize) {
-        if out.is_empty() && self.taken == 0 && count == self.frames.len() {
-            std::mem::swap(out, &mut self.frames);
-            return;
-        }
-        out.extend_from_slice(&self.frames[self.taken..self.taken + count]);
-        self.taken += count;
-        if self.taken == self.frames.len() {
-            self.frames.clear();
-            self.taken = 0;
-        } else if self.taken > self.frames.len() / 2 {
-            self.frames.drain(..self.taken);
-            self.taken = 0;
-        }
-    }
-
     fn let_go(&mut self) {
-        if self.frames.is_empty() && self.frames.capacity() > KEPT_BYTES {
-            self.frames = Vec::new();
-        }
+        self.frames.let_go(KEPT_BYTES);
         if self.transfers.is_empty() && self.transfers.capacity() > KEPT_ENTRIES {
             self.transfers = VecDeque::new();
         }
@@ -246,17 +226,4 @@ impl Behind {
             }
         }
     }
-}
-
-/// The bytes of the whole frames at the front that fit; at least one frame.
-fn whole_frames(frames: &[u8], budget: usize) -> usize {
-    let mut at = 0;
-    while let Some(&length) = frames[at..].first_chunk::<4>() {
-        let end = at + 4 + u32::from_le_bytes(length) as usize;
-        if end > budget && at > 0 {
-            break;
-        }
-        at = end;
-    }
-    at
 }

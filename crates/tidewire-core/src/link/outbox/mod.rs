@@ -3,16 +3,21 @@
 //! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was busy makes one write.
 //! A long payload stays where it is and is cut when there is room for a chunk; between its chunks other frames go first.
 
+mod frames;
 mod lane;
 
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, WireError};
 
+use super::gathering::Waiting;
 use lane::{Behind, Lane, Transfer};
 
 const LANES: usize = 4;
 /// What a lane is given of each write while higher lanes have more than fits.
 const SHARE_BYTES: usize = 8_192;
+
+/// What frames that have to be sent may fill at least.
+const CONTROL_BYTES: usize = 65_536;
 
 /// Bytes that somebody else keeps, in one or more pieces. None of the pieces is empty.
 pub trait Pieces: Send {
@@ -52,6 +57,8 @@ struct Tally {
     bytes: usize,
     /// Those of them that are whole frames.
     whole: usize,
+    /// Frames that were added since something was taken.
+    frames: usize,
     ended: Vec<u64>,
 }
 
@@ -107,14 +114,21 @@ impl Outbox {
         self.bytes_max
     }
 
-    /// Whether so much waits that the other side can't have read for long, although frames that have to be sent found room.
+    /// Whether so much waits that the other side can't have read for long: frames that have to be sent go beyond what others may fill.
     pub fn is_choked(&self) -> bool {
-        self.tally.whole > self.bytes_max.saturating_mul(2) + limits::LINK_FRAME_BYTES.default as usize
+        let spare = (self.bytes_max / 2).max(CONTROL_BYTES);
+        self.tally.whole > self.bytes_max.saturating_add(spare)
     }
 
     /// Whether nothing can be written now. Payloads that wait for a window are nothing.
     pub fn is_idle(&self) -> bool {
         self.lanes.iter().all(Lane::is_idle)
+    }
+
+    /// What could be written now.
+    pub fn waiting(&self) -> Waiting {
+        let bytes = if self.is_idle() { 0 } else { self.tally.bytes };
+        Waiting { bytes, frames: self.tally.frames, urgent: !self.lanes[0].is_idle() }
     }
 
     /// Bytes of memory that its buffers keep.
@@ -143,7 +157,7 @@ impl Outbox {
         }
         let frames = &mut self.lanes[flags.lane()].frames;
         let before = frames.len();
-        wire::write(frames, kind, flags, id, head, payload)?;
+        frames.add(|out| wire::write(out, kind, flags, id, head, payload))?;
         self.tally.add(frames.len() - before);
         Ok(())
     }
@@ -251,6 +265,7 @@ impl Outbox {
     /// Moves about `budget` bytes of whole frames to the end of `out`, higher lanes first. Answers whether there was anything.
     pub fn take(&mut self, out: &mut Vec<u8>, budget: usize) -> bool {
         let before = out.len();
+        self.tally.frames = 0;
         for at in 0..LANES {
             let below = self.lanes[at + 1..].iter().filter(|lane| !lane.is_idle()).count();
             let used = out.len() - before;
@@ -262,10 +277,7 @@ impl Outbox {
 
     fn append(&mut self, frame: &[u8], lane: usize, id: u64) -> &mut [u8] {
         self.tally.add(frame.len());
-        let frames = &mut self.lanes[lane].frames;
-        let at = frames.len();
-        frames.extend_from_slice(frame);
-        let copied = &mut frames[at..];
+        let copied = self.lanes[lane].frames.copy(frame);
         wire::set_id(copied, id);
         copied
     }
@@ -281,6 +293,7 @@ impl Tally {
     fn add(&mut self, frame: usize) {
         self.bytes += frame;
         self.whole += frame;
+        self.frames += 1;
     }
 
     fn took(&mut self, frames: usize) {

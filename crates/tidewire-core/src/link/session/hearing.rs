@@ -6,7 +6,7 @@ use tidewire_proto::wire::{
 
 use super::super::assembly::{Message, Progress};
 use super::super::heart::Heart;
-use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, taken_slot};
+use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, refuse_compressed, taken_slot};
 
 impl<C: Clone> Session<C> {
     /// Takes a frame, and adds what it means to `events`.
@@ -23,6 +23,7 @@ impl<C: Clone> Session<C> {
             return self.welcomed(frame, now_us, events);
         }
         frame.check()?;
+        refuse_compressed(frame)?;
         match frame.kind {
             Kind::Ping => self.tell(Kind::Pong, Flags::URGENT, frame.id, 0),
             Kind::Pong => {}
@@ -32,10 +33,10 @@ impl<C: Clone> Session<C> {
             Kind::Window => self.out.window(frame.id, !frame.flags.answer(), wire::read_u32("WINDOW", frame.head)?),
             Kind::Credit => self.credit(frame, events)?,
             Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item | Kind::Chunk => {
-                self.payload(frame, events)?
+                self.payload(frame, now_us, events)?
             }
             Kind::End => self.end(frame, events),
-            Kind::Alive => self.is_alive(frame.id, events),
+            Kind::Alive => self.is_alive(frame.id, wire::read_u32("ALIVE", frame.head)?, events),
             Kind::Cancel => self.cancelled(frame.id, events),
             Kind::Hello | Kind::Welcome | Kind::Error | Kind::Subscribe | Kind::Unsubscribe => {
                 let problem = "a hub does not send this to a node that has joined";
@@ -60,7 +61,8 @@ impl<C: Clone> Session<C> {
         self.payload_max = usize::try_from(number("payload-bytes", limits::PAYLOAD_BYTES)).unwrap_or(usize::MAX);
         let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
         self.mine.limit(in_flight as usize);
-        self.out.chunk_bytes(chunk_bytes(number("frame-bytes", limits::LINK_FRAME_BYTES)));
+        let frame_bytes = number("frame-bytes", limits::LINK_FRAME_BYTES);
+        self.out.chunk_bytes(chunk_bytes(frame_bytes).min(self.chunk_bytes));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
         self.heart = Heart::new(self.heartbeat_ms, theirs_ms, now_us);
         self.greeting_until_us = None;
@@ -116,12 +118,12 @@ impl<C: Clone> Session<C> {
     }
 
     /// A frame with a payload, or with a part of one.
-    fn payload(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
+    fn payload(&mut self, frame: &Frame<'_>, now_us: u64, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
         if !self.expects(frame)? {
             return Ok(());
         }
         match self.parts.take(frame)? {
-            Progress::Whole(message) => self.complete(message, events),
+            Progress::Whole(message) => self.complete(message, now_us, events),
             Progress::More | Progress::Skipped => {}
             Progress::Ask(bytes) => {
                 let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(!frame.flags.answer());
@@ -156,10 +158,10 @@ impl<C: Clone> Session<C> {
         Ok(true)
     }
 
-    fn complete(&mut self, message: Message, events: &mut Vec<Event<C>>) {
+    fn complete(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
         let id = message.id;
         match message.kind {
-            Kind::Call => self.called(message, events),
+            Kind::Call => self.called(message, now_us, events),
             Kind::Publish => {
                 if let Some(Theirs::Published) = self.theirs.get(id) {
                     self.theirs.remove(id);
@@ -181,11 +183,13 @@ impl<C: Clone> Session<C> {
         }
     }
 
-    fn called(&mut self, message: Message, events: &mut Vec<Event<C>>) {
+    fn called(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
         let id = message.id;
-        let Some(theirs) = self.theirs.get(id) else { return };
-        let Theirs::Coming { lane, wanted } = *theirs else { return };
-        *theirs = Theirs::Open { lane };
+        let Some(&mut Theirs::Coming { lane, wanted }) = self.theirs.get(id) else { return };
+        let living = self.begin_living(message.head(), now_us);
+        if let Some(theirs) = self.theirs.get(id) {
+            *theirs = Theirs::Open { lane, living };
+        }
         if self.closing {
             let flags = Flags::NORMAL.in_lane(lane).with_answer(true);
             self.fail_short(id, flags, ErrorCode::NodeStopped, b"the node takes no new calls");
@@ -236,9 +240,9 @@ impl<C: Clone> Session<C> {
         }
     }
 
-    fn is_alive(&mut self, id: u64, events: &mut Vec<Event<C>>) {
+    fn is_alive(&mut self, id: u64, blocked_ms: u32, events: &mut Vec<Event<C>>) {
         if let Some(Mine::Call(call, _)) = self.mine.get(id) {
-            events.push(Event::Alive(call.clone()));
+            events.push(Event::Alive(call.clone(), blocked_ms));
         }
     }
 
@@ -255,5 +259,5 @@ impl<C: Clone> Session<C> {
 /// The longest payload of a frame that may have so many bytes, if its head is as long as a head may be.
 fn chunk_bytes(frame_bytes: u64) -> usize {
     let rest = frame_bytes.saturating_sub((FRAME_HEAD - LENGTH_BYTES) as u64 + limits::LINK_HEAD_BYTES.default);
-    rest.clamp(limits::LINK_CHUNK_BYTES.min, limits::LINK_CHUNK_BYTES.default) as usize
+    rest.clamp(limits::LINK_CHUNK_BYTES.min, limits::LINK_CHUNK_BYTES.max) as usize
 }

@@ -1,18 +1,21 @@
 //! The side of a node: exchanges begin and end here.
 
 mod hearing;
+mod living;
 mod sending;
 mod words;
 
 use std::collections::BTreeMap;
 
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{Flags, Hello, Kind, VERSION, WireError};
+use tidewire_proto::wire::{Flags, Frame, Hello, Kind, VERSION, WireError};
 
 use super::assembly::Assemblies;
+use super::gathering::{Batch, Gathering};
 use super::heart::{Beat, Heart};
 use super::outbox::Outbox;
 use super::slots::{Mirror, Slots, Taken};
+use living::Living;
 
 pub use words::{Event, Fault, Greeting, Joined, Named, Refused, Sending};
 
@@ -28,6 +31,11 @@ pub struct Session<C> {
     heartbeat_ms: u64,
     greeting_until_us: Option<u64>,
     payload_max: usize,
+    chunk_bytes: usize,
+    batch: Batch,
+    gathering: Gathering,
+    /// When callers are told next that their calls are still at work.
+    telling_us: u64,
     closing: bool,
 }
 
@@ -44,7 +52,7 @@ enum Theirs {
     /// A call that is not all there yet. So many items were asked for meanwhile.
     Coming { lane: u8, wanted: u32 },
     /// A call that is to be answered.
-    Open { lane: u8 },
+    Open { lane: u8, living: Living },
     /// A long message that was published.
     Published,
 }
@@ -66,8 +74,12 @@ impl<C> Session<C> {
             names: BTreeMap::new(),
             heart: Heart::new(greeting.heartbeat_ms, greeting.heartbeat_ms, now_us),
             heartbeat_ms: greeting.heartbeat_ms,
-            greeting_until_us: Some(now_us.saturating_add(limits::LINK_GREETING_MS.default * 1_000)),
+            greeting_until_us: Some(now_us.saturating_add(greeting.greeting_ms.saturating_mul(1_000))),
             payload_max: 0,
+            chunk_bytes: greeting.chunk_bytes,
+            batch: greeting.batch,
+            gathering: Gathering::default(),
+            telling_us: u64::MAX,
             closing: false,
         })
     }
@@ -93,7 +105,13 @@ impl<C> Session<C> {
 
     /// When [`tick`](Self::tick) has something to do next.
     pub fn next_us(&self) -> u64 {
-        self.heart.next_us().min(self.greeting_until_us.unwrap_or(u64::MAX))
+        let due = self.heart.next_us().min(self.gathering.until_us()).min(self.telling_us);
+        due.min(self.greeting_until_us.unwrap_or(u64::MAX))
+    }
+
+    /// Whether what waits is to wait for more, so that it makes one write. [`next_us`](Self::next_us) knows until when.
+    pub fn holds(&mut self, now_us: u64) -> bool {
+        self.gathering.holds(&self.batch, self.out.waiting(), now_us)
     }
 
     /// The own side does not listen at present: the other one is not silent for it.
@@ -148,7 +166,7 @@ impl<C> Session<C> {
     /// Writes a frame without a payload, whose head is a number or nothing.
     fn tell(&mut self, kind: Kind, flags: Flags, id: u64, number: u32) {
         let head = |out: &mut Vec<u8>| {
-            if matches!(kind, Kind::Credit | Kind::Window) {
+            if matches!(kind, Kind::Credit | Kind::Window | Kind::Alive) {
                 out.extend_from_slice(&number.to_le_bytes());
             }
             Ok(())
@@ -164,7 +182,7 @@ impl<C> Session<C> {
 
     /// The flags of what answers a call that is open.
     fn answer_flags(&mut self, id: u64) -> Option<Flags> {
-        let Some(Theirs::Open { lane }) = self.theirs.get(id) else { return None };
+        let Some(Theirs::Open { lane, .. }) = self.theirs.get(id) else { return None };
         Some(Flags::NORMAL.in_lane(*lane).with_answer(true))
     }
 
@@ -192,6 +210,16 @@ impl<C> Session<C> {
         self.theirs.remove(id);
         self.parts.forget(id, false);
     }
+}
+
+/// This version names no feature: nobody may send what is compressed.
+pub(super) fn refuse_compressed(frame: &Frame<'_>) -> Result<(), WireError> {
+    let carries = matches!(frame.kind, Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item);
+    if carries && frame.flags.compressed() {
+        let problem = "COMPRESSED is set, and the feature lz4 was not named by both sides: send the payload as it is";
+        return Err(WireError::Unexpected { kind: frame.kind.name(), problem });
+    }
+    Ok(())
 }
 
 /// What a slot that can't be opened means for the link.

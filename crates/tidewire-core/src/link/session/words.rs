@@ -4,6 +4,7 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use super::super::assembly::Message;
+use super::super::gathering::Batch;
 use super::super::outbox::{Payload, Unsent};
 
 /// What a node says of itself, and what it takes.
@@ -25,6 +26,14 @@ pub struct Greeting {
     pub queue_bytes: usize,
     /// How often it wants to hear something, in milliseconds.
     pub heartbeat_ms: u64,
+    /// How long it waits for WELCOME, in milliseconds.
+    pub greeting_ms: u64,
+    /// The longest payload that it sends in one frame.
+    pub chunk_bytes: usize,
+    /// How much it writes at once.
+    pub batch: Batch,
+    /// How long it waits before it joins a lost hub again, in milliseconds: first, and at most.
+    pub backoff_ms: (u64, u64),
 }
 
 impl Greeting {
@@ -39,6 +48,10 @@ impl Greeting {
             payload_bytes: limits::PAYLOAD_BYTES.default as usize,
             queue_bytes: limits::LINK_QUEUE_BYTES.default as usize,
             heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
+            greeting_ms: limits::LINK_GREETING_MS.default,
+            chunk_bytes: limits::LINK_CHUNK_BYTES.default as usize,
+            batch: Batch::default(),
+            backoff_ms: (limits::LINK_BACKOFF_MS.default, limits::LINK_BACKOFF_MAX_MS.default),
         }
     }
 
@@ -115,8 +128,8 @@ pub enum Event<C> {
     Over(C),
     /// The callee takes so many further items.
     Credited(C, u32),
-    /// The handler of a call is still at work.
-    Alive(C),
+    /// A call is still at work. The event loop that its handler is on has been blocked for so many milliseconds; 0: it goes round.
+    Alive(C, u32),
     /// The hub takes no new exchanges.
     Goodbye,
     /// The link was lost before a call was answered, or a subscription was in force; it has ended.

@@ -1,0 +1,96 @@
+//! Whether frames that wait are written at once, or wait for others so that they make one write.
+
+use tidewire_proto::generated::limits;
+
+/// How much makes one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Most bytes of one write.
+    pub bytes: usize,
+    /// Frames that are written although others might follow.
+    pub frames: usize,
+    /// How long a frame may wait for others, in microseconds.
+    pub linger_us: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            bytes: limits::LINK_BATCH_BYTES.default as usize,
+            frames: limits::LINK_BATCH_FRAMES.default as usize,
+            linger_us: limits::LINK_LINGER_US.default,
+        }
+    }
+}
+
+/// Since when something waits to be written.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    until_us: Option<u64>,
+}
+
+/// What waits to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waiting {
+    /// Bytes.
+    pub bytes: usize,
+    /// Frames.
+    pub frames: usize,
+    /// Some of it is in the highest lane.
+    pub urgent: bool,
+}
+
+impl Gathering {
+    /// Whether what waits is to wait on.
+    pub fn holds(&mut self, batch: &Batch, waiting: Waiting, now_us: u64) -> bool {
+        let enough = waiting.urgent || waiting.bytes >= batch.bytes || waiting.frames >= batch.frames;
+        if batch.linger_us == 0 || enough || waiting.bytes == 0 {
+            self.until_us = None;
+            return false;
+        }
+        let until = *self.until_us.get_or_insert(now_us.saturating_add(batch.linger_us));
+        if now_us >= until {
+            self.until_us = None;
+        }
+        self.until_us.is_some()
+    }
+
+    /// When what waits is written at the latest.
+    pub fn until_us(&self) -> u64 {
+        self.until_us.unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BATCH: Batch = Batch { bytes: 1_000, frames: 3, linger_us: 50 };
+
+    fn frames(frames: usize) -> Waiting {
+        Waiting { bytes: frames * 100, frames, urgent: false }
+    }
+
+    #[test]
+    fn a_frame_waits_for_others_and_not_longer_than_it_may() {
+        let mut gathering = Gathering::default();
+        assert!(gathering.holds(&BATCH, frames(1), 10));
+        assert_eq!(gathering.until_us(), 60);
+        assert!(gathering.holds(&BATCH, frames(2), 59), "a later one does not make it wait longer");
+        assert!(!gathering.holds(&BATCH, frames(2), 60));
+        assert!(gathering.holds(&BATCH, frames(1), 70), "the next one waits anew");
+        assert_eq!(gathering.until_us(), 120);
+    }
+
+    #[test]
+    fn enough_and_urgent_frames_do_not_wait() {
+        let at_once =
+            [frames(3), Waiting { bytes: 1_000, ..frames(1) }, Waiting { urgent: true, ..frames(1) }, frames(0)];
+        for waiting in at_once {
+            let mut gathering = Gathering::default();
+            assert!(!gathering.holds(&BATCH, waiting, 0), "{waiting:?}");
+            assert_eq!(gathering.until_us(), u64::MAX);
+        }
+        assert!(!Gathering::default().holds(&Batch::default(), frames(1), 0), "nothing waits when nothing is said");
+    }
+}

@@ -1,0 +1,59 @@
+use tidewire_proto::wire::{CallHead, Flags, Kind};
+
+use super::{Session, Theirs};
+
+/// Callers hear of their calls at most so often: a call with a short deadline must not make work for all others.
+const LEAST_US: u64 = 50_000;
+/// A call that has a deadline is told of so often until then.
+const PER_DEADLINE: u64 = 4;
+
+/// When the caller of an open call is told that its handler is still at work.
+#[derive(Clone, Copy)]
+pub(super) struct Living {
+    pub(super) next_us: u64,
+    every_us: u64,
+}
+
+impl<C> Session<C> {
+    /// When callers are to be told next how their calls are doing.
+    pub fn telling_us(&self) -> u64 {
+        self.telling_us
+    }
+
+    /// Whether callers are to be told how their calls are doing. Then say so with [`still_at_work`](Self::still_at_work).
+    pub fn is_telling_due(&self, now_us: u64) -> bool {
+        now_us >= self.telling_us
+    }
+
+    /// Tells the callers of calls that have been open for some time that they are, and for how long the event loop has been blocked.
+    pub fn still_at_work(&mut self, blocked_ms: u32, now_us: u64) {
+        // What is not read in time says nothing any more.
+        let silent = self.out.bytes() > self.out.bytes_max() / 2;
+        let (mut due, mut next) = (Vec::new(), u64::MAX);
+        for (id, theirs) in self.theirs.iter_mut() {
+            let Theirs::Open { lane, living } = theirs else { continue };
+            if now_us >= living.next_us {
+                due.push((id, *lane));
+                living.next_us = now_us.saturating_add(living.every_us);
+            }
+            next = next.min(living.next_us);
+        }
+        self.telling_us = next.max(now_us.saturating_add(LEAST_US));
+        for (id, lane) in due.into_iter().filter(|_| !silent) {
+            self.tell(Kind::Alive, Flags::NORMAL.in_lane(lane).with_answer(true), id, blocked_ms);
+        }
+    }
+
+    /// A call has come in: its caller will hear of it in half of a heartbeat, or while there is time.
+    pub(super) fn begin_living(&mut self, head: &[u8], now_us: u64) -> Living {
+        let beat = self.heartbeat_ms.saturating_mul(500);
+        let every_us = match CallHead::parse(head).map_or(0, |head| u64::from(head.deadline_ms)) {
+            0 => beat,
+            deadline_ms => beat.min(deadline_ms.saturating_mul(1_000) / PER_DEADLINE),
+        };
+        let every_us = every_us.max(LEAST_US);
+        let next_us = now_us.saturating_add(every_us);
+        self.telling_us = self.telling_us.min(next_us);
+        Living { next_us, every_us }
+    }
+}

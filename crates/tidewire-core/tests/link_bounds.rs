@@ -1,0 +1,141 @@
+//! Nothing grows without a bound, and what is full does not keep others from being served.
+
+mod link_support;
+
+use link_support::{KIB, MIB, World, failure, filled, pair};
+use tidewire_core::link::hub::HubOptions;
+use tidewire_core::link::session::{Event, Greeting};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{CallHead, Flags, SubscribeHead};
+
+#[test]
+fn a_full_member_of_a_group_does_not_fail_a_call_that_another_can_take() {
+    for choice in 0..3 {
+        let mut world = World::new(7);
+        let caller = world.join("caller");
+        let full = world.join_with(&Greeting { in_flight: 16, ..Greeting::new("full") });
+        let roomy = world.join("roomy");
+        world.subscribe(full, "busy", "");
+        world.subscribe(full, "svc", "workers");
+        world.subscribe(roomy, "svc", "workers");
+        for tag in 0..16 {
+            world.call(caller, "busy", b"", tag);
+        }
+        world.settle();
+        assert_eq!(world.events(full).len(), 16);
+        let head = CallHead { subject: "svc", choice, ..CallHead::default() };
+        for tag in 100..120 {
+            world.nodes[caller].session.call(&head, Flags::NORMAL, b""[..].into(), tag).unwrap();
+        }
+        world.settle();
+        assert_eq!(world.events(roomy).len(), 20, "choice {choice}");
+        assert!(world.events(caller).is_empty(), "no call has failed");
+    }
+}
+
+#[test]
+fn a_call_that_no_member_can_take_says_why() {
+    let mut world = World::new(8);
+    let caller = world.join("caller");
+    for name in ["one", "two"] {
+        let node = world.join_with(&Greeting { in_flight: 16, ..Greeting::new(name) });
+        world.subscribe(node, "svc", "workers");
+    }
+    for tag in 0..32 {
+        world.call(caller, "svc", b"", tag);
+    }
+    world.settle();
+    assert!(world.events(caller).is_empty());
+    world.call(caller, "svc", b"", 99);
+    world.settle();
+    let (tag, code, text) = failure(&mut world, caller);
+    assert_eq!((tag, code), (99, ErrorCode::LimitExceeded));
+    assert_eq!(text, "link_in_flight: too many calls are open at the node that answers: try again later");
+}
+
+#[test]
+fn a_node_that_does_not_read_costs_the_hub_no_more_than_its_queue_and_a_half() {
+    let queue = 2 * MIB;
+    let mut world = World::with(9, HubOptions { queue_bytes: queue, ..HubOptions::new("hub") });
+    let (talker, deaf) = (world.join("talker"), world.join("deaf"));
+    world.subscribe(deaf, "news.>", "");
+    world.nodes[deaf].down.paused = true;
+    let link = world.nodes[deaf].link.expect("it has joined");
+    let payload = filled(10 * KIB, 1);
+    for round in 0..2_000 {
+        world.publish(talker, Flags::NORMAL, "news.today", &payload);
+        if round % 4 == 0 {
+            // It asks without reading the answers.
+            let _ = world.nodes[deaf].session.call(
+                &CallHead { subject: "$hub.services", ..CallHead::default() },
+                Flags::NORMAL,
+                b""[..].into(),
+                round,
+            );
+        }
+        world.settle();
+        let Some(out) = world.hub.outbox(link) else { break };
+        assert!(out.bytes() <= queue + queue / 2 + 64 * KIB, "{} bytes wait", out.bytes());
+        assert!(out.kept_bytes() <= queue + queue / 2 + MIB, "{} bytes of memory", out.kept_bytes());
+    }
+    assert!(world.hub.counts().dropped > 500);
+}
+
+#[test]
+fn news_of_services_that_find_no_room_are_made_up_for() {
+    let queue = MIB;
+    let mut world = World::with(10, HubOptions { queue_bytes: queue, ..HubOptions::new("hub") });
+    let (talker, watcher, server) = (world.join("talker"), world.join("watcher"), world.join("server"));
+    world.subscribe(watcher, "$hub.services.*", "");
+    world.subscribe(watcher, "noise", "");
+    world.nodes[watcher].down.paused = true;
+    let noise = filled(30 * KIB, 2);
+    for _ in 0..60 {
+        world.publish(talker, Flags::NORMAL, "noise", &noise);
+        world.settle();
+    }
+    let says = fields(b"service", &filled(8 * KIB, 3));
+    for number in 0..20 {
+        let pattern = format!("svc.{number}");
+        let head = SubscribeHead { queue: "", pattern: &pattern };
+        world.nodes[server].session.subscribe(&head, &says, number).unwrap();
+        world.settle();
+    }
+    assert!(world.nodes[watcher].link.is_some(), "news alone do not close a link");
+    world.nodes[watcher].down.paused = false;
+    world.settle();
+    let subjects: Vec<String> = world.events(watcher).into_iter().filter_map(told).collect();
+    assert!(subjects.iter().filter(|subject| *subject == "$hub.services.added").count() < 20);
+    assert_eq!(subjects.iter().filter(|subject| *subject == "$hub.services.missed").count(), 1);
+}
+
+#[test]
+fn what_is_compressed_is_refused_and_the_error_names_the_feature() {
+    let (mut world, caller, callee) = pair(11);
+    let flags = Flags::NORMAL.with_compressed(true);
+    let head = CallHead { subject: "svc", ..CallHead::default() };
+    world.nodes[caller].session.call(&head, flags, b"packed"[..].into(), 1).unwrap();
+    world.settle();
+    assert!(world.nodes[caller].link.is_none(), "the link is closed");
+    let fault = format!("{:?}", world.nodes[caller].fault);
+    assert!(fault.contains("the feature lz4 was not named by both sides"), "{fault}");
+    assert!(world.events(callee).is_empty());
+}
+
+fn told(event: Event<u32>) -> Option<String> {
+    match event {
+        Event::Published(message) => {
+            let head = tidewire_proto::wire::PublishHead::parse(message.head()).ok()?;
+            Some(head.subject.to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn fields(name: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut said = vec![1, name.len() as u8];
+    said.extend_from_slice(name);
+    said.extend_from_slice(&(value.len() as u16).to_le_bytes());
+    said.extend_from_slice(value);
+    said
+}

@@ -1,0 +1,60 @@
+//! The settings of links: numbers by the names of their limits, checked when the configuration was read.
+
+use std::collections::BTreeMap;
+
+use tidewire_link::{Batch, Greeting, HubOptions};
+use tidewire_proto::generated::limits::{self, Limit};
+
+/// The table `links` of a configuration.
+pub type Settings = BTreeMap<String, u64>;
+
+/// What a node says of itself, and how its link works.
+pub fn greeting(name: &str, token: Option<String>, settings: &Settings) -> Greeting {
+    Greeting {
+        token,
+        in_flight: size(settings, &limits::LINK_IN_FLIGHT),
+        frame_bytes: size(settings, &limits::LINK_FRAME_BYTES),
+        payload_bytes: size(settings, &limits::PAYLOAD_BYTES),
+        queue_bytes: size(settings, &limits::LINK_QUEUE_BYTES),
+        heartbeat_ms: number(settings, &limits::LINK_HEARTBEAT_MS),
+        greeting_ms: number(settings, &limits::LINK_GREETING_MS),
+        chunk_bytes: size(settings, &limits::LINK_CHUNK_BYTES),
+        batch: batch(settings),
+        backoff_ms: (number(settings, &limits::LINK_BACKOFF_MS), number(settings, &limits::LINK_BACKOFF_MAX_MS)),
+        ..Greeting::new(name)
+    }
+}
+
+/// How a hub works.
+pub fn hub_options(name: &str, settings: &Settings) -> HubOptions {
+    HubOptions {
+        links: size(settings, &limits::HUB_LINKS),
+        in_flight: size(settings, &limits::LINK_IN_FLIGHT),
+        frame_bytes: size(settings, &limits::LINK_FRAME_BYTES),
+        payload_bytes: size(settings, &limits::PAYLOAD_BYTES),
+        queue_bytes: size(settings, &limits::LINK_QUEUE_BYTES),
+        subscriptions: size(settings, &limits::LINK_SUBSCRIPTIONS),
+        heartbeat_ms: number(settings, &limits::LINK_HEARTBEAT_MS),
+        greeting_ms: number(settings, &limits::LINK_GREETING_MS),
+        greetings: size(settings, &limits::LINK_GREETINGS),
+        chunk_bytes: size(settings, &limits::LINK_CHUNK_BYTES),
+        batch: batch(settings),
+        ..HubOptions::new(name)
+    }
+}
+
+fn batch(settings: &Settings) -> Batch {
+    Batch {
+        bytes: size(settings, &limits::LINK_BATCH_BYTES),
+        frames: size(settings, &limits::LINK_BATCH_FRAMES),
+        linger_us: number(settings, &limits::LINK_LINGER_US),
+    }
+}
+
+fn number(settings: &Settings, limit: &Limit) -> u64 {
+    settings.get(limit.name).copied().unwrap_or(limit.default)
+}
+
+fn size(settings: &Settings, limit: &Limit) -> usize {
+    usize::try_from(number(settings, limit)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,61 @@
+//! A wait that ends with time.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use tidewire_engine::EngineHandle;
+use tidewire_engine::raw::Mutex;
+use tidewire_engine::raw::{Fire, Watch};
+
+/// Rings once.
+#[derive(Default)]
+struct Bell {
+    state: Mutex<(bool, Option<Waker>)>,
+}
+
+impl Fire for Bell {
+    fn fire(self: Arc<Self>) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.0 = true;
+            state.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Is done at a time. Dropping it forgets about it.
+pub struct Pause {
+    bell: Arc<Bell>,
+    at: Instant,
+    engine: EngineHandle,
+    watch: Option<Watch>,
+}
+
+impl Pause {
+    pub fn new(at: Instant, engine: EngineHandle) -> Self {
+        Self { bell: Arc::default(), at, engine, watch: None }
+    }
+}
+
+impl Future for Pause {
+    type Output = PyResult<Py<PyAny>>;
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        {
+            let mut state = self.bell.state.lock();
+            if state.0 {
+                return Poll::Ready(Ok(Python::attach(|py| py.None())));
+            }
+            state.1 = Some(context.waker().clone());
+        }
+        if self.watch.is_none() {
+            self.watch = Some(self.engine.watch(self.at, Arc::clone(&self.bell) as Arc<dyn Fire>));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,70 @@
+"""Links: a caller hears whether its call is still at work, or the event loop there is blocked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+import tidewire as tw
+from link_processes import Program, Programs, programs
+
+PLACES = pytest.mark.parametrize("place", ["node", "hub"])
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+def serving(started: Programs, place: str) -> tuple[Program, str]:
+    """A process that serves: a node that has joined a hub, or a hub."""
+    if place == "hub":
+        return started.listening("tide://127.0.0.1:0")
+    _, url = started.hub()
+    return started.server(url), url
+
+
+async def timeout_of(url: str, method: str, timeout: float, *arguments: float) -> tw.AskTimeout:
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop").with_(timeout=timeout)
+        with pytest.raises(tw.AskTimeout) as raised:
+            await getattr(workshop, method)(*arguments)
+        return raised.value
+
+
+@PLACES
+def test_a_slow_handler_is_said_to_be_at_work(started: Programs, place: str) -> None:
+    server, url = serving(started, place)
+    for method, arguments in (("hold", ()), ("work", (1.5,))):
+        error = asyncio.run(timeout_of(url, method, 1.0, *arguments))
+        assert error.blocked_ms == 0
+        assert "no answer came in time: its handler was at work" in str(error)
+    assert not [line for line in server.logged() if "blocked" in line]
+
+
+@PLACES
+def test_a_blocked_event_loop_is_reported_to_the_caller_and_in_the_log(started: Programs, place: str) -> None:
+    server, url = serving(started, place)
+    error = asyncio.run(timeout_of(url, "block", 2.0, 4.0))
+    assert error.blocked_ms is not None
+    assert 500 <= error.blocked_ms <= 4_000
+    assert "the event loop of the node that answers has been blocked for" in str(error)
+    server.expect_log("the event loop has been blocked for", "look for a handler that does not await")
+
+
+def test_of_an_ask_within_a_process_nothing_is_known() -> None:
+    async def story() -> None:
+        async with tw.Node() as node:
+
+            async def never(_: object) -> None:
+                await asyncio.Event().wait()
+
+            actor = node.spawn(never)
+            with pytest.raises(tw.AskTimeout) as raised:
+                await actor.ask(1, timeout=0.01)
+            assert raised.value.blocked_ms is None
+            await actor.stop(drain=False, timeout=0.0)
+
+    asyncio.run(story())

@@ -1,0 +1,77 @@
+"""Links: a node that is a hub lets the calls that pass through it end before it stops."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from time import perf_counter
+from typing import Any
+
+import pytest
+import tidewire as tw
+
+
+class Gate(tw.Service):
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.open = asyncio.Event()
+
+    @tw.method
+    async def wait(self) -> str:
+        self.begun.set()
+        await self.open.wait()
+        return "through"
+
+
+async def three(stack: AsyncExitStack) -> tuple[tw.Node, tw.Node, Gate]:
+    """A hub, a caller and what another node serves."""
+    hub = await stack.enter_async_context(tw.Node(name="hub"))
+    url, gate = hub.listen("tide://127.0.0.1:0").url, Gate()
+    server = await stack.enter_async_context(tw.Node(url, name="server"))
+    await server.serve(gate, name="gate")
+    return hub, await stack.enter_async_context(tw.Node(url, name="caller")), gate
+
+
+async def refused(client: Any) -> tw.TidewireError:
+    """Call until the hub takes no more calls."""
+    while True:
+        try:
+            await client.with_(timeout=0.05).wait()
+        except tw.AskTimeout:
+            continue
+        except tw.TidewireError as error:
+            return error
+
+
+def test_calls_that_pass_through_end_before_the_hub_does() -> None:
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            hub, caller, gate = await three(stack)
+            client = caller.client("gate")
+            call = asyncio.ensure_future(client.wait())
+            await gate.begun.wait()
+            stopping = asyncio.ensure_future(hub.stop(timeout=20))
+            # The hub tells the caller nothing until it is asked; a call that was still taken is cut off by its deadline.
+            raised = await refused(client)
+            assert raised.retryable
+            assert not stopping.done()
+            gate.open.set()
+            assert await call == "through"
+            assert (await stopping).balanced
+
+    asyncio.run(story())
+
+
+def test_a_hub_waits_no_longer_than_its_timeout() -> None:
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            hub, caller, gate = await three(stack)
+            call = asyncio.ensure_future(caller.client("gate").wait())
+            await gate.begun.wait()
+            since = perf_counter()
+            await hub.stop(timeout=0.3)
+            assert 0.3 <= perf_counter() - since < 10
+            with pytest.raises(tw.LinkLost):
+                await call
+
+    asyncio.run(story())

@@ -1,0 +1,193 @@
+"""Links: many streams on one link, the memory of three processes, slow and lossy networks, and hubs that come back with TLS and WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from link_processes import Program, Programs, programs
+
+MIB = 1 << 20
+STREAMS = 10_000
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+def test_ten_thousand_streams_are_open_on_one_link(started: Programs) -> None:
+    _, url = started.hub()
+    started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            streams = [workshop.count(3).__aiter__() for _ in range(STREAMS)]
+            firsts = await asyncio.gather(*(stream.__anext__() for stream in streams))
+            assert firsts == [0] * STREAMS
+            # All are open now, and a call does not wait for any of them.
+            assert await asyncio.wait_for(workshop.label(), 10) == "server"
+            for number in (1, 2):
+                assert await asyncio.gather(*(stream.__anext__() for stream in streams)) == [number] * STREAMS
+            ends = await asyncio.gather(*(stream.__anext__() for stream in streams), return_exceptions=True)
+            assert all(isinstance(end, StopAsyncIteration) for end in ends)
+            assert await workshop.label() == "server"
+
+    asyncio.run(story())
+
+
+def peak_bytes(program: Program) -> int:
+    status = Path(f"/proc/{program.process.pid}/status").read_text()
+    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+
+
+def forget_peak(program: Program) -> int:
+    """Let the peak begin at what the process holds now, and return that."""
+    Path(f"/proc/{program.process.pid}/clear_refs").write_text("5")
+    return program.rss_bytes
+
+
+def test_a_long_payload_is_not_held_at_the_hub_and_twice_at_most_where_it_arrives(started: Programs) -> None:
+    numpy = pytest.importorskip("numpy")
+    hub, url = started.hub()
+    server = started.server(url)
+    length = 64 * MIB
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            array = numpy.ones(length, dtype=numpy.uint8)
+            # What is needed only once, such as the module of arrays, is no part of the measurement.
+            assert await workshop.size(array[:100]) == 100
+            before = {program: forget_peak(program) for program in (hub, server)}
+            assert await workshop.size(array) == length
+            grown = {program: peak_bytes(program) - since for program, since in before.items()}
+            print(f"64 MiB: receiver {grown[server] / MIB:.1f} MiB, hub {grown[hub] / MIB:.1f} MiB")
+            # The message, and the array that is made of it.
+            assert grown[server] <= 2.25 * length
+            assert grown[hub] <= 8 * MIB
+
+    asyncio.run(story())
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl on this machine to make certificates with")
+    place = tmp_path_factory.mktemp("certificates")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    own = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1", "-addext"]
+    for made in (
+        [*key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca"],
+        [*key, "-keyout", "hub.key", "-out", "hub.pem", "-subj", "/CN=hub", *own, "basicConstraints=CA:FALSE"],
+    ):
+        subprocess.run(["openssl", "req", "-x509", *made], cwd=place, check=True, capture_output=True, timeout=60)
+    return place
+
+
+@pytest.mark.parametrize("scheme", ["ws", "tide+tls", "wss"])
+def test_nodes_join_a_hub_that_was_started_again(started: Programs, certificates: Path, scheme: str) -> None:
+    files = [f"--cert={certificates}/hub.pem", f"--key={certificates}/hub.key"] if scheme != "ws" else []
+    tls = tw.Tls(ca=certificates / "ca.pem") if files else None
+    hub, url = started.hub(f"{scheme}://127.0.0.1:0", *files)
+
+    async def story() -> None:
+        async with tw.Node(url, name="server", tls=tls) as server, tw.Node(url, name="caller", tls=tls) as caller:
+
+            async def slow(number: int) -> int:
+                await asyncio.Event().wait()
+                return number
+
+            await server.serve({"slow": slow, "double": lambda number: number * 2}, name="math")
+            math = caller.client("math")
+            assert await math.double(21) == 42
+            call = asyncio.ensure_future(math.slow(1))
+            await asyncio.sleep(0)
+            hub.signal(signal.SIGKILL)
+            with pytest.raises(tw.LinkLost):
+                await call
+            await asyncio.to_thread(hub.process.wait, 30)
+            await asyncio.to_thread(started.hub, url, *files)
+            await asyncio.wait_for(until(lambda: math.double(4), 8), 30)
+            assert await math.double(5) == 10
+
+    asyncio.run(story())
+
+
+async def until(call: Any, answer: object) -> None:
+    """Call until there is an answer: the error says that it may be tried again."""
+    while True:
+        try:
+            assert await call() == answer
+            return
+        except (tw.LinkLost, tw.NoResponders) as error:
+            assert error.retryable
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(params=["plain", "slow and lossy"])
+def network(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, str]]:
+    """A network namespace, and the way to it: its name, the address here, and the device here."""
+    name, here, there = f"tw{os.getpid()}", f"twa{os.getpid()}"[:15], f"twb{os.getpid()}"[:15]
+
+    def run(*command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        if done.returncode:
+            pytest.skip(f"this machine has no network to try: {' '.join(command)}: {done.stderr.strip()}")
+
+    for tool in ("ip", "tc"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"this machine has no network to try: there is no {tool}")
+    try:
+        run("ip", "netns", "add", name)
+        run("ip", "link", "add", here, "type", "veth", "peer", "name", there)
+        run("ip", "link", "set", there, "netns", name)
+        run("ip", "addr", "add", "10.213.7.1/30", "dev", here)
+        run("ip", "link", "set", here, "up")
+        run("ip", "netns", "exec", name, "ip", "addr", "add", "10.213.7.2/30", "dev", there)
+        run("ip", "netns", "exec", name, "ip", "link", "set", there, "up")
+        if request.param != "plain":
+            run("tc", "qdisc", "add", "dev", here, "root", "netem", "delay", "20ms", "5ms", "loss", "1%")
+        yield name, "10.213.7.1", here
+    finally:
+        for command in (("ip", "link", "del", here), ("ip", "netns", "del", name)):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(command, capture_output=True, timeout=30, check=False)
+
+
+def test_calls_and_long_payloads_pass_a_network_until_it_is_cut(
+    started: Programs, network: tuple[str, str, str]
+) -> None:
+    name, address, device = network
+    _, url = started.hub(f"tide://{address}:0", "--insecure", "--set", "links.link_heartbeat_ms=1000")
+    server = started.run_at(["ip", "netns", "exec", name], "serve", url, "far", "workshop", "far")
+    server.expect("ready")
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            numbers = list(range(200))
+            assert await asyncio.gather(*(workshop.echo(number) for number in numbers)) == numbers
+            payload = os.urandom(2 * MIB)
+            assert await workshop.echo(payload) == payload
+            assert [item async for item in workshop.count(300)] == list(range(300))
+            # No packet comes through any more: the silent node is noticed, and its call fails then.
+            call = asyncio.ensure_future(workshop.hold())
+            await asyncio.to_thread(server.expect, "holding")
+            cut = ["ip", "link", "set", device, "down"]
+            await asyncio.to_thread(subprocess.run, cut, check=True, capture_output=True, timeout=30)
+            with pytest.raises(tw.LinkLost):
+                await asyncio.wait_for(call, 20)
+
+    asyncio.run(story())

@@ -1,0 +1,193 @@
+"""Links: how they work can be said in code, files, the environment and on the command line, and both sides keep to it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+import tidewire as tw
+from link_processes import Programs, programs
+
+TIDEWIRE = [sys.executable, "-m", "tidewire"]
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+class Echo(tw.Service):
+    @tw.method
+    async def echo(self, value: Any) -> Any:
+        return value
+
+    @tw.method
+    async def hold(self) -> None:
+        await asyncio.Event().wait()
+
+
+def links(**settings: int) -> dict[str, Any]:
+    return {"links": settings}
+
+
+def test_settings_are_read_like_all_of_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("[links]\nlink_heartbeat_ms = 200\nlink_in_flight = 100\n")
+    config = tw.Config(
+        {"links": tw.LinkConfig(link_heartbeat_ms=100, payload_bytes=4096)},
+        file,
+        {"TIDEWIRE_LINKS__LINK_IN_FLIGHT": "300"},
+        {"links.link_linger_us": "10"},
+    )
+    found = tw.Node(config=config).links
+    assert (found.link_heartbeat_ms, found.link_in_flight, found.payload_bytes) == (200, 300, 4096)
+    assert (found.link_linger_us, found.hub_links) == (10, 10_000)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(tw.ConfigError) as raised:
+        tw.Node(config=links(link_heartbeat=5, link_queue_bytes=1, payload_bytes=-1))
+    assert raised.value.problems == [
+        "links.link_heartbeat: unknown key; did you mean link_heartbeat_ms? (from code)",
+        "links.link_queue_bytes: 1 is out of range; 1048576 to 4294967296 bytes are allowed (from code)",
+        "links.payload_bytes: -1 is out of range; 1024 to 4294967296 bytes are allowed (from code)",
+    ]
+    with pytest.raises(tw.ConfigError, match=r"links\.hub_links: 0 is out of range; 1 to 1000000 links are allowed"):
+        tw.LinkConfig(hub_links=0)
+    with pytest.raises(tw.ConfigError, match="2 problems"):
+        tw.LinkConfig(hub_links=True, link_linger_us="soon")  # type: ignore[arg-type]
+
+
+def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
+    wrong = ["--set", "links.link_heartbeat=1", "--set", "links.hub_links=many", "--set", "lane_burst=0"]
+    done = subprocess.run([*TIDEWIRE, "up", *wrong], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "up: configuration: 3 problems",
+        "  links.link_heartbeat: unknown key; did you mean link_heartbeat_ms? (from --set)",
+        '  links.hub_links: "many" is not a whole number; 1 to 1000000 links are allowed (from --set)',
+        "  lane_burst: 0 is out of range; 1 to 255 messages are allowed (from --set)",
+    ]
+    done = subprocess.run([*TIDEWIRE, "up", "--set", "x"], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "up: set: 'x' is not allowed: give KEY=VALUE, such as links.link_heartbeat_ms=1000\n",
+    )
+
+
+def test_a_silent_node_is_noticed_within_two_heartbeats_of_its_hub(started: Programs) -> None:
+    _, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=200")
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            call = asyncio.ensure_future(node.client("workshop").hold())
+            await asyncio.to_thread(server.expect, "holding")
+            server.signal(signal.SIGSTOP)
+            since = perf_counter()
+            with pytest.raises(tw.LinkLost):
+                await call
+            # With the default heartbeat it would be 10 s.
+            assert perf_counter() - since < 5
+
+    asyncio.run(story())
+
+
+def test_a_silent_hub_is_noticed_within_two_heartbeats_of_a_node(started: Programs) -> None:
+    hub, url = started.hub()
+    started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller", config=links(link_heartbeat_ms=200)) as node:
+            hub.signal(signal.SIGSTOP)
+            since = perf_counter()
+            with pytest.raises(tw.LinkLost):
+                await node.client("workshop").label()
+            assert perf_counter() - since < 5
+            hub.signal(signal.SIGCONT)
+
+    asyncio.run(story())
+
+
+def test_a_hub_keeps_what_it_was_told_to(started: Programs) -> None:
+    env = {"TIDEWIRE_LINKS__LINK_IN_FLIGHT": "24"}
+    limits = "links.payload_bytes=100000", "links.link_subscriptions=9"
+    hub = started.run(
+        "-m",
+        "tidewire",
+        "up",
+        "--json",
+        "--listen",
+        "tide://127.0.0.1:0",
+        "--set",
+        limits[0],
+        "--set",
+        limits[1],
+        env=env,
+    )
+    url = hub.line().split('"')[-2]
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            assert len(await workshop.echo(bytes(90_000))) == 90_000
+            with pytest.raises(tw.PayloadTooLarge, match=r"payload_bytes=100000 of the other side: send less"):
+                await workshop.echo(bytes(110_000))
+            held = [asyncio.ensure_future(workshop.hold()) for _ in range(23)]
+            for _ in held:
+                await asyncio.to_thread(server.expect, "holding")
+            with pytest.raises(tw.LimitExceeded, match="link_in_flight=24: so many calls are open"):
+                await workshop.label()
+            for call in held:
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            assert await workshop.label() == "server"
+            with pytest.raises(tw.LimitExceeded, match="link_subscriptions=9 is exceeded"):
+                for number in range(10):
+                    await node._link().subscribe(f"some.{number}", "", None, print)
+
+    asyncio.run(story())
+
+
+def test_small_chunks_small_writes_and_lingering_frames_carry_the_same_values() -> None:
+    settings = links(link_chunk_bytes=1024, link_batch_bytes=4096, link_batch_frames=7, link_linger_us=2_000)
+
+    async def story() -> None:
+        async with tw.Node(name="hub", config=settings) as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="server", config=settings) as server, tw.Node(url, name="caller") as caller:
+                await server.serve(Echo(), name="echo")
+                echo = caller.client("echo")
+                values = [bytes([number]) * (number * 1_000) for number in range(60)]
+                assert await asyncio.gather(*(echo.echo(value) for value in values)) == values
+
+    asyncio.run(story())
+
+
+def test_a_frame_lingers_for_company() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            await hub.serve(Echo(), name="echo")
+            async with tw.Node(url, name="caller", config=links(link_linger_us=100_000)) as caller:
+                since = perf_counter()
+                assert await caller.client("echo").echo(1) == 1
+                assert perf_counter() - since >= 0.1
+            many = links(link_linger_us=100_000, link_batch_frames=1)
+            async with tw.Node(url, name="hasty", config=many) as hasty:
+                since = perf_counter()
+                for number in range(100):
+                    assert await hasty.client("echo").echo(number) == number
+                assert perf_counter() - since < 10, "each call would have waited 0.1 s"
+
+    asyncio.run(story())

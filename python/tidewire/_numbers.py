@@ -1,0 +1,28 @@
+"""Tables of whole numbers in a configuration, checked by the limits of their names."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from tidewire import _limits
+from tidewire.errors import ConfigError
+
+
+def check(table: str, settings: Any) -> None:
+    """Check all fields of a data class of numbers.
+
+    Raises:
+        ConfigError: if values are not allowed; it names all of them at once.
+    """
+    problems = []
+    for field in fields(settings):
+        limit, value = getattr(_limits, field.name.upper()), getattr(settings, field.name)
+        allowed = f"{limit.min} to {limit.max} {limit.unit} are allowed"
+        if isinstance(value, bool) or not isinstance(value, int):
+            problems.append(f"{table}.{field.name}: {value!r} is not a whole number; {allowed} (from code)")
+        elif not limit.min <= value <= limit.max:
+            problems.append(f"{table}.{field.name}: {value} is out of range; {allowed} (from code)")
+    if problems:
+        title = "configuration: " if len(problems) == 1 else f"configuration: {len(problems)} problems\n  "
+        raise ConfigError(title + "\n  ".join(problems), problems=problems)

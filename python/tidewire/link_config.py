@@ -1,0 +1,63 @@
+"""The settings of links."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from tidewire import _limits, _numbers
+
+
+@dataclass(frozen=True)
+class LinkConfig:
+    """How the links of a node work. ``docs/reference/limits.md`` has the units and ranges.
+
+    It is the table ``links`` of a node's configuration: ``tw.Node(config={"links": {"link_heartbeat_ms": 1000}})``, the table
+    ``[links]`` of a TOML file, or ``TIDEWIRE_LINKS__LINK_HEARTBEAT_MS=1000`` in the environment. ``node.links`` is what is in force.
+    What both sides of a link must know is said when a node joins: each keeps to the other's heartbeat, to the longest frame and
+    payload that it takes, and to the exchanges that it allows.
+
+    Args:
+        link_heartbeat_ms: A link is alive if something is heard within twice this time.
+        link_greeting_ms: How long a new link may take to say who it is.
+        link_greetings: Connections of one place that have not said all of TLS and WebSocket that comes first.
+        link_backoff_ms: Wait before the first attempt to join a lost hub again; it doubles.
+        link_backoff_max_ms: Longest wait between two attempts.
+        link_queue_bytes: Bytes that wait to be written to one link.
+        link_frame_bytes: Longest frame that this side takes.
+        link_chunk_bytes: Longest payload that is sent in one frame.
+        payload_bytes: Longest payload of one message.
+        link_batch_bytes: Bytes that are given to a socket in one write.
+        link_batch_frames: Frames that gather in one round of the event loop before they are written.
+        link_linger_us: How long a frame may wait for others.
+        link_in_flight: Calls, streams, subscriptions and long messages that the other side may have open.
+        link_subscriptions: Subscriptions of one node that joined this one.
+        link_resends: How often a call of an idempotent method is made again after its link was lost.
+        hub_links: Nodes that join this one.
+
+    Raises:
+        ConfigError: if values are not allowed; it names all of them at once.
+    """
+
+    link_heartbeat_ms: int = _limits.LINK_HEARTBEAT_MS.default
+    link_greeting_ms: int = _limits.LINK_GREETING_MS.default
+    link_greetings: int = _limits.LINK_GREETINGS.default
+    link_backoff_ms: int = _limits.LINK_BACKOFF_MS.default
+    link_backoff_max_ms: int = _limits.LINK_BACKOFF_MAX_MS.default
+    link_queue_bytes: int = _limits.LINK_QUEUE_BYTES.default
+    link_frame_bytes: int = _limits.LINK_FRAME_BYTES.default
+    link_chunk_bytes: int = _limits.LINK_CHUNK_BYTES.default
+    payload_bytes: int = _limits.PAYLOAD_BYTES.default
+    link_batch_bytes: int = _limits.LINK_BATCH_BYTES.default
+    link_batch_frames: int = _limits.LINK_BATCH_FRAMES.default
+    link_linger_us: int = _limits.LINK_LINGER_US.default
+    link_in_flight: int = _limits.LINK_IN_FLIGHT.default
+    link_subscriptions: int = _limits.LINK_SUBSCRIPTIONS.default
+    link_resends: int = _limits.LINK_RESENDS.default
+    hub_links: int = _limits.HUB_LINKS.default
+
+    def __post_init__(self) -> None:
+        _numbers.check("links", self)
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the settings as the table that a configuration takes."""
+        return asdict(self)
