@@ -283,6 +283,7 @@ impl History {
             Event::Credited(tag, _) | Event::Alive(tag) => assert!(seen.waiting.contains_key(&tag), "history {number}"),
             Event::Published(message) => self.published(node, &message),
             Event::Joined(_) | Event::InputOver(_) | Event::Wanted(..) => {}
+            Event::Left(_) => {}
             Event::Goodbye => panic!("history {number}: nobody says goodbye"),
         }
     }
@@ -361,6 +362,7 @@ fn name_of(event: &Event<u32>) -> &'static str {
         Event::Over(_) => "over",
         Event::Credited(..) => "credited",
         Event::Alive(_) => "alive",
+        Event::Left(_) => "left",
         Event::Goodbye => "goodbye",
         Event::Lost(_) => "lost",
     }

@@ -116,6 +116,7 @@ struct Shared {
     look: Notify,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    left: Mutex<Option<Box<dyn Fn(u32) + Send + Sync>>>,
     me: Weak<Self>,
 }
 
@@ -266,6 +267,7 @@ impl Link {
             look: Notify::new(),
             log,
             again: Mutex::new(None),
+            left: Mutex::new(None),
             me: Weak::clone(me),
         });
         let end = Arc::new(Ending(Arc::downgrade(&shared)));
@@ -280,6 +282,11 @@ impl Link {
     /// Calls this whenever the node has joined again after its link was lost, and has subscribed again.
     pub fn on_joined_again(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.again.lock() = Some(Box::new(call));
+    }
+
+    /// Calls this with the number of each node that was known here, and has gone.
+    pub fn on_left(&self, call: impl Fn(u32) + Send + Sync + 'static) {
+        *self.shared.left.lock() = Some(Box::new(call));
     }
 
     /// Whether exchanges other than those of subscriptions are open: then a frame may wait for company.
@@ -548,6 +555,11 @@ impl Shared {
             Event::Wanted(id, items) => {
                 if let Some(exchange) = self.exchange(id) {
                     exchange.wanted(items);
+                }
+            }
+            Event::Left(number) => {
+                if let Some(left) = &*self.left.lock() {
+                    left(number);
                 }
             }
             Event::Goodbye | Event::Called(_) | Event::Published(_) | Event::Joined(_) => {}

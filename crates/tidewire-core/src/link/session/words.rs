@@ -117,6 +117,8 @@ pub enum Event<C> {
     Credited(C, u32),
     /// The handler of a call is still at work.
     Alive(C),
+    /// A node that the hub had named has gone.
+    Left(u32),
     /// The hub takes no new exchanges.
     Goodbye,
     /// The link was lost before a call was answered, or a subscription was in force; it has ended.
