@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from tidewire._limits import SERVICE_WAITING
 from tidewire.services.context import CallContext, context
 from tidewire.services.declare import Service, method, on
 from tidewire.services.declare import service as declared
-from tidewire.services.limits import SERVICE_WAITING
 from tidewire.services.port import Request
 from tidewire.services.proxy import client
 from tidewire.services.registry import registry_of

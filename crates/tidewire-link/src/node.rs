@@ -116,9 +116,12 @@ struct Shared {
     look: Notify,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
-    left: Mutex<Option<Box<dyn Fn(u32) + Send + Sync>>>,
+    left: Mutex<Option<OnLeft>>,
     me: Weak<Self>,
 }
+
+/// What is called when a node has gone.
+type OnLeft = Box<dyn Fn(u32) + Send + Sync>;
 
 struct Way {
     writing: Writing,

@@ -8,6 +8,7 @@ use pyo3::types::PyList;
 use tidewire_link::{Call, Exchange, Handler, Published};
 
 use crate::bridge::{Inlet, Line};
+use crate::link::Taking;
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
@@ -15,6 +16,7 @@ pub struct Intake {
     queue: Mutex<Vec<Came>>,
     line: Arc<Line>,
     receive: Py<PyAny>,
+    taking: Taking,
 }
 
 enum Came {
@@ -24,6 +26,8 @@ enum Came {
     Changed(Arc<Exchanging>),
     /// The node has joined again.
     JoinedAgain,
+    /// The node of this number, which was known here, has gone.
+    Left(u32),
 }
 
 /// A subscription of a link, which feeds an intake.
@@ -34,9 +38,10 @@ pub struct Door {
 }
 
 impl Intake {
-    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage), or (0, None) when the node has joined again.
-    pub fn open(line: &Arc<Line>, receive: Py<PyAny>) -> Arc<Self> {
-        let intake = Arc::new(Self { queue: Mutex::default(), line: Arc::clone(line), receive });
+    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, None) when the node has joined again;
+    /// (number, None) when the node of this number has gone.
+    pub fn open(line: &Arc<Line>, receive: Py<PyAny>, taking: Taking) -> Arc<Self> {
+        let intake = Arc::new(Self { queue: Mutex::default(), line: Arc::clone(line), receive, taking });
         line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
         intake
     }
@@ -56,6 +61,11 @@ impl Intake {
     /// The node has joined again after its link was lost.
     pub fn joined_again(&self) {
         self.came(Came::JoinedAgain);
+    }
+
+    /// A node that was known here has gone.
+    pub fn left(&self, node: u32) {
+        self.came(Came::Left(node));
     }
 
     /// A call that Python knows has changed.
@@ -82,11 +92,12 @@ impl Intake {
         for one in came {
             match one {
                 Came::Call(call, exchange, number) => {
-                    list.append((number, Py::new(py, RemoteCall::new(call, exchange))?))?;
+                    list.append((number, Py::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?))?;
                 }
                 Came::Message(message, number) => list.append((number, Py::new(py, RemoteMessage::new(message))?))?,
                 Came::Changed(exchange) => exchange.tell(py),
                 Came::JoinedAgain => list.append((0, py.None()))?,
+                Came::Left(node) => list.append((node, py.None()))?,
             }
         }
         if list.is_empty() { Ok(()) } else { self.receive.call1(py, (list,)).map(drop) }

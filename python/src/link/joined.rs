@@ -21,7 +21,7 @@ use crate::link::hub::{Certificates, address, logger};
 use crate::link::inlet::{Door, Intake};
 use crate::link::reply::{self, Asking};
 use crate::link::stream::{self, RemoteStream};
-use crate::link::{PAYLOAD_BYTES, fields, refused, runtime, sending};
+use crate::link::{PAYLOAD_BYTES, Taking, fields, refused, runtime, sending};
 use crate::pending::Pending;
 
 /// A link of this node to its hub.
@@ -30,6 +30,7 @@ pub struct Link {
     inner: tidewire_link::Link,
     intake: Mutex<Option<Arc<Intake>>>,
     flusher: Flusher,
+    taking: Taking,
 }
 
 /// A subscription over a link.
@@ -41,7 +42,7 @@ pub struct LinkSubscription {
 impl Link {
     pub fn new(inner: tidewire_link::Link) -> Self {
         let flusher = inner.flusher();
-        Self { inner, intake: Mutex::new(None), flusher }
+        Self { inner, intake: Mutex::new(None), flusher, taking: Taking::new() }
     }
 
     pub fn join_error(py: Python<'_>, failure: &JoinError) -> PyErr {
@@ -61,11 +62,12 @@ impl Link {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn send(
+    fn send<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         subject: &Subject<'_, '_>,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
+        give: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
@@ -73,7 +75,8 @@ impl Link {
         waiting: Arc<dyn Waiting>,
     ) -> PyResult<CallKey> {
         check_fork(py)?;
-        let (mut blob, headers) = (crate::values::encode(value, subject.text, PAYLOAD_BYTES)?, fields(py, headers)?);
+        let (mut blob, headers) =
+            (crate::values::encode(value, subject.text, PAYLOAD_BYTES, give)?, fields(py, headers)?);
         let head = CallHead {
             deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
             credit,
@@ -108,62 +111,71 @@ impl Link {
     }
 
     /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, None) says
-    /// that the node has joined again.
+    /// that the node has joined again, and (n, None) that the node whose link has this number has gone.
     fn deliver_to(&self, bridge: &Bridge, receive: Py<PyAny>) {
-        let intake = Intake::open(&bridge.line, receive);
+        let intake = Intake::open(&bridge.line, receive, self.taking.clone());
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
+        let weak = Arc::downgrade(&intake);
+        self.inner.on_left(move |node| weak.upgrade().into_iter().for_each(|intake| intake.left(node)));
         let before = self.intake.lock().replace(intake);
         if let Some(before) = before {
             before.close();
         }
     }
 
-    /// Calls a subject; await the result.
-    #[pyo3(signature = (engine, subject, value, timeout, priority = None, headers = None))]
+    /// Has this function make objects of the references in what comes over this link.
+    fn take_with(&self, py: Python<'_>, take: Py<PyAny>) {
+        self.taking.take_with(py, take);
+    }
+
+    /// Calls a subject; await the result. `give` is asked for what stands for functions and objects.
+    #[pyo3(signature = (engine, subject, value, timeout, priority = None, headers = None, give = None))]
     #[allow(clippy::too_many_arguments)]
-    fn call(
+    fn call<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         engine: &Engine,
         subject: Subject<'_, '_>,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
         timeout: Option<f64>,
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
+        give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Pending> {
         let place = Arc::new(reply::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, &subject, value, timeout, priority, headers, 0, waiting)?;
+        let key = self.send(py, &subject, value, give, timeout, priority, headers, 0, waiting)?;
         self.flush(py);
         let deadline = timeout
             .filter(|seconds| *seconds < 1e9)
             .and_then(|seconds| Instant::now().checked_add(Duration::from_secs_f64(seconds.max(0.0))))
             .map(|at| (at, engine.handle()));
-        let title = subject.text.to_owned();
-        let asking = Asking { place, link: self.inner.clone(), key: Some(key), title, deadline, watch: None };
+        let (title, taking) = (subject.text.to_owned(), self.taking.clone());
+        let asking = Asking { place, link: self.inner.clone(), key: Some(key), title, taking, deadline, watch: None };
         Ok(Pending::new("call", None, Box::pin(asking)))
     }
 
     /// Calls a subject whose answer is a stream.
-    #[pyo3(signature = (subject, value, timeout, credit, priority = None, headers = None))]
+    #[pyo3(signature = (subject, value, timeout, credit, priority = None, headers = None, give = None))]
     #[allow(clippy::too_many_arguments)]
-    fn open(
+    fn open<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         subject: Subject<'_, '_>,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
         timeout: Option<f64>,
         credit: u32,
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
+        give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<RemoteStream> {
         let place = Arc::new(stream::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, &subject, value, timeout, priority, headers, credit, waiting)?;
+        let key = self.send(py, &subject, value, give, timeout, priority, headers, credit, waiting)?;
         place.opened(key);
         self.flush(py);
-        Ok(RemoteStream::new(place, self.inner.clone(), subject.text.to_owned(), credit))
+        Ok(RemoteStream::new(place, self.inner.clone(), subject.text.to_owned(), self.taking.clone(), credit))
     }
 
     /// Publishes.
@@ -177,7 +189,7 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         check_fork(py)?;
-        let (mut blob, headers) = (crate::values::encode(value, "message", PAYLOAD_BYTES)?, fields(py, headers)?);
+        let (mut blob, headers) = (crate::values::encode(value, "message", PAYLOAD_BYTES, None)?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
         let head = PublishHead { subject: subject.text, fields, ..PublishHead::default() };
         let sent = self.inner.publish(&head, flags(priority), sending(&mut blob));
@@ -209,7 +221,8 @@ impl Link {
         let subscribed = py.detach(|| self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
-        let asking = Asking { place, link: self.inner.clone(), key: None, title, deadline: None, watch: None };
+        let (link, taking) = (self.inner.clone(), self.taking.clone());
+        let asking = Asking { place, link, key: None, title, taking, deadline: None, watch: None };
         let pending = Pending::new("subscribe", None, Box::pin(asking));
         Ok((LinkSubscription { inner: Mutex::new(Some(inner)) }, pending))
     }

@@ -15,10 +15,11 @@ pub use joined::{Link, LinkSubscription};
 pub use planned::Planned;
 pub use stream::RemoteStream;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use tidewire_link::{Failure, Message, Pieces, Refused, Runtime, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -80,13 +81,33 @@ fn failed(py: Python<'_>, title: &str, failure: &Failure) -> PyErr {
 fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
     let code = ErrorCode::from_number(number);
     if code == Some(ErrorCode::RemoteError)
-        && let Ok(raised) = crate::values::decode(py, message.payload())
+        && let Ok(raised) = crate::values::decode(py, message.payload(), None)
     {
         return PyErr::from_value(raised);
     }
     let text = String::from_utf8_lossy(message.payload());
     let class = code.map_or("TidewireError", ErrorCode::name);
     error(py, class, &format!("{title}: {text}"), &[])
+}
+
+/// What makes objects of the references in values that come over a link.
+#[derive(Clone)]
+pub struct Taking(Arc<PyOnceLock<Py<PyAny>>>);
+
+impl Taking {
+    pub fn new() -> Self {
+        Self(Arc::new(PyOnceLock::new()))
+    }
+
+    /// From now on, this function does.
+    pub fn take_with(&self, py: Python<'_>, hook: Py<PyAny>) {
+        let _ = self.0.set(py, hook);
+    }
+
+    /// Reads a value.
+    pub fn decode<'py>(&self, py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        crate::values::decode(py, blob, self.0.get(py).map(|hook| hook.bind(py)))
+    }
 }
 
 /// The longest value that is written.

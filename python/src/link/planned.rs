@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::pending::Pending;
 use crate::wait::Operation;
 
-/// The plan has these methods: `begin()` gives a `Pending`; `ended()` is called after a result; `failed(error)` gives another
+/// The plan has these methods: `begin()` gives a `Pending`; `ended(value)` is called with a result, and returns it; `failed(error)` gives another
 /// `Pending` to go on with, or None; `dropped(begun)` is called if nobody waits for it any more, or nobody ever did.
 pub struct Planned {
     plan: Py<PyAny>,
@@ -43,8 +43,8 @@ impl Planned {
         let error = match outcome {
             Ok(value) => {
                 self.over = true;
-                self.plan.bind(py).call_method0(intern!(py, "ended"))?;
-                return Ok(Some(value));
+                let value = self.plan.bind(py).call_method1(intern!(py, "ended"), (value,))?;
+                return Ok(Some(value.unbind()));
             }
             Err(error) => error,
         };

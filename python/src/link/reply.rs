@@ -10,7 +10,7 @@ use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Failure, Link, Message, Waiting};
 
 use crate::errors::error;
-use crate::link::failed;
+use crate::link::{Taking, failed};
 
 /// What has become of a call.
 enum Outcome {
@@ -33,6 +33,7 @@ pub struct Asking {
     pub link: Link,
     pub key: Option<CallKey>,
     pub title: String,
+    pub taking: Taking,
     pub deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
     pub watch: Option<Watch>,
 }
@@ -107,7 +108,7 @@ impl Future for Asking {
 impl Asking {
     fn value(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
         match outcome {
-            Outcome::Replied(message) => crate::values::decode(py, message.payload()).map(Bound::unbind),
+            Outcome::Replied(message) => self.taking.decode(py, message.payload()).map(Bound::unbind),
             Outcome::Failed(failure) => Err(failed(py, &self.title, &failure)),
             Outcome::Over => Ok(py.None()),
             Outcome::TimedOut => {

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use tidewire_link::{CallKey, Failure, Link, Message, Waiting};
 
-use crate::link::failed;
+use crate::link::{Taking, failed};
 use crate::pending::Pending;
 
 /// The items of a stream, as they come.
@@ -18,6 +18,7 @@ pub struct RemoteStream {
     place: Arc<Place>,
     link: Link,
     title: String,
+    taking: Taking,
     credit: u32,
 }
 
@@ -41,8 +42,8 @@ enum End {
 }
 
 impl RemoteStream {
-    pub fn new(place: Arc<Place>, link: Link, title: String, credit: u32) -> Self {
-        Self { place, link, title, credit }
+    pub fn new(place: Arc<Place>, link: Link, title: String, taking: Taking, credit: u32) -> Self {
+        Self { place, link, title, taking, credit }
     }
 }
 
@@ -91,6 +92,7 @@ impl RemoteStream {
             place: Arc::clone(&self.place),
             link: self.link.clone(),
             title: self.title.clone(),
+            taking: self.taking.clone(),
             credit: self.credit,
         };
         Pending::new("item", None, Box::pin(next))
@@ -125,6 +127,7 @@ struct Next {
     place: Arc<Place>,
     link: Link,
     title: String,
+    taking: Taking,
     credit: u32,
 }
 
@@ -159,6 +162,6 @@ impl Future for Next {
         if let Some((key, want)) = want {
             self.link.want(key, want);
         }
-        Poll::Ready(Python::attach(|py| crate::values::decode(py, item.payload()).map(Bound::unbind)))
+        Poll::Ready(Python::attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
     }
 }

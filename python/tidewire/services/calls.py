@@ -14,11 +14,12 @@ from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument, NoResponders, TidewireError
 from tidewire.services import port as ports
 from tidewire.services.channel import Ended
-from tidewire.services.feeding import has_generators
+from tidewire.services.feeding import feed, has_streams
 from tidewire.services.limits import CALL_TIMEOUT_S
 from tidewire.services.port import Items, Port, Refused, Request
 
 if TYPE_CHECKING:
+    from tidewire.services.feeding import Feed
     from tidewire.services.options import CallOptions
     from tidewire.services.registry import Group, Registry
 
@@ -81,22 +82,26 @@ class Sending:
         self.registry.find_again_blocking(self.service)
         return self.group()
 
-    def request(self, streams: bool) -> Request:
+    def request(self, streams: bool, over_links: bool = False) -> Request:
         """Return it as it travels from here: within the time of the call that it is made in."""
         options, parent = self.options, ports.current()
         timeout = options.timeout or self.timeout if streams else self.timeout_s
-        return Request(
+        deadline = ports.nested_deadline(self.title, timeout, parent)
+        args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links)
+        made = Request(
             self.service,
             self.method,
-            self.args,
-            self.kwargs,
-            deadline=ports.nested_deadline(self.title, timeout, parent),
+            args,
+            kwargs,
+            deadline=deadline,
             headers=options.headers,
             priority=options.priority,
             node=self.registry.node.name,
             user=None if parent is None else parent.request.user,
             parent=parent,
         )
+        made.feeds = feeds
+        return made
 
 
 class Call(Coroutine[Any, Any, Any]):
@@ -158,7 +163,8 @@ class Call(Coroutine[Any, Any, Any]):
         self._used = True
         if self._sending.options.policy.kind == "all":
             return [_answer(port.instance, reply) for port, reply in self._sent_to_all(self._sending.found())]
-        group, request, tried = self._sending.found(), self._sending.request(False), set[str]()
+        group, tried = self._sending.found(), set[str]()
+        request = self._sending.request(False, group.over_links)
         while True:
             port = group.choose(self._sending.options, tried)
             since = perf_counter()
@@ -175,7 +181,15 @@ class Call(Coroutine[Any, Any, Any]):
 
     def _one(self) -> Generator[Any, Any, Any]:
         group = yield from self._sending.finding()
-        request, tried = self._sending.request(False), set[str]()
+        request = self._sending.request(False, group.over_links)
+        try:
+            return (yield from self._to_one(group, request))
+        finally:
+            for one in request.feeds:
+                yield from one.finish().__await__()
+
+    def _to_one(self, group: Group, request: Request) -> Generator[Any, Any, Any]:
+        tried = set[str]()
         while True:
             port = group.choose(self._sending.options, tried)
             since = perf_counter()
@@ -208,7 +222,7 @@ class Call(Coroutine[Any, Any, Any]):
 
     def _sent_to_all(self, group: Group) -> list[tuple[Port, Any]]:
         sending = self._sending
-        if has_generators(sending.args, sending.kwargs):
+        if has_streams(sending.args, sending.kwargs):
             raise InvalidArgument(f"{sending.title}: a stream as an argument can't go to several: call one instance")
         request = sending.request(False)
         return [(port, _sent(port, request)) for port in list(group.ports.values())]
@@ -274,6 +288,7 @@ class _Reading:
         self._group: Group | None = None
         self._port: Port | None = None
         self._items: Items | None = None
+        self._feeds: list[Feed] = []
         self._done = False
 
     def _opened(self) -> Items:
@@ -282,7 +297,9 @@ class _Reading:
         sending, tried = self._sending, set[str]()
         if sending.options.policy.kind == "all":
             raise InvalidArgument(f"{sending.title}: policy: 'all' is not allowed for a stream: read one instance")
-        group, request = sending.group(), sending.request(True)
+        group = sending.group()
+        request = sending.request(True, group.over_links)
+        self._feeds = request.feeds
         while True:
             port = group.choose(sending.options, tried)
             try:
@@ -300,6 +317,8 @@ class _Reading:
         if self._group is not None and self._port is not None:
             self._group.ended(self._port.instance, None)
             self._group = None
+        for one in self._feeds:
+            one.cancel()
 
     def __del__(self) -> None:
         if not getattr(self, "_done", True):
@@ -330,6 +349,8 @@ class Stream(_Reading, AsyncIterator[Any]):
             raise
         except BaseException:
             self._end()
+            for one in self._feeds:
+                await one.finish()
             raise
 
     async def aclose(self) -> None:
@@ -337,6 +358,8 @@ class Stream(_Reading, AsyncIterator[Any]):
         self._end()
         if self._items is not None:
             await self._items.over()
+        for one in self._feeds:
+            await one.finish()
 
     async def __aenter__(self) -> Stream:
         return self

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from tidewire._limits import SERVICE_METHODS
 from tidewire.errors import InvalidArgument
 from tidewire.services import docstrings, hints
-from tidewire.services.limits import SERVICE_METHODS
 from tidewire.services.methods import Event, EventMark, Function, Method, MethodMark
 from tidewire.services.names import short, snake, token_problem, visibility_problem
+from tidewire.values.plans import DECLARED as _DECLARED
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 _C = TypeVar("_C", bound=type)
 _MARKS = "__tidewire_marks__"
-_DECLARED = "__tidewire_service__"
 
 
 @dataclass

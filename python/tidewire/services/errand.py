@@ -8,8 +8,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tidewire._binding import Pending
+from tidewire.errors import LinkLost, NoResponders
 from tidewire.services import context
 from tidewire.services.calls import Sending, Stream, noted
+from tidewire.services.port import Refused
 
 if TYPE_CHECKING:
     from tidewire.services.port import LinkPort, Request
@@ -23,8 +25,9 @@ class Errand(Sending):
         used: Whether somebody has begun the call, or given it up.
     """
 
-    __slots__ = ("_group", "_port", "_request", "_since", "_tried", "used")
+    __slots__ = ("_giving", "_group", "_port", "_request", "_since", "_tried", "used")
 
+    _giving: Any
     _group: Group
     _port: LinkPort
     _request: Request | None
@@ -34,18 +37,25 @@ class Errand(Sending):
     def begin(self) -> Pending:
         """Send it."""
         self.used = True
+        self._giving = None
         self._group = self.registry.group(self.service)
         self._request = self.request(False) if self.options.headers or context.running.get() is not None else None
         # Instances of this process came after the call was made; the reply of one is no pending.
         self._tried = () if self._group.over_links else self._group.local()
         return self._sent()
 
-    def ended(self) -> None:
-        """Note that it was answered."""
+    def ended(self, value: Any) -> Any:
+        """Note that it was answered, and return the value."""
         self._group.ended(self._port.instance, perf_counter() - self._since)
+        if self._giving is not None:
+            self._giving.ended()
+        return value
 
     def failed(self, error: BaseException) -> Pending | None:
         """Note that it failed, and send it to another instance if that may help."""
+        if self._giving is not None:
+            self._giving.ended(lost=isinstance(error, (LinkLost, NoResponders, Refused)))
+            self._giving = None
         if not noted(self._group, self._port, self._since, error):
             return None
         self._tried = {*self._tried, self._port.instance}
@@ -55,8 +65,16 @@ class Errand(Sending):
         """Note that nobody waits for it any more, or that nobody ever did."""
         if begun:
             self._group.ended(self._port.instance, None)
+            if self._giving is not None:
+                self._giving.ended()
         elif not getattr(self, "used", False):
             warnings.warn(f"{self.title} was called and never awaited", RuntimeWarning, stacklevel=2)
+
+    def _give(self, value: Any) -> Any:
+        """Return what stands for a function or an object among the arguments."""
+        if self._giving is None:
+            self._giving = self._port.giving()
+        return self._giving(value)
 
     def _sent(self) -> Pending:
         while True:
@@ -65,9 +83,14 @@ class Errand(Sending):
             try:
                 request = self._request
                 if request is None:
-                    return port.send(self.method, self.args, self.kwargs, self.timeout_s, self.options.priority)
-                return port.call(request)
+                    return port.send(
+                        self.method, self.args, self.kwargs, self.timeout_s, self.options.priority, self._give
+                    )
+                return port.send_request(request, self._give)
             except BaseException as error:
+                if self._giving is not None:
+                    self._giving.ended(lost=True)
+                    self._giving = None
                 if not noted(self._group, port, self._since, error):
                     raise
                 self._tried = {*self._tried, port.instance}

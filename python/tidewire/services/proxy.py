@@ -9,6 +9,7 @@ from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.calls import BlockingStream, Call, Sending, Stream, refuse_loop
 from tidewire.services.declare import Declaration, declaration_of, is_declared
 from tidewire.services.errand import Errand, LinkCall
+from tidewire.services.feeding import has_streams
 from tidewire.services.names import nearest, short, token_problem
 from tidewire.services.options import CallOptions
 from tidewire.services.registry import Registry, registry_of
@@ -149,7 +150,7 @@ class ClientMethod:
         of = self._client
         group = of._registry.find(of._service)
         streams, timeout = self._known(group, args, kwargs)
-        if self._one and not streams and group is not None and group.over_links:
+        if self._one and not streams and group is not None and group.over_links and not has_streams(args, kwargs):
             return LinkCall(Errand(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout))
         sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
         return Stream(sending) if streams else Call(sending)
