@@ -25,6 +25,10 @@ class Desk(tw.Service):
         return [await progress(step) for step in range(steps)]
 
     @tw.method
+    def block(self, progress: Callable[[int], int]) -> int:
+        return progress(20)
+
+    @tw.method
     def work_plainly(self, progress: Any) -> list[Any]:
         return [progress.sync(step) for step in range(3)]
 
@@ -139,6 +143,20 @@ def test_a_call_of_a_function_is_a_call() -> None:
             await desk.with_(timeout=0.2).call(slow)
         await left.wait()
         assert entered.is_set()
+
+    play(Desk(), story)
+
+
+def test_the_annotation_says_how_a_function_is_called_in_one_process_too() -> None:
+    async def story(world: World) -> None:
+        for desk in (world.caller.client("desk"), world.server.client("desk")):
+            seen: list[int] = []
+            await desk.work(2, seen.append)
+            assert seen == [0, 1]
+            assert await desk.work(2, double) == [0, 2]
+            assert await desk.block(lambda step: step + 1) == 21
+            with pytest.raises(tw.InvalidArgument, match="progress: 5 is not allowed: give Callable"):
+                await desk.work(2, 5)
 
     play(Desk(), story)
 

@@ -87,7 +87,8 @@ class Held:
             self._releases.clear()
 
     def _plan(self) -> None:
-        loop = self._connection.node._loop
+        node = self._connection._node()
+        loop = None if node is None else node._loop
         with self._lock:
             if self._planned or loop is None:
                 return

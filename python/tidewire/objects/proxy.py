@@ -198,6 +198,9 @@ class RemoteFunction(Proxy):
     The function of a generator gives a stream, to be read with ``async for``.
     """
 
+    calls_are_remote = True
+    """Its calls are awaited, or made by ``sync``."""
+
     def __init__(self, holding: Holding, client: Client | None = None) -> None:
         self._holding = holding
         self._client = client or Client(_Registry(holding), holding.title, None, CallOptions())  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 from collections.abc import Mapping
 from time import monotonic
@@ -51,15 +52,18 @@ class Objects:
         self._given = Given()
         self._held = Held(connection)
         self._door: Door | None = None
+        self._target = self._receive
         self._watch: asyncio.TimerHandle | None = None
+        # When leases are looked at next; one that is renewed ends later, and needs no other look.
+        self._watch_at = math.inf
 
     def open(self) -> None:
         """Take calls in, under the number that the link has now."""
         joined = self._connection.link.joined
         if joined is None:
             return
-        self._connection.unsubscribe(self._receive)
-        self._connection.subscribe(f"$node.{joined[1]}.>", "", None, self._receive)
+        self._connection.unsubscribe(self._target)
+        self._connection.subscribe(f"$node.{joined[1]}.>", "", None, self._target)
 
     def lost(self) -> None:
         """Note that the link was lost: with it, all that was given and held."""
@@ -205,22 +209,20 @@ class Objects:
 
     def _look_at(self, at: float) -> None:
         loop = self._connection.node._loop
-        if loop is not None:
+        if loop is not None and at < self._watch_at:
+            self._watch_at = at
             # A loop that is closed has no links any more.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._arm, at)
 
     def _arm(self, at: float) -> None:
-        loop = asyncio.get_running_loop()
-        when = loop.time() + max(_LOOK_LEAST_S, at - monotonic())
-        if self._watch is not None and self._watch.when() <= when and not self._watch.cancelled():
-            return
         if self._watch is not None:
             self._watch.cancel()
-        self._watch = loop.call_at(when, self._look)
+        self._watch_at = at
+        self._watch = asyncio.get_running_loop().call_later(max(_LOOK_LEAST_S, at - monotonic()), self._look)
 
     def _look(self) -> None:
-        self._watch = None
+        self._watch, self._watch_at = None, math.inf
         with self._lock:
             next_at = self._given.expire(monotonic())
         if next_at is not None:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tidewire.errors import InvalidArgument
+from tidewire.services.callables import function
 from tidewire.services.hints import Hints, is_context, stream_item, text
 from tidewire.services.items import named, typed_stream
 from tidewire.services.names import nearest, short
@@ -183,6 +184,8 @@ def converter(hint: Any) -> tuple[type | None, Callable[[Any], Any] | None]:
     """Return the class whose objects need no look, and what makes other values fit, for a type. Unknown types let all pass."""
     if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
         return None, None
+    if (typing.get_origin(hint) or hint) is Callable:
+        return None, functools.partial(function, hint)
     streams, item = stream_item(hint)
     if streams:
         return None, functools.partial(typed_stream, hint, item, converter(item)[1])
