@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
@@ -56,6 +56,7 @@ class Sending:
     kwargs: dict[str, Any]
     options: CallOptions
     timeout: float | None = None
+    result: Callable[[Any], Any] | None = None
 
     @property
     def title(self) -> str:
@@ -66,6 +67,10 @@ class Sending:
     def timeout_s(self) -> float:
         """How long it may take, if it gives one value."""
         return self.options.timeout or self.timeout or CALL_TIMEOUT_S
+
+    def made(self, port: Port, value: Any) -> Any:
+        """Return a result as the type that the client knows; one of this process is handed over as it is."""
+        return value if self.result is None or not getattr(port, "over_link", False) else self.result(value)
 
     def group(self) -> Group:
         """Return the instances that it may go to."""
@@ -162,7 +167,8 @@ class Call(Coroutine[Any, Any, Any]):
         """Send it, and block this thread until it is answered."""
         self._used = True
         if self._sending.options.policy.kind == "all":
-            return [_answer(port.instance, reply) for port, reply in self._sent_to_all(self._sending.found())]
+            sending = self._sending
+            return [_answer(sending, port, reply) for port, reply in self._sent_to_all(sending.found())]
         group, tried = self._sending.found(), set[str]()
         request = self._sending.request(False, group.over_links)
         while True:
@@ -174,7 +180,7 @@ class Call(Coroutine[Any, Any, Any]):
                 _after(group, port, since, error, tried)
                 continue
             group.ended(port.instance, perf_counter() - since)
-            return value
+            return self._sending.made(port, value)
 
     def _begun(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
@@ -199,7 +205,7 @@ class Call(Coroutine[Any, Any, Any]):
                 _after(group, port, since, error, tried)
                 continue
             group.ended(port.instance, perf_counter() - since)
-            return value
+            return self._sending.made(port, value)
 
     def _all(self) -> Generator[Any, Any, Any]:
         sent = self._sent_to_all((yield from self._sending.finding()))
@@ -208,7 +214,8 @@ class Call(Coroutine[Any, Any, Any]):
             while sent:
                 port, reply = sent[0]
                 try:
-                    answers.append(Answer(port.instance, (yield from reply.__await__())))
+                    value = yield from reply.__await__()
+                    answers.append(Answer(port.instance, self._sending.made(port, value)))
                 except (asyncio.CancelledError, GeneratorExit):
                     raise
                 # One that fails does not take the answers of the others along.
@@ -252,12 +259,12 @@ def _sent(port: Port, request: Request) -> Any:
         return _Failed(error)
 
 
-def _answer(instance: str, reply: Any) -> Answer:
+def _answer(sending: Sending, port: Port, reply: Any) -> Answer:
     try:
-        return Answer(instance, reply.wait())
+        return Answer(port.instance, sending.made(port, reply.wait()))
     # One that fails does not take the answers of the others along.
     except Exception as error:  # noqa: BLE001
-        return Answer(instance, error=error)
+        return Answer(port.instance, error=error)
 
 
 def _after(group: Group, port: Port, since: float, error: BaseException, tried: set[str]) -> None:
@@ -310,6 +317,10 @@ class _Reading:
             self._group, self._port = group, port
             return self._items
 
+    def _made(self, item: Any) -> Any:
+        assert self._port is not None
+        return self._sending.made(self._port, item)
+
     def _end(self) -> None:
         self._done = True
         if self._items is not None:
@@ -344,7 +355,7 @@ class Stream(_Reading, AsyncIterator[Any]):
         try:
             if self._items is None:
                 await self._sending.registry.find_again(self._sending.service)
-            return await self._opened().take()
+            return self._made(await self._opened().take())
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:
@@ -387,7 +398,7 @@ class BlockingStream(_Reading, Iterator[Any]):
         try:
             if self._items is None:
                 self._sending.registry.find_again_blocking(self._sending.service)
-            return self._opened().take_blocking()
+            return self._made(self._opened().take_blocking())
         except Ended:
             self._end()
             raise StopIteration from None

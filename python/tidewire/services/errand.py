@@ -49,7 +49,7 @@ class Errand(Sending):
         self._group.ended(self._port.instance, perf_counter() - self._since)
         if self._giving is not None:
             self._giving.ended()
-        return value
+        return value if self.result is None else self.result(value)
 
     def failed(self, error: BaseException) -> Pending | None:
         """Note that it failed, and send it to another instance if that may help."""

@@ -140,6 +140,7 @@ class ClientMethod:
         self._signature: Signature | None = None if declared is None else declared.function.signature
         self._streams = None if declared is None else declared.function.streams
         self._timeout = None if declared is None else declared.mark.timeout
+        self._result = None if declared is None else declared.result
         self._one = of._options.policy.kind != "all"
 
     def with_(self, **options: Any) -> ClientMethod:
@@ -151,8 +152,10 @@ class ClientMethod:
         group = of._registry.find(of._service)
         streams, timeout = self._known(group, args, kwargs)
         if self._one and not streams and group is not None and group.over_links and not has_streams(args, kwargs):
-            return LinkCall(Errand(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout))
-        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
+            return LinkCall(
+                Errand(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
+            )
+        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
         return Stream(sending) if streams else Call(sending)
 
     def __repr__(self) -> str:
@@ -166,7 +169,7 @@ class ClientMethod:
         refuse_loop(self._title)
         of = self._client
         streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
-        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
+        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
         return BlockingStream(sending) if streams else Call(sending).run()
 
     def _known(self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, float | None]:
