@@ -292,7 +292,7 @@ def test_streams_go_both_ways_at_once() -> None:
 
 def test_a_stream_of_one_service_is_an_argument_of_another() -> None:
     async def story(world: World) -> None:
-        desk, source = world.caller.client("desk"), Source()
+        desk, source = world.caller.client(Desk, "desk"), Source()
         assert await desk.total(desk.doubled(source.count(1_000))) == sum(range(0, 2_000, 2))
 
     play(Desk(), story)

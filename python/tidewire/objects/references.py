@@ -17,7 +17,7 @@ from tidewire.objects.held import Held
 from tidewire.objects.marks import Remote, is_function, is_service
 from tidewire.objects.proxy import Proxy
 from tidewire.services.checking import Signature
-from tidewire.services.declare import declaration_of
+from tidewire.services.declared import declaration_of
 from tidewire.services.feeding import Fed
 from tidewire.services.hints import Hints
 from tidewire.services.info import narrower

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from tidewire._binding import Pending
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.services import context
-from tidewire.services.calls import Sending, Stream, noted
 from tidewire.services.port import Refused
+from tidewire.services.reading import Stream
+from tidewire.services.sending import Sending, noted
 
 if TYPE_CHECKING:
     from tidewire.services.port import LinkPort, Request

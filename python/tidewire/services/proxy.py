@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from tidewire.errors import InvalidArgument, NoSuchTarget
-from tidewire.services.calls import BlockingStream, Call, Sending, Stream, refuse_loop
-from tidewire.services.declare import Declaration, declaration_of, is_declared
+from tidewire.services.calls import Call
+from tidewire.services.declared import Declaration, declaration_of, is_declared
 from tidewire.services.errand import Errand, LinkCall
 from tidewire.services.feeding import has_streams
 from tidewire.services.names import nearest, short, token_problem
 from tidewire.services.options import CallOptions
+from tidewire.services.reading import BlockingStream, Stream, refuse_loop
 from tidewire.services.registry import Registry, registry_of
+from tidewire.services.sending import Sending
 
 if TYPE_CHECKING:
     from tidewire.node import Node

@@ -12,7 +12,7 @@ from tidewire._ledger import Ledger
 from tidewire._limits import SERVICE_CONCURRENCY
 from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, NodeStopped
 from tidewire.services.context import CallContext
-from tidewire.services.declare import Declaration, declaration_of
+from tidewire.services.declared import Declaration, declaration_of
 from tidewire.services.host import Host
 from tidewire.services.info import ServiceInfo
 from tidewire.services.local import LocalPort
