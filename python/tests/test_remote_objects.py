@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import pickle
 import random
 from collections.abc import AsyncIterator
@@ -165,6 +166,63 @@ def test_what_is_published_or_asked_on_a_subject_holds_no_functions() -> None:
     async def story(world: World) -> None:
         with pytest.raises(tw.InvalidArgument, match="function"):
             world.caller.publish("a.b", [lambda: 1])
+
+    play(Shop(), story)
+
+
+def test_an_object_that_is_called_itself_is_a_function() -> None:
+    class Doubles:
+        def __call__(self, number: int) -> int:
+            return 2 * number
+
+    async def story(world: World) -> None:
+        class Calls:
+            async def twice(self, function: Any) -> int:
+                return int(await function(await function(3)))
+
+        await world.server.serve(Calls(), name="calls")
+        assert await world.caller.client("calls").twice(tw.remote(Doubles())) == 12
+
+    play(Shop(), story)
+
+
+def test_many_functions_at_once_are_given_and_let_go() -> None:
+    async def story(world: World) -> None:
+        async def number() -> int:
+            return 1
+
+        functions = [functools.partial(number) for _ in range(3_000)]
+        back = await world.caller.client("desk").echo(functions)
+        assert all(one is other for one, other in zip(functions, back, strict=True))
+        await until(lambda: counts(world.caller) == (0, 0) and counts(world.server) == (0, 0))
+
+    play(Shop(), story)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        None,
+        5,
+        {},
+        {"node": 1, "name": "a", "key": "0" * 31, "kind": "function", "title": "f", "methods": []},
+        {"node": 1, "name": "a", "key": "x" * 32, "kind": "function", "title": "f", "methods": []},
+        {"node": 1, "name": "a", "key": "0" * 32, "kind": "class", "title": "f", "methods": []},
+        {"node": "1", "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": []},
+        {"node": True, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": []},
+        {"node": 1, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": [["call"]]},
+        {"node": 1, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": [[1, 2, 3]]},
+        {"node": 1, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": []},
+        {"node": 1, "name": "a", "key": "0" * 32, "kind": "object", "title": "f", "methods": 5},
+        {"node": 1, "name": "a", "key": "0" * 32, "kind": "object", "title": "f", "methods": [["a", False, "soon"]]},
+    ],
+)
+def test_what_is_no_reference_is_refused(reference: Any) -> None:
+    async def story(world: World) -> None:
+        objects = world.caller._link().objects
+        with pytest.raises(tw.WireError, match="not of the form"):
+            objects.take(reference)
+        assert counts(world.caller) == (0, 0)
 
     play(Shop(), story)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _TELL_S = 30.0
 _DIGITS = frozenset("0123456789abcdef")
+_DIGITS_OF_KEY = 32
+_KINDS = ("function", "object", "items")
 _FORM = {"node": int, "name": str, "key": str, "kind": str, "title": str}
 
 
@@ -125,14 +127,25 @@ class Held:
 
 
 def _check(stands: Any) -> None:
-    wrong = not isinstance(stands, dict) or any(
-        not isinstance(stands.get(field), kind) for field, kind in _FORM.items()
-    )
-    wrong = wrong or len(stands["key"]) != 32 or not _DIGITS.issuperset(stands["key"])
-    wrong = wrong or stands["kind"] not in ("function", "object", "items")
-    if wrong or not all(map(_is_method, stands.get("methods", ()))):
+    if not (isinstance(stands, dict) and _is_reference(stands)):
         raise WireError("a reference to a function or an object is not of the form that this version knows")
 
 
+def _is_reference(stands: dict[Any, Any]) -> bool:
+    if any(type(stands.get(field)) is not kind for field, kind in _FORM.items()):
+        return False
+    key, kind, methods = stands["key"], stands["kind"], stands.get("methods", [])
+    if len(key) != _DIGITS_OF_KEY or not _DIGITS.issuperset(key) or kind not in _KINDS:
+        return False
+    if not isinstance(methods, (list, tuple)) or not all(map(_is_method, methods)):
+        return False
+    return kind != "function" or [method[0] for method in methods] == ["call"]
+
+
 def _is_method(method: Any) -> bool:
-    return isinstance(method, (list, tuple)) and len(method) == 3 and isinstance(method[0], str)
+    if not isinstance(method, (list, tuple)) or len(method) != 3:
+        return False
+    name, streams, timeout = method
+    return (
+        isinstance(name, str) and isinstance(streams, bool) and (timeout is None or isinstance(timeout, (int, float)))
+    )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidewire._limits import REMOTE_LEASE_MS
+from tidewire._limits import REMOTE_LEASE_MS, REMOTE_OBJECTS
 from tidewire.errors import InvalidArgument, LinkLost
 from tidewire.objects.given import Entry, Given
 from tidewire.objects.held import Held
@@ -120,7 +120,8 @@ class Objects:
         if entry is None:
             title, methods = _methods(kind, target)
             entry = Entry(same, peer, target, kind, title, methods, lease_s)
-            self._given.expire(now)
+            if len(self._given) >= REMOTE_OBJECTS.max:
+                self._given.expire(now)
             self._given.add(entry)
             self._look_at(now + lease_s)
         if isinstance(value, Remote):
@@ -232,20 +233,13 @@ class Objects:
 def _what(value: Any) -> tuple[str, Any, float] | None:
     """Return how a value may be given: its kind, the object and its lease; None if it may not be."""
     if isinstance(value, Remote):
-        return (
-            ("function" if callable(value.target) and not _has_methods(value.target) else "object"),
-            value.target,
-            value.lease_s,
-        )
+        target = value.target
+        return "function" if callable(target) and not is_service(target) else "object", target, value.lease_s
     if isinstance(value, Fed):
         return "items", value, _LEASE_S
     if is_function(value):
         return "function", value, _LEASE_S
     return ("object", value, _LEASE_S) if is_service(value) else None
-
-
-def _has_methods(target: Any) -> bool:
-    return not is_function(target)
 
 
 def _sameness(target: Any) -> object:
