@@ -71,6 +71,8 @@ impl Exchange for Exchanging {
         }
     }
 
+    // Items of the exchange itself need credit, and none is given here: generators among arguments are streams of the caller
+    // (`spec/values.md`).
     fn input(&self, _: Message) {}
 
     fn input_over(&self) {}
