@@ -76,6 +76,12 @@ class Desk(tw.Service):
         await self.go_on.wait()
 
     @tw.method
+    async def leave(self, numbers: AsyncIterator[int]) -> None:
+        """Return while a task still reads."""
+        self.task = asyncio.ensure_future(self.keep_reading(numbers))
+        await self.reading.wait()
+
+    @tw.method
     async def points(self, points: AsyncIterator[Point]) -> list[int]:
         return [point.x + point.y async for point in points]
 
@@ -208,6 +214,20 @@ def test_a_reader_that_closes_ends_the_generator_while_the_call_goes_on() -> Non
         assert not call.done()
         service.go_on.set()
         assert await call == 0
+
+    service = Desk()
+    play(service, story)
+
+
+@pytest.mark.parametrize("where", ["server", "caller"])
+def test_who_reads_on_after_the_call_gets_an_error_and_no_end(where: str) -> None:
+    async def story(world: World) -> None:
+        source = Source()
+        await getattr(world, where).client(Desk, "desk").leave(source.count(ENDLESS))
+        assert source.closed.is_set()
+        with pytest.raises((tw.CallCancelled, tw.RemoteGone)):
+            await service.task
+        assert service.seen == list(range(len(service.seen)))
 
     service = Desk()
     play(service, story)
