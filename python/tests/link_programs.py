@@ -30,6 +30,7 @@ class Workshop(tw.Service):
         self._label = label
         self._gate = asyncio.Event()
         self._late = asyncio.Event()
+        self._kept: Any = None
         self.written = 0
         self._tries = 0
 
@@ -98,6 +99,15 @@ class Workshop(tw.Service):
     def open_gate(self) -> None:
         """Let those go on that hold; not for callers."""
         self._gate.set()
+
+    @tw.method
+    async def keep(self, function: Any) -> None:
+        """Keep a function of the caller."""
+        self._kept = function
+
+    @tw.method
+    async def call_kept(self) -> Any:
+        return await self._kept()
 
     @tw.method
     async def caller(self) -> list[Any]:

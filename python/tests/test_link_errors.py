@@ -66,8 +66,8 @@ class Desk(tw.Service):
 
 @pytest.mark.parametrize(
     ("value", "path"),
-    [({"a": [1, object()]}, r"\['a'\]\[1\]"), ([1 << 64], r"\[0\]"), ({"f": lambda: 1}, r"\['f'\]")],
-    ids=["object", "large int", "function"],
+    [({"a": [1, object()]}, r"\['a'\]\[1\]"), ([1 << 64], r"\[0\]"), ({"f": Closed}, r"\['f'\]")],
+    ids=["object", "large int", "class"],
 )
 def test_an_argument_that_can_not_be_sent_fails_at_the_caller_with_its_path(run: Any, value: Any, path: str) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:

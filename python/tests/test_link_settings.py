@@ -142,7 +142,7 @@ def test_a_hub_keeps_what_it_was_told_to(started: Programs) -> None:
             assert len(await workshop.echo(bytes(90_000))) == 90_000
             with pytest.raises(tw.PayloadTooLarge, match=r"payload_bytes=100000 of the other side: send less"):
                 await workshop.echo(bytes(110_000))
-            held = [asyncio.ensure_future(workshop.hold()) for _ in range(23)]
+            held = [asyncio.ensure_future(workshop.hold()) for _ in range(22)]
             for _ in held:
                 await asyncio.to_thread(server.expect, "holding")
             with pytest.raises(tw.LimitExceeded, match="link_in_flight=24: so many calls are open"):

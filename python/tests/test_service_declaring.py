@@ -299,7 +299,7 @@ def test_plain_data_becomes_what_the_method_wants(run: Run) -> None:
         ("take", (1, "x"), {}, "taking.take: rest: 'x' is not allowed: give int"),
         ("take", (1,), {"more": "x"}, "taking.take: more: 'x' is not allowed: give float"),
         ("either", ("x",), {}, "taking.either: value: 'x' is not allowed"),
-        ("items", ([1],), {}, "taking.items: numbers: [1] is not allowed: give"),
+        ("items", (1,), {}, "taking.items: numbers: 1 is not allowed: give"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(

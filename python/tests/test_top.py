@@ -156,11 +156,30 @@ def test_statistics_of_a_node_tell_of_its_agents_and_of_pools(node: tw.Node) -> 
     assert "seen" not in [row["name"] for row in node.statistics()["pools"]]
 
 
+def test_services_are_seen_in_statistics_and_in_the_table(node: tw.Node) -> None:
+    def fails() -> None:
+        raise KeyError
+
+    node.serve({"add": lambda a, b: a + b, "fails": fails}, name="math", instance="blue")
+    calls = node.client("math").sync
+    assert [calls.add(1, n) for n in range(3)] == [1, 2, 3]
+    with pytest.raises(KeyError):
+        calls.fails()
+    (row,) = node.statistics()["services"]
+    assert (row["service"], row["instance"], row["calls"], row["errors"]) == ("math", "blue", 4, 1)
+    assert (row["in_flight"], row["waiting"]) == (0, 0)
+    assert node.statistics()["remote"] == {"given": 0, "held": 0}
+    seen = with_rates(json.loads(look(node, 1.0)), None)
+    (line,) = [line for line in drawn(seen, 100, None).splitlines() if line.startswith("math")]
+    assert line.split()[:3] == ["math", "blue", "0"]
+
+
 def test_statistics_do_not_load_what_is_not_used() -> None:
     text = (
         "import sys, tidewire as tw\n"
         "with tw.Node() as node:\n    print(node.statistics()['agents'], node.statistics()['pools'])\n"
-        "print([name for name in sys.modules if name.startswith(('tidewire.agents', 'tidewire.pools', 'tidewire.top'))])"
+        "kinds = ('tidewire.agents', 'tidewire.pools', 'tidewire.top', 'tidewire.services', 'tidewire.objects')\n"
+        "print([name for name in sys.modules if name.startswith(kinds)])"
     )
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=PACKAGE)
     assert ran.stdout == "[] []\n[]\n", ran.stderr

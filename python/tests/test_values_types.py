@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import json
@@ -138,6 +139,32 @@ def test_a_typed_value_comes_back_as_its_type(value: Any) -> None:
     assert type(back) is type(value)
     assert back == value
     assert repr(back) == repr(value)
+
+
+@dataclasses.dataclass
+class Counted:
+    """A record whose fields are maps of the standard library."""
+
+    words: collections.Counter[str]
+    order: collections.OrderedDict[str, int]
+    lists: collections.defaultdict[str, list[int]] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(list)
+    )
+
+
+def test_fields_that_are_maps_of_the_standard_library_come_back_as_what_they_are() -> None:
+    value = Counted(collections.Counter("aab"), collections.OrderedDict(b=1, a=2))
+    value.lists["x"].append(1)
+    back = decode(encode(value))
+    assert back == value
+    assert back.words.most_common(1) == [("a", 2)]
+    assert [type(field) for field in (back.words, back.order, back.lists)] == [
+        collections.Counter,
+        collections.OrderedDict,
+        collections.defaultdict,
+    ]
+    with pytest.raises(WireError, match=r"words: 5 \(a int\) is not"):
+        decode(encode(dataclasses.replace(value, words=5)))  # type: ignore[arg-type]
 
 
 @pytest.fixture

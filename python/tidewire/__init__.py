@@ -38,6 +38,7 @@ from tidewire.errors import (
     PoolFailed,
     PoolStopped,
     RemoteError,
+    RemoteGone,
     TaskQuarantined,
     TaskTimeout,
     TidewireError,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from tidewire.agents.retry import Retry
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
+    from tidewire.objects.marks import Remote, remote
+    from tidewire.objects.proxy import RemoteFunction, RemoteObject
     from tidewire.pools.options import Batch, Restarts, Scale
     from tidewire.pools.pool import Pool
     from tidewire.services.calls import Answer
@@ -84,6 +87,9 @@ _LATER = {
     "Policy": "tidewire.services.policies",
     "Pool": "tidewire.pools.pool",
     "Receipt": "tidewire.agents.receipt",
+    "Remote": "tidewire.objects.marks",
+    "RemoteFunction": "tidewire.objects.proxy",
+    "RemoteObject": "tidewire.objects.proxy",
     "Restarts": "tidewire.pools.options",
     "Retry": "tidewire.agents.retry",
     "Scale": "tidewire.pools.options",
@@ -96,6 +102,7 @@ _LATER = {
     "handle": "tidewire.agents.handlers",
     "method": "tidewire.services.declare",
     "on": "tidewire.services.declare",
+    "remote": "tidewire.objects.marks",
     "service": "tidewire.services.declare",
 }
 
@@ -143,7 +150,11 @@ __all__ = [
     "PoolFailed",
     "PoolStopped",
     "Receipt",
+    "Remote",
     "RemoteError",
+    "RemoteFunction",
+    "RemoteGone",
+    "RemoteObject",
     "Restarts",
     "Retry",
     "Scale",
@@ -172,6 +183,7 @@ __all__ = [
     "handle",
     "method",
     "on",
+    "remote",
     "service",
 ]
 

@@ -61,6 +61,19 @@ def pools() -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row["name"]))
 
 
+def services(node: Node) -> list[dict[str, Any]]:
+    """Return the statistics of what a node serves, by name and instance. Where there is nothing, the package stays unloaded."""
+    module = sys.modules.get("tidewire.services.registry")
+    rows = [] if module is None else [served.statistics() for served in module.registry_of(node).served()]
+    return sorted(rows, key=lambda row: (row["service"], row["instance"]))
+
+
+def remote(node: Node) -> dict[str, int]:
+    """Return how many functions and objects a node has given to others, and how many it has of them."""
+    objects = None if node._connection is None else node._connection._objects
+    return {"given": 0, "held": 0} if objects is None else objects.statistics()
+
+
 def _settled(live: Any) -> list[Any]:
     while True:
         try:

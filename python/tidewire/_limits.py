@@ -227,3 +227,27 @@ VALUE_INLINE_BYTES: Final = Limit("value_inline_bytes", "bytes", 4096, 4096, 409
 
 SUBSCRIPTION_BYTES: Final = Limit("subscription_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
 """Bytes of messages from other nodes that wait for one subscriber whose mailbox is full, and lets senders wait."""
+
+REMOTE_OBJECTS: Final = Limit("remote_objects", "objects", 10_000, 10_000, 10_000)
+"""Functions, objects and streams that a node has given to others, or holds of others, at once."""
+
+REMOTE_LEASE_MS: Final = Limit("remote_lease_ms", "ms", 600_000, 1, 604_800_000)
+"""How long a function or object that was given to another node lives without being used, unless `remote` says otherwise."""
+
+SERVICE_CONCURRENCY: Final = Limit("service_concurrency", "calls", 1024, 1, 10_000)
+"""Calls that one instance of a service handles at once, of coroutines and of plain functions each."""
+
+SERVICE_WAITING: Final = Limit("service_waiting", "calls", 10_000, 10_000, 10_000)
+"""Calls that wait for one instance of a service."""
+
+SERVICE_STREAMS: Final = Limit("service_streams", "streams", 10_000, 10_000, 10_000)
+"""Streams that one instance of a service writes at once."""
+
+SERVICE_METHODS: Final = Limit("service_methods", "methods", 1000, 1000, 1000)
+"""Methods and event handlers of one service."""
+
+STREAM_AHEAD: Final = Limit("stream_ahead", "items", 32, 32, 32)
+"""Items of a stream that were written and not yet read, within one process."""
+
+CALL_HEADERS: Final = Limit("call_headers", "headers", 56, 56, 56)
+"""Headers of one call. The rest of link_fields is for what a call says of itself."""

@@ -31,7 +31,8 @@
     ├── Unhandled
     ├── WireError
     ├── VersionMismatch
-    └── CallCancelled
+    ├── CallCancelled
+    └── RemoteGone
 
 Every class has ``code``, a stable text for programs, and ``retryable``: whether it makes sense to try the same call
 again after a pause. The message names what is wrong, its value and the mend.
@@ -66,6 +67,7 @@ __all__ = [
     "PoolFailed",
     "PoolStopped",
     "RemoteError",
+    "RemoteGone",
     "TaskQuarantined",
     "TaskTimeout",
     "TidewireError",
@@ -409,4 +411,14 @@ class CallCancelled(TidewireError):
     """
 
     code = "cancelled"
+    retryable = False
+
+
+class RemoteGone(TidewireError):
+    """Its owner or its holder let it go, the link of one of them ended, or its lease did.
+
+    Ask for it again, use it before its lease ends, or give it a longer one with `tw.remote(..., lease=...)`.
+    """
+
+    code = "remote_gone"
     retryable = False

@@ -618,11 +618,17 @@ class Node:
         return DeadLetters(self._engine)
 
     def statistics(self) -> dict[str, Any]:
-        """Return counters and times of all actors, agents, dispatchers and the pools of this process.
+        """Return counters and times of all actors, agents, dispatchers, services and the pools of this process.
 
         The cost grows with the number of actors.
         """
-        return {**self._engine.statistics(), "agents": _inspect.agents(self), "pools": _inspect.pools()}
+        return {
+            **self._engine.statistics(),
+            "agents": _inspect.agents(self),
+            "pools": _inspect.pools(),
+            "services": _inspect.services(self),
+            "remote": _inspect.remote(self),
+        }
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"

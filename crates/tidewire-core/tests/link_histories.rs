@@ -285,6 +285,7 @@ impl History {
             }
             Event::Published(message) => self.published(node, &message),
             Event::Joined(_) | Event::InputOver(_) | Event::Wanted(..) => {}
+            Event::Left(_) => {}
             Event::Goodbye => panic!("history {number}: nobody says goodbye"),
         }
     }
@@ -363,6 +364,7 @@ fn name_of(event: &Event<u32>) -> &'static str {
         Event::Over(_) => "over",
         Event::Credited(..) => "credited",
         Event::Alive(..) => "alive",
+        Event::Left(_) => "left",
         Event::Goodbye => "goodbye",
         Event::Lost(_) => "lost",
     }

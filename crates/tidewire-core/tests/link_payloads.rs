@@ -143,6 +143,29 @@ fn chunks_of_several_payloads_take_turns() {
 }
 
 #[test]
+fn a_fifth_payload_waits_for_one_of_four_and_takes_the_place_of_one_that_stands_still() {
+    let mut out = Outbox::new(QUEUE);
+    let chunks = |out: &mut Outbox| -> Vec<u32> {
+        taken(out, QUEUE).iter().filter(|(kind, ..)| *kind == Kind::Chunk).map(|it| it.2 as u32).collect()
+    };
+    for id in 1..=5 {
+        long(&mut out, Flags::NORMAL, 1 << 32 | id, 65_536 * 2);
+    }
+    assert_eq!(chunks(&mut out), [1, 2, 3, 4, 1, 2, 3, 4, 5, 5]);
+    // The windows of four are used up: they hold up nobody, and go on first once they may.
+    for id in 6..=9 {
+        long(&mut out, Flags::NORMAL, 1 << 32 | id, 2 * MIB);
+    }
+    assert_eq!(chunks(&mut out).len(), 4 * MIB / 65_536);
+    long(&mut out, Flags::NORMAL, 1 << 32 | 10, 65_536 * 2);
+    assert_eq!(chunks(&mut out), [10, 10]);
+    out.window(1 << 32 | 6, true, 65_536);
+    long(&mut out, Flags::NORMAL, 1 << 32 | 11, 65_536 * 2);
+    let order = chunks(&mut out);
+    assert_eq!((order.len(), order.iter().filter(|id| **id == 6).count()), (3, 1));
+}
+
+#[test]
 fn a_sender_stops_at_the_end_of_its_window() {
     let mut out = Outbox::new(QUEUE);
     long(&mut out, Flags::NORMAL, 1 << 32, 2 * MIB);

@@ -140,9 +140,13 @@ struct Shared {
     look: Notify,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    left: Mutex<Option<OnLeft>>,
     pulse: Mutex<Option<Pulse>>,
     me: Weak<Self>,
 }
+
+/// What is called when a node has gone.
+type OnLeft = Box<dyn Fn(u32) + Send + Sync>;
 
 struct State {
     session: Session<Arc<dyn Waiting>>,
@@ -285,6 +289,7 @@ impl Link {
             log,
             again: Mutex::new(None),
             pulse: Mutex::new(None),
+            left: Mutex::new(None),
             me: Weak::clone(me),
         });
         let end = Arc::new(Ending(Arc::downgrade(&shared)));
@@ -305,6 +310,11 @@ impl Link {
     /// Called on the thread of the links: it must be quick, and must not wait.
     pub fn on_pulse(&self, pulse: impl Fn() -> u32 + Send + Sync + 'static) {
         *self.shared.pulse.lock() = Some(Box::new(pulse));
+    }
+
+    /// Calls this with the number of each node that was known here, and has gone.
+    pub fn on_left(&self, call: impl Fn(u32) + Send + Sync + 'static) {
+        *self.shared.left.lock() = Some(Box::new(call));
     }
 
     /// Whether exchanges other than those of subscriptions are open: then a frame may wait for company.
@@ -599,6 +609,11 @@ impl Shared {
             Event::Wanted(id, items) => {
                 if let Some(exchange) = self.exchange(id) {
                     exchange.wanted(items);
+                }
+            }
+            Event::Left(number) => {
+                if let Some(left) = &*self.left.lock() {
+                    left(number);
                 }
             }
             Event::Goodbye | Event::Called(_) | Event::Published(_) | Event::Joined(_) => {}

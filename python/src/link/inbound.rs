@@ -15,7 +15,7 @@ use tidewire_proto::wire::{Fields, PublishHead};
 use crate::errors::error;
 use crate::fork::Own;
 use crate::link::inlet::Intake;
-use crate::link::{refused, sending};
+use crate::link::{Taking, refused, sending};
 use crate::pending::Pending;
 
 /// The names of the lanes.
@@ -72,6 +72,8 @@ impl Exchange for Exchanging {
         }
     }
 
+    // Items of the exchange itself need credit, and none is given here: generators among arguments are streams of the caller
+    // (`spec/values.md`).
     fn input(&self, _: Message) {}
 
     fn input_over(&self) {}
@@ -88,15 +90,16 @@ pub struct RemoteCall {
     call: Mutex<Option<Own<Call>>>,
     exchange: Arc<Exchanging>,
     flusher: Flusher,
+    taking: Taking,
     deadline: Option<Instant>,
     payload_bytes: usize,
 }
 
 impl RemoteCall {
-    pub fn new(call: Call, exchange: Arc<Exchanging>) -> Self {
+    pub fn new(call: Call, exchange: Arc<Exchanging>, taking: Taking) -> Self {
         *exchange.this.lock() = Arc::downgrade(&exchange);
         let (flusher, deadline, payload_bytes) = (call.flusher(), call.deadline, call.payload_bytes());
-        Self { call: Mutex::new(Some(Own::new(call))), exchange, flusher, deadline, payload_bytes }
+        Self { call: Mutex::new(Some(Own::new(call))), exchange, flusher, taking, deadline, payload_bytes }
     }
 
     fn with<T>(&self, py: Python<'_>, read: impl FnOnce(&Call) -> PyResult<T>) -> PyResult<T> {
@@ -126,6 +129,12 @@ impl RemoteCall {
     #[getter]
     fn node(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |call| Ok(call.from.name.clone()))
+    }
+
+    /// The number of the link of that node.
+    #[getter]
+    fn origin(&self, py: Python<'_>) -> PyResult<u32> {
+        self.with(py, |call| Ok(call.head().origin))
     }
 
     /// The user whose token that node joined with, or an empty text.
@@ -165,7 +174,7 @@ impl RemoteCall {
             let priority = PRIORITIES[call.message.flags.lane()];
             Ok((
                 PyString::new(py, head.subject),
-                crate::values::decode(py, call.message.payload())?,
+                self.taking.decode(py, call.message.payload())?,
                 self.left(),
                 headers(py, &head.fields)?,
                 PyString::intern(py, priority),
@@ -177,7 +186,7 @@ impl RemoteCall {
 
     /// The value that it came with.
     fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.with(py, |call| crate::values::decode(py, call.message.payload()).map(Bound::unbind))
+        self.with(py, |call| self.taking.decode(py, call.message.payload()).map(Bound::unbind))
     }
 
     /// Calls something on the loop when the caller has gone; at once if it has.
@@ -193,9 +202,10 @@ impl RemoteCall {
         Ok(())
     }
 
-    /// Answers with a value. Nothing happens if the caller has gone.
-    fn reply(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut blob = crate::values::encode(value, "the result", self.payload_bytes)?;
+    /// Answers with a value. Nothing happens if the caller has gone. `give` is asked for what stands for functions and objects.
+    #[pyo3(signature = (value, give = None))]
+    fn reply<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>, give: Option<&Bound<'py, PyAny>>) -> PyResult<()> {
+        let mut blob = crate::values::encode(value, "the result", self.payload_bytes, give)?;
         let Some(call) = self.take() else { return Ok(()) };
         let company = call.has_company();
         let sent = call.reply(sending(&mut blob));
@@ -209,7 +219,7 @@ impl RemoteCall {
 
     /// Answers with an error: an exception, which travels as a value.
     fn fail(&self, py: Python<'_>, raised: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut blob = crate::values::encode(raised, "the error", self.payload_bytes)?;
+        let mut blob = crate::values::encode(raised, "the error", self.payload_bytes, None)?;
         self.end(py, ErrorCode::RemoteError, sending(&mut blob));
         Ok(())
     }
@@ -221,8 +231,14 @@ impl RemoteCall {
     }
 
     /// Sends one item of a stream; None, or something to await before the next one.
-    fn item(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Option<Pending>> {
-        let mut blob = crate::values::encode(value, "an item", self.payload_bytes)?;
+    #[pyo3(signature = (value, give = None))]
+    fn item<'py>(
+        &self,
+        py: Python<'py>,
+        value: &Bound<'py, PyAny>,
+        give: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Pending>> {
+        let mut blob = crate::values::encode(value, "an item", self.payload_bytes, give)?;
         self.with(py, |call| call.item(sending(&mut blob)).map_err(|why| refused(py, "an item", &why)))?;
         let left = self.exchange.credit.fetch_sub(1, Ordering::AcqRel) - 1;
         Ok((left <= 0).then(|| self.credit()))
@@ -320,7 +336,7 @@ impl RemoteMessage {
 
     /// What was published.
     fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        crate::values::decode(py, self.inner.message.payload()).map(Bound::unbind)
+        crate::values::decode(py, self.inner.message.payload(), None).map(Bound::unbind)
     }
 }
 

@@ -9,6 +9,7 @@ use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
 use tidewire_proto::generated::limits;
 
 use crate::bridge::{Inlet, Line};
+use crate::link::Taking;
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
 use crate::link::pulse::Pulse;
 use crate::link::reader::SocketReader;
@@ -22,6 +23,7 @@ pub struct Intake {
     receive: Py<PyAny>,
     link: Flusher,
     pulse: Arc<Pulse>,
+    taking: Taking,
 }
 
 #[derive(Default)]
@@ -37,6 +39,8 @@ enum Came {
     Changed(Arc<Exchanging>),
     /// The node has joined again.
     JoinedAgain,
+    /// The node of this number, which was known here, has gone.
+    Left(u32),
     /// The loop may read the socket.
     Readable(Reader),
 }
@@ -51,7 +55,7 @@ impl Came {
             + match self {
                 Self::Call(call, ..) => call.message.payload().len(),
                 Self::Message(message, _) => message.message.payload().len(),
-                Self::Changed(_) | Self::JoinedAgain | Self::Readable(_) => 0,
+                Self::Changed(_) | Self::JoinedAgain | Self::Left(_) | Self::Readable(_) => 0,
             }
     }
 }
@@ -64,10 +68,11 @@ pub struct Door {
 }
 
 impl Intake {
-    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage), or (0, None) when the node has joined again.
-    pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher) -> Arc<Self> {
+    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, None) when the node has joined again;
+    /// (number, None) when the node of this number has gone.
+    pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher, taking: Taking) -> Arc<Self> {
         let (line, pulse) = (Arc::clone(line), Pulse::new());
-        let intake = Arc::new(Self { queue: Mutex::default(), line, receive, link, pulse });
+        let intake = Arc::new(Self { queue: Mutex::default(), line, receive, link, pulse, taking });
         intake.line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
         intake
     }
@@ -115,6 +120,11 @@ impl Intake {
         self.came(Came::Readable(reader));
     }
 
+    /// A node that was known here has gone.
+    pub fn left(&self, node: u32) {
+        self.came(Came::Left(node));
+    }
+
     /// A call that Python knows has changed.
     pub fn changed(&self, exchange: Arc<Exchanging>) {
         self.came(Came::Changed(exchange));
@@ -140,12 +150,13 @@ impl Intake {
         for one in came {
             match one {
                 Came::Call(call, exchange, number) => {
-                    list.append((number, Py::new(py, RemoteCall::new(call, exchange))?))?;
+                    list.append((number, Py::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?))?;
                 }
                 Came::Message(message, number) => list.append((number, Py::new(py, RemoteMessage::new(message))?))?,
                 Came::Changed(exchange) => exchange.tell(py),
                 Came::JoinedAgain => list.append((0, py.None()))?,
                 Came::Readable(reader) => SocketReader::begin(py, &self.line, reader)?,
+                Came::Left(node) => list.append((node, py.None()))?,
             }
         }
         if list.is_empty() { Ok(()) } else { self.receive.call1(py, (list,)).map(drop) }

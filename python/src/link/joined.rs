@@ -22,7 +22,7 @@ use crate::link::inlet::{Door, Intake};
 use crate::link::reply::{self, Asking};
 use crate::link::settings::{Settings, greeting};
 use crate::link::stream::{self, RemoteStream};
-use crate::link::{fields, refused, runtime, sending};
+use crate::link::{Taking, fields, refused, runtime, sending};
 use crate::pending::Pending;
 
 /// A link of this node to its hub.
@@ -31,6 +31,7 @@ pub struct Link {
     inner: Own<tidewire_link::Link>,
     intake: Mutex<Option<Arc<Intake>>>,
     flusher: Flusher,
+    taking: Taking,
 }
 
 /// A subscription over a link.
@@ -42,7 +43,7 @@ pub struct LinkSubscription {
 impl Link {
     pub fn new(inner: tidewire_link::Link) -> Self {
         let flusher = inner.flusher();
-        Self { inner: Own::new(inner), intake: Mutex::new(None), flusher }
+        Self { inner: Own::new(inner), intake: Mutex::new(None), flusher, taking: Taking::new() }
     }
 
     pub fn join_error(py: Python<'_>, failure: &JoinError) -> PyErr {
@@ -62,11 +63,12 @@ impl Link {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn send(
+    fn send<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         subject: &Subject<'_, '_>,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
+        give: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
@@ -75,7 +77,7 @@ impl Link {
     ) -> PyResult<CallKey> {
         self.inner.born.check(py)?;
         let (mut blob, headers) =
-            (crate::values::encode(value, subject.text, self.inner.payload_bytes())?, fields(py, headers)?);
+            (crate::values::encode(value, subject.text, self.inner.payload_bytes(), give)?, fields(py, headers)?);
         let head = CallHead {
             deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
             credit,
@@ -109,14 +111,16 @@ impl Link {
     }
 
     /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, None) says
-    /// that the node has joined again.
+    /// that the node has joined again, and (n, None) that the node whose link has this number has gone.
     fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>) -> PyResult<()> {
         self.inner.born.check(py)?;
-        let intake = Intake::open(&bridge.line, receive, self.flusher.clone());
+        let intake = Intake::open(&bridge.line, receive, self.flusher.clone(), self.taking.clone());
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
         let weak = Arc::downgrade(&intake);
         self.inner.on_pulse(move || weak.upgrade().map_or(0, |intake| intake.blocked_ms()));
+        let weak = Arc::downgrade(&intake);
+        self.inner.on_left(move |node| weak.upgrade().into_iter().for_each(|intake| intake.left(node)));
         let weak = Arc::downgrade(&intake);
         let before = self.intake.lock().replace(intake);
         if let Some(before) = before {
@@ -130,22 +134,28 @@ impl Link {
         Ok(())
     }
 
-    /// Calls a subject; await the result.
-    #[pyo3(signature = (engine, subject, value, timeout, priority = None, headers = None))]
+    /// Has this function make objects of the references in what comes over this link.
+    fn take_with(&self, py: Python<'_>, take: Py<PyAny>) {
+        self.taking.take_with(py, take);
+    }
+
+    /// Calls a subject; await the result. `give` is asked for what stands for functions and objects.
+    #[pyo3(signature = (engine, subject, value, timeout, priority = None, headers = None, give = None))]
     #[allow(clippy::too_many_arguments)]
-    fn call(
+    fn call<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         engine: &Engine,
         subject: Subject<'_, '_>,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
         timeout: Option<f64>,
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
+        give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Pending> {
         let place = Arc::new(reply::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, &subject, value, timeout, priority, headers, 0, waiting)?;
+        let key = self.send(py, &subject, value, give, timeout, priority, headers, 0, waiting)?;
         self.flush(py);
         let deadline = timeout
             .filter(|seconds| *seconds < 1e9)
@@ -157,6 +167,7 @@ impl Link {
             link: tidewire_link::Link::clone(&self.inner),
             key: Some(key),
             title,
+            taking: self.taking.clone(),
             deadline,
             watch: None,
             elsewhere: None,
@@ -165,24 +176,26 @@ impl Link {
     }
 
     /// Calls a subject whose answer is a stream.
-    #[pyo3(signature = (subject, value, timeout, credit, priority = None, headers = None))]
+    #[pyo3(signature = (subject, value, timeout, credit, priority = None, headers = None, give = None))]
     #[allow(clippy::too_many_arguments)]
-    fn open(
+    fn open<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         subject: Subject<'_, '_>,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
         timeout: Option<f64>,
         credit: u32,
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
+        give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<RemoteStream> {
         let place = Arc::new(stream::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, &subject, value, timeout, priority, headers, credit, waiting)?;
+        let key = self.send(py, &subject, value, give, timeout, priority, headers, credit, waiting)?;
         place.opened(key);
         self.flush(py);
-        Ok(RemoteStream::new(place, tidewire_link::Link::clone(&self.inner), subject.text.to_owned(), credit))
+        let link = tidewire_link::Link::clone(&self.inner);
+        Ok(RemoteStream::new(place, link, subject.text.to_owned(), self.taking.clone(), credit))
     }
 
     /// Publishes.
@@ -197,7 +210,7 @@ impl Link {
     ) -> PyResult<()> {
         self.inner.born.check(py)?;
         let (mut blob, headers) =
-            (crate::values::encode(value, "message", self.inner.payload_bytes())?, fields(py, headers)?);
+            (crate::values::encode(value, "message", self.inner.payload_bytes(), None)?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
         let head = PublishHead { subject: subject.text, fields, ..PublishHead::default() };
         let sent = self.inner.publish(&head, flags(priority), sending(&mut blob));
@@ -234,6 +247,7 @@ impl Link {
             link: tidewire_link::Link::clone(&self.inner),
             key: None,
             title,
+            taking: self.taking.clone(),
             deadline: None,
             watch: None,
             elsewhere: None,

@@ -18,7 +18,10 @@ pub use joined::{Link, LinkSubscription};
 pub use planned::Planned;
 pub use stream::RemoteStream;
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::PerProcess;
@@ -94,7 +97,7 @@ fn failed(py: Python<'_>, title: &str, failure: &Failure) -> PyErr {
 fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
     let code = ErrorCode::from_number(number);
     if code == Some(ErrorCode::RemoteError)
-        && let Ok(raised) = crate::values::decode(py, message.payload())
+        && let Ok(raised) = crate::values::decode(py, message.payload(), None)
     {
         return PyErr::from_value(raised);
     }
@@ -117,6 +120,26 @@ fn of_link(py: Python<'_>, raised: PyErr) -> PyErr {
     // An exception takes any attribute; without this one a call is not made again.
     let _ = raised.value(py).setattr("of_link", true);
     raised
+}
+
+/// What makes objects of the references in values that come over a link.
+#[derive(Clone)]
+pub struct Taking(Arc<PyOnceLock<Py<PyAny>>>);
+
+impl Taking {
+    pub fn new() -> Self {
+        Self(Arc::new(PyOnceLock::new()))
+    }
+
+    /// From now on, this function does.
+    pub fn take_with(&self, py: Python<'_>, hook: Py<PyAny>) {
+        let _ = self.0.set(py, hook);
+    }
+
+    /// Reads a value.
+    pub fn decode<'py>(&self, py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        crate::values::decode(py, blob, self.0.get(py).map(|hook| hook.bind(py)))
+    }
 }
 
 /// A blob on its way: a long one is kept until its last chunk has gone.

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::pending::Pending;
 use crate::wait::Operation;
 
-/// The plan has these methods: `begin()` gives a `Pending`; `ended()` is called after a result and gives None, or another
+/// The plan has these methods: `begin()` gives a `Pending`; `ended(value)` is called with a result and returns it, or another
 /// `Pending` to go on with; `failed(error)` gives another
 /// `Pending` to go on with, or None; `dropped(begun)` is called if nobody waits for it any more, or nobody ever did.
 pub struct Planned {
@@ -44,12 +44,12 @@ impl Planned {
         let error = match outcome {
             Ok(value) => {
                 self.over = true;
-                let next = self.plan.bind(py).call_method0(intern!(py, "ended"))?;
-                if next.is_none() {
-                    return Ok(Some(value));
+                let made = self.plan.bind(py).call_method1(intern!(py, "ended"), (value,))?;
+                if !made.is_instance_of::<Pending>() {
+                    return Ok(Some(made.unbind()));
                 }
                 self.over = false;
-                return self.go_on(&next).map(|()| None);
+                return self.go_on(&made).map(|()| None);
             }
             Err(error) => error,
         };

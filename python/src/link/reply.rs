@@ -10,7 +10,7 @@ use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
 use crate::errors::error;
-use crate::link::failed;
+use crate::link::{Taking, failed};
 use crate::wait::blocks;
 
 /// What has become of a call.
@@ -36,6 +36,7 @@ pub struct Asking {
     pub link: Link,
     pub key: Option<CallKey>,
     pub title: String,
+    pub taking: Taking,
     pub deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
     pub watch: Option<Watch>,
     /// Held while it is waited for elsewhere than on the loop that reads the socket.
@@ -119,7 +120,7 @@ impl Future for Asking {
 impl Asking {
     fn value(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
         match outcome {
-            Outcome::Replied(message) => crate::values::decode(py, message.payload()).map(Bound::unbind),
+            Outcome::Replied(message) => self.taking.decode(py, message.payload()).map(Bound::unbind),
             Outcome::Failed(failure) => Err(failed(py, &self.title, &failure)),
             Outcome::Over => Ok(py.None()),
             Outcome::TimedOut => Err(self.timed_out(py)),

@@ -10,7 +10,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
 use crate::fork::Own;
-use crate::link::failed;
+use crate::link::{Taking, failed};
 use crate::pending::Pending;
 use crate::wait::blocks;
 
@@ -20,6 +20,7 @@ pub struct RemoteStream {
     place: Arc<Place>,
     link: Own<Link>,
     title: String,
+    taking: Taking,
     credit: u32,
 }
 
@@ -43,8 +44,8 @@ enum End {
 }
 
 impl RemoteStream {
-    pub fn new(place: Arc<Place>, link: Link, title: String, credit: u32) -> Self {
-        Self { place, link: Own::new(link), title, credit }
+    pub fn new(place: Arc<Place>, link: Link, title: String, taking: Taking, credit: u32) -> Self {
+        Self { place, link: Own::new(link), title, taking, credit }
     }
 }
 
@@ -94,6 +95,7 @@ impl RemoteStream {
             place: Arc::clone(&self.place),
             link: Link::clone(&self.link),
             title: self.title.clone(),
+            taking: self.taking.clone(),
             credit: self.credit,
             elsewhere: None,
         };
@@ -131,6 +133,7 @@ struct Next {
     place: Arc<Place>,
     link: Link,
     title: String,
+    taking: Taking,
     credit: u32,
     elsewhere: Option<Elsewhere>,
 }
@@ -170,6 +173,6 @@ impl Future for Next {
         if let Some((key, want)) = want {
             self.link.want(key, want);
         }
-        Poll::Ready(Python::attach(|py| crate::values::decode(py, item.payload()).map(Bound::unbind)))
+        Poll::Ready(Python::attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
     }
 }

@@ -43,16 +43,21 @@ pub fn encode_value<'py>(
 }
 
 /// Writes a value of this name for a link, as [`encode_value`] does. A single long `bytes` is not copied.
-pub fn encode(value: &Bound<'_, PyAny>, name: &str, bytes_max: usize) -> PyResult<Blob> {
-    let mut encoder = Encoder::new(value.py(), None, bytes_max);
+pub fn encode<'py>(
+    value: &Bound<'py, PyAny>,
+    name: &str,
+    bytes_max: usize,
+    hook: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Blob> {
+    let mut encoder = Encoder::new(value.py(), hook, bytes_max);
     let written = encoder.value(value).and_then(|()| encoder.check_size());
     written.map_err(|failure| failure.raise(value.py(), name, bytes_max))?;
     encoder.into_blob()
 }
 
 /// Reads the value of a blob that lies in memory of a link. Large parts are copied once.
-pub fn decode<'py>(py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    blob::with_parts_of(py, blob, |head, parts| Decoder::new(py, head, parts, None).whole())
+pub fn decode<'py>(py: Python<'py>, blob: &[u8], hook: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    blob::with_parts_of(py, blob, |head, parts| Decoder::new(py, head, parts, hook).whole())
 }
 
 /// Reads the value of a blob. The hook makes objects of what stands for them.

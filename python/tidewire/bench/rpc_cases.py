@@ -162,7 +162,9 @@ def run_of(peer: Peer, workload: str, sizes: RpcSizes) -> Run:
 
 def a_run(peer: Peer, *arguments: str) -> Run:
     """A contender with the arguments of its caller."""
-    return Run(peer.name, peer.kind, program_of(peer), peer.form, arguments, BESIDE[peer.form] if peer.kind == "ours" else ())
+    return Run(
+        peer.name, peer.kind, program_of(peer), peer.form, arguments, BESIDE[peer.form] if peer.kind == "ours" else ()
+    )
 
 
 def open_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
@@ -185,7 +187,11 @@ def joined_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
     some = curve_peers(peers)
     points = tuple((count, tuple(joined_run(peer, count, sizes) for peer in some)) for count in sizes.joined)
     return Curve(
-        "curve-joined", "256 B echoed, one after another, while other nodes are joined: p99", "joined nodes", "p99, us", points
+        "curve-joined",
+        "256 B echoed, one after another, while other nodes are joined: p99",
+        "joined nodes",
+        "p99, us",
+        points,
     )
 
 

@@ -45,7 +45,9 @@ def figures_of(roles: Roles, arguments: Sequence[str], timeout_s: float) -> list
             if command is not None:
                 place = stack.enter_context(server(name, [*command, "--url", url]))
                 if name == "hub" and crowd:
-                    stack.enter_context(server("crowd", [*crowd_of(roles), "--url", str(place["url"]), "--count", str(crowd)]))
+                    stack.enter_context(
+                        server("crowd", [*crowd_of(roles), "--url", str(place["url"]), "--count", str(crowd)])
+                    )
                 url = str(place["url"])
                 watch += ["--watch", f"{name}={place['pid']}"]
         return called([*roles.caller, "--url", url, *watch, *arguments], timeout_s)

@@ -57,7 +57,7 @@ def up(
         listener.close()
     until = monotonic() + timeout
     _drain(node, until, urged)
-    ledger = node._stop_blocking(max(0.0, until - monotonic()))
+    ledger = node._stop_blocking(0.0 if urged.is_set() else max(0.0, until - monotonic()))
     _say({"hub": node.name, "balanced": ledger.balanced}, f"hub {node.name} has stopped: {ledger}", as_json)
     return 0
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidewire._binding import ActorRef, LinkSubscription, Listening, Pending, RemoteMessage
     from tidewire.links.agents import RemoteAgents
     from tidewire.node import Node
+    from tidewire.objects.references import Objects
     from tidewire.services.host import Host
 
 _Target = Callable[[Any], None]
@@ -52,6 +53,7 @@ class Connection:
         self._listening: list[Listening] = []
         self._discovery = Discovery(self)
         self._agents: RemoteAgents | None = None
+        self._objects: Objects | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     @property
@@ -142,7 +144,9 @@ class Connection:
 
     def _open(self) -> Pending:
         link = self.link
+        link.take_with(_taking(weakref.ref(self)))
         self.node._on_loop(lambda bridge: link.deliver_to(bridge, self._receive))
+        self.objects.open()
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
     async def refresh(self) -> None:
@@ -162,6 +166,15 @@ class Connection:
             self._agents = RemoteAgents(self)
         return self._agents
 
+    @property
+    def objects(self) -> Objects:
+        """The functions and objects that this node has given to others, and has of them."""
+        if self._objects is None:
+            from tidewire.objects.references import Objects
+
+            self._objects = Objects(self)
+        return self._objects
+
     def keep_agents(self, ids: AbstractSet[str]) -> None:
         """Forget the agents of other nodes that are not among these."""
         for gone in () if self._agents is None else self._agents.names - ids:
@@ -178,6 +191,8 @@ class Connection:
         link, self._link = self._link, None
         if self._renewing is not None:
             self._renewing.cancel()
+        if self._objects is not None:
+            self._objects.close()
         self._targets.clear()
         if link is not None:
             link.close()
@@ -231,7 +246,12 @@ class Connection:
 
     def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | None]]) -> None:
         for number, what in came:
+            if what is None and number:
+                self.objects.left(number)
+                continue
             if what is None:
+                self.objects.lost()
+                self.objects.open()
                 self.renew()
                 continue
             target = self._targets.get(number)
@@ -284,6 +304,16 @@ class Connection:
             self.subscribe(f"svc.{info.name}.*", info.name, None, porter),
         ]
         return pendings, porter
+
+
+def _taking(connection: weakref.ref[Connection]) -> Callable[[Any], Any]:
+    """Return what makes objects of references. The link must not keep its connection alive."""
+
+    def take(stands: Any) -> Any:
+        found = connection()
+        return None if found is None else found.objects.take(stands)
+
+    return take
 
 
 def _log(name: str) -> Callable[[str], None]:

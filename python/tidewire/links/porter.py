@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewire._handlers import Plan
+from tidewire._limits import SERVICE_STREAMS
 from tidewire.errors import InvalidArgument, TidewireError
 from tidewire.links.remote import TRACE
-from tidewire.services.limits import SERVICE_STREAMS
 from tidewire.services.local import LocalPort
-from tidewire.services.port import Request
+from tidewire.services.port import Items, Request
 from tidewire.services.running import Failure, Running
 from tidewire.supervision import Mailbox
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tidewire._binding import ActorRef, RemoteCall
     from tidewire.services.host import Host
 
+_R = TypeVar("_R", bound=Request)
 _LIMIT_EXCEEDED = 14
 _MAILBOX = Mailbox(65_536, "fail")
 
@@ -37,7 +39,7 @@ class Porter:
         self._streaming = {method.name for method in host.info.methods if method.stream}
         self.actor = self._spawn(None, max(concurrency, 2))
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
-        self._streams = self._spawn(self.actor, SERVICE_STREAMS.max) if self._streaming else self.actor
+        self._streams = self._spawn(self.actor, SERVICE_STREAMS.max) if host.streams_any else self.actor
 
     def _spawn(self, parent: ActorRef | None, concurrency: int) -> ActorRef:
         def plan() -> Plan:
@@ -64,20 +66,20 @@ class Porter:
             elif method.coroutine:
                 running = Running(request, method, self._host.instance)
                 call.on_cancel(running.cancel)
-                _answer(call, await self._host.receive(running))
+                self._answer(call, request.node, await self._host.receive(running))
             else:
                 reply = self._port.call(request)
                 call.on_cancel(reply.cancel)
-                _answer(call, await reply)
+                self._answer(call, request.node, await reply)
         except asyncio.CancelledError:
             if not call.cancelled:
                 raise
         # Whatever it is, it is for the caller.
         except BaseException as error:  # noqa: BLE001
-            _fail(call, error)
+            fail(call, error)
 
     async def _stream(self, call: RemoteCall, request: Request) -> None:
-        items = self._port.stream(request)
+        items, give = self._items(request), functools.partial(self._give, request.node)
         call.on_cancel(items.close)
         try:
             await call.credit()
@@ -86,7 +88,7 @@ class Porter:
                     item = await items.take()
                 except StopAsyncIteration:
                     break
-                pause = call.item(item)
+                pause = call.item(item, give)
                 if pause is not None:
                     await pause
             call.over()
@@ -94,12 +96,33 @@ class Porter:
             items.close()
             await items.over()
 
+    def _items(self, request: Request) -> Items:
+        return self._port.stream(request)
+
+    def _give(self, node: str, value: Any) -> Any:
+        """Return what stands for a function or an object in a result."""
+        connection = self._host.node._connection
+        return None if connection is None else connection.objects.stand_in(node, value)[1]
+
+    def _answer(self, call: RemoteCall, node: str, value: Any) -> None:
+        if value.__class__ is Failure:
+            fail(call, value.error)
+            return
+        try:
+            call.reply(value, functools.partial(self._give, node))
+        # A result that can't be sent is the caller's business too.
+        except Exception as error:  # noqa: BLE001
+            fail(call, error)
+
     def _request(self, call: RemoteCall) -> Request:
+        return self._read(call, Request, self._host.info.name)
+
+    def _read(self, call: RemoteCall, kind: type[_R], service: str) -> _R:
         subject, value, left, headers, priority, node, user = call.opened()
         args, kwargs = (value, {}) if value.__class__ is tuple else _arguments(value, subject)
         trace = None if headers is None else headers.pop(TRACE, None)
-        return Request(
-            self._host.info.name,
+        return kind(
+            service,
             _method(subject),
             args,
             kwargs,
@@ -134,18 +157,8 @@ def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any
     )
 
 
-def _answer(call: RemoteCall, value: Any) -> None:
-    if value.__class__ is Failure:
-        _fail(call, value.error)
-        return
-    try:
-        call.reply(value)
-    # A result that can't be sent is the caller's business too.
-    except Exception as error:  # noqa: BLE001
-        _fail(call, error)
-
-
-def _fail(call: RemoteCall, error: BaseException) -> None:
+def fail(call: RemoteCall, error: BaseException) -> None:
+    """Answer a call with an error."""
     try:
         call.fail(error)
     except Exception:  # noqa: BLE001

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
+from tidewire.errors import LinkLost, NoResponders
+from tidewire.objects.giving import Giving
 from tidewire.services.channel import Ended
-from tidewire.services.port import Request
+from tidewire.services.port import Reply, Request
 
 if TYPE_CHECKING:
     from tidewire._binding import Link, Pending, RemoteStream
@@ -38,10 +40,24 @@ class RemotePort:
         self._prefix = f"svc.{info.name}.{self.instance}."
         self._subjects: dict[str, str] = {}
 
-    def call(self, request: Request) -> Pending:
+    def giving(self) -> Giving:
+        """Return what is asked for what stands for functions and objects, in one call."""
+        return Giving(self._connection.objects, self.node)
+
+    def call(self, request: Request) -> Reply:
         """Send a call; see ``Port``."""
+        giving = self.giving()
+        try:
+            pending = self.send_request(request, giving)
+        except BaseException:
+            giving.ended(lost=True)
+            raise
+        return GivenReply(pending, giving) if giving.entries else pending
+
+    def send_request(self, request: Request, give: Any) -> Pending:
+        """Send a call that has arguments to be given; whoever gives them minds their ends."""
         return self.send(
-            request.method, request.args, request.kwargs, request.left_s(), request.priority, _headers(request)
+            request.method, request.args, request.kwargs, request.left_s(), request.priority, give, _headers(request)
         )
 
     def send(
@@ -51,12 +67,13 @@ class RemotePort:
         kwargs: Mapping[str, Any],
         timeout_s: float | None,
         priority: str = "normal",
+        give: Any = None,
         headers: dict[str, str] | None = None,
     ) -> Pending:
         """Send a call that nothing else belongs to."""
         subject = self._subjects.get(method) or self._subject(method)
         value = [args, kwargs] if kwargs else args
-        return self._connection.link.call(self._engine, subject, value, timeout_s, priority, headers)
+        return self._connection.link.call(self._engine, subject, value, timeout_s, priority, headers, give)
 
     def _subject(self, method: str) -> str:
         subject = self._prefix + method
@@ -67,22 +84,29 @@ class RemotePort:
     def stream(self, request: Request) -> RemoteItems:
         """Open a stream; see ``Port``."""
         link: Link = self._connection.link
-        stream = link.open(
-            self._prefix + request.method,
-            [request.args, request.kwargs] if request.kwargs else request.args,
-            request.left_s(),
-            _limits.STREAM_CREDIT.default,
-            request.priority,
-            _headers(request),
-        )
-        return RemoteItems(stream)
+        giving = self.giving()
+        try:
+            stream = link.open(
+                self._prefix + request.method,
+                [request.args, request.kwargs] if request.kwargs else request.args,
+                request.left_s(),
+                _limits.STREAM_CREDIT.default,
+                request.priority,
+                _headers(request),
+                giving,
+            )
+        except BaseException:
+            giving.ended(lost=True)
+            raise
+        return RemoteItems(stream, giving)
 
 
 class RemoteItems:
     """A stream that was opened at another node."""
 
-    def __init__(self, stream: RemoteStream) -> None:
+    def __init__(self, stream: RemoteStream, giving: Giving) -> None:
         self._stream = stream
+        self._giving = giving
 
     async def take(self) -> Any:
         """Give the next item; see ``Items``."""
@@ -98,12 +122,45 @@ class RemoteItems:
     def close(self) -> None:
         """Read no more; see ``Items``."""
         self._stream.close()
+        self._giving.ended()
 
     async def over(self) -> None:
         """The other side closes its generator when it hears of the end; nobody here can wait for that."""
 
     def over_blocking(self) -> None:
         """As ``over``."""
+
+
+class GivenReply:
+    """A call with arguments that were given; see ``Reply``."""
+
+    def __init__(self, pending: Pending, giving: Giving) -> None:
+        self._pending = pending
+        self._giving = giving
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            return (yield from self._pending.__await__())
+        except BaseException as error:
+            self._giving.ended(isinstance(error, (LinkLost, NoResponders)))
+            raise
+        finally:
+            self._giving.ended()
+
+    def wait(self) -> Any:
+        """Give the result, and block this thread; see ``Reply``."""
+        try:
+            return self._pending.wait()
+        except BaseException as error:
+            self._giving.ended(isinstance(error, (LinkLost, NoResponders)))
+            raise
+        finally:
+            self._giving.ended()
+
+    def cancel(self) -> None:
+        """Say that nobody will wait; see ``Reply``."""
+        self._pending.cancel()
+        self._giving.ended()
 
 
 def _headers(request: Request) -> dict[str, str] | None:

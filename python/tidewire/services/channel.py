@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Any
 
 from tidewire._current import running_loop
+from tidewire._limits import STREAM_AHEAD
 from tidewire.errors import AskTimeout
-from tidewire.services.limits import STREAM_AHEAD
 
 
 class Ended(Exception):
@@ -88,6 +88,8 @@ class Channel:
         self._error: BaseException | None = None
         self._after: list[Waiter] = []
         self.written = 0
+        self.on_close: Callable[[], None] | None = None
+        """Called, on whichever thread, when nobody reads any more."""
 
     # The writer's side
 
@@ -177,6 +179,8 @@ class Channel:
         self.unpark()
         for reader in readers:
             reader.wake()
+        if self.on_close is not None:
+            self.on_close()
         return going
 
     async def over(self) -> None:

@@ -14,8 +14,11 @@ from typing import Any
 import msgspec
 
 from tidewire.errors import InvalidArgument
-from tidewire.services.hints import Hints, is_context, text
+from tidewire.services.callables import function
+from tidewire.services.hints import Hints, is_context, stream_item, text
+from tidewire.services.items import named, typed_stream
 from tidewire.services.names import nearest, short
+from tidewire.values.plans import DECLARED
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -181,6 +184,11 @@ def converter(hint: Any) -> tuple[type | None, Callable[[Any], Any] | None]:
     """Return the class whose objects need no look, and what makes other values fit, for a type. Unknown types let all pass."""
     if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
         return None, None
+    if (typing.get_origin(hint) or hint) is Callable:
+        return None, functools.partial(function, hint)
+    streams, item = stream_item(hint)
+    if streams:
+        return None, functools.partial(typed_stream, hint, item, converter(item)[1])
     exact = hint if isinstance(hint, type) and not typing.get_args(hint) and not _is_shape(hint) else None
     try:
         msgspec.convert(None, hint, dec_hook=_accept)
@@ -197,7 +205,13 @@ def _as(hint: Any, exact: type | None, value: Any) -> Any:
     # An object of a derived class is one of the class; only True and False are not taken for numbers.
     if exact is not None and isinstance(value, exact) and value.__class__ is not bool:
         return value
+    if getattr(type(value), "stands_for_service", False) and _wants_service(hint):
+        return value
     return msgspec.convert(value, hint, dec_hook=_accept)
+
+
+def _wants_service(hint: Any) -> bool:
+    return any(hasattr(part, DECLARED) for part in (hint, *typing.get_args(hint)))
 
 
 def _accept(kind: Any, value: Any) -> Any:
@@ -242,7 +256,7 @@ def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _fit(title: str, parameter: Parameter, value: Any, name: str | None = None) -> Any:
     assert parameter.convert is not None
     try:
-        return parameter.convert(value)
+        return named(parameter.convert(value), f"{title}: {name or parameter.name}")
     except (msgspec.ValidationError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
         raise InvalidArgument(
             f"{title}: {name or parameter.name}: {short(value)} is not allowed: give {_wanted(parameter.hint)} ({error})"

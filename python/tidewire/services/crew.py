@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidewire._handlers import Plan
+from tidewire._limits import SERVICE_WAITING
 from tidewire.errors import ActorStopped
-from tidewire.services.limits import SERVICE_WAITING
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:

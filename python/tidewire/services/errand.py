@@ -8,10 +8,12 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tidewire._binding import Pending
-from tidewire.errors import TidewireError
+from tidewire.errors import LinkLost, NoResponders, TidewireError
 from tidewire.services import context
-from tidewire.services.calls import Sending, Stream, noted
+from tidewire.services.port import Refused
+from tidewire.services.reading import Stream
 from tidewire.services.resending import Resending, is_loss
+from tidewire.services.sending import Sending, noted
 
 if TYPE_CHECKING:
     from tidewire.services.port import LinkPort, Request
@@ -25,12 +27,24 @@ class Errand(Sending):
         used: Whether somebody has begun the call, or given it up.
     """
 
-    __slots__ = ("_begun", "_group", "_pausing", "_port", "_request", "_resending", "_since", "_tried", "used")
+    __slots__ = (
+        "_begun",
+        "_giving",
+        "_group",
+        "_pausing",
+        "_port",
+        "_request",
+        "_resending",
+        "_since",
+        "_tried",
+        "used",
+    )
 
     _begun: float
     _pausing: bool
     _resending: Resending | None
 
+    _giving: Any
     _group: Group
     _port: LinkPort
     _request: Request | None
@@ -40,22 +54,28 @@ class Errand(Sending):
     def begin(self) -> Pending:
         """Send it."""
         self.used, self._pausing, self._resending, self._begun = True, False, None, monotonic()
+        self._giving = None
         self._group = self.registry.group(self.service)
         self._request = self.request(False) if self.options.headers or context.running.get() is not None else None
         # Instances of this process came after the call was made; the reply of one is no pending.
         self._tried = () if self._group.over_links else self._group.local()
         return self._sent()
 
-    def ended(self) -> Pending | None:
-        """Note that it was answered, or make it again after a pause."""
+    def ended(self, value: Any) -> Any:
+        """Note that it was answered, and return the value; or make it again after a pause, and return that."""
         if self._pausing:
             self._pausing = False
             return self._again()
         self._group.ended(self._port.instance, perf_counter() - self._since)
-        return None
+        if self._giving is not None:
+            self._giving.ended()
+        return value if self.result is None else self.result(value)
 
     def failed(self, error: BaseException) -> Pending | None:
         """Note that it failed, and send it to another instance if that may help, or again if its link was lost."""
+        if self._giving is not None:
+            self._giving.ended(lost=isinstance(error, (LinkLost, NoResponders, Refused)))
+            self._giving = None
         if noted(self._group, self._port, self._since, error):
             if self._resending is not None:
                 # All that could take it are tried anew after a pause.
@@ -102,8 +122,16 @@ class Errand(Sending):
             return
         if begun:
             self._group.ended(self._port.instance, None)
+            if self._giving is not None:
+                self._giving.ended()
         elif not getattr(self, "used", False):
             warnings.warn(f"{self.title} was called and never awaited", RuntimeWarning, stacklevel=2)
+
+    def _give(self, value: Any) -> Any:
+        """Return what stands for a function or an object among the arguments."""
+        if self._giving is None:
+            self._giving = self._port.giving()
+        return self._giving(value)
 
     def _sent(self) -> Pending:
         while True:
@@ -112,9 +140,14 @@ class Errand(Sending):
             try:
                 request = self._request
                 if request is None:
-                    return port.send(self.method, self.args, self.kwargs, self.timeout_s, self.options.priority)
-                return port.call(request)
+                    return port.send(
+                        self.method, self.args, self.kwargs, self.timeout_s, self.options.priority, self._give
+                    )
+                return port.send_request(request, self._give)
             except BaseException as error:
+                if self._giving is not None:
+                    self._giving.ended(lost=True)
+                    self._giving = None
                 if not noted(self._group, port, self._since, error):
                     raise
                 self._tried = {*self._tried, port.instance}

@@ -1,58 +1,69 @@
-"""Asynchronous generators as arguments: the callee reads them as streams, wherever it runs."""
+"""Generators as arguments: the callee reads them as streams, wherever it runs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidewire._current import running_loop
-from tidewire.errors import InvalidArgument
+from tidewire.errors import CallCancelled, InvalidArgument
 from tidewire.services.channel import Channel, Ended, pump
 from tidewire.services.outcome import error_for_caller
+
+if TYPE_CHECKING:
+    from tidewire.services.port import Items
+
+_PLAIN = frozenset({str, int, float, bool, bytes, list, dict, tuple, type(None)})
+"""Classes that most arguments have, and streams never."""
 
 
 class Fed(AsyncIterator[Any], Iterator[Any]):
     """What the callee reads: with ``async for``, or with ``for`` in a plain function."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, items: Items, title: str) -> None:
+        self.items = items
+        self._title = title
 
     def __aiter__(self) -> Fed:
         return self
 
     async def __anext__(self) -> Any:
-        return await self._channel.take()
+        return await self.items.take()
 
     def __iter__(self) -> Fed:
         return self
 
     def __next__(self) -> Any:
         if running_loop() is not None:
-            raise InvalidArgument(f"{self._channel.title}: `for` would block this thread's event loop: use `async for`")
+            raise InvalidArgument(f"{self._title}: `for` would block this thread's event loop: use `async for`")
         try:
-            return self._channel.take_blocking()
+            return self.items.take_blocking()
         except Ended:
             raise StopIteration from None
 
     async def aclose(self) -> None:
         """Read no more: the caller's generator is closed."""
-        self._channel.close()
+        self.items.close()
 
 
 class Feed:
     """The caller's side: a task on its loop that moves the items."""
 
-    def __init__(self, generator: AsyncGenerator[Any, Any], channel: Channel) -> None:
+    def __init__(self, generator: Any, channel: Channel) -> None:
         self.channel = channel
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(generator))
+        channel.on_close = self._stop
 
     def cancel(self) -> None:
-        """Stop reading the generator, and close it, from whichever thread."""
-        self.channel.close()
+        """Stop reading the generator, and close it, from whichever thread. Who still reads gets what was written, and an error."""
+        self.channel.end(CallCancelled(f"{self.channel.title}: the call that it belongs to is over: read it before"))
+        self._stop()
+
+    def _stop(self) -> None:
         if running_loop() is self._loop:
             self._task.cancel()
             return
@@ -66,10 +77,10 @@ class Feed:
         if running_loop() is self._loop and asyncio.current_task() is not self._task:
             await asyncio.wait([self._task])
 
-    async def _run(self, generator: AsyncGenerator[Any, Any]) -> None:
+    async def _run(self, generator: Any) -> None:
         error: BaseException | None = None
         try:
-            await pump(generator, self.channel)
+            await pump(generator if hasattr(generator, "__aiter__") else _Plain(generator), self.channel)
         except asyncio.CancelledError:
             # Whoever cancelled it has closed the channel, and awaits nothing but the end.
             pass
@@ -80,27 +91,44 @@ class Feed:
             self.channel.end(error)
 
 
+class _Plain(AsyncIterator[Any]):
+    """A plain iterator, advanced on the caller's loop."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = iter(items)
+
+    async def __anext__(self) -> Any:
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        close = getattr(self._items, "close", None)
+        if close is not None:
+            close()
+
+
 def feed(
-    title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], over_links: bool
 ) -> tuple[tuple[Any, ...], Mapping[str, Any], list[Feed]]:
-    """Replace asynchronous generators among arguments by what the callee can read.
+    """Replace generators among arguments by what the callee can read: asynchronous ones, and over links all that are no data.
 
     Raises:
         InvalidArgument: if there are some and no event loop runs here.
     """
-    if not has_generators(args, kwargs):
+    chosen = has_streams if over_links else has_generators
+    if not chosen(args, kwargs):
         return args, kwargs, []
     if running_loop() is None:
-        raise InvalidArgument(
-            f"{title}: an asynchronous generator as an argument needs an event loop: await the call, without .sync"
-        )
+        raise InvalidArgument(f"{title}: a generator as an argument needs an event loop: await the call, without .sync")
     feeds: list[Feed] = []
 
     def replaced(value: Any, name: object) -> Any:
-        if not isinstance(value, AsyncGeneratorType):
+        if not chosen((value,), {}):
             return value
         feeds.append(Feed(value, Channel(f"{title}: argument {name}")))
-        return Fed(feeds[-1].channel)
+        return Fed(feeds[-1].channel, feeds[-1].channel.title)
 
     made = tuple(replaced(value, at + 1) for at, value in enumerate(args))
     return made, {name: replaced(value, name) for name, value in kwargs.items()}, feeds
@@ -112,3 +140,16 @@ def has_generators(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         if value.__class__ is AsyncGeneratorType:
             return True
     return bool(kwargs) and any(value.__class__ is AsyncGeneratorType for value in kwargs.values())
+
+
+def has_streams(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether there are iterators among arguments, asynchronous or not: over a link they travel item by item."""
+    for value in args:
+        if value.__class__ not in _PLAIN and _is_stream(value.__class__):
+            return True
+    return bool(kwargs) and any(_is_stream(value.__class__) for value in kwargs.values())
+
+
+def _is_stream(kind: type) -> bool:
+    # What can be awaited as well is a call that somebody forgot to await.
+    return hasattr(kind, "__anext__") or (hasattr(kind, "__next__") and not hasattr(kind, "__await__"))

@@ -9,12 +9,12 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from tidewire._handlers import Plan
+from tidewire._limits import SERVICE_STREAMS, SERVICE_WAITING
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.checking import Arguments
 from tidewire.services.context import CallContext
 from tidewire.services.crew import Crew
 from tidewire.services.info import ServiceInfo, admits
-from tidewire.services.limits import SERVICE_STREAMS, SERVICE_WAITING
 from tidewire.services.methods import Bound
 from tidewire.services.names import VISIBILITIES, nearest
 from tidewire.services.outcome import error_for_caller
@@ -45,6 +45,7 @@ class Host:
         calls: The calls whose handlers are under way.
         values: The actor that runs coroutines, if it has any.
         streams: The actor that writes streams of coroutines, if it has any.
+        streams_any: Whether it has methods that give streams.
         stopping: Whether it opens no streams any more.
     """
 
@@ -62,16 +63,21 @@ class Host:
             origin: {name: method for name, method in methods.items() if admits(method.visibility, origin)}
             for origin in VISIBILITIES
         }
-        every = methods.values()
+        kinds = self._kinds(methods)
+        self.streams_any = any(streams for _, streams in kinds)
         self.stopping = False
         self.values = self.streams = None
         self._crew: Crew | None = None
-        if any(not method.coroutine for method in every):
+        if not kinds.isdisjoint({(False, False), (False, True)}):
             self._crew = Crew(node, concurrency, dispatcher)
-        if any(method.coroutine and not method.streams for method in every):
+        if (True, False) in kinds:
             self.values = self._spawn(self.receive, concurrency)
-        if any(method.coroutine and method.streams for method in every):
+        if (True, True) in kinds:
             self.streams = self._spawn(write, SERVICE_STREAMS.max)
+
+    def _kinds(self, methods: Mapping[str, Bound]) -> set[tuple[bool, bool]]:
+        """Return what it has to be able to run: whether coroutines, and whether streams."""
+        return {(method.coroutine, method.streams) for method in methods.values()}
 
     @property
     def crew(self) -> Crew:

@@ -13,7 +13,6 @@ from tidewire.errors import (
     MailboxFull,
     TidewireError,
 )
-from tidewire.services.feeding import Feed, feed
 from tidewire.services.host import Host
 from tidewire.services.port import Refused, Request
 from tidewire.services.running import Failure, Running
@@ -47,7 +46,6 @@ class LocalPort:
         method = host.method(request)
         if method.streams:
             raise InvalidArgument(f"{request.title} is a stream: read it with `async for`, rather than await it")
-        request.args, request.kwargs, feeds = feed(request.title, request.args, request.kwargs)
         running = Running(request, method, host.instance)
         try:
             if method.coroutine:
@@ -58,7 +56,7 @@ class LocalPort:
                 pending, job = host.crew.ask(work, request.left_s(), request.priority)
         except TidewireError as error:
             raise _told(running, error) from None
-        return LocalReply(pending, running, job, feeds)
+        return LocalReply(pending, running, job)
 
     def stream(self, request: Request) -> Writing:
         """Open a stream; see ``Port``."""
@@ -66,9 +64,8 @@ class LocalPort:
         method = host.method(request)
         if not method.streams:
             raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
-        request.args, request.kwargs, feeds = feed(request.title, request.args, request.kwargs)
         running = Running(request, method, host.instance)
-        writing = Writing(host, running, feeds) if method.coroutine else PlainWriting(host, running, feeds)
+        writing = Writing(host, running) if method.coroutine else PlainWriting(host, running)
         host.writing.add(writing)
         try:
             if host.stopping:
@@ -87,13 +84,12 @@ class LocalPort:
 class LocalReply:
     """A call that was sent to a host of this process."""
 
-    __slots__ = ("_feeds", "_job", "_pending", "_running")
+    __slots__ = ("_job", "_pending", "_running")
 
-    def __init__(self, pending: Pending, running: Running, job: Job | None, feeds: list[Feed]) -> None:
+    def __init__(self, pending: Pending, running: Running, job: Job | None) -> None:
         self._pending = pending
         self._running = running
         self._job = job
-        self._feeds = feeds
 
     def __await__(self) -> Generator[Any, Any, Any]:
         try:
@@ -103,9 +99,6 @@ class LocalReply:
             if isinstance(error, TidewireError):
                 raise _told(self._running, error) from None
             raise
-        finally:
-            for one in self._feeds:
-                yield from one.finish().__await__()
         if value.__class__ is Failure:
             raise value.error
         return value
@@ -129,8 +122,6 @@ class LocalReply:
         self._pending.cancel()
         if self._job is not None and not self._running.begun:
             self._job.over()
-        for one in self._feeds:
-            one.cancel()
 
 
 def _told(running: Running, error: TidewireError) -> TidewireError:

@@ -103,6 +103,14 @@ class Method:
     function: Function
     mark: MethodMark
 
+    @functools.cached_property
+    def result(self) -> Callable[[Any], Any] | None:
+        """What makes a result that came over a link, or an item of one, fit its annotation."""
+        # Those who only serve need no such thing.
+        from tidewire.services.results import result_of
+
+        return result_of(hints.stream_item(self.function.hints.of.get("return", Any))[1])
+
     def info(self, visibility: str) -> MethodInfo:
         """Describe it, in a service of this visibility."""
         return self._described(narrower(self.mark.visibility or visibility, visibility))

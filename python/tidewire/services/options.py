@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidewire._limits import CALL_HEADERS
 from tidewire.agents.message import PRIORITIES
 from tidewire.errors import InvalidArgument
-from tidewire.services.limits import CALL_HEADERS
 from tidewire.services.names import nearest, short, timeout_problem
 from tidewire.services.policies import Policy
 

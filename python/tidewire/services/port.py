@@ -15,6 +15,7 @@ from tidewire.services import context
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire.services.feeding import Feed
     from tidewire.services.info import ServiceInfo
     from tidewire.services.running import Running
 
@@ -37,12 +38,14 @@ class Request:
         origin: From where it comes: "node", "private" (a node that joined) or "public" (HTTP).
         subject: The subject, if it is an event.
         parent: The call in whose handler it was made, if it was made in one.
+        feeds: The generators among its arguments. They are closed when it is over.
     """
 
     __slots__ = (
         "_trace",
         "args",
         "deadline",
+        "feeds",
         "headers",
         "kwargs",
         "method",
@@ -84,6 +87,7 @@ class Request:
         self.origin = origin
         self.subject = subject
         self.parent = parent
+        self.feeds: list[Feed] = []
         self._trace = trace
 
     @property
@@ -135,7 +139,7 @@ class Items(Protocol):
         """Give the next item, and block this thread; raise ``channel.Ended`` at the end."""
         ...
 
-    def close(self) -> None:
+    def close(self) -> object:
         """Say that no item will be taken any more: the generator is closed. It never waits."""
         ...
 
@@ -186,12 +190,16 @@ class LinkPort(Port, Protocol):
         """It says that it is one."""
         ...
 
-    def call(self, request: Request) -> Pending:
+    def giving(self) -> Any:
+        """Return what is asked for what stands for functions and objects, in one call."""
+        ...
+
+    def send_request(self, request: Request, give: Any) -> Pending:
         """Send a call; see ``Port``."""
         ...
 
     def send(
-        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float, priority: str
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float, priority: str, give: Any
     ) -> Pending:
         """Send a call without headers that no other call led to."""
         ...

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from tidewire.errors import InvalidArgument, NoSuchTarget
-from tidewire.services.calls import BlockingStream, Call, Sending, Stream, refuse_loop
-from tidewire.services.declare import Declaration, declaration_of, is_declared
+from tidewire.services.calls import Call
+from tidewire.services.declared import Declaration, declaration_of, is_declared
 from tidewire.services.errand import Errand, LinkCall
+from tidewire.services.feeding import has_streams
 from tidewire.services.names import nearest, short, token_problem
 from tidewire.services.options import CallOptions
+from tidewire.services.reading import BlockingStream, Stream, refuse_loop
 from tidewire.services.registry import Registry, registry_of
+from tidewire.services.sending import Sending
 
 if TYPE_CHECKING:
     from tidewire.node import Node
@@ -139,6 +142,7 @@ class ClientMethod:
         self._signature: Signature | None = None if declared is None else declared.function.signature
         self._streams = None if declared is None else declared.function.streams
         self._timeout = None if declared is None else declared.mark.timeout
+        self._result = None if declared is None else declared.result
         self._one = of._options.policy.kind != "all"
 
     def with_(self, **options: Any) -> ClientMethod:
@@ -149,9 +153,11 @@ class ClientMethod:
         of = self._client
         group = of._registry.find(of._service)
         streams, timeout = self._known(group, args, kwargs)
-        if self._one and not streams and group is not None and group.over_links:
-            return LinkCall(Errand(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout))
-        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
+        if self._one and not streams and group is not None and group.over_links and not has_streams(args, kwargs):
+            return LinkCall(
+                Errand(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
+            )
+        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
         return Stream(sending) if streams else Call(sending)
 
     def __repr__(self) -> str:
@@ -165,7 +171,7 @@ class ClientMethod:
         refuse_loop(self._title)
         of = self._client
         streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
-        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout)
+        sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
         return BlockingStream(sending) if streams else Call(sending).run()
 
     def _known(self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, float | None]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from tidewire._current import running_loop
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
+from tidewire._limits import SERVICE_CONCURRENCY
 from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, NodeStopped
 from tidewire.services.context import CallContext
-from tidewire.services.declare import Declaration, declaration_of
+from tidewire.services.declared import Declaration, declaration_of
 from tidewire.services.host import Host
 from tidewire.services.info import ServiceInfo
-from tidewire.services.limits import SERVICE_CONCURRENCY
 from tidewire.services.local import LocalPort
 from tidewire.services.methods import Bound, Event
 from tidewire.services.names import token_problem, visibility_problem

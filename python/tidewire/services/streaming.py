@@ -15,18 +15,16 @@ from tidewire.services.outcome import error_for_caller
 from tidewire.services.running import Running
 
 if TYPE_CHECKING:
-    from tidewire.services.feeding import Feed
     from tidewire.services.host import Host
 
 
 class Writing:
     """A stream that a host writes."""
 
-    def __init__(self, host: Host, running: Running, feeds: list[Feed]) -> None:
+    def __init__(self, host: Host, running: Running) -> None:
         self.host = host
         self.running = running
         self.channel = Channel(running.request.title, running.request.deadline)
-        self._feeds = feeds
         self._counted = False
 
     # Those who read it
@@ -43,14 +41,10 @@ class Writing:
         """Say that nobody reads any more."""
         if self.channel.close():
             self.cancel(None)
-        for feed in self._feeds:
-            feed.cancel()
 
     async def over(self) -> None:
         """Wait until the generator was closed."""
         await self.channel.over()
-        for feed in self._feeds:
-            await feed.finish()
 
     def over_blocking(self) -> None:
         """Wait until the generator was closed, and block this thread."""
@@ -142,8 +136,8 @@ async def _opened(writing: Writing) -> Any:
 class PlainWriting(Writing):
     """A stream of a plain generator. It is advanced on a dispatcher thread as long as there is room, and holds none while there is not."""
 
-    def __init__(self, host: Host, running: Running, feeds: list[Feed]) -> None:
-        super().__init__(host, running, feeds)
+    def __init__(self, host: Host, running: Running) -> None:
+        super().__init__(host, running)
         self._generator: Iterator[Any] | None = None
 
     def resume(self) -> None:

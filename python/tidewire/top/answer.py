@@ -28,6 +28,7 @@ _POOL = (
     *("name", "function", "kind", "state", "capacity", "workers_wanted", "waiting", "waiting_for_room", "in_workers"),
     *("oldest_wait_ms", "accepted", "handled", "failed", "timed_out", "dead_lettered", "redelivered", "restarts"),
 )
+_SERVICE = ("service", "instance", "errors", "cancelled", "streams", "in_flight", "waiting", "p50_us", "p99_us")
 _DISPATCHER = ("threads", "asleep", "actors", "depth", "handled", "failed", "dropped")
 _WHOLE = ("timers", "ask_timeouts", "subscriptions", "dead_letters", "dead_letters_let_go")
 
@@ -66,6 +67,11 @@ def condense(statistics: _Row, rows: int) -> _Row:
         "agents_count": len(agents),
         "pools": [_pool(row) for row in heapq.nlargest(rows, pools, key=lambda row: row["waiting"])],
         "pools_count": len(pools),
+        "services": [
+            _service(row) for row in heapq.nlargest(rows, statistics["services"], key=lambda row: row["waiting"])
+        ],
+        "services_count": len(statistics["services"]),
+        "remote": statistics["remote"],
         "actors": [_actor(row) for row in _busiest(others, min(rows, OTHERS_MAX))],
         "actors_count": len(others),
         "dispatchers": [
@@ -88,6 +94,10 @@ def _pool(row: _Row) -> _Row:
     workers = row.get("workers", [])
     busy = sum(worker.get("task") is not None for worker in workers)
     return {**_pick(row, _POOL), "workers": len(workers), "workers_busy": busy, **_times(row)}
+
+
+def _service(row: _Row) -> _Row:
+    return {**_pick(row, _SERVICE), "handled": row["calls"] - row["in_flight"]}
 
 
 def _busiest(rows: Iterable[_Row], count: int) -> list[_Row]:

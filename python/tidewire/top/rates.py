@@ -11,6 +11,7 @@ _KEYS: dict[str, Callable[[_Row], object]] = {
     "agents": lambda row: row["actor"],
     "actors": lambda row: row["id"],
     "pools": lambda row: (row["name"], row["function"]),
+    "services": lambda row: (row["service"], row["instance"]),
     "dispatchers": lambda row: row["name"],
 }
 """What a row is known by from look to look. Ids are never used twice in a node."""
@@ -28,9 +29,11 @@ def with_rates(now: _Row, before: _Row | None) -> _Row:
 
 def _rated(kind: str, now: _Row, before: _Row | None) -> list[_Row]:
     key = _KEYS[kind]
-    handled = {} if before is None else {key(row): row["handled"] for row in before[kind]}
+    handled = {} if before is None else {key(row): row["handled"] for row in before.get(kind, ())}
     passed_s = 1.0 if before is None else now["at_s"] - before["at_s"]
-    rows = [{**row, "handled_per_s": _rate(row["handled"], handled.get(key(row)), passed_s)} for row in now[kind]]
+    rows = [
+        {**row, "handled_per_s": _rate(row["handled"], handled.get(key(row)), passed_s)} for row in now.get(kind, ())
+    ]
     return sorted(rows, key=_load, reverse=True)
 
 

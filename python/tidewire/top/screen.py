@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tidewire.top.tables import plain, table
 
-_KINDS = ("agents", "pools", "actors", "dispatchers")
+_KINDS = ("agents", "pools", "services", "actors", "dispatchers")
 _FRAME_LINES = 3
 """A table also needs an empty line, its titles, and a line that says what was left out."""
 
@@ -48,7 +48,7 @@ def shared(wants: list[int], room: int) -> list[int]:
 
 def _tables(look: _Row) -> dict[str, list[_Row]]:
     used = [row for row in look["dispatchers"] if row["actors"] or row["handled"]]
-    rows = {**{kind: look[kind] for kind in _KINDS}, "dispatchers": used}
+    rows = {**{kind: look.get(kind, []) for kind in _KINDS}, "dispatchers": used}
     return {kind: rows[kind] for kind in _KINDS if rows[kind]}
 
 
@@ -57,8 +57,14 @@ def _head(look: _Row) -> list[Text]:
     life = f"   process {look['pid']}   up {_age(look['uptime_s'])}   "
     made = f"   tidewire {versions['tidewire']}, Python {versions['python']}"
     first = Text.assemble(plain(look["node"], "bold"), life, plain(look["url"]), made)
-    counts = [("agents_count", "agent"), ("pools_count", "pool"), ("actors_count", "other actor"), ("timers", "timer")]
-    second = Text("   ".join(_counted(look[key], noun) for key, noun in counts))
+    counts = [
+        ("agents_count", "agent"),
+        ("pools_count", "pool"),
+        ("services_count", "service"),
+        ("actors_count", "other actor"),
+        ("timers", "timer"),
+    ]
+    second = Text("   ".join(_counted(look[key], noun) for key, noun in counts if key in look))
     lines = [first, second, *_troubles(look)]
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"

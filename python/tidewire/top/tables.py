@@ -29,7 +29,7 @@ class Column:
 
 
 def table(kind: str, rows: list[_Row], width: int) -> Table:
-    """Return a table of rows of one kind: "agents", "pools", "actors" or "dispatchers"."""
+    """Return a table of rows of one kind: "agents", "pools", "services", "actors" or "dispatchers"."""
     columns = [column for column in _COLUMNS[kind] if column.from_width <= width]
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, width=width, header_style="bold", show_edge=False)
     for number, column in enumerate(columns):
@@ -149,6 +149,18 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("failed", _bad("failed")),
         Column("restarts", _bad("restarts"), _WIDER),
         *_TIMES,
+    ),
+    "services": (
+        Column("service", _text("service")),
+        Column("instance", _text("instance"), _WIDE, left=True),
+        Column("running", _count("in_flight")),
+        Column("waiting", _count("waiting")),
+        Column("/s", _count("handled_per_s")),
+        Column("handled", _count("handled"), _WIDE),
+        Column("errors", _bad("errors")),
+        Column("cancelled", _count("cancelled"), _WIDER),
+        Column("run p50", _time("p50_us"), _WIDER),
+        Column("run p99", _time("p99_us")),
     ),
     "actors": (
         Column("actor", _actor_name),

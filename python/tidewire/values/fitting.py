@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import types
 import typing
@@ -13,6 +14,13 @@ from tidewire.values.plans import field_names, is_dataclass, is_struct
 Fits = Callable[[Any], bool]
 Check = Callable[[dict[Any, Any]], dict[str, Any]]
 
+# Maps that have more than a dict, without which they are of no use.
+_MAPS: dict[Any, Callable[[dict[Any, Any]], Any]] = {
+    collections.Counter: collections.Counter,
+    collections.OrderedDict: collections.OrderedDict,
+    collections.defaultdict: lambda fields: collections.defaultdict(None, fields),
+}
+
 # What Python itself takes for the other.
 _WIDER: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
 
@@ -22,11 +30,14 @@ def fields_that_fit(kind: type) -> Check:
     ordered, defaults = field_names(kind) or (), _defaults(kind)
     names = frozenset(ordered)
     required = names - defaults.keys()
-    rules = _rules(kind, ordered, defaults)
+    rules, maps = _rules(kind, ordered, defaults), _maps(kind, ordered)
 
     def check(fields: dict[Any, Any]) -> dict[str, Any]:
         if not required <= fields.keys() <= names:
             raise ValueError(_names_apart(fields, names, required))
+        for name, make in maps:
+            if type(fields.get(name)) is dict:
+                fields[name] = make(fields[name])
         for name, fits, hint in rules:
             if name in fields and not fits(fields[name]):
                 raise ValueError(f"{name}: {_shown(fields[name])} is not {_said(hint)}")
@@ -63,13 +74,23 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
     return not field.init or field.default is not missing or field.default_factory is not missing
 
 
-def _rules(kind: type, names: Iterable[str], defaults: dict[str, Any]) -> list[tuple[str, Fits, Any]]:
+def _maps(kind: type, names: Iterable[str]) -> list[tuple[str, Callable[[dict[Any, Any]], Any]]]:
+    """Return the fields that are maps of the standard library, which travel as plain ones, and how those are made again."""
+    hints = _hints(kind)
+    found = [(name, _MAPS.get(typing.get_origin(hints.get(name)) or hints.get(name))) for name in names]
+    return [(name, make) for name, make in found if make is not None]
+
+
+def _hints(kind: type) -> dict[str, Any]:
     try:
-        hints = typing.get_type_hints(kind)
+        return typing.get_type_hints(kind)
     except Exception:  # noqa: BLE001
         # A name in an annotation may be known to type checkers only.
-        return []
-    rules = []
+        return {}
+
+
+def _rules(kind: type, names: Iterable[str], defaults: dict[str, Any]) -> list[tuple[str, Fits, Any]]:
+    hints, rules = _hints(kind), []
     for name in names:
         fits = _fits(hints[name]) if name in hints else None
         if fits is not None:

@@ -14,6 +14,8 @@ from typing import Any
 from tidewire.values.arrays import is_array, is_scalar
 
 Plan = tuple[str, str, Any]
+DECLARED = "__tidewire_service__"
+"""What classes have that were declared as services."""
 
 # Only these themselves: what a subclass adds would be lost.
 _EXACT: dict[type, str] = {
@@ -34,6 +36,8 @@ def plan(kind: type) -> Plan:
     name = type_name(kind)
     if kind in _EXACT:
         return _EXACT[kind], name, None
+    if is_service(kind):
+        return "unknown", name, None
     if issubclass(kind, enum.Enum):
         return "enum", name, None
     if issubclass(kind, BaseException):
@@ -65,6 +69,11 @@ def field_names(kind: type) -> tuple[str, ...] | None:
     if is_named_tuple(kind):
         return tuple(kind._fields)  # type: ignore[attr-defined]
     return None
+
+
+def is_service(kind: type) -> bool:
+    """Whether it is a declared service: its objects are called where they are, and not copied."""
+    return any(DECLARED in names_of(base) for base in _bases(kind))
 
 
 def is_struct(kind: type) -> bool:

@@ -21,10 +21,11 @@ Build = Callable[[dict[str, Any]], Any]
 def record(name: Any, fields: dict[Any, Any]) -> Any:
     """Make a record of its fields, or return them if no such type is known here."""
     kind = find(name)
-    if kind is None or not (is_model(kind) or field_names(kind) is not None):
+    build = None if kind is None else _builder(kind)
+    if build is None:
         return fields
     try:
-        return _builder(kind)(fields)
+        return build(fields)
     except Exception as error:
         raise WireError(f"data: not a {name}: {error}") from error
 
@@ -64,9 +65,11 @@ def _names_in(owner: ModuleType | type) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=1_024)
-def _builder(kind: type) -> Build:
+def _builder(kind: type) -> Build | None:
     if is_model(kind):
         return _model_builder(kind)
+    if field_names(kind) is None:
+        return None
     check = fields_that_fit(kind)
     assigned, given = _assigned(kind)
     if not assigned:

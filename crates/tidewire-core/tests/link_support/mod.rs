@@ -63,6 +63,8 @@ pub struct Node {
     pub session: Session<u32>,
     pub link: Option<LinkId>,
     pub events: Vec<Event<u32>>,
+    /// The numbers of nodes that it has heard the end of.
+    pub left: Vec<u32>,
     pub fault: Option<Fault>,
     pub up: Pipe,
     pub down: Pipe,
@@ -108,7 +110,16 @@ impl World {
         self.secrets += 1;
         let link = self.hub.connected(format!("secret-{}", self.secrets), self.now_us);
         let (up, down) = (Pipe::default(), Pipe::default());
-        self.nodes.push(Node { session, link, events: Vec::new(), fault: None, up, down, ending: false });
+        self.nodes.push(Node {
+            session,
+            link,
+            events: Vec::new(),
+            left: Vec::new(),
+            fault: None,
+            up,
+            down,
+            ending: false,
+        });
         self.nodes.len() - 1
     }
 
@@ -153,9 +164,13 @@ impl World {
         self.nodes[node].session.publish(&head, flags, payload.into()).expect("a message is sent");
     }
 
-    /// What happened at a node since this was asked before.
+    /// What happened at a node since this was asked before, but for who left.
     pub fn events(&mut self, node: usize) -> Vec<Event<u32>> {
-        std::mem::take(&mut self.nodes[node].events)
+        let mut events = std::mem::take(&mut self.nodes[node].events);
+        let left = |event: &Event<u32>| if let Event::Left(number) = event { Some(*number) } else { None };
+        self.nodes[node].left.extend(events.iter().filter_map(left));
+        events.retain(|event| left(event).is_none());
+        events
     }
 
     /// The one call that has come in at a node, and nothing else has.

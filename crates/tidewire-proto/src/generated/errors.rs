@@ -66,6 +66,8 @@ pub enum ErrorCode {
     VersionMismatch,
     /// The caller cancelled, or has gone.
     CallCancelled,
+    /// Its owner or its holder let it go, the link of one of them ended, or its lease did.
+    RemoteGone,
 }
 
 impl ErrorCode {
@@ -100,6 +102,7 @@ impl ErrorCode {
         Self::WireError,
         Self::VersionMismatch,
         Self::CallCancelled,
+        Self::RemoteGone,
     ];
 
     /// The stable code, in snake case.
@@ -134,6 +137,7 @@ impl ErrorCode {
             Self::WireError => "wire_error",
             Self::VersionMismatch => "version_mismatch",
             Self::CallCancelled => "cancelled",
+            Self::RemoteGone => "remote_gone",
         }
     }
 
@@ -169,6 +173,7 @@ impl ErrorCode {
             Self::WireError => "WireError",
             Self::VersionMismatch => "VersionMismatch",
             Self::CallCancelled => "CallCancelled",
+            Self::RemoteGone => "RemoteGone",
         }
     }
 
@@ -204,6 +209,7 @@ impl ErrorCode {
             Self::WireError => 27,
             Self::VersionMismatch => 28,
             Self::CallCancelled => 29,
+            Self::RemoteGone => 30,
         }
     }
 
@@ -266,6 +272,7 @@ impl ErrorCode {
                 "The sides of a link speak no common version; the message says which side is older."
             }
             Self::CallCancelled => "The caller cancelled, or has gone.",
+            Self::RemoteGone => "Its owner or its holder let it go, the link of one of them ended, or its lease did.",
         }
     }
 

@@ -419,6 +419,53 @@ pub const VALUE_INLINE_BYTES: Limit =
 pub const SUBSCRIPTION_BYTES: Limit =
     Limit { name: "subscription_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
 
+/// Functions, objects and streams that a node has given to others, or holds of others, at once.
+///
+/// At the limit: One more fails with LimitExceeded.
+pub const REMOTE_OBJECTS: Limit =
+    Limit { name: "remote_objects", unit: "objects", default: 10_000, min: 10_000, max: 10_000 };
+
+/// How long a function or object that was given to another node lives without being used, unless `remote` says
+/// otherwise.
+///
+/// At the limit: It is gone, and a call of it fails with RemoteGone.
+pub const REMOTE_LEASE_MS: Limit =
+    Limit { name: "remote_lease_ms", unit: "ms", default: 600_000, min: 1, max: 604_800_000 };
+
+/// Calls that one instance of a service handles at once, of coroutines and of plain functions each.
+///
+/// At the limit: Further calls wait.
+pub const SERVICE_CONCURRENCY: Limit =
+    Limit { name: "service_concurrency", unit: "calls", default: 1024, min: 1, max: 10_000 };
+
+/// Calls that wait for one instance of a service.
+///
+/// At the limit: One more fails with MailboxFull.
+pub const SERVICE_WAITING: Limit =
+    Limit { name: "service_waiting", unit: "calls", default: 10_000, min: 10_000, max: 10_000 };
+
+/// Streams that one instance of a service writes at once.
+///
+/// At the limit: Further streams wait for their first item.
+pub const SERVICE_STREAMS: Limit =
+    Limit { name: "service_streams", unit: "streams", default: 10_000, min: 10_000, max: 10_000 };
+
+/// Methods and event handlers of one service.
+///
+/// At the limit: Its declaration fails with InvalidArgument.
+pub const SERVICE_METHODS: Limit =
+    Limit { name: "service_methods", unit: "methods", default: 1000, min: 1000, max: 1000 };
+
+/// Items of a stream that were written and not yet read, within one process.
+///
+/// At the limit: The writer waits.
+pub const STREAM_AHEAD: Limit = Limit { name: "stream_ahead", unit: "items", default: 32, min: 32, max: 32 };
+
+/// Headers of one call. The rest of link_fields is for what a call says of itself.
+///
+/// At the limit: The call fails with InvalidArgument.
+pub const CALL_HEADERS: Limit = Limit { name: "call_headers", unit: "headers", default: 56, min: 56, max: 56 };
+
 /// All limits, in the order of the table.
 pub const ALL: &[&Limit] = &[
     &MAILBOX_CAPACITY,
@@ -491,4 +538,12 @@ pub const ALL: &[&Limit] = &[
     &VALUE_DEPTH,
     &VALUE_INLINE_BYTES,
     &SUBSCRIPTION_BYTES,
+    &REMOTE_OBJECTS,
+    &REMOTE_LEASE_MS,
+    &SERVICE_CONCURRENCY,
+    &SERVICE_WAITING,
+    &SERVICE_STREAMS,
+    &SERVICE_METHODS,
+    &STREAM_AHEAD,
+    &CALL_HEADERS,
 ];

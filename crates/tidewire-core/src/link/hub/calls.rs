@@ -16,6 +16,9 @@ type Rank = (bool, u32, u64, SubscriptionId);
 /// What subjects begin with that only the hub speaks on.
 pub(super) const OF_HUB: &str = "$hub.";
 
+/// What subjects begin with that belong to one node: its number follows.
+pub(super) const OF_NODE: &str = "$node.";
+
 impl Hub {
     pub(super) fn subscribe(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         let head = SubscribeHead::parse(frame.head)?;
@@ -54,7 +57,13 @@ impl Hub {
     /// Why a subscription is refused.
     fn objection(&self, at: LinkId, head: &SubscribeHead<'_>, says: usize) -> Option<(ErrorCode, String)> {
         let link = self.links.get(at)?.as_ref()?;
-        if !self.options.access.may_subscribe(link.grant, head.pattern) {
+        if head.pattern.starts_with(OF_NODE) {
+            let own = format!("{OF_NODE}{}.>", link.number);
+            if head.pattern != own || !head.queue.is_empty() {
+                let text = format!("pattern: {:?} is not allowed: a node subscribes to {own:?} there", head.pattern);
+                return Some((ErrorCode::Unauthorized, text));
+            }
+        } else if !self.options.access.may_subscribe(link.grant, head.pattern) {
             return Some((
                 ErrorCode::Unauthorized,
                 format!("pattern: {:?} is not allowed with this token", head.pattern),
@@ -108,7 +117,8 @@ impl Hub {
     ) -> Result<(LinkId, u64, SubscriptionId), Option<(ErrorCode, String)>> {
         let subject = head.subject;
         let grant = self.link(at).and_then(|link| link.grant);
-        if !self.options.access.may_call(grant, subject) {
+        // What belongs to a node may be called by all: that node knows whom it has given what.
+        if !subject.starts_with(OF_NODE) && !self.options.access.may_call(grant, subject) {
             return Err(Some((
                 ErrorCode::Unauthorized,
                 format!("subject: {subject:?} is not allowed with this token"),
@@ -177,8 +187,12 @@ impl Hub {
     ) -> Option<(LinkId, u64, SubscriptionId)> {
         let mut best: Option<(Rank, LinkId, u64)> = None;
         let mut draw = next_draw(&mut self.draw);
+        let of_node = subject.starts_with(OF_NODE);
         self.tree.for_each_match_str(subject, |subscriber| {
             let Some(key) = subscriber.key.filter(|key| !full.contains(key)) else { return };
+            if of_node && !subscriber.pattern.starts_with(OF_NODE) {
+                return;
+            }
             draw = draw.rotate_left(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let load = if choice == 0 { subscriber.in_progress } else { 0 };
             // Equal loads take turns by chance; keys compare in the order of subscriptions.

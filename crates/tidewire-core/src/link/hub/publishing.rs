@@ -5,7 +5,7 @@ use tidewire_proto::wire::{self, Flags, Frame, Kind, PublishHead, WireError};
 
 use super::super::passing::Passing;
 use super::super::session::taken_slot;
-use super::calls::OF_HUB;
+use super::calls::{OF_HUB, OF_NODE};
 use super::routes::{Back, Fan, Receiver, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 
@@ -22,7 +22,8 @@ impl Hub {
             let fan = Fan::new(Vec::new(), frame.flags.lane(), passing);
             link.theirs.insert(id, Route::Fan(Box::new(fan))).map_err(|taken| taken_slot("PUBLISH", taken))?;
         }
-        if head.subject.starts_with(OF_HUB) || !self.options.access.may_publish(grant, head.subject) {
+        let owned = [OF_HUB, OF_NODE].iter().any(|prefix| head.subject.starts_with(prefix));
+        if owned || !self.options.access.may_publish(grant, head.subject) {
             self.counts.refused += 1;
             return Ok(());
         }

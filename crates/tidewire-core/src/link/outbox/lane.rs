@@ -21,7 +21,7 @@ pub(super) struct Lane {
     given: u64,
     /// In the order in which they began.
     transfers: VecDeque<Transfer>,
-    /// Counts chunks, to take them in turns.
+    /// Whose turn it is, among those that are cut.
     turn: usize,
     /// Exchanges, each with what has been given when its last frame has been.
     ends: VecDeque<(u64, u64)>,
@@ -103,6 +103,7 @@ impl Lane {
             let transfer = &mut self.transfers[at];
             tally.bytes -= transfer.cut(out, chunk);
             if !transfer.is_over() {
+                self.turn += 1;
                 continue;
             }
             let Some(transfer) = self.transfers.remove(at) else { break };
@@ -127,8 +128,11 @@ impl Lane {
             ready[count] = at;
             count += 1;
         }
-        self.turn = self.turn.wrapping_add(1);
-        (count > 0).then(|| ready[self.turn % count])
+        if count == 0 {
+            return None;
+        }
+        self.turn %= count;
+        Some(ready[self.turn])
     }
 
     fn queued(&self) -> u64 {

@@ -28,7 +28,7 @@ impl<C: Clone> Session<C> {
             Kind::Ping => self.tell(Kind::Pong, Flags::URGENT, frame.id, 0),
             Kind::Pong => {}
             Kind::Goodbye => events.push(Event::Goodbye),
-            Kind::Node => self.named(frame)?,
+            Kind::Node => self.named(frame, events)?,
             Kind::Ok => self.subscribed(frame.id, events),
             Kind::Window => self.out.window(frame.id, !frame.flags.answer(), wire::read_u32("WINDOW", frame.head)?),
             Kind::Credit => self.credit(frame, events)?,
@@ -79,11 +79,13 @@ impl<C: Clone> Session<C> {
     }
 
     /// A name for a number; a number without a name has gone.
-    fn named(&mut self, frame: &Frame<'_>) -> Result<(), WireError> {
+    fn named(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
         let node = wire::read_u32("NODE", frame.head)?;
         let fields = Fields::parse("NODE", frame.payload)?;
         let Some(name) = fields.text("name") else {
-            self.names.remove(&node);
+            if self.names.remove(&node).is_some() {
+                events.push(Event::Left(node));
+            }
             return Ok(());
         };
         if self.names.len() >= limits::HUB_LINKS.max as usize {

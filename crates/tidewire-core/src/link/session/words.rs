@@ -130,6 +130,8 @@ pub enum Event<C> {
     Credited(C, u32),
     /// A call is still at work. The event loop that its handler is on has been blocked for so many milliseconds; 0: it goes round.
     Alive(C, u32),
+    /// A node that the hub had named has gone.
+    Left(u32),
     /// The hub takes no new exchanges.
     Goodbye,
     /// The link was lost before a call was answered, or a subscription was in force; it has ended.

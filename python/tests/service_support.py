@@ -1,0 +1,89 @@
+"""Services that several stories call."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tidewire as tw
+from tidewire.services.context import CallContext
+from tidewire.services.declare import Service, method, on
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+PATIENCE = 30.0
+
+
+@dataclass
+class Quote:
+    symbol: str
+    price: float
+
+
+class Pricing(Service):
+    """Prices of things."""
+
+    def __init__(self) -> None:
+        self.orders: asyncio.Queue[tuple[Quote, str | None]] = asyncio.Queue()
+
+    @method
+    async def quote(self, symbol: str, qty: int = 1) -> Quote:
+        """Quote a price."""
+        return Quote(symbol, 2.0 * qty)
+
+    @method(name="where")
+    def thread(self) -> str:
+        return threading.current_thread().name
+
+    @method
+    async def fail(self, kind: str) -> None:
+        raise {"key": KeyError, "exit": SystemExit, "stop": StopIteration, "gone": asyncio.CancelledError}[kind](kind)
+
+    @method
+    def fail_plainly(self, kind: type[BaseException] = LookupError) -> None:
+        raise kind("plainly")
+
+    @on("orders.*")
+    async def on_order(self, order: Quote, call: CallContext) -> None:
+        await self.orders.put((order, call.subject))
+
+
+class Hanging(Service):
+    """Handlers that the test holds, and looks at."""
+
+    def __init__(self) -> None:
+        self.inside = asyncio.Event()
+        self.left: asyncio.Queue[str] = asyncio.Queue()
+        self.thread_inside = threading.Event()
+        self.thread_open = threading.Event()
+        self.seen_cancelled = threading.Event()
+
+    @method
+    async def hang(self) -> str:
+        self.inside.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.left.put_nowait("cancelled")
+            raise
+        finally:
+            self.left.put_nowait("finally")
+        return "never"
+
+    @method
+    def block(self, call: CallContext) -> str:
+        self.thread_inside.set()
+        assert self.thread_open.wait(PATIENCE)
+        if call.cancelled:
+            self.seen_cancelled.set()
+        return "blocked"
+
+    @method
+    async def ping(self) -> str:
+        return "pong"
+
+
+async def soon(awaitable: Any) -> Any:
+    return await asyncio.wait_for(awaitable, PATIENCE)

@@ -1,0 +1,202 @@
+"""Services: what can be served, and who may call it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire as tw
+from service_support import Hanging, Pricing
+from tidewire.services.declare import Service, method
+from tidewire.services.declare import service as declared
+from tidewire.services.port import Request
+from tidewire.services.proxy import client
+from tidewire.services.registry import registry_of
+from tidewire.services.serving import Served, known, serve
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+PATIENCE = 30.0
+
+# What can be served
+
+
+def test_functions_and_dicts_of_functions_can_be_served(run: Run) -> None:
+    async def double(n: int) -> int:
+        """Double a number."""
+        return 2 * n
+
+    def count(n: int) -> Any:
+        yield from range(n)
+
+    async def story(node: tw.Node) -> None:
+        serve(node, {"add": lambda a, b: a + b, "double": double, "count": count, "len": len}, name="math")
+        math = client(node, "math")
+        assert await math.add(1, b=2) == 3
+        assert await math.double(4) == 8
+        assert [n async for n in math.count(3)] == [0, 1, 2]
+        assert await math.len("four") == 4
+        serve(node, double)
+        assert await client(node, "double").double(5) == 10
+
+    run(story)
+
+
+def test_any_object_serves_its_public_methods(run: Run) -> None:
+    class Thing:
+        def __init__(self) -> None:
+            self.value = 1
+
+        def get(self) -> int:
+            return self.value
+
+        async def add(self, n: int) -> None:
+            self.value += n
+
+        @staticmethod
+        def twice(n: int) -> int:
+            return 2 * n
+
+        @classmethod
+        def title(cls) -> str:
+            return cls.__name__
+
+        def _hidden(self) -> None: ...
+
+    @declared(name="thing2")
+    class Decorated(Thing):
+        pass
+
+    async def story(node: tw.Node) -> None:
+        served = serve(node, Thing())
+        thing = client(node, "thing")
+        await thing.add(2)
+        assert (await thing.get(), await thing.twice(4), await thing.title()) == (3, 8, "Thing")
+        assert [one.name for one in served.info.methods] == ["get", "add", "twice", "title"]
+        serve(node, Decorated())
+        assert await client(node, Decorated).title() == "Decorated"
+
+    run(story)
+
+
+def test_an_object_that_derives_from_a_service_is_served_under_its_said_name(run: Run) -> None:
+    class Base(Service, name="shop", visibility="public"):
+        @method
+        async def buy(self, n: int) -> int:
+            raise NotImplementedError
+
+    class Real(Base):
+        async def buy(self, n: int) -> int:
+            return n + 1
+
+    async def story(node: tw.Node) -> None:
+        served = serve(node, Real())
+        assert (served.name, served.info.visibility) == ("shop", "public")
+        assert await client(node, Base).buy(1) == 2
+
+    run(story)
+
+
+# Visibility
+
+
+def test_a_method_is_hidden_from_those_who_may_not_call_it(run: Run) -> None:
+    class Shop(Service, visibility="public"):
+        @method
+        async def buy(self) -> str:
+            return "bought"
+
+        @method(visibility="private")
+        async def restock(self) -> str:
+            return "restocked"
+
+        @method(visibility="node")
+        async def audit(self) -> str:
+            return "audited"
+
+    async def story(node: tw.Node) -> None:
+        served = serve(node, Shop())
+        assert await client(node, Shop).audit() == "audited"
+        for origin, names in (
+            ("public", ["buy"]),
+            ("private", ["buy", "restock"]),
+            ("node", ["buy", "restock", "audit"]),
+        ):
+            seen = served.info.seen_from(origin)
+            assert seen is not None
+            assert [one.name for one in seen.methods] == names
+        port = registry_of(node).group("shop").ports[served.instance]
+        assert await port.call(Request("shop", "restock", (), {}, origin="private", deadline=None)) == "restocked"
+        with pytest.raises(tw.NoSuchTarget, match="shop has no method 'restock'"):
+            port.call(Request("shop", "restock", (), {}, origin="public"))
+        hidden = serve(node, Shop(), name="hidden", visibility="node")
+        assert hidden.info.seen_from("private") is None
+        assert {one.visibility for one in hidden.info.methods} == {"node"}
+
+    run(story)
+
+
+# Misuse
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"name": "a.b"}, "name: 'a.b' is not allowed: give one token"),
+        ({"name": ""}, "name: '' is not allowed"),
+        ({"name": "x" * 300}, "give at most 255 bytes"),
+        ({"instance": "a b"}, "instance: 'a b' is not allowed: give one token"),
+        ({"visibility": "all"}, "visibility: 'all' is not allowed: use one of 'node', 'private', 'public'"),
+        ({"concurrency": 0}, "concurrency: 0 is not allowed: give a whole number from 1 to 10,000"),
+        ({"concurrency": True}, "concurrency: True is not allowed"),
+    ],
+)
+def test_options_that_are_not_allowed_are_named(node: tw.Node, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(tw.InvalidArgument) as wrong:
+        serve(node, Pricing(), **options)
+    assert said in str(wrong.value)
+    assert not known(node)
+
+
+@pytest.mark.parametrize("target", [None, 3, "text", [len], object(), Pricing, {}, {"a": 3}, {"a": int}])
+def test_what_can_not_be_served_is_refused(node: tw.Node, target: Any) -> None:
+    with pytest.raises(tw.InvalidArgument):
+        serve(node, target, name="thing")
+    assert not known(node)
+
+
+def test_names_that_are_taken_are_refused(node: tw.Node) -> None:
+    serve(node, Pricing(), instance="one")
+    with pytest.raises(tw.NameTaken, match="instance: 'one' serves 'pricing' already"):
+        serve(node, Pricing(), instance="one")
+    with pytest.raises(tw.NameTaken, match="'pricing' is served already, with the methods fail, fail_plainly"):
+        serve(node, Hanging(), name="pricing")
+    with pytest.raises(tw.UnknownDispatcher):
+        serve(node, Hanging(), dispatcher="nowhere")
+    assert [info.name for info in known(node)] == ["pricing"]
+
+
+def test_a_dispatcher_is_chosen_for_plain_functions() -> None:
+    with tw.Node(config={"dispatchers": {"io": {"threads": 1}}}) as node:
+        served: Served = serve(node, {"plain": lambda: "run"}, name="one", dispatcher="io")
+        assert client(node, "one").sync.plain() == "run"
+        assert served._host.actors[0].statistics()["dispatcher"] == "io"
+
+
+def test_a_plain_function_that_gives_a_coroutine_says_so(node: tw.Node) -> None:
+    async def later() -> int:
+        return 1
+
+    serve(node, {"wrapped": lambda: later()}, name="odd")
+    with pytest.raises(tw.InvalidArgument, match="a plain function gave a coroutine"):
+        client(node, "odd").sync.wrapped()
+
+
+def test_an_interrupted_wait_leaves_the_service_working(node: tw.Node) -> None:
+    hanging = Hanging()
+    serve(node, hanging)
+    with contextlib.suppress(tw.AskTimeout):
+        client(node, Hanging).with_(timeout=0.05).sync.block()
+    hanging.thread_open.set()
+    assert client(node, Hanging).sync.ping() == "pong"

@@ -1,0 +1,180 @@
+"""Services: deadlines and cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire as tw
+from service_support import Hanging, soon
+from tidewire.services.context import CallContext, context
+from tidewire.services.declare import Service, method
+from tidewire.services.proxy import client
+from tidewire.services.serving import serve
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+PATIENCE = 30.0
+
+# Deadlines and cancellation
+
+
+def test_a_caller_that_cancels_cancels_the_handler(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        hanging = Hanging()
+        served = serve(node, hanging)
+        calls = client(node, Hanging)
+        task = asyncio.create_task(calls.hang())
+        await soon(hanging.inside.wait())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [await soon(hanging.left.get()) for _ in range(2)] == ["cancelled", "finally"]
+        assert await calls.ping() == "pong", "the task of the actor goes on with other calls"
+        counted = served.statistics()
+        assert (counted["cancelled"], counted["in_flight"]) == (1, 0)
+
+    run(story)
+
+
+def test_a_deadline_ends_the_call_and_its_handler(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        hanging = Hanging()
+        serve(node, hanging)
+        with pytest.raises(tw.AskTimeout, match=r"hanging\.hang: no answer in time") as late:
+            await client(node, Hanging).with_(timeout=0.05).hang()
+        assert late.value.retryable
+        assert [await soon(hanging.left.get()) for _ in range(2)] == ["cancelled", "finally"]
+
+    run(story)
+
+
+def test_a_plain_function_sees_that_nobody_waits_for_it(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        hanging = Hanging()
+        served = serve(node, hanging)
+        task = asyncio.create_task(client(node, "hanging").block())
+        await soon(asyncio.to_thread(hanging.thread_inside.wait, PATIENCE))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        hanging.thread_open.set()
+        assert await soon(asyncio.to_thread(hanging.seen_cancelled.wait, PATIENCE))
+        while served.statistics()["in_flight"]:
+            await asyncio.sleep(0)
+        assert served.statistics()["cancelled"] == 1
+
+    run(story)
+
+
+def test_nested_calls_have_what_is_left_of_the_time(run: Run) -> None:
+    class Inner(Service):
+        @method
+        async def left(self, call: CallContext) -> float:
+            assert call.remaining is not None
+            return call.remaining
+
+        @method
+        def left_plainly(self) -> float:
+            remaining = context().remaining
+            assert remaining is not None
+            return remaining
+
+    class Outer(Service):
+        @method
+        async def ask(self) -> tuple[float, float, float]:
+            inner = client(node_of[0], Inner)
+            mine = context().remaining
+            assert mine is not None
+            return mine, await inner.left(), await client(node_of[0], "inner").left_plainly()
+
+        @method
+        def ask_plainly(self) -> float:
+            left: float = client(node_of[0], Inner).with_(timeout=20.0).sync.left()
+            return left
+
+    node_of: list[tw.Node] = []
+
+    async def story(node: tw.Node) -> None:
+        node_of.append(node)
+        serve(node, Inner())
+        serve(node, Outer())
+        outer = client(node, Outer).with_(timeout=5.0)
+        mine, inner, plain = await outer.ask()
+        assert 0 < plain <= inner <= mine <= 5.0
+        assert 0 < await client(node, "outer").with_(timeout=5.0).ask_plainly() <= 5.0
+        assert 5.0 < await client(node, "outer").ask_plainly() <= 20.0, "a call may have less than what is left"
+        assert await client(node, Inner).left() > 20.0, "the default is 30 s"
+
+    run(story)
+
+
+def test_a_handler_that_nobody_waits_for_calls_nobody(run: Run) -> None:
+    class Outer(Service):
+        def __init__(self, node: tw.Node) -> None:
+            self.node = node
+            self.told: asyncio.Queue[BaseException] = asyncio.Queue()
+            self.inside = asyncio.Event()
+
+        @method
+        async def ask(self) -> None:
+            self.inside.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                try:
+                    await client(self.node, Hanging).ping()
+                except tw.TidewireError as error:
+                    self.told.put_nowait(error)
+
+    async def story(node: tw.Node) -> None:
+        outer = Outer(node)
+        serve(node, Hanging())
+        serve(node, outer)
+        task = asyncio.create_task(client(node, Outer).ask())
+        await soon(outer.inside.wait())
+        task.cancel()
+        error = await soon(outer.told.get())
+        assert isinstance(error, tw.AskTimeout)
+        assert "nobody waits for outer.ask any more" in str(error)
+
+    run(story)
+
+
+def test_a_method_may_say_how_long_it_takes(run: Run) -> None:
+    class Slow(Service):
+        @method(timeout=60.0)
+        async def left(self, call: CallContext) -> float:
+            assert call.remaining is not None
+            return call.remaining
+
+    async def story(node: tw.Node) -> None:
+        serve(node, Slow())
+        assert await client(node, Slow).left() > 30.0
+        assert await client(node, "slow").left() > 30.0
+        assert await client(node, Slow).with_(timeout=1.0).left() <= 1.0
+
+    run(story)
+
+
+@pytest.mark.skipif(not hasattr(asyncio.Task, "uncancel"), reason="tasks count their cancellations from Python 3.11 on")
+def test_a_call_does_not_see_that_the_one_before_it_was_cancelled(run: Run) -> None:
+    class Counting(Hanging):
+        @method
+        async def cancellations(self) -> int:
+            task: Any = asyncio.current_task()
+            return int(task.cancelling())
+
+    async def story(node: tw.Node) -> None:
+        counting = Counting()
+        serve(node, counting, concurrency=1)
+        calls = client(node, Counting)
+        task = asyncio.create_task(calls.hang())
+        await soon(counting.inside.wait())
+        after = asyncio.create_task(calls.cancellations())
+        await asyncio.sleep(0)
+        task.cancel()
+        assert await soon(after) == 0
+
+    run(story)

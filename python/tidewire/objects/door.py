@@ -1,0 +1,110 @@
+"""Where calls of what a node has given come in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidewire._limits import SERVICE_CONCURRENCY
+from tidewire.errors import NoSuchTarget, TidewireError
+from tidewire.links.porter import Porter, fail
+from tidewire.services.host import Host
+from tidewire.services.info import ServiceInfo
+from tidewire.services.methods import Bound
+from tidewire.services.names import nearest
+from tidewire.services.port import Items, Request
+
+if TYPE_CHECKING:
+    from tidewire._binding import RemoteCall
+    from tidewire.node import Node
+    from tidewire.objects.given import Entry
+    from tidewire.objects.references import Objects
+
+_INFO = ServiceInfo("objects", instances=("objects",))
+
+
+class ObjectRequest(Request):
+    """A call of an object. Its service is what errors call the object."""
+
+    __slots__ = ("entry",)
+
+    entry: Entry
+
+
+class ObjectHost(Host):
+    """Runs the calls of all that a node has given."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node, _INFO, {}, SERVICE_CONCURRENCY.default, "default")
+
+    def _kinds(self, methods: Mapping[str, Bound]) -> set[tuple[bool, bool]]:
+        return {(coroutine, streams) for coroutine in (False, True) for streams in (False, True)}
+
+    def method(self, request: Request) -> Bound:
+        assert isinstance(request, ObjectRequest)
+        found = request.entry.methods.get(request.method)
+        if found is None:
+            raise NoSuchTarget(
+                f"{request.service} has no method {request.method!r}: {nearest(request.method, request.entry.methods)}"
+            )
+        if not found.signature.binds(request.args, request.kwargs):
+            found.signature.check(request.title, request.args, request.kwargs)
+        return found
+
+
+class Door(Porter):
+    """Lets calls in that name what their caller holds."""
+
+    def __init__(self, node: Node, objects: Objects) -> None:
+        super().__init__(ObjectHost(node), SERVICE_CONCURRENCY.default)
+        self._objects = objects
+        self._entries: dict[RemoteCall, Entry] = {}
+
+    def __call__(self, call: RemoteCall) -> None:
+        """Take a call in: a claim, a release, or one of an object."""
+        what = call.subject.split(".", 2)[2]
+        try:
+            if what == "claim":
+                self._objects.claim(call)
+            elif what == "release":
+                self._objects.release(call)
+            else:
+                self._let_in(call, what)
+                return
+            call.reply(None)
+        # Whatever is wrong with it, its sender is told.
+        except Exception as error:  # noqa: BLE001
+            fail(call, error)
+
+    def _let_in(self, call: RemoteCall, what: str) -> None:
+        key, _, name = what.partition(".")
+        entry = self._objects.use(call, key)
+        bound = entry.methods.get(name)
+        self._objects.busy(entry)
+        self._entries[call] = entry
+        try:
+            (self._streams if bound is not None and bound.streams else self.actor).tell(call, call.priority)
+        except TidewireError:
+            self._ended(call)
+            raise
+
+    async def _receive(self, call: RemoteCall) -> None:
+        try:
+            await super()._receive(call)
+        finally:
+            self._ended(call)
+
+    def _ended(self, call: RemoteCall) -> None:
+        entry = self._entries.pop(call, None)
+        if entry is not None:
+            self._objects.idle(entry)
+
+    def _request(self, call: RemoteCall) -> ObjectRequest:
+        entry = self._entries[call]
+        request = self._read(call, ObjectRequest, entry.title)
+        request.entry = entry
+        return request
+
+    def _items(self, request: Any) -> Items:
+        entry = request.entry
+        return entry.target.items if entry.kind == "items" else super()._items(request)

@@ -1,0 +1,163 @@
+"""What a node has given to others: a machine without clock, links and threads."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidewire._limits import REMOTE_OBJECTS
+from tidewire.errors import LimitExceeded, RemoteGone
+from tidewire.services.methods import Bound
+
+KEY_BYTES = 16
+
+
+class Entry:
+    """One object that one node has been given.
+
+    Attributes:
+        key: What it is named by.
+        holder: The name of the node.
+        origin: The number of that node's link, once it has called or claimed.
+        target: The object.
+        kind: "function", "object" or "items".
+        title: What errors call it.
+        methods: What can be called.
+        lease_s: How long it lives without being used.
+        until: When its lease is over.
+        given: How many references to it were given and not released.
+        busy: Calls of it, and calls whose argument it is, that are under way.
+    """
+
+    __slots__ = (
+        "busy",
+        "given",
+        "holder",
+        "key",
+        "kind",
+        "lease_s",
+        "methods",
+        "origin",
+        "same",
+        "target",
+        "title",
+        "until",
+    )
+
+    def __init__(
+        self,
+        same: object,
+        holder: str,
+        target: Any,
+        kind: str,
+        title: str,
+        methods: Mapping[str, Bound],
+        lease_s: float,
+    ) -> None:
+        self.key = secrets.token_hex(KEY_BYTES)
+        self.same = same
+        self.holder = holder
+        self.origin: int | None = None
+        self.target = target
+        self.kind = kind
+        self.title = title
+        self.methods = methods
+        self.lease_s = lease_s
+        self.until = 0.0
+        self.given = self.busy = 0
+
+
+class Given:
+    """All that a node has given. Whoever calls it holds a lock."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._known: dict[tuple[str, object], Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def known(self, holder: str, same: object) -> Entry | None:
+        """Return what a node has been given of an object, if it has."""
+        return self._known.get((holder, same))
+
+    def add(self, entry: Entry) -> None:
+        """Add an object for a node.
+
+        Raises:
+            LimitExceeded: if so much has been given already.
+        """
+        if len(self._entries) >= REMOTE_OBJECTS.max:
+            raise LimitExceeded(
+                f"remote_objects={REMOTE_OBJECTS.max:,}: so many functions and objects have been given to other nodes "
+                "already: let some go (dispose), or give them shorter leases"
+            )
+        self._entries[entry.key] = entry
+        self._known[entry.holder, entry.same] = entry
+
+    def give(self, entry: Entry, now: float) -> None:
+        """Note that a reference is given once more."""
+        entry.given += 1
+        entry.until = now + entry.lease_s
+
+    def use(self, key: str, holder: str, origin: int, now: float) -> Entry:
+        """Return what a node names, and begin its lease anew.
+
+        Raises:
+            RemoteGone: if that node has no such thing.
+        """
+        entry = self._entries.get(key)
+        if entry is None or entry.holder != holder or entry.origin not in (None, origin):
+            raise RemoteGone(
+                f"{key[:8]}: this node has nothing of this key for {holder!r}: it was let go, its lease is over, or it was "
+                "given to another node"
+            )
+        entry.origin = origin
+        entry.until = now + entry.lease_s
+        return entry
+
+    def release(self, key: str, holder: str, count: int) -> None:
+        """Note that a node has let go references; what has none left is gone."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.holder == holder and count > 0:
+            entry.given -= count
+            if entry.given <= 0:
+                self.remove(entry)
+
+    def ended(self, entry: Entry, now: float) -> None:
+        """Note that a call with an object, or of it, has ended."""
+        entry.busy -= 1
+        entry.until = now + entry.lease_s
+
+    def remove(self, entry: Entry) -> None:
+        """Let an object go. A second time does nothing."""
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+            del self._known[entry.holder, entry.same]
+
+    def left(self, origin: int) -> None:
+        """Let all go that the node of a link held."""
+        self._remove([entry for entry in self._entries.values() if entry.origin == origin])
+
+    def dispose(self, target: Any) -> None:
+        """Let an object go, whoever holds it."""
+        self._remove([entry for entry in self._entries.values() if entry.target is target])
+
+    def clear(self) -> None:
+        """Let all go."""
+        self._entries.clear()
+        self._known.clear()
+
+    def find(self, key: str) -> Entry | None:
+        """Return what a key names."""
+        return self._entries.get(key)
+
+    def expire(self, now: float) -> float | None:
+        """Let go whose lease is over, and return when to look again, if ever."""
+        self._remove([entry for entry in self._entries.values() if not entry.busy and entry.until <= now])
+        return min((entry.until for entry in self._entries.values() if not entry.busy), default=None)
+
+    def _remove(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.remove(entry)

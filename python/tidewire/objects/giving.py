@@ -1,0 +1,41 @@
+"""What is given in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidewire.objects.given import Entry
+    from tidewire.objects.references import Objects
+
+
+class Giving:
+    """What is given in one call, as the hook of whoever writes its arguments.
+
+    Args:
+        objects: What the node has given.
+        peer: The node that is called.
+    """
+
+    __slots__ = ("_objects", "_peer", "entries")
+
+    def __init__(self, objects: Objects, peer: str) -> None:
+        self._objects = objects
+        self._peer = peer
+        self.entries: list[Entry] = []
+
+    def __call__(self, value: Any) -> Mapping[str, Any] | None:
+        entry, stands = self._objects.stand_in(self._peer, value)
+        if entry is not None:
+            self._objects.busy(entry)
+            self.entries.append(entry)
+        return stands
+
+    def ended(self, lost: bool = False) -> None:
+        """Note that the call has ended; if its callee was lost, or never had it, what only that call has given is let go."""
+        entries, self.entries = self.entries, []
+        for entry in entries:
+            self._objects.idle(entry)
+            if entry.kind == "items" or (lost and entry.origin is None):
+                self._objects.drop(entry)

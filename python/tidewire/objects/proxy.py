@@ -1,0 +1,265 @@
+"""Stands for a function, an object or a stream that another node owns."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import InvalidArgument, NoResponders, RemoteGone
+from tidewire.links.remote import RemoteItems, RemotePort
+from tidewire.services.feeding import Fed
+from tidewire.services.info import MethodInfo, ServiceInfo
+from tidewire.services.names import nearest
+from tidewire.services.options import CallOptions
+from tidewire.services.port import Port, Request
+from tidewire.services.proxy import Client, ClientMethod, NoSuchMethod
+from tidewire.services.registry import Group
+
+if TYPE_CHECKING:
+    from tidewire.links.connection import Connection
+    from tidewire.node import Node
+    from tidewire.objects.held import Held
+
+
+class Holding:
+    """What a node holds. The owner is told when nobody has the proxy any more.
+
+    Attributes:
+        key: What the owner calls it.
+        node: The number of the owner's link.
+        owner: The name of the owner.
+        kind: "function", "object" or "items".
+        title: What errors call it.
+        count: How many references to it have come.
+        gone: Whether it was let go.
+        proxy: The proxy, as long as somebody has it.
+    """
+
+    def __init__(self, held: Held, connection: Connection, stands: Mapping[str, Any]) -> None:
+        self.key: str = stands["key"]
+        self.node: int = stands["node"]
+        self.owner: str = stands["name"]
+        self.kind: str = stands["kind"]
+        self.title: str = stands["title"]
+        self.count = 1
+        self.gone = self.disposed = False
+        self.connection = connection
+        self.proxy: Any = lambda: None
+        self._held = held
+        methods = stands.get("methods", ())
+        self.methods = tuple(
+            MethodInfo(name, stream=bool(stream), timeout=timeout) for name, stream, timeout in methods
+        )
+
+    def let_go(self) -> None:
+        """Tell the owner; a second time does nothing."""
+        if not self.disposed:
+            self.disposed = True
+            self._held.let_go(self)
+            self.gone = True
+
+    def check(self) -> None:
+        """Raise RemoteGone if it was let go here, or the link it came over was lost."""
+        if self.gone:
+            why = "it was disposed of here" if self.disposed else "the link that it came over was lost"
+            raise RemoteGone(f"{self.title} of {self.owner!r}: {why}: ask its owner for it again")
+
+    def __del__(self) -> None:
+        if hasattr(self, "disposed"):
+            self.let_go()
+
+
+class _Group(Group):
+    """The one way to an object."""
+
+    def __init__(self, holding: Holding) -> None:
+        super().__init__(holding.title)
+        self._holding = holding
+        self.add(_Way(holding))
+
+    def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
+        self._holding.check()
+        try:
+            return super().choose(options, without)
+        except NoResponders:
+            self._holding.gone = True
+            raise RemoteGone(
+                f"{self.name} of {self._holding.owner!r}: its owner has left, or lost its link: ask for it again"
+            ) from None
+
+
+class _Way(RemotePort):
+    """The way to an object of another node."""
+
+    def __init__(self, holding: Holding) -> None:
+        info = ServiceInfo(holding.title, methods=holding.methods, instances=(holding.key,))
+        super().__init__(holding.connection, info, holding.owner)
+        self._prefix = f"$node.{holding.node}.{holding.key}."
+
+
+class _Registry:
+    """What clients ask for the way: here there is one, and it is known."""
+
+    def __init__(self, holding: Holding) -> None:
+        self.holding = holding
+        self._group = _Group(holding)
+
+    @property
+    def node(self) -> Node:
+        return self.holding.connection.node
+
+    def find(self, _: str) -> Group:
+        return self._group
+
+    group = find
+
+    async def find_again(self, _: str) -> None:
+        """It is known."""
+
+    def find_again_blocking(self, _: str) -> None:
+        """It is known."""
+
+
+class Proxy:
+    """What all proxies can do.
+
+    ``dispose()``, or the end of ``async with`` or ``with``, lets it go; so does the end of the last reference to it.
+    """
+
+    _holding: Holding
+
+    def dispose(self) -> None:
+        """Let it go: the owner needs not keep it for this node. Calls of it fail with RemoteGone."""
+        self._holding.let_go()
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.dispose()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.dispose()
+
+    def _back(self, peer: str) -> Mapping[str, Any]:
+        """Return what stands for it on the way back to its owner."""
+        holding = self._holding
+        holding.check()
+        if peer != holding.owner:
+            raise InvalidArgument(
+                f"{self!r} belongs to another node and can't be given to {peer!r}: give a function that calls it"
+            )
+        return {"kind": "back", "key": holding.key}
+
+
+class RemoteObject(Proxy, Client):
+    """Stands for an object of another node: its methods are called as those of a service.
+
+    ``await cart.add(1)``, ``async for item in cart.items()``, ``cart.sync.add(1)`` from a plain thread, ``cart.with_(timeout=1.0)``.
+    """
+
+    stands_for_service = True
+    """It fits parameters whose type is a declared service."""
+
+    def __init__(self, holding: Holding, registry: Any = None, options: CallOptions | None = None) -> None:
+        registry = registry or _Registry(holding)
+        Client.__init__(self, registry, holding.title, None, options or CallOptions())
+        self._holding = holding
+
+    def with_(self, **options: Any) -> RemoteObject:
+        """Return the object with other options; see ``Client.with_``. Disposing of one disposes of both."""
+        return RemoteObject(self._holding, self._registry, self._options.changed(options))
+
+    def __getattr__(self, name: str) -> ClientMethod:
+        if name.startswith("_"):
+            raise AttributeError(f"{self._service!r} has no attribute {name!r}")
+        if name not in self._methods():
+            raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, self._methods())}")
+        # It is not kept: what holds itself would be let go only when the collector comes.
+        return ClientMethod(self, name)
+
+    def _methods(self) -> Mapping[str, object]:
+        return {method.name: method for method in self._holding.methods}
+
+    def __repr__(self) -> str:
+        return f"<RemoteObject {self._service} of {self._holding.owner!r}>"
+
+
+class RemoteFunction(Proxy):
+    """Stands for a function of another node: ``await progress(0.5)``; ``progress.sync(0.5)`` from a plain thread.
+
+    The function of a generator gives a stream, to be read with ``async for``.
+    """
+
+    calls_are_remote = True
+    """Its calls are awaited, or made by ``sync``."""
+
+    def __init__(self, holding: Holding, client: Client | None = None) -> None:
+        self._holding = holding
+        self._client = client or Client(_Registry(holding), holding.title, None, CallOptions())  # type: ignore[arg-type]
+        self._method = ClientMethod(self._client, "call")
+        self.__name__ = holding.title
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._method(*args, **kwargs)
+
+    def sync(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, and block this thread; not for the thread of an event loop."""
+        return self._method._run(args, kwargs)
+
+    def with_(self, **options: Any) -> RemoteFunction:
+        """Return the function with other options; see ``Client.with_``. Disposing of one disposes of both."""
+        return RemoteFunction(self._holding, self._client.with_(**options))
+
+    def __repr__(self) -> str:
+        return f"<RemoteFunction {self._holding.title} of {self._holding.owner!r}>"
+
+
+class _Late:
+    """A stream that is opened when its first item is asked for."""
+
+    def __init__(self, holding: Holding) -> None:
+        self.title = holding.title
+        self._holding = holding
+        self._way = _Way(holding)
+        self._opened: RemoteItems | None = None
+
+    def _items(self) -> RemoteItems:
+        if self._opened is None:
+            self._holding.check()
+            self._opened = self._way.stream(Request(self.title, "take", (), {}))
+        return self._opened
+
+    async def take(self) -> Any:
+        return await self._items().take()
+
+    def take_blocking(self) -> Any:
+        return self._items().take_blocking()
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+        self._holding.let_go()
+
+    async def over(self) -> None:
+        """The owner closes its generator when it hears of the end."""
+
+    def over_blocking(self) -> None:
+        """As ``over``."""
+
+
+def proxy_of(holding: Holding) -> Any:
+    """Return what stands for something here."""
+    if holding.kind == "items":
+        proxy: Any = Fed(_Late(holding), holding.title)
+    else:
+        proxy = RemoteFunction(holding) if holding.kind == "function" else RemoteObject(holding)
+    holding.proxy = weakref.ref(proxy)
+    return proxy

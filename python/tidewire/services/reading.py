@@ -1,0 +1,163 @@
+"""What calling a method that gives a stream gives: something to read with ``async for``, or with ``for`` in a plain thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Iterator
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidewire._current import running_loop
+from tidewire.errors import InvalidArgument
+from tidewire.services.channel import Ended
+from tidewire.services.port import Items, Port
+from tidewire.services.sending import Sending, note
+
+if TYPE_CHECKING:
+    from tidewire.services.feeding import Feed
+    from tidewire.services.registry import Group
+
+
+class _Reading:
+    """A stream that is opened when its first item is asked for, and closed when nobody holds it any more."""
+
+    def __init__(self, sending: Sending) -> None:
+        self._sending = sending
+        self._group: Group | None = None
+        self._port: Port | None = None
+        self._items: Items | None = None
+        self._feeds: list[Feed] = []
+        self._done = False
+
+    def _opened(self) -> Items:
+        if self._items is not None:
+            return self._items
+        sending, tried = self._sending, set[str]()
+        if sending.options.policy.kind == "all":
+            raise InvalidArgument(f"{sending.title}: policy: 'all' is not allowed for a stream: read one instance")
+        group = sending.group()
+        request = sending.request(True, group.over_links)
+        self._feeds = request.feeds
+        while True:
+            port = group.choose(sending.options, tried)
+            try:
+                self._items = port.stream(request)
+            except BaseException as error:  # noqa: BLE001
+                note(group, port, perf_counter(), error, tried)
+                continue
+            self._group, self._port = group, port
+            return self._items
+
+    def _made(self, item: Any) -> Any:
+        assert self._port is not None
+        return self._sending.made(self._port, item)
+
+    def _end(self) -> None:
+        self._done = True
+        if self._items is not None:
+            self._items.close()
+        if self._group is not None and self._port is not None:
+            self._group.ended(self._port.instance, None)
+            self._group = None
+        for one in self._feeds:
+            one.cancel()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_done", True):
+            self._end()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._sending.title}>"
+
+
+class Stream(_Reading, AsyncIterator[Any]):
+    """A call of a method that gives a stream: read it with ``async for``.
+
+    It begins with the first item that is asked for. The generator is closed when the stream is: by ``aclose``, at the end of
+    ``async with``, or when nobody holds it any more.
+    """
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._done:
+            raise StopAsyncIteration
+        try:
+            if self._items is None:
+                await self._sending.registry.find_again(self._sending.service)
+            return self._made(await self._opened().take())
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException:
+            self._end()
+            for one in self._feeds:
+                await one.finish()
+            raise
+
+    async def aclose(self) -> None:
+        """Read no more, and wait until the generator was closed: its ``finally`` has run then."""
+        self._end()
+        if self._items is not None:
+            await self._items.over()
+        for one in self._feeds:
+            await one.finish()
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        raise InvalidArgument(f"{self._sending.title} is a stream: read it with `async for`, rather than await it")
+        yield
+
+
+class BlockingStream(_Reading, Iterator[Any]):
+    """A stream that is read with ``for`` in a plain thread."""
+
+    def __iter__(self) -> BlockingStream:
+        return self
+
+    def __next__(self) -> Any:
+        if self._done:
+            raise StopIteration
+        refuse_loop(self._sending.title)
+        try:
+            if self._items is None:
+                self._sending.registry.find_again_blocking(self._sending.service)
+            return self._made(self._opened().take_blocking())
+        except Ended:
+            self._end()
+            raise StopIteration from None
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        """Read no more, and wait until the generator was closed: its ``finally`` has run then."""
+        self._end()
+        if self._items is not None:
+            self._items.over_blocking()
+
+    def __enter__(self) -> BlockingStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def refuse_loop(title: str) -> None:
+    """Refuse to block the thread of an event loop.
+
+    Raises:
+        InvalidArgument: if a loop runs on this thread.
+    """
+    if running_loop() is not None:
+        raise InvalidArgument(f"{title}: .sync would block this thread's event loop: await the same call without .sync")

@@ -1,0 +1,112 @@
+"""A call of a client before it is sent, and what is noted of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import NodeStopped, NoResponders
+from tidewire.services import port as ports
+from tidewire.services.feeding import feed, has_streams
+from tidewire.services.limits import CALL_TIMEOUT_S
+from tidewire.services.port import Port, Refused, Request
+from tidewire.services.resending import Resending
+
+if TYPE_CHECKING:
+    from tidewire.services.options import CallOptions
+    from tidewire.services.registry import Group, Registry
+
+
+@dataclass(slots=True)
+class Sending:
+    """A call that has not been sent yet."""
+
+    registry: Registry
+    service: str
+    method: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    options: CallOptions
+    timeout: float | None = None
+    result: Callable[[Any], Any] | None = None
+
+    @property
+    def title(self) -> str:
+        """What errors call it."""
+        return f"{self.service}.{self.method}"
+
+    @property
+    def timeout_s(self) -> float:
+        """How long it may take, if it gives one value."""
+        return self.options.timeout or self.timeout or CALL_TIMEOUT_S
+
+    def made(self, port: Port, value: Any) -> Any:
+        """Return a result as the type that the client knows; one of this process is handed over as it is."""
+        return value if self.result is None or not getattr(port, "over_link", False) else self.result(value)
+
+    def group(self) -> Group:
+        """Return the instances that it may go to."""
+        return self.registry.group(self.service)
+
+    def finding(self) -> Generator[Any, Any, Group]:
+        """Return the instances that it may go to; where nobody is known, the hub is asked."""
+        if self.registry.find(self.service) is None:
+            yield from self.registry.find_again(self.service).__await__()
+        return self.group()
+
+    def found(self) -> Group:
+        """As ``finding``, and block this thread."""
+        self.registry.find_again_blocking(self.service)
+        return self.group()
+
+    def is_idempotent(self, group: Group) -> bool:
+        """Return whether it may be made again where it is not known whether it was handled."""
+        method = group.methods.get(self.method)
+        return method is not None and method.idempotent and not has_streams(self.args, self.kwargs)
+
+    def resending(self, request: Request) -> Resending:
+        """Return how often it is made again after its link was lost."""
+        return Resending(request.deadline, self.registry.node.links.link_resends)
+
+    def request(self, streams: bool, over_links: bool = False) -> Request:
+        """Return it as it travels from here: within the time of the call that it is made in."""
+        options, parent = self.options, ports.current()
+        timeout = options.timeout or self.timeout if streams else self.timeout_s
+        deadline = ports.nested_deadline(self.title, timeout, parent)
+        args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links)
+        made = Request(
+            self.service,
+            self.method,
+            args,
+            kwargs,
+            deadline=deadline,
+            headers=options.headers,
+            priority=options.priority,
+            node=self.registry.node.name,
+            user=None if parent is None else parent.request.user,
+            parent=parent,
+        )
+        made.feeds = feeds
+        return made
+
+
+def note(group: Group, port: Port, since: float, error: BaseException, tried: set[str]) -> None:
+    """Note that a call failed. Returns if another instance is to be tried, else raises the error."""
+    if not noted(group, port, since, error):
+        raise error
+    tried.add(port.instance)
+
+
+def noted(group: Group, port: Port, since: float, error: BaseException) -> bool:
+    """Note that a call failed, and return whether another instance is to be tried."""
+    if isinstance(error, (Refused, NoResponders)) or (isinstance(error, NodeStopped) and error.retryable):
+        group.ended(port.instance, None)
+        return True
+    if isinstance(error, Exception):
+        group.ended(port.instance, perf_counter() - since, failed=True)
+    else:
+        # Whoever cancelled it says nothing of the instance.
+        group.ended(port.instance, None)
+    return False
