@@ -151,7 +151,7 @@ def leave_child(path: str) -> int:
 
 
 def close_all_files(_: Any) -> None:
-    os.closerange(3, 256)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
 
 def mutate(values: list[int]) -> list[int]:
