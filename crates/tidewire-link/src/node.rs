@@ -406,10 +406,10 @@ impl Link {
         self.shared.close();
     }
 
-    /// Whether all that was sent has been written.
+    /// Whether all that was sent has been written, long payloads to their last chunk.
     pub fn is_written(&self) -> bool {
         let way = self.shared.way.lock().clone();
-        self.shared.state.lock().session.out.is_idle() && way.is_none_or(|way| way.writing.is_idle())
+        self.shared.state.lock().session.out.bytes() == 0 && way.is_none_or(|way| way.writing.is_idle())
     }
 
     /// Calls of others that this node has not answered yet.

@@ -300,6 +300,8 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.is_stopping.store(true, Ordering::Release);
+        // In this order: what is under way is lost for the other side, and not answered.
+        self.link.close();
         self.end();
     }
 }
