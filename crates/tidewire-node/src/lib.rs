@@ -76,3 +76,8 @@ pub use subject::Subject;
 pub use subjects::{Message, SubscribeOptions, Subscription};
 pub use tidewire_link::Tls;
 pub use tidewire_proto::generated::errors::ErrorCode;
+
+/// The examples of the guide run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/rust.md")]
+struct Guide;
