@@ -26,6 +26,9 @@ use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
 use crate::values::{self, Bytes};
 
+/// What handlers have to end once nobody waits for them any more.
+const GRACE: Duration = Duration::from_millis(100);
+
 /// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the same node.
 ///
 /// It ends when it is [stopped](Node::stop). It also ends when the last clone is dropped, together with all clients, calls and streams
@@ -245,7 +248,7 @@ impl Node {
     }
 
     /// Stops the node: it takes no new calls, finishes those that it has, cuts streams, and leaves. What is not done after `timeout` is
-    /// dropped. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
+    /// dropped; handlers have 100 ms more to end. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
     ///
     /// # Errors
     /// Awaiting it never fails.
@@ -262,9 +265,12 @@ impl Node {
         core.hosts().iter().for_each(|host| host.cut_streams());
         Pending::new(async move {
             let is_drained = until(&core.runner, end, || core.is_drained()).await;
+            let hosts = core.hosts();
             core.end();
-            let left = end.saturating_duration_since(Instant::now());
-            core.engine.begin_shutdown(left).await;
+            // A handler that awaits ends at once, but on its own thread: an engine without time would leave it where it is.
+            let end = end.max(Instant::now() + GRACE);
+            until(&core.runner, end, || hosts.iter().all(|host| host.open() == (0, 0))).await;
+            core.engine.begin_shutdown(end.saturating_duration_since(Instant::now())).await;
             Ok(Stopped { is_drained })
         })
     }
