@@ -70,7 +70,7 @@ bench-full: .make/extension ## Measure beside peers, at the sizes of the workloa
 	@$(BIN)/python -m tidewire bench rpc --full --out out
 
 .PHONY: test-rust
-test-rust: .make/venv ## Rust unit, integration and documentation tests
+test-rust: .make/venv .make/extension ## Rust unit, integration and documentation tests
 	$(call say,Rust tests)
 	@cargo test --workspace --exclude tidewire-python --features tidewire-engine/tokio,tidewire-node/schemars
 

@@ -108,6 +108,14 @@ impl<T> Call<T> {
         }
     }
 
+    /// Ends it, on the other side too if that is still at it.
+    fn finish(&mut self) {
+        if let (Some(key), Some(shot)) = (self.key.take(), &self.shot) {
+            shot.core.link.cancel(key);
+        }
+        (self.shot, self.watch) = (None, None);
+    }
+
     fn watch(&mut self) {
         if let (Some(shot), None) = (&self.shot, &self.watch)
             && let Some(at) = shot.deadline
@@ -167,6 +175,8 @@ impl<T: DeserializeOwned> Future for Call<T> {
             match this.place.poll(context) {
                 Poll::Ready(outcome) => {
                     if let Some(result) = this.settled(outcome) {
+                        // It is over, and never sent again: also if it is polled once more.
+                        this.finish();
                         return Poll::Ready(result);
                     }
                 }
@@ -188,9 +198,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
 
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
-        if let (Some(key), Some(shot)) = (self.key.take(), &self.shot) {
-            shot.core.link.cancel(key);
-        }
+        self.finish();
     }
 }
 

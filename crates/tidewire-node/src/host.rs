@@ -17,6 +17,7 @@ use crate::service::{Handling, Service};
 
 const WAITING_MAX: usize = 10_000;
 const STREAMS_MAX: usize = 10_000;
+pub(crate) const STOPPED: &str = "the service has stopped";
 
 /// An instance that is served here.
 pub(crate) struct Host {
@@ -67,6 +68,8 @@ pub(crate) struct Job {
 /// Held by a handler; dropping it lets the next call in.
 pub(crate) struct Inside {
     pub host: Arc<Host>,
+    /// Whether its task was run at all.
+    pub has_begun: bool,
     number: u64,
 }
 
@@ -122,7 +125,7 @@ impl Host {
             let calls: Vec<_> = std::iter::from_fn(|| doors.calls.next_waiting()).collect();
             calls.into_iter().chain(std::iter::from_fn(|| doors.streams.next_waiting())).collect()
         };
-        waiting.into_iter().for_each(|job| refuse(job.call, ErrorCode::NodeStopped, "the service has stopped"));
+        waiting.into_iter().for_each(|job| refuse(job.call, ErrorCode::NodeStopped, STOPPED));
         self.end(|_| true);
     }
 
@@ -158,7 +161,7 @@ impl Host {
             doors.running.insert(number, Running { exchange: Arc::clone(&job.exchange), is_stream });
             number
         };
-        let inside = Inside { host: Arc::clone(self), number };
+        let inside = Inside { host: Arc::clone(self), has_begun: false, number };
         self.runner.spawn(Box::pin(running::run(inside, job)));
     }
 }
@@ -177,9 +180,13 @@ impl Handler for Door {
         let job = Job { call, exchange: Arc::clone(&exchange) };
         let entry = {
             let mut doors = self.0.doors.lock();
-            let is_closed = doors.is_closed;
+            if doors.is_closed {
+                drop(doors);
+                refuse(job.call, ErrorCode::NodeStopped, STOPPED);
+                return None;
+            }
             let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
-            if is_closed { Entry::Full(job) } else { gate.come(job, lane) }
+            gate.come(job, lane)
         };
         match entry {
             Entry::Enters(job) => self.0.begin(job, is_stream),
@@ -202,10 +209,13 @@ impl Drop for Inside {
             let mut doors = self.host.doors.lock();
             let is_stream = doors.running.remove(&self.number).is_some_and(|running| running.is_stream);
             let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
-            (gate.leave(), is_stream)
+            (if self.has_begun { gate.leave() } else { None }, is_stream)
         };
-        if let Some(job) = next {
-            self.host.begin(job, is_stream);
+        match next {
+            Some(job) => self.host.begin(job, is_stream),
+            // Who runs tasks takes none any more. Each that waits would only be dropped within the drop of the one before.
+            None if !self.has_begun => self.host.close(),
+            None => {}
         }
         self.host.runner.ended.wake();
     }

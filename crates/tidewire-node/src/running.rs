@@ -13,12 +13,13 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::context::{Context, Inner};
 use crate::exchanging::{Ended, Exchanging};
 use crate::failure::Failure;
-use crate::host::{Counts, Host, Inside, Job, Method, refuse};
+use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
 use crate::service::{Answering, Handling, Streaming};
 use crate::values::Blob;
 
 /// Works at a call. The next one is let in when it is over, or dropped.
-pub(crate) async fn run(inside: Inside, job: Job) {
+pub(crate) async fn run(mut inside: Inside, job: Job) {
+    inside.has_begun = true;
     let host = &*inside.host;
     Counts::add(&host.counts.calls);
     let Job { call, exchange } = job;
@@ -153,7 +154,7 @@ fn give_up(host: &Host, call: Call, ended: Ended) {
     match ended {
         Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
         Ended::Late => refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work"),
-        Ended::Stopping => refuse(call, ErrorCode::NodeStopped, "the service has stopped"),
+        Ended::Stopping => refuse(call, ErrorCode::NodeStopped, STOPPED),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use support::{OnDrop, PATIENCE, Told, hub, join, unix_url};
 use tidewire_node::values::Bytes;
-use tidewire_node::{Choice, ErrorCode, Failure, Node, NodeOptions, Service};
+use tidewire_node::{Choice, ErrorCode, Failure, Node, NodeOptions, Service, Task};
 
 /// A service that tells when it is called, and never answers.
 fn stuck(told: &Told<&'static str>, instance: &'static str) -> Service {
@@ -147,6 +147,26 @@ fn a_node_that_has_no_time_to_stop_drops_its_handlers() {
     assert_eq!(told.next(), "ended");
     let failed = call.wait().expect_err("its callee has stopped").code();
     assert!([ErrorCode::NodeStopped, ErrorCode::LinkLost].contains(&failed), "{failed:?}");
+}
+
+#[test]
+fn a_runtime_that_takes_no_tasks_any_more_fails_all_calls_that_wait() {
+    let tasks = Arc::new(std::sync::Mutex::new(Vec::<Task>::new()));
+    let kept = Arc::clone(&tasks);
+    let options = NodeOptions::named("hub").spawn(move |task| kept.lock().expect("no panic").push(task));
+    let hub = Node::listen("tide://127.0.0.1:0", options).wait().expect("it listens");
+    let served = hub.serve(quick("one").concurrency(1)).wait().expect("it serves");
+    let calls: Vec<_> = (0..5_000).map(|_| hub.client("jobs").call::<String>("run", &())).collect();
+    let end = std::time::Instant::now() + PATIENCE;
+    while served.statistics().waiting < 4_999 {
+        assert!(std::time::Instant::now() < end, "the calls do not come");
+        std::thread::yield_now();
+    }
+    let dropped = std::mem::take(&mut *tasks.lock().expect("no panic"));
+    drop(dropped);
+    let failed = calls.into_iter().map(|call| call.wait().expect_err("nothing runs").code());
+    let (no_reply, stopped): (Vec<_>, Vec<_>) = failed.partition(|code| *code == ErrorCode::NoReply);
+    assert_eq!((no_reply.len(), stopped), (1, vec![ErrorCode::NodeStopped; 4_999]));
 }
 
 #[test]
