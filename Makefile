@@ -38,12 +38,12 @@ lint: .make/venv .make/extension ## Check format, lints, types, generated files 
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
 	@for package in fuzz bench/rust bench/rpc; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
-	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio -- -D warnings
+	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/schemars -- -D warnings
 	$(call say,ruff)
-	@$(BIN)/ruff check python tools examples bench
-	@$(BIN)/ruff format --check python tools examples bench
+	@$(BIN)/ruff check python tools examples bench crates
+	@$(BIN)/ruff format --check python tools examples bench crates
 	$(call say,Rust documentation)
-	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio
+	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio,tidewire-node/schemars
 	$(call say,mypy and stubtest)
 	@cd python && ../$(BIN)/mypy
 	@if compgen -G 'python/tidewire/*.pyi' >/dev/null; then cd python && ../$(BIN)/stubtest tidewire._tidewire --allowlist ../tools/stubtest-allowed.txt; fi
@@ -70,9 +70,9 @@ bench-full: .make/extension ## Measure beside peers, at the sizes of the workloa
 	@$(BIN)/python -m tidewire bench rpc --full --out out
 
 .PHONY: test-rust
-test-rust: .make/venv ## Rust unit, integration and documentation tests
+test-rust: .make/venv .make/extension ## Rust unit, integration and documentation tests
 	$(call say,Rust tests)
-	@cargo test --workspace --exclude tidewire-python --features tidewire-engine/tokio
+	@cargo test --workspace --exclude tidewire-python --features tidewire-engine/tokio,tidewire-node/schemars
 
 .PHONY: test-loom
 test-loom: ## Models of the concurrent parts, in all interleavings

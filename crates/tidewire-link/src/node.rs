@@ -438,6 +438,12 @@ impl Link {
         self.shared.close();
     }
 
+    /// Whether all that was sent has been written, long payloads to their last chunk.
+    pub fn is_written(&self) -> bool {
+        let way = self.shared.way.lock().clone();
+        self.shared.state.lock().session.out.bytes() == 0 && way.is_none_or(|way| way.writing.is_idle())
+    }
+
     /// Calls of others that this node has not answered yet.
     pub fn open_calls(&self) -> usize {
         self.shared.state.lock().session.open_exchanges().1

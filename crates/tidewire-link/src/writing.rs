@@ -58,6 +58,11 @@ impl Writing {
         self.flush(take, write)
     }
 
+    /// Whether the socket has taken all that was taken out of the outbox.
+    pub fn is_idle(&self) -> bool {
+        self.state.try_lock().is_some_and(|state| state.at == state.bytes.len() || state.broken)
+    }
+
     fn write_all(
         &self,
         state: &mut State,

@@ -1,0 +1,209 @@
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use serde::de::DeserializeOwned;
+use tidewire_engine::raw::{Fire, Watch};
+use tidewire_link::{CallKey, Waiting};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::client::Shot;
+use crate::error::Error;
+use crate::pending::wait;
+use crate::place::{Outcome, Place};
+use crate::values;
+
+/// How often an idempotent call is made again whose link was lost.
+const AGAIN_MAX: u32 = 4;
+
+/// A call under way: `.await` it on any runtime, or [`wait`](Call::wait) for it on a plain thread.
+///
+/// # Cancel safety
+/// Dropping it cancels the call: its handler is dropped where it awaits.
+#[must_use = "dropping a call cancels it"]
+pub struct Call<T> {
+    /// None: it could not be sent, or has been answered.
+    shot: Option<Shot>,
+    problem: Option<Error>,
+    place: Arc<Place>,
+    /// None: it is not under way now.
+    key: Option<CallKey>,
+    again: u32,
+    /// A subscriber of this node has it, and nothing is sent.
+    is_here: bool,
+    watch: Option<Watch>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Call<T> {
+    pub(crate) fn begin(shot: Result<Shot, Error>) -> Self {
+        let (shot, problem) = match shot {
+            Ok(shot) => (Some(shot), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        let mut call = Self {
+            shot,
+            problem,
+            place: Arc::default(),
+            key: None,
+            again: 0,
+            is_here: false,
+            watch: None,
+            of: PhantomData,
+        };
+        if let Err(problem) = call.send() {
+            (call.shot, call.problem) = (None, Some(problem));
+        }
+        call
+    }
+
+    /// A request that a subscriber of this node has.
+    pub(crate) fn here(shot: Shot, place: Arc<Place>) -> Self {
+        Self {
+            shot: Some(shot),
+            problem: None,
+            place,
+            key: None,
+            again: 0,
+            is_here: true,
+            watch: None,
+            of: PhantomData,
+        }
+    }
+
+    fn send(&mut self) -> Result<(), Error> {
+        if let Some(shot) = &mut self.shot {
+            self.key = Some(shot.send(0, Arc::clone(&self.place) as Arc<dyn Waiting>)?);
+        }
+        Ok(())
+    }
+
+    /// Whether a call whose link was lost is made again.
+    fn may_again(&self, number: u16) -> bool {
+        let in_time = |shot: &Shot| {
+            shot.idempotent
+                && !self.is_here
+                && shot.core.check().is_ok()
+                && shot.deadline.is_none_or(|at| at > Instant::now())
+        };
+        number == ErrorCode::LinkLost.number() && self.again < AGAIN_MAX && self.shot.as_ref().is_some_and(in_time)
+    }
+
+    /// Sends it again, once the link is back.
+    fn poll_again(&mut self, context: &Context<'_>) -> Result<(), Error> {
+        let Some(shot) = &self.shot else { return Ok(()) };
+        shot.core.rejoined.add(context.waker());
+        if shot.core.link.joined().is_none() {
+            return Ok(());
+        }
+        self.again += 1;
+        match self.send() {
+            // It was lost once more in between.
+            Err(error) if self.may_again(error.code().number()) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    /// Ends it, on the other side too if that is still at it.
+    fn finish(&mut self) {
+        if let (Some(key), Some(shot)) = (self.key.take(), &self.shot) {
+            shot.core.link.cancel(key);
+        }
+        (self.shot, self.watch) = (None, None);
+    }
+
+    fn watch(&mut self) {
+        if let (Some(shot), None) = (&self.shot, &self.watch)
+            && let Some(at) = shot.deadline
+        {
+            self.watch = Some(shot.core.runner.watch(at, Arc::clone(&self.place) as Arc<dyn Fire>));
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Call<T> {
+    /// Blocks this thread until it is answered, or its time is over.
+    ///
+    /// # Errors
+    /// What awaiting it would give: the error of the handler, or why there is no answer.
+    pub fn wait(self) -> Result<T, Error> {
+        wait(self)
+    }
+
+    /// The result, unless the call is to be made again.
+    fn settled(&mut self, outcome: Outcome) -> Option<Result<T, Error>> {
+        if !matches!(outcome, Outcome::Late) {
+            self.key = None;
+        }
+        if let Outcome::Failed(number, _) = outcome
+            && self.may_again(number)
+        {
+            (self.place, self.watch) = (Arc::default(), None);
+            return None;
+        }
+        Some(self.ended(outcome))
+    }
+
+    fn ended(&mut self, outcome: Outcome) -> Result<T, Error> {
+        let title = self.shot.as_ref().map_or("call", |shot| &shot.title);
+        match outcome {
+            Outcome::Replied(payload) => values::read(title, payload.bytes()),
+            Outcome::Failed(number, Some(payload)) => Err(Error::told(title, number, payload.bytes())),
+            Outcome::Failed(_, None) => Err(Error::lost(title)),
+            Outcome::Over => Err(Error::invalid(format!("{title}: it gives a stream: read it with stream()"))),
+            Outcome::Late => {
+                let text = format!("{title}: no answer came in time: allow more, or look at what the other side does");
+                Err(Error::new(ErrorCode::AskTimeout, text))
+            }
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Future for Call<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some(problem) = this.problem.take() {
+            return Poll::Ready(Err(problem));
+        }
+        loop {
+            match this.place.poll(context) {
+                Poll::Ready(outcome) => {
+                    if let Some(result) = this.settled(outcome) {
+                        // It is over, and never sent again: also if it is polled once more.
+                        this.finish();
+                        return Poll::Ready(result);
+                    }
+                }
+                Poll::Pending if this.key.is_none() && !this.is_here => {
+                    if let Err(error) = this.poll_again(context) {
+                        return Poll::Ready(Err(error));
+                    }
+                    this.watch();
+                    return Poll::Pending;
+                }
+                Poll::Pending => {
+                    this.watch();
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl<T> fmt::Debug for Call<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Call({:?})", self.shot.as_ref().map_or("call", |shot| &shot.title))
+    }
+}

@@ -1,0 +1,93 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tidewire_link::Named;
+
+use crate::client::Priority;
+use crate::exchanging::Exchanging;
+use crate::names::random_hex;
+
+/// The header with the id that a call shares with the one it was made in.
+pub(crate) const TRACE: &str = "tw-trace";
+
+/// The call that a handler works at: who called, and how long that one waits.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub service: Arc<str>,
+    pub method: Arc<str>,
+    pub from: Named,
+    pub deadline: Option<Instant>,
+    pub headers: BTreeMap<String, String>,
+    pub lane: usize,
+    pub exchange: Arc<Exchanging>,
+    pub trace: OnceLock<String>,
+}
+
+impl Context {
+    pub(crate) fn new(mut inner: Inner) -> Self {
+        if let Some(trace) = inner.headers.remove(TRACE) {
+            inner.trace = trace.into();
+        }
+        Self(Arc::new(inner))
+    }
+
+    /// The name of the service.
+    pub fn service(&self) -> &str {
+        &self.0.service
+    }
+
+    /// The name of the method.
+    pub fn method(&self) -> &str {
+        &self.0.method
+    }
+
+    /// The name of the node that called.
+    pub fn node(&self) -> &str {
+        &self.0.from.name
+    }
+
+    /// The user whose token that node joined with, if it gave one.
+    pub fn user(&self) -> Option<&str> {
+        Some(self.0.from.user.as_str()).filter(|user| !user.is_empty())
+    }
+
+    /// The id that this call shares with the one it was made in, and with those that are made [within](crate::Client::within) it.
+    pub fn trace(&self) -> &str {
+        self.0.trace.get_or_init(|| random_hex(16))
+    }
+
+    /// Until when the caller waits.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.deadline
+    }
+
+    /// How long the caller still waits; None for ever.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.0.deadline.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// What the caller added to the call.
+    pub fn headers(&self) -> &BTreeMap<String, String> {
+        &self.0.headers
+    }
+
+    /// How urgent the call is.
+    pub fn priority(&self) -> Priority {
+        Priority::of_lane(self.0.lane)
+    }
+
+    /// Whether nobody waits for the answer any more. A handler that awaits is dropped then; one that computes for long should look.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.exchange.ended().is_some() || self.remaining() == Some(Duration::ZERO)
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Context({}.{} for {:?})", self.service(), self.method(), self.node())
+    }
+}

@@ -1,0 +1,101 @@
+//! What all parts of a node share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tidewire_engine::raw::{Fire, Watch};
+use tidewire_engine::{Engine, EngineHandle, Inbox, SpawnOptions};
+use tidewire_link::{HubHandle, Link, Listening, Runtime};
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::local::Local;
+use crate::options::{Spawn, Task};
+use crate::pending::Wakers;
+use crate::place::{Outcome, Place};
+use crate::serving::Kept;
+
+/// A node.
+pub(crate) struct Core {
+    pub name: String,
+    pub link: Link,
+    pub hub: Option<HubHandle>,
+    pub runner: Arc<Runner>,
+    pub local: Local,
+    /// Woken when the link is back.
+    pub rejoined: Arc<Wakers>,
+    pub listening: Mutex<Vec<Listening>>,
+    pub served: Mutex<BTreeMap<u64, Kept>>,
+    pub is_stopping: AtomicBool,
+    pub engine: Engine,
+    /// It lives as long as the node does, as the sockets are on it.
+    pub _runtime: Runtime,
+}
+
+/// Who runs handlers, and watches deadlines.
+pub(crate) struct Runner {
+    engine: EngineHandle,
+    spawn: Option<Spawn>,
+    /// Woken when a call or a stream has ended.
+    pub ended: Wakers,
+}
+
+impl Runner {
+    pub fn new(engine: EngineHandle, spawn: Option<Spawn>) -> Self {
+        Self { engine, spawn, ended: Wakers::default() }
+    }
+
+    /// Runs a task. If the node is ending, it is dropped.
+    pub fn spawn(&self, task: Task) {
+        if let Some(spawn) = &self.spawn {
+            return spawn(task);
+        }
+        let mut task = Some(task);
+        let made = move |inbox: Inbox<()>| {
+            let task = task.take();
+            async move {
+                // The actor ends with its inbox: it is kept for as long as the task runs.
+                let _inbox = inbox;
+                if let Some(task) = task {
+                    task.await;
+                }
+                Ok(())
+            }
+        };
+        // An engine that takes no actor is shutting down, or full of them: the task answers when it is dropped.
+        drop(self.engine.spawn_task(SpawnOptions::new(), made));
+    }
+
+    pub fn watch(&self, at: Instant, fire: Arc<dyn Fire>) -> Watch {
+        self.engine.watch(at, fire)
+    }
+}
+
+impl Core {
+    /// Hosts of services that are served here.
+    pub fn hosts(&self) -> Vec<Arc<Host>> {
+        self.served.lock().values().map(|kept| Arc::clone(&kept.host)).collect()
+    }
+
+    /// Refuses what a node that is stopping does not begin.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_stopping.load(Ordering::Acquire) {
+            let text = format!("{}: the node is stopping or has stopped: make a new one", self.name);
+            return Err(Error::new(tidewire_proto::generated::errors::ErrorCode::NodeStopped, text));
+        }
+        Ok(())
+    }
+}
+
+/// Waits until something is in force that was asked for.
+pub(crate) async fn in_force(place: Arc<Place>, title: String) -> Result<(), Error> {
+    let outcome = std::future::poll_fn(|context| place.poll(context)).await;
+    match outcome {
+        Outcome::Replied(_) | Outcome::Over => Ok(()),
+        Outcome::Failed(number, Some(payload)) => Err(Error::told(&title, number, payload.bytes())),
+        Outcome::Failed(_, None) | Outcome::Late => Err(Error::lost(&title)),
+    }
+}

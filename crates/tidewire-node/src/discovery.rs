@@ -1,0 +1,149 @@
+//! Which services there are: what an instance says of itself, and the list of the hub.
+
+use serde::{Deserialize, Serialize};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{Fields, FieldsWriter};
+
+use crate::error::Error;
+use crate::values::Bytes;
+
+/// The field that holds what an instance says.
+const FIELD: &str = "service";
+/// A longer description is told without its schemas.
+const FIELD_BYTES_MAX: usize = 16_000;
+
+/// Who may call: the own node, the nodes that joined, or also those who come over HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Visibility {
+    /// This node.
+    Node,
+    /// Also the nodes that joined its hub.
+    #[default]
+    Private,
+    /// Also those who come over HTTP.
+    Public,
+}
+
+/// A service, as others see it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ServiceInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is for, in one line.
+    pub description: String,
+    /// Who may call it.
+    pub visibility: Visibility,
+    /// Its methods, in the order of their declaration.
+    pub methods: Vec<MethodInfo>,
+    /// The events that it handles.
+    pub events: Vec<EventInfo>,
+    /// The ids of its instances.
+    pub instances: Vec<String>,
+}
+
+/// A method of a service, as others see it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MethodInfo {
+    /// Its name.
+    pub name: String,
+    /// What it does, in one line.
+    pub description: String,
+    /// JSON Schema of its arguments, as an object by their names.
+    pub parameters: serde_json::Value,
+    /// JSON Schema of its result; of one item, if it is a stream.
+    pub result: serde_json::Value,
+    /// Whether it gives a stream.
+    pub stream: bool,
+    /// Whether it may be called again where it is not known whether a call was handled.
+    pub idempotent: bool,
+    /// Seconds that a call may take where the caller says nothing.
+    pub timeout: Option<f64>,
+    /// Who may call it.
+    pub visibility: Visibility,
+    /// What the schemas don't say.
+    pub notes: Vec<String>,
+}
+
+/// An event handler of a service, as others see it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EventInfo {
+    /// The pattern of subjects that it handles.
+    pub subject: String,
+    /// The group whose members share the events; None if each instance gets all.
+    pub queue: Option<String>,
+    /// The name of the method.
+    pub method: String,
+    /// What it does, in one line.
+    pub description: String,
+    /// JSON Schema of what it takes.
+    pub message: serde_json::Value,
+}
+
+impl ServiceInfo {
+    /// What other nodes may know of it, as the fields of a subscription; nothing if they may not call it.
+    pub(crate) fn said(&self) -> Result<Vec<u8>, Error> {
+        let mut fields = Vec::new();
+        if self.visibility == Visibility::Node {
+            return Ok(fields);
+        }
+        let mut seen = self.clone();
+        seen.methods.retain(|method| method.visibility > Visibility::Node);
+        let mut text = json(&seen);
+        if text.len() > FIELD_BYTES_MAX {
+            for method in &mut seen.methods {
+                (method.parameters, method.result) = (serde_json::json!({}), serde_json::json!({}));
+            }
+            text = json(&seen);
+        }
+        let added = FieldsWriter::new(&mut fields).add(FIELD, text.as_bytes());
+        added.map_err(|wrong| {
+            Error::new(ErrorCode::LimitExceeded, format!("{}: {wrong}: declare fewer methods", self.name))
+        })?;
+        Ok(fields)
+    }
+}
+
+fn json(info: &ServiceInfo) -> String {
+    // Its maps have keys of text, and its numbers are finite.
+    serde_json::to_string(info).unwrap_or_default()
+}
+
+/// Reads the list of a hub. Instances of one name are put together; what this version does not understand is left out.
+pub(crate) fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
+    let mut found: Vec<ServiceInfo> = Vec::new();
+    let mut rest = &listed[..];
+    while !rest.is_empty() {
+        let says = entry(&mut rest).ok_or_else(malformed)?;
+        let fields = Fields::parse("SUBSCRIBE", says).map_err(|_| malformed())?;
+        let Some(info) = fields.text(FIELD).and_then(|text| serde_json::from_str::<ServiceInfo>(text).ok()) else {
+            continue;
+        };
+        match found.iter_mut().find(|known| known.name == info.name) {
+            Some(known) => known.instances.extend(info.instances),
+            None => found.push(info),
+        }
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+fn malformed() -> Error {
+    let text = "the hub's list of services is not of the form that this version knows: run versions that fit";
+    Error::new(ErrorCode::WireError, text)
+}
+
+/// The fields of the next entry: after node, queue and pattern, and the number of calls in progress.
+fn entry<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    for _ in 0..3 {
+        let length = u16::from_le_bytes(*rest.split_first_chunk()?.0);
+        *rest = rest.get(2 + usize::from(length)..)?;
+    }
+    let length = u32::from_le_bytes(*rest.get(4..)?.split_first_chunk()?.0) as usize;
+    let says = rest.get(8..)?.get(..length)?;
+    *rest = &rest[8 + length..];
+    Some(says)
+}

@@ -1,0 +1,162 @@
+use std::fmt;
+
+use serde::Deserialize;
+use tidewire_link::{AddressError, JoinError, ListenError, Refused};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::WireError;
+
+use crate::values::{self, Kind, Value, Wrong};
+
+/// Why something failed: a code of `spec/errors.toml`, and a text that names the field, the value and the mend.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    code: ErrorCode,
+    message: String,
+    remote: Option<Remote>,
+}
+
+/// An error of a handler elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct Remote {
+    /// Its type: `module:Name`. Built-in types of Python have the module `builtins`.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Its text.
+    pub message: String,
+    /// Where it was raised, as text; empty if that is not known.
+    #[serde(default)]
+    pub traceback: String,
+    /// What it was made with, if that could be sent.
+    #[serde(default)]
+    pub args: Value,
+}
+
+impl Error {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { code, message: message.into(), remote: None }))
+    }
+
+    /// An argument that is not allowed.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidArgument, message)
+    }
+
+    /// A value that can't be written or read.
+    pub(crate) fn of_value(name: &str, wrong: Wrong) -> Self {
+        let code = match wrong.kind() {
+            Kind::Malformed => ErrorCode::WireError,
+            Kind::Unfit => ErrorCode::InvalidArgument,
+            Kind::TooLong => ErrorCode::PayloadTooLarge,
+        };
+        let text = wrong.to_string();
+        let between = match (wrong.has_path(), text.starts_with('[')) {
+            (_, true) => "",
+            (true, false) => ".",
+            (false, false) => ": ",
+        };
+        Self::new(code, format!("{name}{between}{text}"))
+    }
+
+    /// What a caller is told: a number and a text, or a value.
+    pub(crate) fn told(title: &str, number: u16, payload: &[u8]) -> Self {
+        let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
+        if number != ErrorCode::RemoteError.number() {
+            return Self::new(code, format!("{title}: {}", String::from_utf8_lossy(payload)));
+        }
+        match values::read::<Remote>(title, payload) {
+            Ok(remote) => Self::remote_of(title, remote),
+            Err(_) => Self::new(code, format!("{title}: {}", String::from_utf8_lossy(payload))),
+        }
+    }
+
+    fn remote_of(title: &str, remote: Remote) -> Self {
+        // An error of this project keeps its code, whatever language raised it.
+        let known = remote.type_name.split_once(':').filter(|(module, _)| module.starts_with("tidewire"));
+        let code = known.and_then(|(_, name)| code_named(name)).unwrap_or(ErrorCode::RemoteError);
+        let message = format!("{title}: {}: {}", remote.type_name, remote.message);
+        Self(Box::new(Inner { code, message, remote: Some(remote) }))
+    }
+
+    /// The link was lost before an answer came.
+    pub(crate) fn lost(title: &str) -> Self {
+        let text = format!("{title}: the link to the hub was lost before an answer came: call again once it is back");
+        Self::new(ErrorCode::LinkLost, text)
+    }
+
+    pub(crate) fn refused(title: &str, refused: &Refused) -> Self {
+        let code = match refused {
+            Refused::InFlight { .. } | Refused::Full { .. } => ErrorCode::LimitExceeded,
+            Refused::TooLong { .. } => ErrorCode::PayloadTooLarge,
+            Refused::Closing | Refused::Over => ErrorCode::LinkLost,
+            Refused::Wire(WireError::Subject(problem)) => return Self::new(ErrorCode::InvalidSubject, problem.clone()),
+            Refused::Wire(broken) => broken.code(),
+        };
+        Self::new(code, format!("{title}: {refused}"))
+    }
+
+    /// Which error it is, the same in every language.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// Whether it makes sense to try the same again after a pause.
+    pub fn is_retryable(&self) -> bool {
+        self.0.code.retryable()
+    }
+
+    /// The error of the handler, if one has failed elsewhere.
+    pub fn remote(&self) -> Option<&Remote> {
+        self.0.remote.as_ref()
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+fn code_named(name: &str) -> Option<ErrorCode> {
+    (1..=255).filter_map(ErrorCode::from_number).find(|code| code.name() == name)
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({:?})", self.0.code.name(), self.0.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<AddressError> for Error {
+    fn from(error: AddressError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<JoinError> for Error {
+    fn from(error: JoinError) -> Self {
+        let code = match &error {
+            JoinError::Io(..) => ErrorCode::LinkLost,
+            JoinError::Tls(_) => ErrorCode::InvalidArgument,
+            JoinError::Told(_, number, _) => ErrorCode::from_number(*number).unwrap_or(ErrorCode::WireError),
+            JoinError::Fault(..) => ErrorCode::WireError,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<ListenError> for Error {
+    fn from(error: ListenError) -> Self {
+        let code = if error.is_tls() { ErrorCode::InvalidArgument } else { ErrorCode::ConfigError };
+        Self::new(code, error.to_string())
+    }
+}

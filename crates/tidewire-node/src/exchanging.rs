@@ -1,0 +1,109 @@
+//! What happens to a call after it has come in.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use tidewire_engine::raw::Fire;
+use tidewire_link::{Exchange, Message};
+
+/// Why a handler goes on no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Nobody waits for the answer any more.
+    Gone,
+    /// Its deadline has passed.
+    Late,
+    /// The service ends.
+    Stopping,
+}
+
+/// A call that is handled.
+#[derive(Default)]
+pub(crate) struct Exchanging {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ended: Option<Ended>,
+    /// Items that the caller takes.
+    credit: u64,
+    task: Option<Waker>,
+}
+
+impl Exchanging {
+    pub fn new(credit: u32) -> Arc<Self> {
+        let state = State { credit: credit.into(), ..State::default() };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let waker = {
+            let mut state = self.state.lock();
+            change(&mut state);
+            state.task.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Ends the handler. The first reason counts.
+    pub fn end(&self, why: Ended) {
+        self.change(|state| {
+            state.ended.get_or_insert(why);
+        });
+    }
+
+    pub fn ended(&self) -> Option<Ended> {
+        self.state.lock().ended
+    }
+
+    /// Ready when the handler is to end.
+    pub fn poll_ended(&self, context: &Context<'_>) -> Poll<Ended> {
+        let mut state = self.state.lock();
+        if let Some(ended) = state.ended {
+            return Poll::Ready(ended);
+        }
+        state.task = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Ready when an item may be sent.
+    pub fn poll_credit(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.credit > 0 {
+            return Poll::Ready(());
+        }
+        state.task = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// An item is sent.
+    pub fn spend(&self) {
+        let mut state = self.state.lock();
+        state.credit = state.credit.saturating_sub(1);
+    }
+}
+
+impl Exchange for Exchanging {
+    fn cancelled(&self) {
+        self.end(Ended::Gone);
+    }
+
+    /// No credit was given for any.
+    fn input(&self, _: Message) {}
+
+    fn input_over(&self) {}
+
+    fn wanted(&self, items: u32) {
+        self.change(|state| state.credit += u64::from(items));
+    }
+}
+
+impl Fire for Exchanging {
+    fn fire(self: Arc<Self>) {
+        self.end(Ended::Late);
+    }
+}

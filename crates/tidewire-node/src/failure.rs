@@ -1,0 +1,115 @@
+use std::any::Any;
+use std::fmt;
+
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::error::Error;
+use crate::values::{self, Blob, Value};
+
+/// Why a handler failed, as its caller is told. Any error becomes one by `?`: its type and its text travel.
+///
+/// ```
+/// use tidewire_node::{Failure, Service};
+///
+/// let pricing = Service::new("pricing").method("quote", &["symbol"], |_, symbol: String| async move {
+///     let (_, price) = symbol.split_once('=').ok_or_else(|| Failure::new("shop:NoPrice", format!("{symbol} has none")))?;
+///     let price: f64 = price.parse()?;
+///     Ok(price)
+/// });
+/// ```
+pub struct Failure {
+    /// Set where it is not the handler that failed: the caller is told this code, and the text.
+    refusal: Option<ErrorCode>,
+    type_name: String,
+    message: String,
+}
+
+impl Failure {
+    /// A failure of a type that callers may know: `module:Name`. A Python program that has imported the module gets an
+    /// exception of that type.
+    pub fn new(type_name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { refusal: None, type_name: type_name.into(), message: message.into() }
+    }
+
+    /// A failure with a code of `spec/errors.toml`.
+    ///
+    /// ```
+    /// use tidewire_node::{ErrorCode, Failure};
+    /// let wrong = Failure::of(ErrorCode::InvalidArgument, "qty: 0 is not allowed: give 1 or more");
+    /// ```
+    pub fn of(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::new(format!("tidewire.errors:{}", code.name()), message)
+    }
+
+    /// A call that does not reach the handler.
+    pub(crate) fn refusal(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { refusal: Some(code), type_name: String::new(), message: message.into() }
+    }
+
+    /// What is sent: a code, and a text or a value.
+    pub(crate) fn payload(&self) -> (ErrorCode, Blob) {
+        let text = |text: &str| Blob::new(text.as_bytes().to_vec(), Vec::new());
+        if let Some(code) = self.refusal {
+            return (code, text(&self.message));
+        }
+        let fields = [("type", &self.type_name), ("message", &self.message)];
+        let mut fields: Vec<_> = fields.map(|(key, text)| (Value::from(key), Value::from(text.as_str()))).into();
+        fields.push(("args".into(), Value::Tuple(vec![self.message.as_str().into()])));
+        let blob = values::write("the error", &Value::Error(fields));
+        (ErrorCode::RemoteError, blob.unwrap_or_else(|_| text("the error itself could not be sent")))
+    }
+
+    /// What a panic says.
+    pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Self::new("std:Panic", text.unwrap_or_else(|| "it panicked with something that is no text".to_owned()))
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        if let Some(error) = (&error as &dyn Any).downcast_ref::<Error>() {
+            return passed_on(error);
+        }
+        Self::new(type_name::<E>(), error.to_string())
+    }
+}
+
+/// An error of a call that the handler made.
+fn passed_on(error: &Error) -> Failure {
+    match error.remote() {
+        Some(remote) => Failure::new(remote.type_name.clone(), remote.message.clone()),
+        None => Failure::of(error.code(), error.message()),
+    }
+}
+
+/// The name of a type as other languages write it: `shop::orders::OutOfStock` is `shop.orders:OutOfStock`.
+fn type_name<E>() -> String {
+    let name = std::any::type_name::<E>();
+    let plain = name.split('<').next().unwrap_or(name);
+    match plain.rsplit_once("::") {
+        Some((module, name)) => format!("{}:{name}", module.replace("::", ".")),
+        None => format!("std:{plain}"),
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({:?})", self.type_name, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Failure;
+
+    #[test]
+    fn an_error_travels_under_the_name_of_its_type() {
+        let error = "x".parse::<u8>().expect_err("x is no number");
+        assert_eq!(
+            format!("{:?}", Failure::from(error)),
+            "core.num.error:ParseIntError(\"invalid digit found in string\")"
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! Nodes of the Tidewire messaging runtime in Rust: join a hub or be one, serve typed services and call them, publish and subscribe.
+//!
+//! A node of Rust and one of Python call each other's services with the same values, errors, deadlines and streams; `spec/wire.md`,
+//! `spec/values.md` and section 13 of `spec/semantics.md` in the repository say what is promised. Everything can be awaited on any async
+//! runtime, or waited for on a plain thread; no runtime is needed.
+//!
+//! ```
+//! use tidewire_node::{Node, NodeOptions, Service};
+//!
+//! let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+//! let url = &hub.urls()[0];
+//!
+//! let server = Node::join(url, NodeOptions::named("server")).wait()?;
+//! let pricing = Service::new("pricing")
+//!     .method("quote", &["symbol", "qty"], |_, (_symbol, qty): (String, u32)| async move { Ok(2.5 * f64::from(qty)) });
+//! server.serve(pricing).wait()?;
+//!
+//! let caller = Node::join(url, NodeOptions::named("caller")).wait()?;
+//! let price: f64 = caller.client("pricing").call("quote", &("X", 3)).wait()?;
+//! assert_eq!(price, 7.5);
+//! # Ok::<(), tidewire_node::Error>(())
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | join a hub, or be one | [`Node::join`], [`Node::listen`] |
+//! | serve | [`Service`], [`Method`], [`Node::serve`]; a handler is given a [`Context`] |
+//! | call | [`Node::client`]; a [`Call`] gives one value, [`Items`] are a stream |
+//! | look what is served | [`Node::services`] |
+//! | publish, ask, subscribe | [`Node::publish`], [`Node::request`], [`Node::subscribe`] |
+//! | send what has no type | [`values::Value`] |
+
+#![forbid(unsafe_code)]
+
+mod call;
+mod client;
+mod context;
+mod core;
+mod discovery;
+mod error;
+mod exchanging;
+mod failure;
+mod gate;
+mod host;
+mod items;
+mod local;
+mod names;
+mod node;
+mod options;
+mod pending;
+mod place;
+mod running;
+#[cfg(feature = "schemars")]
+mod schemas;
+mod service;
+mod serving;
+mod stopping;
+mod subject;
+mod subjects;
+pub mod values;
+mod written;
+
+pub use call::Call;
+pub use client::{Answer, Choice, Client, Priority};
+pub use context::Context;
+pub use discovery::{EventInfo, MethodInfo, ServiceInfo, Visibility};
+pub use error::{Error, Remote};
+pub use failure::Failure;
+pub use items::Items;
+pub use node::{Node, Stopped};
+pub use options::{NodeOptions, Task, Token};
+pub use pending::Pending;
+pub use service::{Method, Service};
+pub use serving::{Served, ServiceStatistics};
+pub use subject::Subject;
+pub use subjects::{Message, SubscribeOptions, Subscription};
+pub use tidewire_link::Tls;
+pub use tidewire_proto::generated::errors::ErrorCode;
+
+/// The examples of the guide run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/rust.md")]
+struct Guide;

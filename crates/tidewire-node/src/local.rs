@@ -1,0 +1,175 @@
+//! Subscriptions of this node: what it publishes and asks itself goes to them directly, and not over its link.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use tidewire_core::tree::{SubjectTree, SubscriptionId};
+use tidewire_link::{Call, Exchange, Handler, Published};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::subject::Pattern;
+use tidewire_proto::wire::PublishHead;
+
+use crate::subjects::Message;
+
+/// What a subscriber has not read yet.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    state: Mutex<State>,
+    capacity: usize,
+    pub queue: String,
+}
+
+#[derive(Default)]
+struct State {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    dropped: u64,
+    is_closed: bool,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    pub fn new(queue: &str, capacity: usize) -> Self {
+        Self { state: Mutex::default(), capacity, queue: queue.to_owned() }
+    }
+
+    /// Adds a message. If too many wait, it is counted and dropped, and a request refused. One more always fits in bytes.
+    pub fn add(&self, message: Message) {
+        let mut state = self.state.lock();
+        let is_full = state.messages.len() >= self.capacity || state.bytes as u64 >= limits::SUBSCRIPTION_BYTES.default;
+        if is_full || state.is_closed {
+            state.dropped += 1;
+            drop(state);
+            return message
+                .refuse(ErrorCode::LimitExceeded, "subscription_capacity: too many messages wait: try again later");
+        }
+        state.bytes += message.bytes();
+        state.messages.push_back(message);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub fn poll(&self, context: &Context<'_>) -> Poll<Option<Message>> {
+        let mut state = self.state.lock();
+        if let Some(message) = state.messages.pop_front() {
+            state.bytes -= message.bytes();
+            return Poll::Ready(Some(message));
+        }
+        if state.is_closed {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.state.lock().dropped
+    }
+
+    /// Takes no more; what is there can still be read.
+    pub fn close(&self) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// A mailbox as the link knows it.
+pub(crate) struct Inlet(pub Arc<Mailbox>);
+
+impl Handler for Inlet {
+    fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
+        self.0.add(Message::called(call));
+        None
+    }
+
+    fn published(&self, published: Published) {
+        let subject = PublishHead::parse(published.message.head()).map(|head| head.subject.to_owned());
+        // It was checked when it came in.
+        if let Ok(subject) = subject {
+            self.0.add(Message::published(subject, published));
+        }
+    }
+}
+
+/// The subscriptions of this node, by their patterns.
+#[derive(Default)]
+pub(crate) struct Local {
+    tree: Mutex<Table>,
+}
+
+/// Members of a queue group, under its pattern and its name.
+type Group = ((Arc<str>, String), Vec<Arc<Mailbox>>);
+
+#[derive(Default)]
+struct Table {
+    subscriptions: SubjectTree<(Arc<str>, Arc<Mailbox>)>,
+    all: Vec<(SubscriptionId, Arc<Mailbox>)>,
+    turn: usize,
+}
+
+impl Local {
+    pub fn add(&self, pattern: &Pattern, mailbox: &Arc<Mailbox>) -> SubscriptionId {
+        let mut table = self.tree.lock();
+        let id = table.subscriptions.insert(pattern, (pattern.as_str().into(), Arc::clone(mailbox)));
+        table.all.push((id, Arc::clone(mailbox)));
+        id
+    }
+
+    pub fn remove(&self, id: SubscriptionId) {
+        let removed = {
+            let mut table = self.tree.lock();
+            table.all.retain(|(known, _)| *known != id);
+            table.subscriptions.remove(id)
+        };
+        // What waits in it may be requests, which are answered after the lock.
+        drop(removed);
+    }
+
+    /// Those that get what is published on a subject: all outside of queue groups, and one of each group, in turn.
+    pub fn receivers(&self, subject: &str) -> Vec<Arc<Mailbox>> {
+        let mut table = self.tree.lock();
+        table.turn = table.turn.wrapping_add(1);
+        let (mut single, mut groups) = (Vec::new(), Vec::<Group>::new());
+        table.subscriptions.for_each_match_str(subject, |(pattern, mailbox)| {
+            if mailbox.queue.is_empty() {
+                return single.push(Arc::clone(mailbox));
+            }
+            let key = (Arc::clone(pattern), mailbox.queue.clone());
+            match groups.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, members)) => members.push(Arc::clone(mailbox)),
+                None => groups.push((key, vec![Arc::clone(mailbox)])),
+            }
+        });
+        let turn = table.turn;
+        single.extend(groups.into_iter().map(|(_, mut members)| members.swap_remove(turn % members.len())));
+        single
+    }
+
+    /// The one that answers a request on a subject, in turn.
+    pub fn responder(&self, subject: &str) -> Option<Arc<Mailbox>> {
+        let mut table = self.tree.lock();
+        table.turn = table.turn.wrapping_add(1);
+        let mut found = Vec::new();
+        table.subscriptions.for_each_match_str(subject, |(_, mailbox)| found.push(Arc::clone(mailbox)));
+        let turn = table.turn;
+        (!found.is_empty()).then(|| found.swap_remove(turn % found.len()))
+    }
+
+    /// Ends all subscriptions: what waits can still be read.
+    pub fn close(&self) {
+        let all = self.tree.lock().all.clone();
+        all.iter().for_each(|(_, mailbox)| mailbox.close());
+    }
+}

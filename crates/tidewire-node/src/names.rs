@@ -1,0 +1,65 @@
+//! What services, methods, instances and subjects may be called.
+
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::subject::{Pattern, Subject};
+
+use crate::error::Error;
+
+/// What clients of other languages have besides the methods of a service.
+const RESERVED: [&str; 2] = ["sync", "with_"];
+
+pub(crate) fn subject(text: &str) -> Result<(), Error> {
+    Subject::check(text).map_err(|wrong| Error::new(ErrorCode::InvalidSubject, wrong.to_string()))
+}
+
+pub(crate) fn pattern(text: &str) -> Result<Pattern, Error> {
+    Pattern::new(text).map_err(|wrong| Error::new(ErrorCode::InvalidSubject, wrong.to_string()))
+}
+
+/// One token of a subject.
+pub(crate) fn token(field: &str, text: &str) -> Result<(), Error> {
+    let fits = |letter: char| !".*>".contains(letter) && !letter.is_whitespace() && !letter.is_control();
+    if text.is_empty() || !text.chars().all(fits) {
+        let mend = "give one token without dots, blanks, '*' and '>'";
+        return Err(Error::invalid(format!("{field}: {text:?} is not allowed: {mend}")));
+    }
+    let max = limits::NAME_BYTES.max as usize;
+    if text.len() > max {
+        return Err(Error::invalid(format!("{field}: {} bytes are not allowed: give at most {max}", text.len())));
+    }
+    Ok(())
+}
+
+pub(crate) fn method(name: &str) -> Result<(), Error> {
+    if name.starts_with('_') || RESERVED.contains(&name) {
+        let mend = "names that begin with an underscore, and those that every client has itself, are not served";
+        return Err(Error::invalid(format!("method: {name:?} is not allowed: {mend}: give another name")));
+    }
+    token("method", name)
+}
+
+/// A number of 32 hexadecimal digits that nobody else has.
+pub(crate) fn random_hex(bytes: usize) -> String {
+    let mut random = vec![0; bytes];
+    // The system has no randomness only before it has fully started.
+    if getrandom::fill(&mut random).is_err() {
+        random.fill(0xaa);
+    }
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{method, token};
+
+    #[test]
+    fn names_that_no_subject_can_have_are_refused() {
+        for wrong in ["", "a.b", "a b", "*", ">", "tab\t", &"x".repeat(256)] {
+            let error = token("name", wrong).expect_err(wrong).to_string();
+            assert!(error.starts_with("name: ") && error.contains("give"), "{error}");
+        }
+        assert!(method("_private").is_err() && method("sync").is_err());
+        assert!(method("quote").is_ok() && token("name", "größe").is_ok());
+    }
+}

@@ -1,0 +1,367 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidewire_engine::Engine;
+use tidewire_link::{Address, Greeting, HubHandle, HubOptions, Link, Runtime};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::call::Call;
+use crate::client::{CallOptions, Client, DEFAULT_TIMEOUT, Shot};
+use crate::core::{Core, Runner};
+use crate::discovery::{ServiceInfo, services};
+use crate::error::Error;
+use crate::local::Local;
+use crate::options::NodeOptions;
+use crate::pending::{Pending, Wakers};
+use crate::service::Service;
+use crate::serving::{Served, serve};
+use crate::stopping::until;
+use crate::subject::Subject;
+use crate::subjects::{SubscribeOptions, Subscription, subscribe};
+use crate::values::{self, Bytes};
+
+/// What handlers have to end once nobody waits for them any more.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the same node.
+///
+/// It ends when it is [stopped](Node::stop). It also ends when the last clone is dropped, together with all clients, calls and streams
+/// that were made with it; then at once: what is under way fails with `link_lost` on the other side. Handlers that hold a clone keep
+/// their node alive until it is stopped.
+///
+/// ```
+/// use tidewire_node::{Node, NodeOptions};
+///
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+/// let other = Node::join(&hub.urls()[0], NodeOptions::named("other")).wait()?;
+///
+/// let mut numbers = hub.subscribe("numbers.*").wait()?;
+/// other.publish("numbers.even", &42)?;
+/// assert_eq!(numbers.next_blocking().unwrap().read::<i64>()?, 42);
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+///
+/// On an async runtime, whichever it is, the same is `.await`ed:
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tidewire_node::{Node, NodeOptions};
+///
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).await?;
+/// assert!(hub.client("nobody").call::<()>("x", &()).await.is_err());
+/// # Ok::<(), tidewire_node::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Node {
+    core: Arc<Core>,
+}
+
+/// How a node came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Whether all calls were finished in time, and their answers written.
+    pub is_drained: bool,
+}
+
+impl Node {
+    /// Joins the hub at a URL: `tide://host:port`, `tide+unix:///path`, `ws://host:port/path`, or with TLS `tide+tls://` and `wss://`.
+    /// If the link is lost later, the node joins again by itself, with what it serves and subscribed to.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed, `link_lost` if nobody listens there,
+    /// `unauthorized` if the hub does not take the token, `name_taken` if it has a node of this name, `wire_error` if it is no hub.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the node leaves as soon as it has joined.
+    pub fn join(url: &str, options: NodeOptions) -> Pending<Self> {
+        let address = match address(url, &options) {
+            Ok(address) => address,
+            Err(error) => return Pending::failed(error),
+        };
+        Pending::on_thread("tidewire-join", move || {
+            let runtime = runtime(&options)?;
+            let greeting = greeting(&options, options.token.clone());
+            let log = Arc::clone(&options.log);
+            let link = Link::join(&runtime, &address, greeting, move |line| log(line))?;
+            Self::new(options, runtime, link, None)
+        })
+    }
+
+    /// Makes a hub that others can join at a URL, as for [`join`](Node::join); port 0 lets the system choose one.
+    /// It listens on loopback only, unless it has tokens and TLS, or [`insecure`](NodeOptions::insecure) is set.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed, `config_invalid` if the place is taken,
+    /// `unauthorized` if other machines could reach it without showing who they are.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the hub ends as soon as it listens.
+    pub fn listen(url: &str, options: NodeOptions) -> Pending<Self> {
+        let checked = address(url, &options).and_then(|address| check_open(&address, &options).map(|()| address));
+        let address = match checked {
+            Ok(address) => address,
+            Err(error) => return Pending::failed(error),
+        };
+        Pending::on_thread("tidewire-listen", move || {
+            let runtime = runtime(&options)?;
+            let hub_options = HubOptions {
+                access: options.access()?,
+                heartbeat_ms: options.heartbeat.as_millis() as u64,
+                ..HubOptions::new(&options.name)
+            };
+            let log = Arc::clone(&options.log);
+            let hub = HubHandle::new(&runtime, hub_options, move |line| log(line));
+            let listening = hub.listen(&address)?;
+            let own = options.tokens.first().map(|token| token.secret().to_owned());
+            let link = Link::join_local(&hub, greeting(&options, own))?;
+            let node = Self::new(options, runtime, link, Some(hub))?;
+            node.core.listening.lock().push(listening);
+            Ok(node)
+        })
+    }
+
+    fn new(options: NodeOptions, runtime: Runtime, link: Link, hub: Option<HubHandle>) -> Result<Self, Error> {
+        // Deadlines are watched by the engine, also where handlers run elsewhere.
+        let threads = if options.spawn.is_some() { 1 } else { options.threads };
+        let engine = Engine::builder().threads(threads).build();
+        let engine = engine.map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("threads: {error}")))?;
+        let rejoined = Arc::new(Wakers::default());
+        let woken = Arc::clone(&rejoined);
+        link.on_joined_again(move || woken.wake());
+        let core = Core {
+            name: options.name,
+            link,
+            hub,
+            runner: Arc::new(Runner::new(engine.handle(), options.spawn)),
+            local: Local::default(),
+            rejoined,
+            listening: Mutex::default(),
+            served: Mutex::new(BTreeMap::new()),
+            is_stopping: AtomicBool::new(false),
+            engine,
+            _runtime: runtime,
+        };
+        Ok(Self { core: Arc::new(core) })
+    }
+
+    /// The name of the node.
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// Where others can join this hub, with the real ports; empty if it is none.
+    pub fn urls(&self) -> Vec<String> {
+        self.core.listening.lock().iter().map(|listening| listening.address.to_string()).collect()
+    }
+
+    /// Whether there is a link to the hub now.
+    pub fn is_joined(&self) -> bool {
+        self.core.link.joined().is_some()
+    }
+
+    /// Lets others call a service. It is in force once the pending is done; a lost link is no end of it.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `invalid_argument` if the declaration is wrong, `name_taken` if this node serves the instance already,
+    /// `unauthorized` if the token does not allow it.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the service is served all the same.
+    pub fn serve(&self, service: Service) -> Pending<Served> {
+        serve(&self.core, service)
+    }
+
+    /// Calls the methods of a service by its name.
+    pub fn client(&self, service: &str) -> Client {
+        Client::new(Arc::clone(&self.core), service)
+    }
+
+    /// The services that nodes of the hub serve, with their methods and schemas.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `link_lost` while there is no link.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn services(&self) -> Pending<Vec<ServiceInfo>> {
+        let core = Arc::clone(&self.core);
+        Pending::new(async move { listed(&core).await })
+    }
+
+    /// A subject to publish on, or to ask, with settings of its own.
+    pub fn subject(&self, subject: &str) -> Subject {
+        Subject::new(Arc::clone(&self.core), subject)
+    }
+
+    /// Publishes; see [`Subject::publish`].
+    ///
+    /// # Errors
+    /// [`Error`] if the subject is none, the value can't be sent, or the link is lost.
+    pub fn publish<T: Serialize + ?Sized>(&self, subject: &str, value: &T) -> Result<(), Error> {
+        self.subject(subject).publish(value)
+    }
+
+    /// Asks a subscriber; see [`Subject::request`].
+    ///
+    /// ```
+    /// # use tidewire_node::{Node, NodeOptions};
+    /// # let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+    /// let mut doubles = hub.subscribe("double").wait()?;
+    /// let doubled = hub.request::<i64>("double", &21);
+    /// let message = doubles.next_blocking().unwrap();
+    /// let number: i64 = message.read()?;
+    /// message.reply(&(number * 2))?;
+    /// assert_eq!(doubled.wait()?, 42);
+    /// # Ok::<(), tidewire_node::Error>(())
+    /// ```
+    pub fn request<T: DeserializeOwned>(&self, subject: &str, value: &(impl Serialize + ?Sized)) -> Call<T> {
+        self.subject(subject).request(value)
+    }
+
+    /// Subscribes to a pattern of subjects: `*` is one token, `>` the rest. It is in force once the pending is done.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `invalid_subject` if the pattern is none, `unauthorized` if the token does not allow it.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the subscription ends.
+    pub fn subscribe(&self, pattern: &str) -> Pending<Subscription> {
+        self.subscribe_with(pattern, SubscribeOptions::default())
+    }
+
+    /// As [`subscribe`](Node::subscribe), in a queue group or with room for more or fewer messages.
+    ///
+    /// # Errors
+    /// As for `subscribe`, and with `invalid_argument` if an option is not allowed.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the subscription ends.
+    pub fn subscribe_with(&self, pattern: &str, options: SubscribeOptions) -> Pending<Subscription> {
+        subscribe(&self.core, pattern, options)
+    }
+
+    /// Stops the node: it takes no new calls, finishes those that it has, cuts streams, and leaves. What is not done after `timeout` is
+    /// dropped; handlers have 100 ms more to end. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
+    ///
+    /// # Errors
+    /// Awaiting it never fails.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before the end, the node takes no new calls, and stays until its last clone is dropped.
+    pub fn stop(&self, timeout: Duration) -> Pending<Stopped> {
+        let (core, end) = (Arc::clone(&self.core), Instant::now() + timeout);
+        core.is_stopping.store(true, Ordering::Release);
+        if let Some(hub) = &core.hub {
+            hub.goodbye();
+        }
+        core.link.goodbye();
+        core.hosts().iter().for_each(|host| host.cut_streams());
+        Pending::new(async move {
+            let is_drained = until(&core.runner, end, || core.is_drained()).await;
+            let hosts = core.hosts();
+            core.end();
+            // A handler that awaits ends at once, but on its own thread: an engine without time would leave it where it is.
+            let end = end.max(Instant::now() + GRACE);
+            until(&core.runner, end, || hosts.iter().all(|host| host.open() == (0, 0))).await;
+            core.engine.begin_shutdown(end.saturating_duration_since(Instant::now())).await;
+            Ok(Stopped { is_drained })
+        })
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({:?})", self.core.name)
+    }
+}
+
+impl Core {
+    fn is_drained(&self) -> bool {
+        let open = self.link.open_calls() + self.hub.as_ref().map_or(0, HubHandle::open_calls);
+        open == 0 && self.hosts().iter().all(|host| host.open() == (0, 0)) && self.link.is_written()
+    }
+
+    /// Ends all that is left.
+    fn end(&self) {
+        self.hosts().iter().for_each(|host| host.close());
+        let served = std::mem::take(&mut *self.served.lock());
+        drop(served);
+        self.local.close();
+        self.listening.lock().clear();
+        self.link.close();
+        if let Some(hub) = &self.hub {
+            hub.close();
+        }
+        self.rejoined.wake();
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.is_stopping.store(true, Ordering::Release);
+        // In this order: what is under way is lost for the other side, and not answered.
+        self.link.close();
+        self.end();
+    }
+}
+
+/// Asks the hub what is served.
+pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
+    let nothing = values::write("services", &())?;
+    let options = CallOptions::default();
+    let shot =
+        Shot::new(core, "$hub.services".to_owned(), "services".to_owned(), nothing, &options, Some(DEFAULT_TIMEOUT));
+    let listed: Bytes = Call::begin(shot).await?;
+    services(&listed)
+}
+
+fn address(url: &str, options: &NodeOptions) -> Result<Address, Error> {
+    options.check()?;
+    let address: Address = url.parse()?;
+    Ok(match &options.tls {
+        Some(tls) => address.with_tls(tls.clone())?,
+        None => address,
+    })
+}
+
+fn runtime(options: &NodeOptions) -> Result<Runtime, Error> {
+    let started = Runtime::start(&options.name);
+    started
+        .map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("the system gives no thread for links: {error}")))
+}
+
+fn greeting(options: &NodeOptions, token: Option<String>) -> Greeting {
+    Greeting { token, heartbeat_ms: options.heartbeat.as_millis() as u64, ..Greeting::new(&options.name) }
+}
+
+/// Refuses to listen where other machines can reach it in clear text, or without showing who they are.
+fn check_open(address: &Address, options: &NodeOptions) -> Result<(), Error> {
+    if address.is_local() || options.insecure {
+        return Ok(());
+    }
+    let is_secured = matches!(address, Address::Tls { .. } | Address::Ws { tls: Some(_), .. });
+    let is_mutual = is_secured && options.tls.as_ref().is_some_and(|tls| tls.ca.is_some());
+    let mut missing = Vec::new();
+    if options.tokens.is_empty() && !is_mutual {
+        missing.push("a token");
+    }
+    if !is_secured {
+        missing.push("TLS (tide+tls:// or wss://)");
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "url: {address} can be reached from other machines, and {} is missing: add what is missing, listen on 127.0.0.1, \
+         or set insecure if the network is trusted",
+        missing.join(" and ")
+    );
+    Err(Error::new(ErrorCode::Unauthorized, text))
+}

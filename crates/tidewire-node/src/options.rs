@@ -1,0 +1,199 @@
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_link::{Access, Grant, Tls};
+use tidewire_proto::generated::limits::{self, Limit};
+use tidewire_proto::subject::Pattern;
+
+use crate::error::Error;
+
+/// What a node gives to whoever runs its handlers.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+pub(crate) type Spawn = Arc<dyn Fn(Task) + Send + Sync>;
+pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How a node is made. Each setting says its unit and its default.
+#[derive(Clone)]
+pub struct NodeOptions {
+    pub(crate) name: String,
+    pub(crate) token: Option<String>,
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) insecure: bool,
+    pub(crate) threads: usize,
+    pub(crate) heartbeat: Duration,
+    pub(crate) spawn: Option<Spawn>,
+    pub(crate) log: Log,
+}
+
+impl NodeOptions {
+    /// Options of a node of this name, which must be unique on its hub; at most `name_bytes`.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            token: None,
+            tokens: Vec::new(),
+            tls: None,
+            insecure: false,
+            threads: 0,
+            heartbeat: Duration::from_millis(limits::LINK_HEARTBEAT_MS.default),
+            spawn: None,
+            log: Arc::new(|_| {}),
+        }
+    }
+
+    /// Who the node is, where its hub asks for that. None by default.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Only nodes with one of these may join this hub. Without any, everybody may.
+    pub fn tokens(mut self, tokens: impl IntoIterator<Item = Token>) -> Self {
+        self.tokens = tokens.into_iter().collect();
+        self
+    }
+
+    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts whom the system trusts.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Lets a hub listen where other machines reach it without a token or without TLS. Off by default.
+    pub fn insecure(mut self, insecure: bool) -> Self {
+        self.insecure = insecure;
+        self
+    }
+
+    /// The number of threads that run handlers; 0, the default, means one per core. They are not started if [`spawn`](Self::spawn) is given.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// How often the node wants to hear something of its hub; the limit `link_heartbeat_ms` has the default.
+    pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
+        self.heartbeat = heartbeat;
+        self
+    }
+
+    /// Runs handlers elsewhere than on threads of the node: on a runtime of the program, which its libraries may need. It is called on the
+    /// thread of the links, and must not run the task itself.
+    ///
+    /// ```
+    /// # use tidewire_node::NodeOptions;
+    /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// let handle = runtime.handle().clone();
+    /// let options = NodeOptions::named("worker").spawn(move |task| {
+    ///     handle.spawn(task);
+    /// });
+    /// ```
+    pub fn spawn(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Self {
+        self.spawn = Some(Arc::new(spawn));
+        self
+    }
+
+    /// Called with one line whenever a link is lost or turned away. By default nobody is told.
+    pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.log = Arc::new(log);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let max = limits::NAME_BYTES.max as usize;
+        if self.name.is_empty() || self.name.len() > max {
+            return Err(Error::invalid(format!("name: {:?} is not allowed: give 1 to {max} bytes", self.name)));
+        }
+        within(&limits::THREADS, "threads", self.threads as u64)?;
+        within(&limits::LINK_HEARTBEAT_MS, "heartbeat", self.heartbeat.as_millis() as u64)
+    }
+
+    pub(crate) fn access(&self) -> Result<Access, Error> {
+        let grants = self.tokens.iter().map(Token::grant).collect::<Result<_, _>>()?;
+        Ok(Access::new(grants))
+    }
+}
+
+/// Refuses a number that a limit does not allow.
+pub(crate) fn within(limit: &Limit, name: &str, value: u64) -> Result<(), Error> {
+    if limit.allows(value) {
+        return Ok(());
+    }
+    let text = format!("{name}: {value} is not allowed: give {} to {} {}", limit.min, limit.max, limit.unit);
+    Err(Error::invalid(text))
+}
+
+impl fmt::Debug for NodeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Tokens and keys are secrets.
+        write!(f, "NodeOptions({:?}, {} tokens)", self.name, self.tokens.len())
+    }
+}
+
+/// One token of a hub, and what it allows: everything, unless it says otherwise.
+#[derive(Clone)]
+pub struct Token {
+    token: String,
+    user: String,
+    publish: Option<Vec<String>>,
+    subscribe: Option<Vec<String>>,
+    call: Option<Vec<String>>,
+}
+
+impl Token {
+    /// A secret, and the user it stands for.
+    pub fn new(token: impl Into<String>, user: impl Into<String>) -> Self {
+        Self { token: token.into(), user: user.into(), publish: None, subscribe: None, call: None }
+    }
+
+    /// Allows to publish on subjects of these patterns only.
+    pub fn publish(mut self, patterns: &[&str]) -> Self {
+        self.publish = Some(patterns.iter().copied().map(str::to_owned).collect());
+        self
+    }
+
+    /// Allows to subscribe to these patterns, and to narrower ones, only.
+    pub fn subscribe(mut self, patterns: &[&str]) -> Self {
+        self.subscribe = Some(patterns.iter().copied().map(str::to_owned).collect());
+        self
+    }
+
+    /// Allows to call subjects of these patterns only.
+    pub fn call(mut self, patterns: &[&str]) -> Self {
+        self.call = Some(patterns.iter().copied().map(str::to_owned).collect());
+        self
+    }
+
+    pub(crate) fn secret(&self) -> &str {
+        &self.token
+    }
+
+    fn grant(&self) -> Result<Grant, Error> {
+        if self.token.is_empty() {
+            return Err(Error::invalid("tokens: an empty token is not allowed: give a long secret"));
+        }
+        let mut grant = Grant::all(&self.token, &self.user);
+        narrow(&mut grant.publish, &self.publish)?;
+        narrow(&mut grant.subscribe, &self.subscribe)?;
+        narrow(&mut grant.call, &self.call)?;
+        Ok(grant)
+    }
+}
+
+fn narrow(patterns: &mut Vec<Pattern>, to: &Option<Vec<String>>) -> Result<(), Error> {
+    if let Some(to) = to {
+        *patterns = to.iter().map(|pattern| crate::names::pattern(pattern)).collect::<Result<_, _>>()?;
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token(of {:?})", self.user)
+    }
+}

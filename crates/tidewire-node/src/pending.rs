@@ -1,0 +1,139 @@
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use parking_lot::Mutex;
+use tidewire_engine::raw::blocking;
+
+use crate::error::Error;
+
+/// Something under way: `.await` it on any runtime, or [`wait`](Pending::wait) for it on a plain thread.
+#[must_use = "nothing is known of it before it is awaited or waited for"]
+pub struct Pending<T>(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>);
+
+impl<T> Pending<T> {
+    pub(crate) fn new(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
+        Self(Box::pin(future))
+    }
+
+    pub(crate) fn failed(error: Error) -> Self
+    where
+        T: Send + 'static,
+    {
+        Self::new(std::future::ready(Err(error)))
+    }
+
+    /// Blocks this thread until it is done.
+    ///
+    /// # Errors
+    /// What awaiting it would give.
+    pub fn wait(self) -> Result<T, Error> {
+        wait(self)
+    }
+}
+
+impl<T: Send + 'static> Pending<T> {
+    /// Runs something that blocks on a thread of its own. It goes on if the pending is dropped.
+    pub(crate) fn on_thread(name: &str, run: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Self {
+        let slot = Arc::new(Slot { state: Mutex::new((None, None)) });
+        let told = Arc::clone(&slot);
+        let started = thread::Builder::new().name(name.to_owned()).spawn(move || told.end(run()));
+        match started {
+            Ok(_) => Self::new(std::future::poll_fn(move |context| slot.poll(context))),
+            Err(error) => {
+                let text = format!("threads: the system gives none: {error}");
+                Self::failed(Error::new(tidewire_proto::generated::errors::ErrorCode::LimitExceeded, text))
+            }
+        }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending")
+    }
+}
+
+type Done<T> = Option<Result<T, Error>>;
+
+struct Slot<T> {
+    state: Mutex<(Done<T>, Option<Waker>)>,
+}
+
+impl<T> Slot<T> {
+    fn end(&self, result: Result<T, Error>) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.0 = Some(result);
+            state.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, context: &Context<'_>) -> Poll<Result<T, Error>> {
+        let mut state = self.state.lock();
+        match state.0.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                state.1 = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Waits for a future on this thread. A handler that does so lets another thread run in its place.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        blocking(thread::park);
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Tasks that wait for one event. Each is kept once.
+#[derive(Default)]
+pub(crate) struct Wakers(Mutex<Vec<Waker>>);
+
+impl Wakers {
+    pub fn add(&self, waker: &Waker) {
+        let mut wakers = self.0.lock();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+    }
+
+    pub fn wake(&self) {
+        let wakers = std::mem::take(&mut *self.0.lock());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

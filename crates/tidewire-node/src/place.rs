@@ -1,0 +1,103 @@
+//! The place for one answer, filled by the thread of the links.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use tidewire_engine::raw::Fire;
+use tidewire_link::{Failure, Message, Waiting};
+
+/// A value as it came.
+pub(crate) struct Payload {
+    memory: Vec<u8>,
+    begin: usize,
+}
+
+impl Payload {
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory[self.begin..]
+    }
+}
+
+impl From<Message> for Payload {
+    fn from(message: Message) -> Self {
+        let (memory, begin) = message.into_payload();
+        Self { memory, begin }
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(memory: Vec<u8>) -> Self {
+        Self { memory, begin: 0 }
+    }
+}
+
+/// What has become of a call.
+pub(crate) enum Outcome {
+    Replied(Payload),
+    /// The number of the error, and its text or value; without one the link was lost.
+    Failed(u16, Option<Payload>),
+    /// A stream without items, or a subscription that is in force.
+    Over,
+    /// Its deadline has passed.
+    Late,
+}
+
+/// What one call waits for.
+#[derive(Default)]
+pub(crate) struct Place {
+    state: Mutex<(Option<Outcome>, Option<Waker>)>,
+}
+
+impl Place {
+    /// The first outcome counts.
+    pub fn end(&self, outcome: Outcome) {
+        let waker = {
+            let mut state = self.state.lock();
+            if state.0.is_some() {
+                return;
+            }
+            state.0 = Some(outcome);
+            state.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
+        let mut state = self.state.lock();
+        match state.0.take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                state.1 = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Waiting for Place {
+    fn replied(&self, reply: Message) {
+        self.end(Outcome::Replied(reply.into()));
+    }
+
+    fn failed(&self, failure: Failure) {
+        self.end(Outcome::Failed(failure.number, failure.message.map(Payload::from)));
+    }
+
+    /// No credit was given for any.
+    fn item(&self, _: Message) {}
+
+    fn over(&self) {
+        self.end(Outcome::Over);
+    }
+
+    fn credited(&self, _: u32) {}
+}
+
+impl Fire for Place {
+    fn fire(self: Arc<Self>) {
+        self.end(Outcome::Late);
+    }
+}

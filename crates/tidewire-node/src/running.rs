@@ -1,0 +1,179 @@
+//! Runs one handler, until it has answered or nobody waits for it.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context as TaskContext, Poll};
+
+use tidewire_engine::raw::{Fire, Watch};
+use tidewire_link::{Call, Refused};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::context::{Context, Inner};
+use crate::exchanging::{Ended, Exchanging};
+use crate::failure::Failure;
+use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
+use crate::service::{Answering, Handling, Streaming};
+use crate::values::Blob;
+
+/// Works at a call. The next one is let in when it is over, or dropped.
+pub(crate) async fn run(mut inside: Inside, job: Job) {
+    inside.has_begun = true;
+    let host = &*inside.host;
+    Counts::add(&host.counts.calls);
+    let Job { call, exchange } = job;
+    // A call that has waited may be over.
+    if let Some(ended) = exchange.ended() {
+        return give_up(host, call, ended);
+    }
+    let Some(method) = host.method(&call) else { return };
+    let context = context(host, method, &call, &exchange);
+    let payload = call.message.payload();
+    match &method.handling {
+        Handling::Once(answers) => match caught(|| answers(context, payload)) {
+            Ok(answering) => answer(host, call, exchange, answering).await,
+            Err(failure) => fail(host, call, &failure),
+        },
+        Handling::Stream(streams) => match caught(|| streams(context, payload)) {
+            Ok(items) => stream(host, call, exchange, items).await,
+            Err(failure) => fail(host, call, &failure),
+        },
+    }
+}
+
+async fn answer(host: &Host, call: Call, exchange: Arc<Exchanging>, mut answering: Answering) {
+    let mut deadline = Deadline::new(host, &call, &exchange);
+    let outcome = poll_fn(|task| {
+        if let Poll::Ready(ended) = exchange.poll_ended(task) {
+            return Poll::Ready(Err(ended));
+        }
+        let polled = polled(|| answering.as_mut().poll(task));
+        if polled.is_pending() {
+            deadline.watch();
+        }
+        polled.map(Ok)
+    })
+    .await;
+    drop(answering);
+    match outcome {
+        Ok(Ok(mut blob)) => reply(call, &mut blob),
+        Ok(Err(failure)) => fail(host, call, &failure),
+        Err(ended) => give_up(host, call, ended),
+    }
+}
+
+async fn stream(host: &Host, call: Call, exchange: Arc<Exchanging>, mut items: Streaming) {
+    let mut deadline = Deadline::new(host, &call, &exchange);
+    deadline.watch();
+    loop {
+        let next = poll_fn(|task| next(&exchange, &mut items, task)).await;
+        match next {
+            Ok(Some(Ok(mut blob))) => {
+                exchange.spend();
+                match call.item(blob.sending()) {
+                    Ok(()) => {}
+                    Err(Refused::Over) => return give_up(host, call, Ended::Gone),
+                    Err(refused) => return fail(host, call, &unsent(&refused)),
+                }
+            }
+            Ok(Some(Err(failure))) => return fail(host, call, &failure),
+            Ok(None) => return call.over(),
+            Err(ended) => {
+                // What the stream holds is let go before its reader hears of the end.
+                drop(items);
+                return give_up(host, call, ended);
+            }
+        }
+    }
+}
+
+type Next = Option<Result<Blob, Failure>>;
+
+/// The next item, once its reader takes one.
+fn next(exchange: &Exchanging, items: &mut Streaming, task: &mut TaskContext<'_>) -> Poll<Result<Next, Ended>> {
+    if let Poll::Ready(ended) = exchange.poll_ended(task) {
+        return Poll::Ready(Err(ended));
+    }
+    if exchange.poll_credit(task).is_pending() {
+        return Poll::Pending;
+    }
+    match catch_unwind(AssertUnwindSafe(|| items.as_mut().poll_next(task))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Ok(Some(Err(Failure::of_panic(&*panic))))),
+    }
+}
+
+fn polled(poll: impl FnOnce() -> Poll<Result<Blob, Failure>>) -> Poll<Result<Blob, Failure>> {
+    catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(&*panic))))
+}
+
+fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
+}
+
+fn context(host: &Host, method: &Method, call: &Call, exchange: &Arc<Exchanging>) -> Context {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let headers: BTreeMap<_, _> =
+        call.head().fields.iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
+    Context::new(Inner {
+        service: Arc::clone(&host.service),
+        method: Arc::clone(&method.name),
+        from: call.from.clone(),
+        deadline: call.deadline,
+        headers,
+        lane: call.message.flags.lane(),
+        exchange: Arc::clone(exchange),
+        trace: OnceLock::new(),
+    })
+}
+
+fn reply(call: Call, blob: &mut Blob) {
+    let flusher = call.flusher();
+    // What can't be sent is told to the caller by the link.
+    let _ = call.reply(blob.sending());
+    flusher.flush();
+}
+
+fn fail(host: &Host, call: Call, failure: &Failure) {
+    Counts::add(&host.counts.errors);
+    let (code, mut blob) = failure.payload();
+    let flusher = call.flusher();
+    call.fail(code, blob.sending());
+    flusher.flush();
+}
+
+fn unsent(refused: &Refused) -> Failure {
+    let code =
+        if matches!(refused, Refused::TooLong { .. }) { ErrorCode::PayloadTooLarge } else { ErrorCode::LimitExceeded };
+    Failure::refusal(code, format!("an item can't be sent: {refused}"))
+}
+
+fn give_up(host: &Host, call: Call, ended: Ended) {
+    Counts::add(&host.counts.cancelled);
+    match ended {
+        Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
+        Ended::Late => refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work"),
+        Ended::Stopping => refuse(call, ErrorCode::NodeStopped, STOPPED),
+    }
+}
+
+/// Ends a handler at the deadline of its call. It is watched only once the handler waits for something.
+struct Deadline<'a> {
+    host: &'a Host,
+    at: Option<std::time::Instant>,
+    exchange: &'a Arc<Exchanging>,
+    watch: Option<Watch>,
+}
+
+impl<'a> Deadline<'a> {
+    fn new(host: &'a Host, call: &Call, exchange: &'a Arc<Exchanging>) -> Self {
+        Self { host, at: call.deadline, exchange, watch: None }
+    }
+
+    fn watch(&mut self) {
+        if let (Some(at), None) = (self.at, &self.watch) {
+            self.watch = Some(self.host.runner.watch(at, Arc::clone(self.exchange) as Arc<dyn Fire>));
+        }
+    }
+}

@@ -1,0 +1,329 @@
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::Stream;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, json};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+
+use crate::client::check_timeout;
+use crate::context::Context;
+use crate::discovery::{MethodInfo, ServiceInfo, Visibility};
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::names;
+use crate::values::{self, Blob};
+
+/// Calls that one instance handles at once where nothing else is said.
+const CONCURRENCY: usize = 1_024;
+const CONCURRENCY_MAX: usize = 10_000;
+const METHODS_MAX: usize = 1_000;
+
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
+pub(crate) type Streaming = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> + Send>>;
+
+type Answers = dyn Fn(Context, &[u8]) -> Result<Answering, Failure> + Send + Sync;
+type Streams = dyn Fn(Context, &[u8]) -> Result<Streaming, Failure> + Send + Sync;
+
+/// What runs when a method is called.
+#[derive(Clone)]
+pub(crate) enum Handling {
+    Once(Arc<Answers>),
+    Stream(Arc<Streams>),
+}
+
+/// A named set of methods. [`Node::serve`](crate::Node::serve) lets others call them.
+///
+/// ```
+/// use tidewire_node::{Failure, Node, NodeOptions, Service};
+///
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+/// let pricing = Service::new("pricing")
+///     .description("Prices of things.")
+///     .method("quote", &["symbol", "qty"], |_, (symbol, qty): (String, u32)| async move {
+///         if symbol.is_empty() {
+///             return Err(Failure::new("shop:NoSymbol", "give a symbol"));
+///         }
+///         Ok(2.5 * f64::from(qty))
+///     });
+/// hub.serve(pricing).wait()?;
+///
+/// assert_eq!(hub.client("pricing").call::<f64>("quote", &("X", 3)).wait()?, 7.5);
+/// let failed = hub.client("pricing").call::<f64>("quote", &("", 3)).wait().unwrap_err();
+/// assert_eq!(failed.remote().unwrap().type_name, "shop:NoSymbol");
+/// let wrong = hub.client("pricing").call::<f64>("quote", &("X", "many")).wait().unwrap_err();
+/// assert_eq!(wrong.to_string(), "pricing.quote: qty: invalid type: string \"many\", expected u32");
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+pub struct Service {
+    pub(crate) info: ServiceInfo,
+    pub(crate) methods: Vec<(MethodInfo, Handling)>,
+    pub(crate) instance: Option<String>,
+    pub(crate) concurrency: usize,
+    problem: Option<Error>,
+}
+
+impl Service {
+    /// A service of this name, which is one token of a subject.
+    pub fn new(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let problem = names::token("service", &name).err();
+        let info = ServiceInfo { name, visibility: Visibility::Private, ..ServiceInfo::default() };
+        Self { info, methods: Vec::new(), instance: None, concurrency: CONCURRENCY, problem }
+    }
+
+    /// What it is for, in one line. Discovery tells others.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.info.description = text.into();
+        self
+    }
+
+    /// Who may call it: by default all nodes that joined.
+    pub fn visibility(mut self, visibility: Visibility) -> Self {
+        self.info.visibility = visibility;
+        self
+    }
+
+    /// An id for this instance, so that callers can choose it. By default the name with a random part.
+    pub fn instance(mut self, id: impl Into<String>) -> Self {
+        let id = id.into();
+        self.note(names::token("instance", &id));
+        self.instance = Some(id);
+        self
+    }
+
+    /// How many calls it handles at once, 1 to 10,000; 1,024 by default. 10,000 more wait, and one more is refused with `limit_exceeded`.
+    pub fn concurrency(mut self, calls: usize) -> Self {
+        if !(1..=CONCURRENCY_MAX).contains(&calls) {
+            let mend = "give a whole number from 1 to 10,000";
+            self.note(Err(Error::invalid(format!("concurrency: {calls} is not allowed: {mend}"))));
+        }
+        self.concurrency = calls;
+        self
+    }
+
+    /// Adds a method that gives one value; see [`Method::new`].
+    pub fn method<A, O, F, Fut>(self, name: &str, parameters: &[&str], handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        O: Serialize,
+        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        self.with(Method::new(name, parameters, handler))
+    }
+
+    /// Adds a method that gives a stream; see [`Method::stream`].
+    pub fn stream<A, O, F, S>(self, name: &str, parameters: &[&str], handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        O: Serialize,
+        F: Fn(Context, A) -> S + Send + Sync + 'static,
+        S: Stream<Item = Result<O, Failure>> + Send + 'static,
+    {
+        self.with(Method::stream(name, parameters, handler))
+    }
+
+    /// Adds a method that says more of itself.
+    pub fn with(mut self, method: Method) -> Self {
+        let is_known = self.methods.iter().any(|(known, _)| known.name == method.info.name);
+        if is_known {
+            let text =
+                format!("{}: method: {:?} is declared twice: give each its own name", self.info.name, method.info.name);
+            self.note(Err(Error::invalid(text)));
+        }
+        self.note(method.problem.map_or(Ok(()), Err));
+        self.methods.push((method.info, method.handling));
+        self
+    }
+
+    /// Keeps the first problem, for `serve` to tell.
+    fn note(&mut self, checked: Result<(), Error>) {
+        if let (None, Err(problem)) = (&self.problem, checked) {
+            self.problem = Some(problem);
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some(problem) = &self.problem {
+            return Err(problem.clone());
+        }
+        let count = self.methods.len();
+        if !(1..=METHODS_MAX).contains(&count) {
+            let text = format!("{}: {count} methods are not allowed: give 1 to {METHODS_MAX}", self.info.name);
+            return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Service({:?}, {} methods)", self.info.name, self.methods.len())
+    }
+}
+
+/// A method of a service: a handler, and what others are told of it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire_node::{Method, Service};
+///
+/// let add = Method::new("add", &["a", "b"], |_, (a, b): (i64, i64)| async move { Ok(a + b) })
+///     .description("Add two numbers.")
+///     .parameter_schema("a", serde_json::json!({"type": "integer"}))
+///     .result_schema(serde_json::json!({"type": "integer"}))
+///     .idempotent()
+///     .timeout(Duration::from_secs(1));
+/// let math = Service::new("math").with(add);
+/// ```
+pub struct Method {
+    info: MethodInfo,
+    handling: Handling,
+    problem: Option<Error>,
+}
+
+impl Method {
+    /// A method that gives one value. The handler is given the call and the arguments: a tuple takes the parameters in order, `()` none,
+    /// any other type is the only one. A parameter whose type is an `Option` may be left out. Callers may give arguments by these names.
+    ///
+    /// # Cancel safety
+    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or waits no longer.
+    pub fn new<A, O, F, Fut>(name: &str, parameters: &[&str], handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        O: Serialize,
+        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let names = owned(parameters);
+        let answers = move |context: Context, blob: &[u8]| {
+            let answer = handler(context, arguments(blob, &names)?);
+            let answer: Answering = Box::pin(async move { result("the result", &answer.await?) });
+            Ok(answer)
+        };
+        Self::of(name, parameters, Handling::Once(Arc::new(answers)))
+    }
+
+    /// A method that gives a stream of items. It is polled only as far as its reader gives credit, and dropped when the reader closes early.
+    ///
+    /// # Cancel safety
+    /// As for [`new`](Method::new).
+    pub fn stream<A, O, F, S>(name: &str, parameters: &[&str], handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        O: Serialize,
+        F: Fn(Context, A) -> S + Send + Sync + 'static,
+        S: Stream<Item = Result<O, Failure>> + Send + 'static,
+    {
+        let names = owned(parameters);
+        let streams = move |context: Context, blob: &[u8]| {
+            let items = handler(context, arguments(blob, &names)?);
+            let items: Streaming = Box::pin(crate::written::Written::new(items));
+            Ok(items)
+        };
+        Self::of(name, parameters, Handling::Stream(Arc::new(streams)))
+    }
+
+    fn of(name: &str, parameters: &[&str], handling: Handling) -> Self {
+        let problem = names::method(name).and_then(|()| check_parameters(name, parameters)).err();
+        let properties: Map<_, _> = parameters.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
+        let info = MethodInfo {
+            name: name.to_owned(),
+            parameters: json!({"type": "object", "properties": properties, "additionalProperties": false}),
+            result: json!({}),
+            stream: matches!(handling, Handling::Stream(_)),
+            visibility: Visibility::Public,
+            ..MethodInfo::default()
+        };
+        Self { info, handling, problem }
+    }
+
+    /// What it does, in one line.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.info.description = text.into();
+        self
+    }
+
+    /// JSON Schema (2020-12) of one parameter. Schemas are for those who call; what a handler takes is checked by its types.
+    pub fn parameter_schema(mut self, name: &str, schema: serde_json::Value) -> Self {
+        match self.info.parameters["properties"].get_mut(name) {
+            Some(place) => *place = schema,
+            None => {
+                let text = format!("{}: parameter_schema: {name:?} is not one of its parameters", self.info.name);
+                self.problem = self.problem.or(Some(Error::invalid(text)));
+            }
+        }
+        self
+    }
+
+    /// JSON Schema of the result; of one item, if it is a stream.
+    pub fn result_schema(mut self, schema: serde_json::Value) -> Self {
+        self.info.result = schema;
+        self
+    }
+
+    /// Says that it may be called again where it is not known whether a call was handled.
+    pub fn idempotent(mut self) -> Self {
+        self.info.idempotent = true;
+        self
+    }
+
+    /// How long a call may take where the caller says nothing. Callers of other nodes learn of it; 30 s by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        let checked = check_timeout(timeout);
+        self.problem = self.problem.or(checked.err());
+        self.info.timeout = Some(timeout.as_secs_f64());
+        self
+    }
+
+    /// Who may call it, if not all who may call its service.
+    pub fn visibility(mut self, visibility: Visibility) -> Self {
+        self.info.visibility = visibility;
+        self
+    }
+
+    #[cfg(feature = "schemars")]
+    pub(crate) fn info_mut(&mut self) -> &mut MethodInfo {
+        &mut self.info
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Method({:?})", self.info.name)
+    }
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn check_parameters(method: &str, names: &[&str]) -> Result<(), Error> {
+    let max = limits::LINK_FIELDS.max as usize;
+    if names.len() > max {
+        return Err(Error::invalid(format!(
+            "{method}: {} parameters are not allowed: give at most {max}",
+            names.len()
+        )));
+    }
+    for (number, name) in names.iter().enumerate() {
+        if name.is_empty() || names[..number].contains(name) {
+            return Err(Error::invalid(format!("{method}: parameter {name:?} is not allowed: give each its own name")));
+        }
+    }
+    Ok(())
+}
+
+fn arguments<A: DeserializeOwned>(blob: &[u8], names: &[String]) -> Result<A, Failure> {
+    values::read_arguments(blob, names).map_err(|wrong| Failure::refusal(ErrorCode::InvalidArgument, wrong.to_string()))
+}
+
+pub(crate) fn result<O: Serialize>(name: &str, value: &O) -> Result<Blob, Failure> {
+    values::write(name, value).map_err(Failure::from)
+}

@@ -1,0 +1,150 @@
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tidewire_link::{Handler, Subscription, Waiting};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::core::{Core, in_force};
+use crate::error::Error;
+use crate::host::{Door, Host};
+use crate::names;
+use crate::pending::Pending;
+use crate::place::Place;
+use crate::service::Service;
+use crate::stopping::until;
+
+/// What a node holds of an instance that it serves.
+pub(crate) struct Kept {
+    pub host: Arc<Host>,
+    _subscriptions: [Subscription; 2],
+}
+
+/// An instance of a service, as the one who serves it holds it. It is served until it is stopped, or its node is: dropping this ends nothing.
+pub struct Served {
+    core: Weak<Core>,
+    number: u64,
+    host: Arc<Host>,
+}
+
+/// What has become of the calls of one instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceStatistics {
+    /// Calls whose handlers have begun.
+    pub calls: u64,
+    /// Those of them that failed.
+    pub errors: u64,
+    /// Those of them that were cancelled, or came to their deadline.
+    pub cancelled: u64,
+    /// Handlers that are at work.
+    pub in_flight: usize,
+    /// Calls that wait for one of them.
+    pub waiting: usize,
+}
+
+/// Begins to serve. It is in force once the pending is done.
+pub(crate) fn serve(core: &Arc<Core>, service: Service) -> Pending<Served> {
+    match begin(core, service) {
+        Ok((served, places)) => Pending::new(async move {
+            for place in places {
+                if let Err(error) = in_force(place, served.host.service.to_string()).await {
+                    served.forget();
+                    return Err(error);
+                }
+            }
+            Ok(served)
+        }),
+        Err(error) => Pending::failed(error),
+    }
+}
+
+fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, [Arc<Place>; 2]), Error> {
+    core.check()?;
+    service.check()?;
+    let name = service.info.name.clone();
+    let instance = service.instance.take().unwrap_or_else(|| format!("{name}-{}", names::random_hex(4)));
+    if core.hosts().iter().any(|host| *host.service == *name && host.instance == instance) {
+        let text = format!("instance: {instance:?} serves {name:?} already: give another id, or none");
+        return Err(Error::new(ErrorCode::NameTaken, text));
+    }
+    for (method, _) in &mut service.methods {
+        method.visibility = method.visibility.min(service.info.visibility);
+    }
+    service.info.methods = service.methods.iter().map(|(method, _)| method.clone()).collect();
+    service.info.instances = vec![instance.clone()];
+    let says = service.info.said()?;
+    let host = Arc::new(Host::new(service, instance, &core.name, Arc::clone(&core.runner)));
+    let mut places: [Arc<Place>; 2] = Default::default();
+    let of_instance = format!("svc.{name}.{}.*", host.instance);
+    let first = subscribe(core, &of_instance, "", &says, &host, &mut places[0])?;
+    let second = subscribe(core, &format!("svc.{name}.*"), &name, &[], &host, &mut places[1])?;
+    let number = keep(core, Kept { host: Arc::clone(&host), _subscriptions: [first, second] });
+    Ok((Served { core: Arc::downgrade(core), number, host }, places))
+}
+
+fn subscribe(
+    core: &Core,
+    pattern: &str,
+    queue: &str,
+    says: &[u8],
+    host: &Arc<Host>,
+    place: &mut Arc<Place>,
+) -> Result<Subscription, Error> {
+    let door: Arc<dyn Handler> = Arc::new(Door(Arc::clone(host)));
+    let waiting = Arc::clone(place) as Arc<dyn Waiting>;
+    let subscribed = core.link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
+    subscribed.map_err(|refused| Error::refused(pattern, &refused))
+}
+
+fn keep(core: &Core, kept: Kept) -> u64 {
+    let mut served = core.served.lock();
+    let number = served.last_key_value().map_or(0, |(number, _)| number + 1);
+    served.insert(number, kept);
+    number
+}
+
+impl Served {
+    /// The id of the instance.
+    pub fn instance(&self) -> &str {
+        &self.host.instance
+    }
+
+    /// What has become of its calls.
+    pub fn statistics(&self) -> ServiceStatistics {
+        let (in_flight, waiting) = self.host.open();
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.host.counts;
+        let (calls, errors, cancelled) = (of(&counts.calls), of(&counts.errors), of(&counts.cancelled));
+        ServiceStatistics { calls, errors, cancelled, in_flight, waiting }
+    }
+
+    /// Takes no more calls, finishes those that came, and cuts streams. Handlers that are at work after `timeout` are dropped.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, no more calls come, and handlers end by themselves.
+    pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
+        self.forget();
+        self.host.cut_streams();
+        let end = Instant::now() + timeout;
+        Pending::new(async move {
+            let runner = Arc::clone(&self.host.runner);
+            until(&runner, end, || self.host.open() == (0, 0)).await;
+            self.host.close();
+            Ok(self.statistics())
+        })
+    }
+
+    fn forget(&self) {
+        let kept = self.core.upgrade().and_then(|core| core.served.lock().remove(&self.number));
+        // Its subscriptions end after the lock.
+        drop(kept);
+    }
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Served({:?}, {:?})", self.host.service, self.host.instance)
+    }
+}

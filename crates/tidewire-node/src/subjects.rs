@@ -1,0 +1,307 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidewire_core::tree::SubscriptionId;
+use tidewire_link::{Call, Named, Published, Waiting};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{Fields, Flags, PublishHead};
+
+use crate::core::{Core, in_force};
+use crate::error::Error;
+use crate::host::refuse;
+use crate::local::{Inlet, Mailbox};
+use crate::names;
+use crate::options::within;
+use crate::pending::{Pending, wait};
+use crate::place::{Outcome, Payload, Place};
+use crate::values::{self, Blob};
+
+/// What came on a subject: something that was published, or a request, which [`reply`](Message::reply) answers.
+///
+/// A request that is dropped without an answer fails with `no_reply`.
+pub struct Message {
+    subject: String,
+    headers: BTreeMap<String, String>,
+    from: Named,
+    payload: Arc<Payload>,
+    answer: Option<Answer>,
+}
+
+/// Where the answer to a request goes.
+enum Answer {
+    Link(Call),
+    Here(Arc<Place>),
+}
+
+impl Message {
+    pub(crate) fn called(call: Call) -> Self {
+        let head = call.head();
+        let (subject, headers, from) = (head.subject.to_owned(), texts(&head.fields), call.from.clone());
+        let payload = Arc::new(Payload::from(call.message.payload().to_vec()));
+        Self { subject, headers, from, payload, answer: Some(Answer::Link(call)) }
+    }
+
+    pub(crate) fn published(subject: String, published: Published) -> Self {
+        let headers = PublishHead::parse(published.message.head()).map(|head| texts(&head.fields)).unwrap_or_default();
+        let (from, payload) = (published.from, Arc::new(Payload::from(published.message)));
+        Self { subject, headers, from, payload, answer: None }
+    }
+
+    /// What it came on.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// The name of the node that sent it.
+    pub fn node(&self) -> &str {
+        &self.from.name
+    }
+
+    /// The user whose token that node joined with, if it gave one.
+    pub fn user(&self) -> Option<&str> {
+        Some(self.from.user.as_str()).filter(|user| !user.is_empty())
+    }
+
+    /// What its sender added to it.
+    pub fn headers(&self) -> &BTreeMap<String, String> {
+        &self.headers
+    }
+
+    /// Reads what was sent.
+    ///
+    /// # Errors
+    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        values::read(&self.subject, self.payload.bytes())
+    }
+
+    /// Whether somebody waits for an answer.
+    pub fn is_request(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    /// Answers a request. For what was published nothing happens.
+    ///
+    /// # Errors
+    /// [`Error`] if the value can't be sent; the request fails with `no_reply` then.
+    pub fn reply<T: Serialize + ?Sized>(mut self, value: &T) -> Result<(), Error> {
+        let mut blob = values::write("the reply", value)?;
+        match self.answer.take() {
+            Some(Answer::Link(call)) => {
+                let flusher = call.flusher();
+                let sent = call.reply(blob.sending());
+                flusher.flush();
+                sent.or_else(|refused| match refused {
+                    tidewire_link::Refused::Over => Ok(()),
+                    other => Err(Error::refused("the reply", &other)),
+                })
+            }
+            Some(Answer::Here(place)) => {
+                place.end(Outcome::Replied(blob.into_bytes().into()));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Answers a request with an error. For what was published nothing happens.
+    pub fn fail(mut self, failure: impl Into<crate::Failure>) {
+        let (code, mut blob) = failure.into().payload();
+        match self.answer.take() {
+            Some(Answer::Link(call)) => {
+                let flusher = call.flusher();
+                call.fail(code, blob.sending());
+                flusher.flush();
+            }
+            Some(Answer::Here(place)) => place.end(Outcome::Failed(code.number(), Some(blob.into_bytes().into()))),
+            None => {}
+        }
+    }
+
+    pub(crate) fn refuse(mut self, code: ErrorCode, text: &str) {
+        match self.answer.take() {
+            Some(Answer::Link(call)) => refuse(call, code, text),
+            Some(Answer::Here(place)) => {
+                place.end(Outcome::Failed(code.number(), Some(text.as_bytes().to_vec().into())));
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.payload.bytes().len()
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        let text = "the subscriber did not answer";
+        match self.answer.take() {
+            Some(Answer::Link(call)) => refuse(call, ErrorCode::NoReply, text),
+            Some(Answer::Here(place)) => {
+                place.end(Outcome::Failed(ErrorCode::NoReply.number(), Some(text.as_bytes().to_vec().into())));
+            }
+            None => {}
+        }
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Message({:?} of {:?}, {} bytes)", self.subject, self.node(), self.bytes())
+    }
+}
+
+fn texts(fields: &Fields<'_>) -> BTreeMap<String, String> {
+    let text = |(name, value): (&str, &[u8])| (name.to_owned(), String::from_utf8_lossy(value).into_owned());
+    fields.iter().map(text).collect()
+}
+
+/// How a subscription is made.
+#[derive(Clone, Debug)]
+pub struct SubscribeOptions {
+    queue: String,
+    capacity: usize,
+}
+
+impl Default for SubscribeOptions {
+    fn default() -> Self {
+        Self { queue: String::new(), capacity: limits::SUBSCRIPTION_CAPACITY.default as usize }
+    }
+}
+
+impl SubscribeOptions {
+    /// Shares what comes with the other members of this queue group: one of them gets a message. None by default.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queue = name.into();
+        self
+    }
+
+    /// Messages that wait to be read; the limit `subscription_capacity` has the default. One more is dropped and counted; a request fails.
+    pub fn capacity(mut self, messages: usize) -> Self {
+        self.capacity = messages;
+        self
+    }
+}
+
+/// What is published on a pattern of subjects, and asked on it: a `Stream` for any runtime, or read by [`next`](Subscription::next) and
+/// [`next_blocking`](Subscription::next_blocking). It ends when its node stops. Dropping it ends it.
+#[must_use = "dropping a subscription ends it"]
+pub struct Subscription {
+    core: Weak<Core>,
+    mailbox: Arc<Mailbox>,
+    id: SubscriptionId,
+    pattern: String,
+    _link: tidewire_link::Subscription,
+}
+
+impl Subscription {
+    /// The next message; None once the node has stopped.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no message.
+    pub async fn next(&mut self) -> Option<Message> {
+        poll_fn(|context| self.mailbox.poll(context)).await
+    }
+
+    /// As [`next`](Subscription::next), and blocks this thread.
+    pub fn next_blocking(&mut self) -> Option<Message> {
+        wait(self.next())
+    }
+
+    /// Messages that found no room.
+    pub fn dropped(&self) -> u64 {
+        self.mailbox.dropped()
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Message;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message>> {
+        self.mailbox.poll(context)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.mailbox.close();
+        if let Some(core) = self.core.upgrade() {
+            core.local.remove(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subscription({:?})", self.pattern)
+    }
+}
+
+/// Begins a subscription. It is in force once the pending is done.
+pub(crate) fn subscribe(core: &Arc<Core>, pattern: &str, options: SubscribeOptions) -> Pending<Subscription> {
+    match begin(core, pattern, &options) {
+        Ok((subscription, place)) => Pending::new(async move {
+            in_force(place, subscription.pattern.clone()).await?;
+            Ok(subscription)
+        }),
+        Err(error) => Pending::failed(error),
+    }
+}
+
+fn begin(core: &Arc<Core>, pattern: &str, options: &SubscribeOptions) -> Result<(Subscription, Arc<Place>), Error> {
+    core.check()?;
+    let parsed = names::pattern(pattern)?;
+    within(&limits::SUBSCRIPTION_CAPACITY, "capacity", options.capacity as u64)?;
+    if !options.queue.is_empty() {
+        names::token("queue", &options.queue)?;
+    }
+    let mailbox = Arc::new(Mailbox::new(&options.queue, options.capacity));
+    let place = Arc::new(Place::default());
+    let (inlet, waiting) = (Arc::new(Inlet(Arc::clone(&mailbox))), Arc::clone(&place) as Arc<dyn Waiting>);
+    let link = core.link.subscribe(&parsed, &options.queue, &[], inlet, waiting);
+    let link = link.map_err(|refused| Error::refused(pattern, &refused))?;
+    let id = core.local.add(&parsed, &mailbox);
+    let pattern = pattern.to_owned();
+    Ok((Subscription { core: Arc::downgrade(core), mailbox, id, pattern, _link: link }, place))
+}
+
+/// Gives a message to the subscriptions of this node, and to the hub for those of others.
+pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], flags: Flags) -> Result<(), Error> {
+    core.check()?;
+    names::subject(subject)?;
+    let fields = Fields::parse("PUBLISH", said).unwrap_or_default();
+    let here = core.local.receivers(subject);
+    let kept = (!here.is_empty()).then(|| Arc::new(Payload::from(blob.clone().into_bytes())));
+    let wire = PublishHead { subject, fields, ..PublishHead::default() };
+    let published = core.link.publish(&wire, flags, blob.sending());
+    published.map_err(|refused| Error::refused(subject, &refused))?;
+    for (mailbox, payload) in here.into_iter().zip(kept.iter().cycle()) {
+        let (subject, headers, payload) = (subject.to_owned(), texts(&fields), Arc::clone(payload));
+        let from = Named { name: core.name.clone(), user: String::new() };
+        mailbox.add(Message { subject, headers, from, payload, answer: None });
+    }
+    core.link.flush();
+    Ok(())
+}
+
+/// Asks a subscriber of this node, if there is one. Answers where the answer comes.
+pub(crate) fn ask_here(core: &Core, subject: &str, blob: &Blob, fields: &[u8]) -> Option<Arc<Place>> {
+    let mailbox = core.local.responder(subject)?;
+    let place = Arc::new(Place::default());
+    let from = Named { name: core.name.clone(), user: String::new() };
+    let payload = Arc::new(Payload::from(blob.clone().into_bytes()));
+    let answer = Some(Answer::Here(Arc::clone(&place)));
+    let headers = texts(&Fields::parse("CALL", fields).unwrap_or_default());
+    let message = Message { subject: subject.to_owned(), headers, from, payload, answer };
+    mailbox.add(message);
+    Some(place)
+}

@@ -1,0 +1,90 @@
+//! What travels between nodes, as `spec/values.md` describes it: any type of serde, or a [`Value`] where the type is not known.
+//!
+//! | in Rust | in Python |
+//! |---|---|
+//! | `bool`, integers, floats, `String`, `Option`, `()` | `bool`, `int`, `float`, `str`, the value or `None`, `None` |
+//! | `Vec`, slices, sets | `list` |
+//! | tuples and arrays of a fixed length | `tuple` |
+//! | structs | `dict`, or the data class that a parameter or a field is annotated with |
+//! | maps | `dict` |
+//! | [`Bytes`], and what serde writes as bytes | `bytes` |
+//! | enums | the name of the variant, or a `dict` with the name and what the variant holds |
+//! | [`Value`] | anything |
+//!
+//! The other way round a data class, a model or a named tuple is read as a struct; a set as a list; a member of an enum as its value; a time, a
+//! `Decimal` or a `timedelta` as text, and a `UUID` as 16 bytes, which is what types of other crates such as `uuid` take.
+
+mod arguments;
+mod blob;
+mod bytes;
+mod cursor;
+mod extensions;
+mod names;
+mod reader;
+mod text;
+mod value;
+mod writer;
+mod wrong;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+pub(crate) use arguments::read as read_arguments;
+pub(crate) use blob::Blob;
+pub use bytes::Bytes;
+pub use value::{Array, Value};
+pub(crate) use writer::Writer;
+pub(crate) use wrong::{Kind, Wrong};
+
+/// Writes a value as it travels.
+///
+/// # Errors
+/// [`Error`] with the code `invalid_argument` and the path of what can't be sent, or with `payload_too_large`.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use tidewire_node::values::to_bytes;
+///
+/// assert_eq!(to_bytes(&127)?, [0x7f]);
+/// let wrong = to_bytes(&BTreeMap::from([("big", vec![u128::MAX])])).unwrap_err();
+/// assert!(wrong.to_string().starts_with("value[\"big\"][0]: "), "{wrong}");
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
+    write("value", value).map(Blob::into_bytes)
+}
+
+/// Reads a value that travelled.
+///
+/// # Errors
+/// [`Error`] with the code `wire_error` if the bytes are no value, or `invalid_argument` with the path of what does not fit the type.
+///
+/// ```
+/// use tidewire_node::values::from_bytes;
+///
+/// assert_eq!(from_bytes::<Vec<String>>(&[0x91, 0xa1, b'a'])?, ["a"]);
+/// let wrong = from_bytes::<Vec<String>>(&[0x91, 0x07]).unwrap_err();
+/// assert_eq!(wrong.to_string(), "value[0]: invalid type: integer `7`, expected a string");
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+pub fn from_bytes<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Error> {
+    read("value", bytes)
+}
+
+/// Writes a value of this name.
+pub(crate) fn write<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<Blob, Error> {
+    Writer::blob(value).map_err(|wrong| Error::of_value(name, wrong))
+}
+
+/// Reads a value of this name.
+pub(crate) fn read<'de, T: Deserialize<'de>>(name: &str, bytes: &'de [u8]) -> Result<T, Error> {
+    let found = cursor::Cursor::new(bytes).and_then(|mut cursor| {
+        let value = T::deserialize(reader::Reader(&mut cursor))?;
+        cursor.finish().map(|()| value)
+    });
+    found.map_err(|wrong| Error::of_value(name, wrong))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! Reads values into types of Rust. An extension is read as what it holds, or as text, unless a `Value` is asked for.
+
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+use super::cursor::{Cursor, Token};
+use super::extensions as ext;
+use super::text;
+use super::value::{VALUE, Value};
+use super::wrong::Wrong;
+
+/// One value at a cursor.
+pub(crate) struct Reader<'a, 'de>(pub &'a mut Cursor<'de>);
+
+impl<'de> Reader<'_, 'de> {
+    fn plain<V: Visitor<'de>>(self, token: Token<'de>, visitor: V) -> Result<V::Value, Wrong> {
+        match token {
+            Token::Nil => visitor.visit_unit(),
+            Token::Bool(value) => visitor.visit_bool(value),
+            Token::Int(value) => visitor.visit_i64(value),
+            Token::UInt(value) => visitor.visit_u64(value),
+            Token::Float(value) => visitor.visit_f64(value),
+            Token::Text(value) => visitor.visit_borrowed_str(value),
+            Token::Bytes(value) => visitor.visit_borrowed_bytes(value),
+            Token::List(count) => self.0.deeper(|cursor| Items::read(cursor, count, |items| visitor.visit_seq(items))),
+            Token::Map(count) => self.0.deeper(|cursor| Entries::read(cursor, count, visitor)),
+            Token::Extension(code, bytes) => self.extension(code, bytes, visitor),
+        }
+    }
+
+    /// What an extension stands for, as near as a type that knows nothing of it can have it.
+    fn extension<V: Visitor<'de>>(self, code: i8, bytes: usize, visitor: V) -> Result<V::Value, Wrong> {
+        match code {
+            ext::TUPLE | ext::SET | ext::FROZENSET | ext::ERROR => {
+                self.0.within(bytes, |cursor| Reader(cursor).deserialize_any(visitor))
+            }
+            ext::RECORD | ext::ENUM => self.0.within(bytes, |cursor| second(cursor, visitor)),
+            ext::BYTEARRAY => visitor.visit_borrowed_bytes(self.0.take(bytes)?),
+            ext::BUFFER | ext::BYTEARRAY_BUFFER => {
+                let reference = self.0.take(bytes)?;
+                visitor.visit_borrowed_bytes(self.0.part(reference)?)
+            }
+            _ => self.other(code, bytes, visitor),
+        }
+    }
+
+    #[cold]
+    fn other<V: Visitor<'de>>(self, code: i8, bytes: usize, visitor: V) -> Result<V::Value, Wrong> {
+        match extension_value(self.0, code, bytes)? {
+            Value::Uuid(bytes) => visitor.visit_bytes(&bytes),
+            value => match text::of(&value) {
+                Some(text) => visitor.visit_string(text),
+                None => Err(Wrong::unfit("arrays and scalars of NumPy, and complex numbers, are read as a `Value`")),
+            },
+        }
+    }
+}
+
+/// A value of an extension, whatever it is.
+fn extension_value(cursor: &mut Cursor<'_>, code: i8, bytes: usize) -> Result<Value, Wrong> {
+    let at = cursor.at();
+    let content = Extension { cursor, code, bytes };
+    let value = content.newtype_variant::<Value>()?;
+    ext::value_of(code, value).map_err(|problem| Wrong::malformed(problem, at))
+}
+
+/// The second of two values: what a record or a member of an enum is, beside the name of its type.
+fn second<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, visitor: V) -> Result<V::Value, Wrong> {
+    if cursor.array()? != 2 {
+        return Err(cursor.wrong("the extension does not hold two values"));
+    }
+    cursor.skip()?;
+    cursor.deeper(|cursor| Reader(cursor).deserialize_any(visitor))
+}
+
+impl<'de> Deserializer<'de> for Reader<'_, 'de> {
+    type Error = Wrong;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let token = self.0.token()?;
+        self.plain(token, visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        if self.0.peek()? == Token::Nil {
+            self.0.token()?;
+            return visitor.visit_none();
+        }
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+        if name != VALUE {
+            return visitor.visit_newtype_struct(self);
+        }
+        match self.0.token()? {
+            Token::Extension(code, bytes) => visitor.visit_enum(Extension { cursor: self.0, code, bytes }),
+            token => self.plain(token, visitor),
+        }
+    }
+
+    /// Bytes may be read as a list of numbers, as `Vec<u8>` wants them.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let bytes = match self.0.token()? {
+            Token::Bytes(bytes) => bytes,
+            Token::Extension(ext::BYTEARRAY, bytes) => self.0.take(bytes)?,
+            Token::Extension(ext::BUFFER | ext::BYTEARRAY_BUFFER, bytes) => {
+                let reference = self.0.take(bytes)?;
+                self.0.part(reference)?
+            }
+            token => return self.plain(token, visitor),
+        };
+        visitor.visit_seq(serde::de::value::SeqDeserializer::<_, Wrong>::new(bytes.iter().copied()))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        match self.0.token()? {
+            Token::Text(name) => visitor.visit_enum(name.into_deserializer()),
+            Token::Map(1) => self.0.deeper(|cursor| visitor.visit_enum(Variant(cursor))),
+            Token::Extension(code @ (ext::ENUM | ext::RECORD), bytes) => {
+                self.0.within(bytes, |cursor| enumerated(cursor, code, visitor))
+            }
+            _ => Err(self.0.wrong("neither the name of a variant, nor a map with the name of one")),
+        }
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Wrong> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.0.skip()?;
+        visitor.visit_unit()
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit map struct identifier
+    }
+}
+
+fn enumerated<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, code: i8, visitor: V) -> Result<V::Value, Wrong> {
+    if cursor.array()? != 2 || code == ext::RECORD {
+        return Err(cursor.wrong("a record is no variant of an enum"));
+    }
+    cursor.skip()?;
+    cursor.deeper(|cursor| Reader(cursor).deserialize_enum("", &[], visitor))
+}
+
+/// The items of a list that is being read.
+pub(crate) struct Items<'a, 'de> {
+    cursor: &'a mut Cursor<'de>,
+    count: usize,
+    read: usize,
+}
+
+impl<'a, 'de> Items<'a, 'de> {
+    fn read<T>(
+        cursor: &'a mut Cursor<'de>,
+        count: usize,
+        visit: impl FnOnce(&mut Self) -> Result<T, Wrong>,
+    ) -> Result<T, Wrong> {
+        let mut items = Self { cursor, count, read: 0 };
+        let found = visit(&mut items)?;
+        if items.read < count {
+            return Err(Wrong::unfit(format!("{count} items are more than the {} that it has here", items.read)));
+        }
+        Ok(found)
+    }
+}
+
+impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
+    type Error = Wrong;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Wrong> {
+        if self.read == self.count {
+            return Ok(None);
+        }
+        let number = self.read;
+        self.read += 1;
+        let item = seed.deserialize(Reader(self.cursor));
+        item.map(Some).map_err(|wrong| wrong.inside_of(format_args!("[{number}]")))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.count - self.read)
+    }
+}
+
+/// The entries of a map that is being read.
+struct Entries<'a, 'de> {
+    cursor: &'a mut Cursor<'de>,
+    left: usize,
+    /// The key of the value that comes next, if it is a text.
+    key: Option<&'de str>,
+}
+
+impl<'a, 'de> Entries<'a, 'de> {
+    fn read<V: Visitor<'de>>(cursor: &'a mut Cursor<'de>, count: usize, visitor: V) -> Result<V::Value, Wrong> {
+        let mut entries = Self { cursor, left: count, key: None };
+        let found = visitor.visit_map(&mut entries)?;
+        if entries.left > 0 { Err(Wrong::unfit("the map has more entries than it has here")) } else { Ok(found) }
+    }
+}
+
+impl<'de> MapAccess<'de> for &mut Entries<'_, 'de> {
+    type Error = Wrong;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.key = if let Ok(Token::Text(key)) = self.cursor.peek() { Some(key) } else { None };
+        seed.deserialize(Reader(self.cursor)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
+        let key = self.key.take();
+        seed.deserialize(Reader(self.cursor)).map_err(|wrong| match key {
+            Some(key) => wrong.inside_of(key),
+            None => wrong,
+        })
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.left)
+    }
+}
+
+/// A map of one entry: the name of a variant, and what it holds.
+struct Variant<'a, 'de>(&'a mut Cursor<'de>);
+
+impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
+    type Error = Wrong;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Wrong> {
+        Ok((seed.deserialize(Reader(self.0))?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
+    type Error = Wrong;
+
+    fn unit_variant(self) -> Result<(), Wrong> {
+        self.0.skip()
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Wrong> {
+        seed.deserialize(Reader(self.0))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Wrong> {
+        Reader(self.0).deserialize_seq(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Wrong> {
+        Reader(self.0).deserialize_any(visitor)
+    }
+}
+
+/// An extension on its way into a [`Value`]: its number as a variant, and what it holds.
+struct Extension<'a, 'de> {
+    cursor: &'a mut Cursor<'de>,
+    code: i8,
+    bytes: usize,
+}
+
+impl<'de> EnumAccess<'de> for Extension<'_, 'de> {
+    type Error = Wrong;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Wrong> {
+        Ok((seed.deserialize(self.code.into_deserializer())?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Extension<'_, 'de> {
+    type Error = Wrong;
+
+    fn unit_variant(self) -> Result<(), Wrong> {
+        self.cursor.take(self.bytes).map(drop)
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Wrong> {
+        if ext::holds_values(self.code) {
+            return self.cursor.within(self.bytes, |cursor| seed.deserialize(Reader(cursor)));
+        }
+        let content = self.cursor.take(self.bytes)?;
+        let is_reference = matches!(self.code, ext::BUFFER | ext::BYTEARRAY_BUFFER);
+        let content = if is_reference { self.cursor.part(content)? } else { content };
+        seed.deserialize(serde::de::value::BorrowedBytesDeserializer::<Wrong>::new(content))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Wrong> {
+        Err(self.cursor.wrong("an extension holds one value"))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Wrong> {
+        Err(self.cursor.wrong("an extension holds one value"))
+    }
+}

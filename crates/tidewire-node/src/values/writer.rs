@@ -1,0 +1,467 @@
+//! Writes values of Rust as `spec/values.md` says.
+
+use std::ops::Range;
+
+use rmp::encode as mp;
+use serde::Serialize;
+use serde::ser::{
+    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple, SerializeTupleStruct,
+    SerializeTupleVariant, Serializer,
+};
+use tidewire_proto::generated::limits;
+
+use super::blob::Blob;
+use super::cursor::{Cursor, Token};
+use super::extensions as ext;
+use super::names::code_of;
+use super::wrong::{Kind, Wrong};
+
+const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
+const INLINE_BYTES: usize = limits::VALUE_INLINE_BYTES.default as usize;
+const PAYLOAD_BYTES: usize = limits::PAYLOAD_BYTES.default as usize;
+
+/// Where a value is written to.
+#[derive(Default)]
+pub(crate) struct Writer {
+    head: Vec<u8>,
+    parts: Vec<Vec<u8>>,
+    parts_bytes: usize,
+    depth: usize,
+    /// The bytes that come next are the content of this extension.
+    extension: Option<i8>,
+}
+
+impl Writer {
+    /// A value as a blob.
+    pub fn blob<T: Serialize + ?Sized>(value: &T) -> Result<Blob, Wrong> {
+        let mut writer = Self::default();
+        value.serialize(&mut writer)?;
+        writer.finish()
+    }
+
+    /// The arguments of a call. A tuple or a list is those by position, a map those by name, nothing none; any other value is the only one.
+    pub fn arguments<T: Serialize + ?Sized>(arguments: &T) -> Result<Blob, Wrong> {
+        let mut writer = Self::default();
+        arguments.serialize(&mut writer)?;
+        writer.wrap_arguments();
+        writer.finish()
+    }
+
+    fn wrap_arguments(&mut self) {
+        let first = self.head.first().copied().unwrap_or(0xc0);
+        let is_tuple = first == 0xc9 && self.head.get(5) == Some(&(ext::TUPLE as u8));
+        let is_list = matches!(first, 0x90..=0x9f | 0xdc | 0xdd);
+        let is_map_or_nil = matches!(first, 0x80..=0x8f | 0xde | 0xdf | 0xc0);
+        if is_tuple || is_map_or_nil {
+            return;
+        }
+        let around: &[u8] = if is_list { &[] } else { &[0x91] };
+        let mut start = extension_start(ext::TUPLE);
+        start.extend_from_slice(around);
+        start.append(&mut self.head);
+        self.head = start;
+        self.end_extension(0);
+    }
+
+    fn finish(self) -> Result<Blob, Wrong> {
+        self.check_size()?;
+        Ok(Blob::new(self.head, self.parts))
+    }
+
+    fn check_size(&self) -> Result<(), Wrong> {
+        if self.head.len() + self.parts_bytes > PAYLOAD_BYTES {
+            let text = format!("more than payload_bytes={PAYLOAD_BYTES} can't be sent: send less at once, or a stream");
+            return Err(Wrong::new(Kind::TooLong, text));
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+        let is_long = bytes.len() > INLINE_BYTES;
+        match self.extension.take() {
+            None if is_long => self.buffer(ext::BUFFER, bytes),
+            Some(ext::BYTEARRAY) if is_long => self.buffer(ext::BYTEARRAY_BUFFER, bytes),
+            None => {
+                put(mp::write_bin(&mut self.head, bytes))?;
+                self.check_size()
+            }
+            Some(code) => {
+                put(mp::write_ext_meta(&mut self.head, bytes.len() as u32, code))?;
+                self.head.extend_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn buffer(&mut self, code: i8, bytes: &[u8]) -> Result<(), Wrong> {
+        let number = self.parts.len() as u32;
+        put(mp::write_ext_meta(&mut self.head, 4, code))?;
+        self.head.extend_from_slice(&number.to_be_bytes());
+        self.parts_bytes += bytes.len();
+        self.check_size()?;
+        self.parts.push(bytes.to_vec());
+        Ok(())
+    }
+
+    /// Fills in the length of an extension that began at a place.
+    fn end_extension(&mut self, begin: usize) {
+        let length = (self.head.len() - begin - 6) as u32;
+        self.head[begin + 1..begin + 5].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn go_deeper(&mut self) -> Result<(), Wrong> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(Wrong::unfit(format!(
+                "values are nested more than value_depth={DEPTH} deep: send a flatter one"
+            )));
+        }
+        self.check_size()
+    }
+
+    /// A container. If its count is not known, the items are counted, and the count is put before them.
+    fn begin(&mut self, count: Option<usize>, is_map: bool, extension: Option<i8>) -> Result<Container<'_>, Wrong> {
+        self.go_deeper()?;
+        let extension_at = extension.map(|code| {
+            let begin = self.head.len();
+            self.head.extend_from_slice(&extension_start(code));
+            begin
+        });
+        let at = self.head.len();
+        if let Some(count) = count {
+            count_of(&mut self.head, count, is_map)?;
+        }
+        Ok(Container {
+            writer: self,
+            at,
+            known: count.is_some(),
+            is_map,
+            count: 0,
+            extension_at,
+            variant: false,
+            key: 0..0,
+        })
+    }
+
+    /// A map of one entry, whose key is the name of a variant.
+    fn variant(&mut self, name: &str) -> Result<(), Wrong> {
+        self.go_deeper()?;
+        count_of(&mut self.head, 1, true)?;
+        put(mp::write_str(&mut self.head, name))
+    }
+}
+
+/// What an extension begins with that holds values: its length comes later.
+fn extension_start(code: i8) -> Vec<u8> {
+    vec![0xc9, 0, 0, 0, 0, code as u8]
+}
+
+fn count_of(head: &mut Vec<u8>, count: usize, is_map: bool) -> Result<(), Wrong> {
+    let count = u32::try_from(count).map_err(|_| Wrong::unfit("more than 2^32 - 1 items can't be sent"))?;
+    if is_map { put(mp::write_map_len(head, count).map(drop)) } else { put(mp::write_array_len(head, count).map(drop)) }
+}
+
+/// Writing to memory does not fail.
+fn put<T, E: std::fmt::Debug>(written: Result<T, E>) -> Result<(), Wrong> {
+    debug_assert!(written.is_ok(), "{:?}", written.as_ref().err());
+    Ok(())
+}
+
+impl<'a> Serializer for &'a mut Writer {
+    type Ok = ();
+    type Error = Wrong;
+    type SerializeSeq = Container<'a>;
+    type SerializeTuple = Container<'a>;
+    type SerializeTupleStruct = Container<'a>;
+    type SerializeTupleVariant = Container<'a>;
+    type SerializeMap = Container<'a>;
+    type SerializeStruct = Container<'a>;
+    type SerializeStructVariant = Container<'a>;
+
+    fn serialize_bool(self, value: bool) -> Result<(), Wrong> {
+        put(mp::write_bool(&mut self.head, value))
+    }
+
+    fn serialize_i8(self, value: i8) -> Result<(), Wrong> {
+        self.serialize_i64(value.into())
+    }
+
+    fn serialize_i16(self, value: i16) -> Result<(), Wrong> {
+        self.serialize_i64(value.into())
+    }
+
+    fn serialize_i32(self, value: i32) -> Result<(), Wrong> {
+        self.serialize_i64(value.into())
+    }
+
+    fn serialize_i64(self, value: i64) -> Result<(), Wrong> {
+        put(mp::write_sint(&mut self.head, value))
+    }
+
+    fn serialize_i128(self, value: i128) -> Result<(), Wrong> {
+        if let Ok(value) = u64::try_from(value) {
+            return self.serialize_u64(value);
+        }
+        let value = i64::try_from(value).map_err(|_| out_of_range(&value))?;
+        self.serialize_i64(value)
+    }
+
+    fn serialize_u8(self, value: u8) -> Result<(), Wrong> {
+        self.serialize_u64(value.into())
+    }
+
+    fn serialize_u16(self, value: u16) -> Result<(), Wrong> {
+        self.serialize_u64(value.into())
+    }
+
+    fn serialize_u32(self, value: u32) -> Result<(), Wrong> {
+        self.serialize_u64(value.into())
+    }
+
+    fn serialize_u64(self, value: u64) -> Result<(), Wrong> {
+        put(mp::write_uint(&mut self.head, value))
+    }
+
+    fn serialize_u128(self, value: u128) -> Result<(), Wrong> {
+        let value = u64::try_from(value).map_err(|_| out_of_range(&value))?;
+        self.serialize_u64(value)
+    }
+
+    fn serialize_f32(self, value: f32) -> Result<(), Wrong> {
+        self.serialize_f64(value.into())
+    }
+
+    fn serialize_f64(self, value: f64) -> Result<(), Wrong> {
+        put(mp::write_f64(&mut self.head, value))
+    }
+
+    fn serialize_char(self, value: char) -> Result<(), Wrong> {
+        self.serialize_str(value.encode_utf8(&mut [0; 4]))
+    }
+
+    fn serialize_str(self, value: &str) -> Result<(), Wrong> {
+        put(mp::write_str(&mut self.head, value))?;
+        self.check_size()
+    }
+
+    fn serialize_bytes(self, value: &[u8]) -> Result<(), Wrong> {
+        self.bytes(value)
+    }
+
+    fn serialize_none(self) -> Result<(), Wrong> {
+        self.serialize_unit()
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Wrong> {
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> Result<(), Wrong> {
+        put(mp::write_nil(&mut self.head))
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), Wrong> {
+        self.serialize_unit()
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<(), Wrong> {
+        self.serialize_str(variant)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result<(), Wrong> {
+        match code_of(name) {
+            Some(code) if ext::holds_values(code) => {
+                let begin = self.head.len();
+                self.head.extend_from_slice(&extension_start(code));
+                value.serialize(&mut *self)?;
+                self.end_extension(begin);
+                Ok(())
+            }
+            code => {
+                self.extension = code;
+                value.serialize(self)
+            }
+        }
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<(), Wrong> {
+        self.variant(variant)?;
+        value.serialize(&mut *self).map_err(|wrong| wrong.inside_of(variant))?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn serialize_seq(self, count: Option<usize>) -> Result<Container<'a>, Wrong> {
+        self.begin(count, false, None)
+    }
+
+    fn serialize_tuple(self, count: usize) -> Result<Container<'a>, Wrong> {
+        self.begin(Some(count), false, Some(ext::TUPLE))
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, count: usize) -> Result<Container<'a>, Wrong> {
+        self.serialize_tuple(count)
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        count: usize,
+    ) -> Result<Container<'a>, Wrong> {
+        self.variant(variant)?;
+        let mut tuple = self.begin(Some(count), false, Some(ext::TUPLE))?;
+        tuple.variant = true;
+        Ok(tuple)
+    }
+
+    fn serialize_map(self, count: Option<usize>) -> Result<Container<'a>, Wrong> {
+        self.begin(count, true, None)
+    }
+
+    fn serialize_struct(self, _: &'static str, count: usize) -> Result<Container<'a>, Wrong> {
+        self.begin(Some(count), true, None)
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        count: usize,
+    ) -> Result<Container<'a>, Wrong> {
+        self.variant(variant)?;
+        let mut fields = self.begin(Some(count), true, None)?;
+        fields.variant = true;
+        Ok(fields)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+}
+
+fn out_of_range(value: &impl std::fmt::Display) -> Wrong {
+    Wrong::unfit(format!("{value} is not allowed: integers are from -2^63 to 2^64 - 1"))
+}
+
+/// A list, a tuple or a map that is being written.
+pub(crate) struct Container<'a> {
+    writer: &'a mut Writer,
+    at: usize,
+    known: bool,
+    is_map: bool,
+    count: usize,
+    extension_at: Option<usize>,
+    /// It is in a map of one entry.
+    variant: bool,
+    /// Where the key of the entry is that is being written.
+    key: Range<usize>,
+}
+
+impl Container<'_> {
+    fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
+        let number = self.count;
+        self.count += 1;
+        value.serialize(&mut *self.writer).map_err(|wrong| wrong.inside_of(format_args!("[{number}]")))
+    }
+
+    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Wrong> {
+        self.count += 1;
+        self.writer.serialize_str(name)?;
+        value.serialize(&mut *self.writer).map_err(|wrong| wrong.inside_of(name))
+    }
+
+    fn close(self) -> Result<(), Wrong> {
+        if !self.known {
+            let mut count = Vec::new();
+            count_of(&mut count, self.count, self.is_map)?;
+            self.writer.head.splice(self.at..self.at, count);
+        }
+        if let Some(begin) = self.extension_at {
+            self.writer.end_extension(begin);
+        }
+        self.writer.depth -= 1 + usize::from(self.variant);
+        Ok(())
+    }
+}
+
+macro_rules! items {
+    ($($of:ident: $method:ident,)*) => {
+        $(impl $of for Container<'_> {
+            type Ok = ();
+            type Error = Wrong;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
+                self.item(value)
+            }
+
+            fn end(self) -> Result<(), Wrong> {
+                self.close()
+            }
+        })*
+    };
+}
+
+items! {
+    SerializeSeq: serialize_element,
+    SerializeTuple: serialize_element,
+    SerializeTupleStruct: serialize_field,
+    SerializeTupleVariant: serialize_field,
+}
+
+macro_rules! fields {
+    ($($of:ident,)*) => {
+        $(impl $of for Container<'_> {
+            type Ok = ();
+            type Error = Wrong;
+
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Wrong> {
+                self.field(name, value)
+            }
+
+            fn end(self) -> Result<(), Wrong> {
+                self.close()
+            }
+        })*
+    };
+}
+
+fields! { SerializeStruct, SerializeStructVariant, }
+
+impl SerializeMap for Container<'_> {
+    type Ok = ();
+    type Error = Wrong;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Wrong> {
+        self.count += 1;
+        let begin = self.writer.head.len();
+        key.serialize(&mut *self.writer)?;
+        self.key = begin..self.writer.head.len();
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
+        let written = value.serialize(&mut *self.writer);
+        written.map_err(|wrong| match key_text(&self.writer.head[self.key.clone()]) {
+            Some(key) => wrong.inside_of(format_args!("[{key:?}]")),
+            None => wrong,
+        })
+    }
+
+    fn end(self) -> Result<(), Wrong> {
+        self.close()
+    }
+}
+
+fn key_text(written: &[u8]) -> Option<String> {
+    let Token::Text(text) = Cursor::new(written).ok()?.token().ok()? else { return None };
+    Some(text.to_owned())
+}

@@ -1,0 +1,81 @@
+use std::fmt;
+
+/// What is wrong with a value that is read or written, and where in it.
+#[derive(Debug)]
+pub(crate) struct Wrong(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    text: String,
+    /// The way to the culprit, the innermost step first.
+    path: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The bytes are no value.
+    Malformed,
+    /// The value is not one that is allowed here.
+    Unfit,
+    /// It is longer than what is sent.
+    TooLong,
+}
+
+impl Wrong {
+    #[cold]
+    pub fn new(kind: Kind, text: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, text: text.into(), path: Vec::new() }))
+    }
+
+    /// Bytes that break a rule, and at which byte of the head.
+    #[cold]
+    pub fn malformed(problem: &str, at: usize) -> Self {
+        Self::new(Kind::Malformed, format!("{problem} (at byte {at})"))
+    }
+
+    /// A value that is not allowed here.
+    #[cold]
+    pub fn unfit(text: impl Into<String>) -> Self {
+        Self::new(Kind::Unfit, text)
+    }
+
+    #[cold]
+    pub fn inside_of(mut self, step: impl fmt::Display) -> Self {
+        self.0.path.push(step.to_string());
+        self
+    }
+
+    pub fn has_path(&self) -> bool {
+        !self.0.path.is_empty()
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, step) in self.0.path.iter().rev().enumerate() {
+            let dot = if at == 0 || step.starts_with('[') { "" } else { "." };
+            write!(f, "{dot}{step}")?;
+        }
+        let colon = if self.0.path.is_empty() { "" } else { ": " };
+        write!(f, "{colon}{}", self.0.text)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+impl serde::de::Error for Wrong {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self::unfit(text.to_string())
+    }
+}
+
+impl serde::ser::Error for Wrong {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self::unfit(text.to_string())
+    }
+}
