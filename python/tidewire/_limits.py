@@ -162,7 +162,7 @@ LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 131_072,
 LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 98_304)
 """Longest payload that is sent in one frame; longer ones are cut. With the longest head it fits the least link_frame_bytes."""
 
-LINK_WINDOW_BYTES: Final = Limit("link_window_bytes", "bytes", 1_048_576, 65_536, 67_108_864)
+LINK_WINDOW_BYTES: Final = Limit("link_window_bytes", "bytes", 524_288, 65_536, 67_108_864)
 """Bytes of one payload that are under way before the receiver has asked for more."""
 
 PAYLOAD_BYTES: Final = Limit("payload_bytes", "bytes", 268_435_456, 1024, 4_294_967_296)

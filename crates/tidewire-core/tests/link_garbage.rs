@@ -84,7 +84,7 @@ fn each_broken_rule_ends_the_link_that_breaks_it() {
         ("not complete", vec![begun.clone(), frame(Kind::Item, Flags::NORMAL, SLOT_5, &[], b"x")]),
         ("not complete", vec![begun.clone(), frame(Kind::End, Flags::NORMAL, SLOT_5, &[], b"")]),
         ("length of the whole", vec![frame(Kind::Call, more, SLOT_5, &call_head("svc"), b"short")]),
-        ("link_window_bytes", [vec![long_news], vec![chunk(more, 500_000); 3]].concat()),
+        ("link_window_bytes", [vec![long_news], vec![chunk(more, 250_000); 3]].concat()),
         ("link_frame_bytes", vec![vec![0xff; 4]]),
         ("kind=", vec![vec![12, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]),
     ];

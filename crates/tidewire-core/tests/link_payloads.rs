@@ -8,8 +8,10 @@ use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::outbox::Outbox;
 use tidewire_core::link::session::{Event, Greeting, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, PublishHead};
 
+const WINDOW: usize = limits::LINK_WINDOW_BYTES.default as usize;
 const QUEUE: usize = 64 * MIB;
 
 fn publish(out: &mut Outbox, flags: Flags, payload: &[u8]) {
@@ -119,7 +121,7 @@ fn a_chunk_never_comes_before_the_frame_that_announces_it() {
 #[test]
 fn chunks_go_on_although_there_are_always_whole_frames() {
     let mut out = Outbox::new(QUEUE);
-    long(&mut out, Flags::NORMAL, 1 << 32 | 1, MIB);
+    long(&mut out, Flags::NORMAL, 1 << 32 | 1, WINDOW);
     let mut chunks = 0;
     for _ in 0..20 {
         for _ in 0..400 {
@@ -128,7 +130,7 @@ fn chunks_go_on_although_there_are_always_whole_frames() {
         }
         chunks += taken(&mut out, 256 * KIB).iter().filter(|(kind, ..)| *kind == Kind::Chunk).count();
     }
-    assert_eq!(chunks, 16, "all of the payload");
+    assert_eq!(chunks, WINDOW / 65_536, "all of the payload");
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn a_fifth_payload_waits_for_one_of_four_and_takes_the_place_of_one_that_stands_
     for id in 6..=9 {
         long(&mut out, Flags::NORMAL, 1 << 32 | id, 2 * MIB);
     }
-    assert_eq!(chunks(&mut out).len(), 4 * MIB / 65_536);
+    assert_eq!(chunks(&mut out).len(), 4 * WINDOW / 65_536);
     long(&mut out, Flags::NORMAL, 1 << 32 | 10, 65_536 * 2);
     assert_eq!(chunks(&mut out), [10, 10]);
     out.window(1 << 32 | 6, true, 65_536);
@@ -168,15 +170,15 @@ fn a_fifth_payload_waits_for_one_of_four_and_takes_the_place_of_one_that_stands_
 #[test]
 fn a_sender_stops_at_the_end_of_its_window() {
     let mut out = Outbox::new(QUEUE);
-    long(&mut out, Flags::NORMAL, 1 << 32, 2 * MIB);
+    long(&mut out, Flags::NORMAL, 1 << 32, 2 * WINDOW);
     taken(&mut out, QUEUE);
-    assert_eq!((out.is_idle(), out.bytes()), (true, MIB));
+    assert_eq!((out.is_idle(), out.bytes()), (true, WINDOW));
     assert!(taken(&mut out, QUEUE).is_empty());
     out.window(1 << 32, false, 1_000);
     assert!(out.is_idle(), "that was the window of the other side");
     out.window(1 << 32, true, 1_000);
     assert_eq!(taken(&mut out, QUEUE), [(Kind::Chunk, 2, 1 << 32)]);
-    assert_eq!(out.bytes(), MIB - 1_000);
+    assert_eq!(out.bytes(), WINDOW - 1_000);
     out.drop_transfer(1 << 32, true);
     assert_eq!(out.bytes(), 0);
 }

@@ -296,7 +296,7 @@ pub const LINK_CHUNK_BYTES: Limit =
 ///
 /// At the limit: The sender waits with its next chunk.
 pub const LINK_WINDOW_BYTES: Limit =
-    Limit { name: "link_window_bytes", unit: "bytes", default: 1_048_576, min: 65_536, max: 67_108_864 };
+    Limit { name: "link_window_bytes", unit: "bytes", default: 524_288, min: 65_536, max: 67_108_864 };
 
 /// Longest payload of one message on a link.
 ///
