@@ -233,10 +233,13 @@ impl Shared {
     /// Writes what is new, and closes what is to be closed.
     fn settle(&self) {
         loop {
-            let (touched, closing) = {
+            let (touched, closing, retimed) = {
                 let mut hub = self.hub.lock();
-                (hub.touched(), hub.closing())
+                (hub.touched(), hub.closing(), hub.retimed())
             };
+            if retimed {
+                self.look.notify_one();
+            }
             if touched.is_empty() && closing.is_empty() {
                 return;
             }
