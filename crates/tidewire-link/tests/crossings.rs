@@ -4,11 +4,12 @@ mod transports_support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::mpsc::sync_channel;
 
-use tidewire_link::Address;
+use tidewire_link::{Address, Greeting};
 use tidewire_proto::wire::{FieldsWriter, Flags, Hello, Kind, read, write};
 
-use transports_support::{Place, SOON};
+use transports_support::{Node, Place, SOON, next};
 
 fn address() -> Address {
     "tide://127.0.0.1:0".parse().expect("it is an address")
@@ -44,4 +45,19 @@ fn a_hub_with_nothing_else_to_do_minds_the_heartbeat_that_a_node_states() {
     stream.write_all(&hello("50")).expect("the hub reads");
     assert_eq!(kind(&mut stream), Kind::Welcome);
     assert_eq!(kind(&mut stream), Kind::Ping);
+}
+
+#[test]
+fn a_loop_stops_to_read_a_connection_whose_end_others_have_found() {
+    let place = Place::open(&address());
+    let node = Node::join_with(&place.address, Greeting { heartbeat_ms: 50, ..Greeting::new("node") });
+    let (send, readers) = sync_channel(100);
+    node.link.on_way(move |reader| drop(send.try_send(reader)));
+    let reader = next(&readers);
+    assert!(reader.begin());
+    place.hub.close();
+    // The loop is busy: the thread of the links finds out with the next heartbeat, and joins again.
+    let again = next(&readers);
+    assert!(!reader.read(), "it would look at the closed socket for ever");
+    assert!(again.begin() && again.read());
 }
