@@ -657,7 +657,11 @@ impl Shared {
         let id = message.id;
         let Ok(head) = CallHead::parse(message.head()) else { return };
         let (handler, from) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
+            if state.epoch != epoch || !state.session.is_open(id) {
+                // Its end was read with it. Nobody would tell a handler of that.
+                return;
+            }
             let number = state.by_id.get(&head.to);
             let handler = number.and_then(|number| state.subscriptions.get(number)).map(|one| Arc::clone(&one.handler));
             (handler, state.session.name_of(head.origin).cloned().unwrap_or_default())

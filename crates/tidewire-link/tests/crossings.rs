@@ -4,12 +4,13 @@ mod transports_support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use tidewire_link::{Address, Greeting};
-use tidewire_proto::wire::{FieldsWriter, Flags, Hello, Kind, read, write};
+use tidewire_link::{Address, Failure, Greeting, Link, Message, Sending, Subscription, Waiting};
+use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, Hello, Kind, read, write};
 
-use transports_support::{Node, Place, SOON, next};
+use transports_support::{Answer, Echo, Keep, Node, Place, SOON, next};
 
 fn address() -> Address {
     "tide://127.0.0.1:0".parse().expect("it is an address")
@@ -45,6 +46,43 @@ fn a_hub_with_nothing_else_to_do_minds_the_heartbeat_that_a_node_states() {
     stream.write_all(&hello("50")).expect("the hub reads");
     assert_eq!(kind(&mut stream), Kind::Welcome);
     assert_eq!(kind(&mut stream), Kind::Ping);
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Waiting for Deaf {
+    fn replied(&self, _: Message) {}
+    fn failed(&self, _: Failure) {}
+    fn item(&self, _: Message) {}
+    fn over(&self) {}
+    fn credited(&self, _: u32) {}
+}
+
+fn call_and_cancel(link: &Link, subject: &str) {
+    let head = CallHead { deadline_ms: 30_000, subject, ..CallHead::default() };
+    let key = link.call(&head, Flags::NORMAL, Sending::Short(b""), Arc::new(Deaf)).expect("there is room");
+    link.flush();
+    link.cancel(key);
+}
+
+#[test]
+fn a_call_and_its_end_that_are_read_at_once_leave_no_handler_at_work() {
+    let place = Place::open(&address());
+    let (server, caller) = (Node::join(&place.address, "server"), Node::join(&place.address, "caller"));
+    let ((called, calls), (cancelled, cancels)) = (sync_channel(100), sync_channel(100));
+    let _kept: [Subscription; 2] = [
+        server.subscribe("svc.hold", Keep { called, cancelled, calls: Arc::default() }),
+        server.subscribe("svc.echo", Echo),
+    ];
+    server.link.flusher().pause();
+    call_and_cancel(&caller.link, "svc.hold");
+    // The hub has passed both on when it answers this.
+    assert!(matches!(caller.ask("svc.nobody", b""), Answer::Failed(_)));
+    server.link.flusher().listen_again();
+    assert_eq!(caller.ask("svc.echo", b"hi"), Answer::Reply(b"hi".to_vec()));
+    assert_eq!(calls.try_iter().count(), cancels.try_iter().count(), "a handler works for nobody");
+    assert_eq!(server.link.open_calls(), 0);
 }
 
 #[test]
