@@ -46,7 +46,11 @@ enum Peer {
 #[derive(Clone)]
 pub struct HubHandle {
     shared: Arc<Shared>,
+    _end: Arc<Ending>,
 }
+
+/// Ends the links: what serves them keeps the hub.
+struct Ending(Weak<Shared>);
 
 pub(crate) struct Shared {
     hub: Mutex<Hub>,
@@ -91,7 +95,8 @@ impl HubHandle {
             log: Box::new(log),
         });
         runtime.spawn(watch_time(Arc::downgrade(&shared)));
-        Self { shared }
+        let end = Arc::new(Ending(Arc::downgrade(&shared)));
+        Self { shared, _end: end }
     }
 
     /// Listens at an address; when this returns, nodes can join.
@@ -143,17 +148,7 @@ impl HubHandle {
 
     /// Ends all links. What is under way fails.
     pub fn close(&self) {
-        let peers: Vec<_> = self.shared.peers.read().iter().flatten().cloned().collect();
-        for peer in peers {
-            match &*peer {
-                Peer::Remote { end, .. } => end.notify_one(),
-                Peer::Local { feed, .. } => {
-                    if let Some(feed) = feed.upgrade() {
-                        feed.ended("the hub has stopped");
-                    }
-                }
-            }
-        }
+        self.shared.close();
     }
 
     /// The thread that its sockets are on.
@@ -195,7 +190,29 @@ impl Drop for LocalEnd {
     }
 }
 
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.close();
+        }
+    }
+}
+
 impl Shared {
+    fn close(&self) {
+        let peers: Vec<_> = self.peers.read().iter().flatten().cloned().collect();
+        for peer in peers {
+            match &*peer {
+                Peer::Remote { end, .. } => end.notify_one(),
+                Peer::Local { feed, .. } => {
+                    if let Some(feed) = feed.upgrade() {
+                        feed.ended("the hub has stopped");
+                    }
+                }
+            }
+        }
+    }
+
     fn keep(&self, at: LinkId, peer: Arc<Peer>) {
         let mut peers = self.peers.write();
         if peers.len() <= at {

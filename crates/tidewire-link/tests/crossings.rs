@@ -7,10 +7,13 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use tidewire_link::{Address, Failure, Greeting, Link, Message, Sending, Subscription, Waiting};
+use tidewire_link::{
+    Access, Address, Failure, Grant, Greeting, Link, Message, Runtime, Sending, Subscription, Waiting,
+};
+use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, Hello, Kind, read, write};
 
-use transports_support::{Answer, Echo, Keep, Node, Place, SOON, next};
+use transports_support::{Answer, Answers, Echo, Keep, Node, Place, SOON, next};
 
 fn address() -> Address {
     "tide://127.0.0.1:0".parse().expect("it is an address")
@@ -98,4 +101,28 @@ fn a_loop_stops_to_read_a_connection_whose_end_others_have_found() {
     let again = next(&readers);
     assert!(!reader.read(), "it would look at the closed socket for ever");
     assert!(again.begin() && again.read());
+}
+
+#[test]
+fn a_subscription_that_the_next_hub_refuses_is_logged() {
+    let path = std::env::temp_dir().join(format!("tidewire-again-{}.sock", std::process::id()));
+    let address: Address = format!("tide+unix://{}", path.display()).parse().expect("it is an address");
+    let place = Place::open(&address);
+    let runtime = Runtime::start("node").expect("a thread can be started");
+    let (send, lines) = sync_channel(1_000);
+    let greeting = Greeting { token: Some("a secret".to_owned()), ..Greeting::new("node") };
+    let link = Link::join(&runtime, &address, greeting, move |line| drop(send.try_send(line.to_owned())));
+    let link = link.unwrap_or_else(|error| panic!("{error}"));
+    let (answers, answered) = Answers::new();
+    let pattern = Pattern::new("news").expect("it is a pattern");
+    let _kept = link.subscribe(&pattern, "", &[], Arc::new(Echo), answers).expect("there is room");
+    assert_eq!(next(&answered), Answer::Over);
+    drop(place);
+    let _next = Place::open_with(&address, |options| {
+        let grant = Grant { subscribe: Vec::new(), ..Grant::all("a secret", "reader") };
+        options.access = Access::new(vec![grant]);
+    });
+    let line = std::iter::repeat_with(|| next(&lines)).find(|line| line.contains("not subscribed to again"));
+    let line = line.expect("it comes soon");
+    assert!(line.contains("news") && line.contains("not allowed with this token"), "{line}");
 }
