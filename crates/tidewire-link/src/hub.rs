@@ -443,6 +443,8 @@ impl Shared {
 async fn watch_time(shared: Weak<Shared>) {
     loop {
         let Some(strong) = shared.upgrade() else { return };
+        // Until it sleeps, whatever is due sooner has it look once more.
+        strong.sleeps_until_us.store(u64::MAX, Ordering::Release);
         strong.hub.lock().tick(now_us());
         let local = strong.tick_locals();
         strong.settle();

@@ -865,6 +865,8 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
     let look_us = shared.greeting.heartbeat_ms * 500;
     let mut look = now_us() + look_us;
     loop {
+        // Until it sleeps, whatever is due sooner has it look once more.
+        shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
         let due = shared.state.lock().session.next_us();
         // Whoever waited elsewhere may have gone: the loop is asked again now and then.
         let next = if shared.home.load(Ordering::Acquire) != 0 && way.turn.is_to_offer() { due.min(look) } else { due };
