@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -237,3 +239,33 @@ def test_a_hub_says_what_happened_when_two_nodes_serve_different_things_under_on
                 await other.serve({"another": lambda: 1}, name="workshop")
 
     asyncio.run(story())
+
+
+def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            forgotten = await tw.Node(url, name="forgotten").__aenter__()
+            gone = weakref.ref(forgotten._link())
+            del forgotten
+            gc.collect()
+            await until_joined(url, "forgotten")
+            gc.collect()
+            assert gone() is None, "its link is kept"
+
+    asyncio.run(story())
+
+
+async def until_joined(url: str, name: str) -> None:
+    """Wait until a name is free, and have it for a moment."""
+
+    async def join() -> None:
+        while True:
+            try:
+                async with tw.Node(url, name=name):
+                    return
+            except tw.NameTaken:
+                # The hub hears that a node has gone when it has read the end of its link.
+                await asyncio.sleep(0.002)
+
+    await asyncio.wait_for(join(), 30.0)

@@ -445,7 +445,10 @@ class Node:
             from tidewire.links.connection import Connection
 
             with self._lock:
-                self._connection = self._connection or Connection(self)
+                if self._connection is None:
+                    self._connection = Connection(self)
+                    # The process takes its links along at its end; the collector does not.
+                    weakref.finalize(self, self._connection.abandon).atexit = False
         return self._connection
 
     # Subjects

@@ -46,7 +46,11 @@ enum Peer {
 #[derive(Clone)]
 pub struct HubHandle {
     shared: Arc<Shared>,
+    _end: Arc<Ending>,
 }
+
+/// Ends the links: what serves them keeps the hub.
+struct Ending(Weak<Shared>);
 
 pub(crate) struct Shared {
     hub: Mutex<Hub>,
@@ -91,7 +95,8 @@ impl HubHandle {
             log: Box::new(log),
         });
         runtime.spawn(watch_time(Arc::downgrade(&shared)));
-        Self { shared }
+        let end = Arc::new(Ending(Arc::downgrade(&shared)));
+        Self { shared, _end: end }
     }
 
     /// Listens at an address; when this returns, nodes can join.
@@ -143,17 +148,7 @@ impl HubHandle {
 
     /// Ends all links. What is under way fails.
     pub fn close(&self) {
-        let peers: Vec<_> = self.shared.peers.read().iter().flatten().cloned().collect();
-        for peer in peers {
-            match &*peer {
-                Peer::Remote { end, .. } => end.notify_one(),
-                Peer::Local { feed, .. } => {
-                    if let Some(feed) = feed.upgrade() {
-                        feed.ended("the hub has stopped");
-                    }
-                }
-            }
-        }
+        self.shared.close();
     }
 
     /// The thread that its sockets are on.
@@ -195,7 +190,29 @@ impl Drop for LocalEnd {
     }
 }
 
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.close();
+        }
+    }
+}
+
 impl Shared {
+    fn close(&self) {
+        let peers: Vec<_> = self.peers.read().iter().flatten().cloned().collect();
+        for peer in peers {
+            match &*peer {
+                Peer::Remote { end, .. } => end.notify_one(),
+                Peer::Local { feed, .. } => {
+                    if let Some(feed) = feed.upgrade() {
+                        feed.ended("the hub has stopped");
+                    }
+                }
+            }
+        }
+    }
+
     fn keep(&self, at: LinkId, peer: Arc<Peer>) {
         let mut peers = self.peers.write();
         if peers.len() <= at {
@@ -233,18 +250,24 @@ impl Shared {
     /// Writes what is new, and closes what is to be closed.
     fn settle(&self) {
         loop {
-            let (touched, closing) = {
+            let (touched, closing, retimed) = {
                 let mut hub = self.hub.lock();
-                (hub.touched(), hub.closing())
+                let touched = hub.touched();
+                // Looked up now: their numbers may soon be those of others.
+                let closing = hub.closing().into_iter().map(|(at, reason)| (self.leaving(&hub, at), reason));
+                (touched, closing.collect::<Vec<_>>(), hub.retimed())
             };
+            if retimed {
+                self.look.notify_one();
+            }
             if touched.is_empty() && closing.is_empty() {
                 return;
             }
             for at in touched {
                 self.flush(at);
             }
-            for (at, reason) in closing {
-                self.end(at, &reason);
+            for (leaving, reason) in closing {
+                self.end(leaving, &reason);
             }
         }
     }
@@ -257,14 +280,23 @@ impl Shared {
         feeds.iter().map(|feed| feed.due_us()).min().unwrap_or(u64::MAX)
     }
 
+    fn is_peer(&self, at: LinkId, peer: &Arc<Peer>) -> bool {
+        self.peers.read().get(at).and_then(Option::as_ref).is_some_and(|other| Arc::ptr_eq(other, peer))
+    }
+
     fn peer(&self, at: LinkId) -> Option<Arc<Peer>> {
         self.peers.read().get(at).and_then(Option::clone)
     }
 
     fn flush(&self, at: LinkId) {
-        let Some(peer) = self.peer(at) else { return };
-        let take = |bytes: &mut Vec<u8>, count| self.take(at, bytes, count);
-        match &*peer {
+        if let Some(peer) = self.peer(at) {
+            self.flush_to(at, &peer);
+        }
+    }
+
+    fn flush_to(&self, at: LinkId, peer: &Arc<Peer>) {
+        let take = |bytes: &mut Vec<u8>, count| self.take(at, peer, bytes, count);
+        match &**peer {
             Peer::Remote { socket, writing, end } => {
                 if self.holds(at) {
                     return;
@@ -286,10 +318,10 @@ impl Shared {
 
     /// A node of this process takes frames in again.
     fn resume(&self, at: LinkId) {
-        let peer = self.peer(at);
-        let Some(Peer::Local { feed, writing }) = peer.as_deref() else { return };
+        let Some(peer) = self.peer(at) else { return };
+        let Peer::Local { feed, writing } = &*peer else { return };
         let Some(feed) = feed.upgrade() else { return };
-        let take = |bytes: &mut Vec<u8>, count| self.take(at, bytes, count);
+        let take = |bytes: &mut Vec<u8>, count| self.take(at, &peer, bytes, count);
         let resumed = writing.resume(take, |bytes| fed(&*feed, bytes));
         debug_assert!(resumed.is_ok(), "feeding does not fail");
     }
@@ -306,9 +338,13 @@ impl Shared {
         held
     }
 
-    fn take(&self, at: LinkId, bytes: &mut Vec<u8>, count: usize) -> bool {
+    fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>, count: usize) -> bool {
         let count = count.min(self.batch.bytes);
         let mut hub = self.hub.lock();
+        // The number may be that of another link by now. It can't become so while the hub is locked.
+        if !self.is_peer(at, peer) {
+            return false;
+        }
         let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, count));
         if taken {
             hub.sent(at, now_us());
@@ -316,12 +352,16 @@ impl Shared {
         taken
     }
 
-    fn end(&self, at: LinkId, reason: &str) {
-        let name = self.hub.lock().name_of(at).to_owned();
+    /// A link that is to be closed, and the name of its node.
+    fn leaving(&self, hub: &Hub, at: LinkId) -> (Option<Arc<Peer>>, String) {
+        (self.peer(at), hub.name_of(at).to_owned())
+    }
+
+    fn end(&self, (peer, name): (Option<Arc<Peer>>, String), reason: &str) {
         let who =
             if name.is_empty() { "a link that has not joined".to_owned() } else { format!("the link of {name:?}") };
         (self.log)(&format!("{who} is closed: {reason}"));
-        match self.peer(at).as_deref() {
+        match peer.as_deref() {
             Some(Peer::Remote { end, .. }) => end.notify_one(),
             Some(Peer::Local { feed, .. }) => {
                 if let Some(feed) = feed.upgrade() {
@@ -362,7 +402,7 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
             () = writing.full.notified(), if !full => full = true,
             ready = socket.writable(), if full => {
                 full = false;
-                let take = |bytes: &mut Vec<u8>, count| shared.take(at, bytes, count);
+                let take = |bytes: &mut Vec<u8>, count| shared.take(at, &peer, bytes, count);
                 if ready.is_err() || writing.resume(take, |bytes| socket.try_write(bytes)).is_err() {
                     break;
                 }
@@ -375,7 +415,8 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
                     Ok(Filled::All | Filled::Some) => shared.read(at, &mut reading),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        shared.end(at, &error.to_string());
+                        let leaving = shared.leaving(&shared.hub.lock(), at);
+                        shared.end(leaving, &error.to_string());
                         break;
                     }
                     Ok(Filled::Closed) | Err(_) => break,
@@ -402,6 +443,8 @@ impl Shared {
 async fn watch_time(shared: Weak<Shared>) {
     loop {
         let Some(strong) = shared.upgrade() else { return };
+        // Until it sleeps, whatever is due sooner has it look once more.
+        strong.sleeps_until_us.store(u64::MAX, Ordering::Release);
         strong.hub.lock().tick(now_us());
         let local = strong.tick_locals();
         strong.settle();
@@ -532,3 +575,56 @@ impl fmt::Display for ListenError {
 }
 
 impl std::error::Error for ListenError {}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::time::Instant;
+
+    use tidewire_proto::wire::{Kind, WireError};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    /// A link of the hub, and the other end of it.
+    fn connected(hub: &HubHandle) -> std::os::unix::net::UnixStream {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("there are descriptors");
+        ours.set_nonblocking(true).expect("it is a socket");
+        theirs.set_read_timeout(Some(SOON)).expect("it is a socket");
+        let shared = Arc::clone(&hub.shared);
+        let taken = hub.shared.runtime.block_on(async move {
+            shared.accept(Socket::Unix(UnixStream::from_std(ours).expect("it is a socket")));
+        });
+        taken.expect("the thread of links runs");
+        theirs
+    }
+
+    fn until(holds: impl Fn() -> bool) {
+        let end = Instant::now() + SOON;
+        while !holds() {
+            assert!(Instant::now() < end, "it does not come to that");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn whoever_still_writes_to_a_lost_link_takes_nothing_of_the_next_one_with_its_number() {
+        let runtime = Runtime::start("hub").expect("a thread can be started");
+        let hub = HubHandle::new(&runtime, HubOptions::new("hub"), |_| {});
+        let lost = connected(&hub);
+        let peer = hub.shared.peer(0).expect("it is the first one");
+        drop(lost);
+        until(|| hub.shared.peer(0).is_none());
+        let mut next = connected(&hub);
+        until(|| hub.shared.peer(0).is_some());
+        let broken = WireError::Unexpected { kind: Kind::Call.name(), problem: "it is none" };
+        hub.shared.hub.lock().garbled(0, &broken);
+        // As a thread does that had looked the link up, and was held up.
+        hub.shared.flush_to(0, &peer);
+        hub.shared.settle();
+        let mut said = Vec::new();
+        next.read_to_end(&mut said).expect("the hub closes it");
+        assert!(!said.is_empty(), "the node is not told why its link is closed");
+    }
+}

@@ -34,6 +34,9 @@ use turn::Offer;
 pub use turn::{Elsewhere, Reader};
 use way::{Way, WayKind};
 
+/// What patterns begin with that belong to the number of a node.
+const OF_NODE: &str = "$node.";
+
 /// Most reads at a heartbeat.
 const CATCH_UP_READS: usize = 16;
 
@@ -631,13 +634,14 @@ impl Shared {
     }
 
     fn welcomed(&self, joined: Joined) {
-        let welcome = {
+        let (welcome, refused) = {
             let mut state = self.state.lock();
             state.resume = Some(joined.resume.clone());
             state.joined = Some(joined);
-            self.subscribe_again(&mut state);
-            state.welcome.take()
+            let refused = self.subscribe_again(&mut state);
+            (state.welcome.take(), refused)
         };
+        refused.into_iter().for_each(|(waiting, why)| waiting.not_sent(&why));
         self.look.notify_one();
         if let Some(welcome) = welcome {
             let _ = welcome.send(Ok(()));
@@ -646,24 +650,39 @@ impl Shared {
         }
     }
 
-    fn subscribe_again(&self, state: &mut State) {
+    /// Answers which of them could not be sent, and why.
+    fn subscribe_again(&self, state: &mut State) -> Vec<(Arc<Again>, Refused)> {
         state.by_id.clear();
-        let State { session, subscriptions, by_id, .. } = state;
+        let (State { session, subscriptions, by_id, .. }, mut refused) = (state, Vec::new());
         for (number, subscribed) in subscriptions.iter_mut() {
+            subscribed.id = None;
+            let later = subscribed.later.take();
+            if later.is_none() && subscribed.pattern.starts_with(OF_NODE) {
+                // It belongs to the number that this node had.
+                continue;
+            }
+            let again = Arc::new(Again { pattern: subscribed.pattern.clone(), link: self.me.clone(), later });
             let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
-            let waiting = subscribed.later.take().unwrap_or_else(|| Arc::new(Nobody));
-            subscribed.id = session.subscribe(&head, &subscribed.says, waiting).ok();
-            if let Some(id) = subscribed.id {
-                by_id.insert(id, *number);
+            match session.subscribe(&head, &subscribed.says, Arc::clone(&again) as Arc<dyn Waiting>) {
+                Ok(id) => {
+                    subscribed.id = Some(id);
+                    by_id.insert(id, *number);
+                }
+                Err(why) => refused.push((again, why)),
             }
         }
+        refused
     }
 
     fn called(self: &Arc<Self>, message: Message, epoch: u32) {
         let id = message.id;
         let Ok(head) = CallHead::parse(message.head()) else { return };
         let (handler, from) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
+            if state.epoch != epoch || !state.session.is_open(id) {
+                // Its end was read with it. Nobody would tell a handler of that.
+                return;
+            }
             let number = state.by_id.get(&head.to);
             let handler = number.and_then(|number| state.subscriptions.get(number)).map(|one| Arc::clone(&one.handler));
             (handler, state.session.name_of(head.origin).cloned().unwrap_or_default())
@@ -852,6 +871,8 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
     let look_us = shared.greeting.heartbeat_ms * 500;
     let mut look = now_us() + look_us;
     loop {
+        // Until it sleeps, whatever is due sooner has it look once more.
+        shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
         let due = shared.state.lock().session.next_us();
         // Whoever waited elsewhere may have gone: the loop is asked again now and then.
         let next = if shared.home.load(Ordering::Acquire) != 0 && way.turn.is_to_offer() { due.min(look) } else { due };
@@ -1176,14 +1197,45 @@ impl Drop for Subscription {
     }
 }
 
-/// Nobody waits for a subscription that is made again.
-struct Nobody;
+/// A subscription that is made again. Mostly nobody waits for it, so that it is logged if it can't be.
+struct Again {
+    pattern: String,
+    link: Weak<Shared>,
+    later: Option<Arc<dyn Waiting>>,
+}
 
-impl Waiting for Nobody {
+impl Again {
+    fn not_sent(&self, why: &Refused) {
+        self.log(&why.to_string());
+        if let Some(later) = &self.later {
+            later.failed(Failure { number: ErrorCode::LinkLost.number(), message: None });
+        }
+    }
+
+    fn log(&self, why: &str) {
+        if let Some(link) = self.link.upgrade() {
+            (link.log)(&format!("{:?} is not subscribed to again: {why}", self.pattern));
+        }
+    }
+}
+
+impl Waiting for Again {
     fn replied(&self, _: Message) {}
-    fn failed(&self, _: Failure) {}
+
+    fn failed(&self, failure: Failure) {
+        match (&self.later, &failure.message) {
+            (Some(later), _) => later.failed(failure),
+            (None, Some(told)) => self.log(&String::from_utf8_lossy(told.payload())),
+            (None, None) => {}
+        }
+    }
+
     fn item(&self, _: Message) {}
-    fn over(&self) {}
+
+    fn over(&self) {
+        self.later.iter().for_each(|later| later.over());
+    }
+
     fn credited(&self, _: u32) {}
 }
 

@@ -1,6 +1,9 @@
 //! A hub in this process.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::Builder;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -13,6 +16,9 @@ use crate::fork::Own;
 use crate::link::joined::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options};
+
+/// Lines that may wait for the interpreter.
+const LOG_LINES: usize = 256;
 
 /// A hub in this process: listens, and routes between the nodes that join.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -131,9 +137,25 @@ pub fn address(py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult
     parsed.map_err(|wrong| error(py, "InvalidArgument", &wrong.to_string(), &[]))
 }
 
-/// A Python function as a log. It may be called from any thread.
+/// A Python function as a log. Whoever has a line waits for nobody: the function is called on a thread of its own, which begins with
+/// the first line. While so many wait that there is no room, others are dropped.
 pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
+    let lines: OnceLock<SyncSender<String>> = OnceLock::new();
+    let log = Arc::new(log);
     move |line| {
+        let lines = lines.get_or_init(|| {
+            let (send, lines) = sync_channel(LOG_LINES);
+            let log = Arc::clone(&log);
+            // Without a thread there are no lines.
+            drop(Builder::new().name("tidewire-log".to_owned()).spawn(move || call_with(&lines, &log)));
+            send
+        });
+        drop(lines.try_send(line.to_owned()));
+    }
+}
+
+fn call_with(lines: &Receiver<String>, log: &Py<PyAny>) {
+    for line in lines {
         Python::attach(|py| {
             if let Err(error) = log.call1(py, (line,)) {
                 error.write_unraisable(py, None);

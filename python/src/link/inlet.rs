@@ -78,9 +78,9 @@ impl Intake {
     }
 
     /// Nothing more is handed over.
-    pub fn close(self: &Arc<Self>) {
+    pub fn close(self: &Arc<Self>, py: Python<'_>) {
         self.line.remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
-        drop(self.take());
+        drop(self.take(py));
     }
 
     fn came(&self, what: Came) {
@@ -102,10 +102,11 @@ impl Intake {
         self.pulse.blocked_ms()
     }
 
-    fn take(&self) -> Vec<Came> {
+    fn take(&self, py: Python<'_>) -> Vec<Came> {
         let queue = std::mem::take(&mut *self.queue.lock());
         if queue.bytes > INTAKE_BYTES {
-            self.link.listen_again();
+            // A hub of this process hands over here what waits, and may wait for a thread that does so and wants the interpreter.
+            py.detach(|| self.link.listen_again());
         }
         queue.came
     }
@@ -134,7 +135,7 @@ impl Intake {
 impl Inlet for Intake {
     fn run(&self, py: Python<'_>) {
         self.pulse.beat();
-        let came = self.take();
+        let came = self.take(py);
         if came.is_empty() {
             return;
         }

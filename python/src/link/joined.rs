@@ -124,7 +124,7 @@ impl Link {
         let weak = Arc::downgrade(&intake);
         let before = self.intake.lock().replace(intake);
         if let Some(before) = before {
-            before.close();
+            before.close(py);
         }
         self.inner.on_way(move |reader| {
             if let Some(intake) = weak.upgrade() {
@@ -280,7 +280,7 @@ impl Link {
         let Some(mine) = self.inner.mine() else { return };
         let intake = self.intake.lock().take();
         if let Some(intake) = intake {
-            intake.close();
+            intake.close(py);
         }
         py.detach(|| mine.close());
     }

@@ -200,6 +200,17 @@ class Connection:
         if hub is not None:
             hub.close()
 
+    def abandon(self) -> None:
+        """End the link of a node that nobody refers to any more, on whichever thread the collector runs."""
+        for listening in self._listening:
+            listening.close()
+        link, self._link = self._link, None
+        hub, self.hub = self.hub, None
+        if link is not None:
+            link.close()
+        if hub is not None:
+            hub.close()
+
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""
         if self.hub is not None:

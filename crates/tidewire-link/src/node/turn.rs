@@ -100,11 +100,11 @@ impl Turn {
 }
 
 impl Way {
-    /// Reads once, and hands on what came.
+    /// Reads once, and hands on what came. `Closed`: it has ended on this side.
     pub fn read(&self, shared: &Arc<Shared>) -> Result<Filled, Fault> {
         let WayKind::Plain(plain) = &self.kind else { return Ok(Filled::All) };
         let mut place = self.turn.reading.lock();
-        let Some(reading) = &mut *place else { return Ok(Filled::All) };
+        let Some(reading) = &mut *place else { return Ok(Filled::Closed) };
         match reading.fill(|room| plain.try_read(room)) {
             Ok(Filled::Closed) => Err(super::gone()),
             Ok(filled) => shared.read(reading).map(|()| filled),
@@ -130,16 +130,20 @@ impl Reader {
         mine
     }
 
-    /// Reads once, and hands on what came. False: this is no longer the one that reads.
+    /// Reads once, and hands on what came. False: this is no longer the one that reads, or nobody reads any more.
     pub fn read(&self) -> bool {
         let Some(shared) = self.link.upgrade() else { return false };
         if self.way.turn.reader.load(Ordering::Acquire) != here() {
             return false;
         }
-        let Err(fault) = self.way.read(&shared) else { return true };
-        *self.way.turn.fault.lock() = Some(fault);
-        self.way.end.notify_one();
-        false
+        match self.way.read(&shared) {
+            Ok(filled) => filled != Filled::Closed,
+            Err(fault) => {
+                *self.way.turn.fault.lock() = Some(fault);
+                self.way.end.notify_one();
+                false
+            }
+        }
     }
 }
 

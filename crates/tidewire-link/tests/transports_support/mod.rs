@@ -30,9 +30,15 @@ pub struct Place {
 
 impl Place {
     pub fn open(address: &Address) -> Self {
+        Self::open_with(address, |_| {})
+    }
+
+    pub fn open_with(address: &Address, set: impl FnOnce(&mut HubOptions)) -> Self {
         let runtime = Runtime::start("hub").expect("a thread can be started");
         let (send, lines) = sync_channel(10_000);
-        let hub = HubHandle::new(&runtime, HubOptions::new("hub"), move |line| drop(send.try_send(line.to_owned())));
+        let mut options = HubOptions::new("hub");
+        set(&mut options);
+        let hub = HubHandle::new(&runtime, options, move |line| drop(send.try_send(line.to_owned())));
         let listening = hub.listen(address).unwrap_or_else(|error| panic!("{error}"));
         let address = listening.address.clone();
         Self { hub, runtime, lines, address, _listening: listening }

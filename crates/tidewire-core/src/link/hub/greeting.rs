@@ -73,6 +73,7 @@ impl Hub {
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
         self.names.insert(name.to_owned(), at);
+        self.retimed = true;
     }
 
     fn welcome(&mut self, at: LinkId, version: u16) -> Result<(), WireError> {

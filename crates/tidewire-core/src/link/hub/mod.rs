@@ -72,6 +72,8 @@ pub struct Hub {
     draw: u64,
     found: Vec<SubscriptionId>,
     leaving: bool,
+    /// A link has another heartbeat than before.
+    retimed: bool,
 }
 
 impl Hub {
@@ -91,6 +93,7 @@ impl Hub {
             draw: seed | 1,
             found: Vec::new(),
             leaving: false,
+            retimed: false,
         }
     }
 

@@ -49,6 +49,11 @@ impl Hub {
             .unwrap_or(u64::MAX)
     }
 
+    /// Whether [`next_us`](Self::next_us) may be earlier than it was when this was asked before: a node has stated its heartbeat.
+    pub fn retimed(&mut self) -> bool {
+        std::mem::take(&mut self.retimed)
+    }
+
     /// Whether what waits for a link is to wait for more, so that it makes one write. [`next_us`](Self::next_us) knows until when.
     pub fn holds(&mut self, at: LinkId, now_us: u64) -> bool {
         let batch = self.options.batch;
