@@ -4,6 +4,7 @@
 //! what waits to be written.
 
 mod calls;
+mod compressing;
 mod ends;
 mod greeting;
 mod options;
@@ -46,6 +47,10 @@ struct Link {
     subscriptions: usize,
     payload_max: usize,
     frame_max: usize,
+    /// Its node takes what is compressed, and the hub passes that on.
+    inflates: bool,
+    /// It is counted among the nodes that can't read what is compressed.
+    plain: bool,
     greeting_until_us: Option<u64>,
     gathering: Gathering,
     touched: bool,
@@ -72,6 +77,8 @@ pub struct Hub {
     draw: u64,
     found: Vec<SubscriptionId>,
     leaving: bool,
+    /// Nodes that are joined and can't read what is compressed.
+    plain_nodes: usize,
 }
 
 impl Hub {
@@ -91,6 +98,7 @@ impl Hub {
             draw: seed | 1,
             found: Vec::new(),
             leaving: false,
+            plain_nodes: 0,
         }
     }
 
@@ -130,6 +138,8 @@ impl Hub {
             subscriptions: 0,
             payload_max: self.options.payload_bytes,
             frame_max: self.options.frame_bytes,
+            inflates: false,
+            plain: false,
             greeting_until_us: Some(now_us.saturating_add(self.options.greeting_ms.saturating_mul(1_000))),
             gathering: Gathering::default(),
             touched: false,
@@ -249,7 +259,8 @@ impl Hub {
     fn handle(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         // Whoever gets it next would close the link of the hub.
         frame.check()?;
-        super::session::refuse_compressed(frame)?;
+        let agreed = self.link(at).is_some_and(|link| link.inflates);
+        super::session::check_compressed(frame, agreed)?;
         match frame.kind {
             Kind::Ping => self.tell(at, Kind::Pong, Flags::URGENT, frame.id, &[]),
             Kind::Pong => {}
