@@ -168,6 +168,15 @@ LINK_WINDOW_BYTES: Final = Limit("link_window_bytes", "bytes", 524_288, 65_536, 
 PAYLOAD_BYTES: Final = Limit("payload_bytes", "bytes", 268_435_456, 1024, 4_294_967_296)
 """Longest payload of one message on a link."""
 
+LINK_COMPRESS_BYTES: Final = Limit("link_compress_bytes", "bytes", 16_384, 0, 67_108_864)
+"""Payloads from this length on are compressed on a link to another host, if they get shorter and all who may receive them can read them; 0: none."""
+
+LINK_COMPRESS_NEAR_BYTES: Final = Limit("link_compress_near_bytes", "bytes", 0, 0, 67_108_864)
+"""As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0: none."""
+
+LINK_COMPRESSED_BYTES: Final = Limit("link_compressed_bytes", "bytes", 67_108_864, 65_536, 67_108_864)
+"""Longest payload that is compressed, before it is: it is compressed and inflated while its link waits."""
+
 LINK_FIELDS: Final = Limit("link_fields", "fields", 64, 1, 255)
 """Fields (headers) of one message or greeting."""
 

@@ -26,6 +26,8 @@ class LinkConfig:
         link_frame_bytes: Longest frame that this side takes.
         link_chunk_bytes: Longest payload that is sent in one frame.
         payload_bytes: Longest payload of one message.
+        link_compress_bytes: Payloads from this length on are compressed on the way to another host; 0: none.
+        link_compress_near_bytes: The same within this host, and to a hub of this process; 0: none.
         link_batch_bytes: Bytes that are given to a socket in one write.
         link_batch_frames: Frames that gather in one round of the event loop before they are written.
         link_linger_us: How long a frame may wait for others.
@@ -47,6 +49,8 @@ class LinkConfig:
     link_frame_bytes: int = _limits.LINK_FRAME_BYTES.default
     link_chunk_bytes: int = _limits.LINK_CHUNK_BYTES.default
     payload_bytes: int = _limits.PAYLOAD_BYTES.default
+    link_compress_bytes: int = _limits.LINK_COMPRESS_BYTES.default
+    link_compress_near_bytes: int = _limits.LINK_COMPRESS_NEAR_BYTES.default
     link_batch_bytes: int = _limits.LINK_BATCH_BYTES.default
     link_batch_frames: int = _limits.LINK_BATCH_FRAMES.default
     link_linger_us: int = _limits.LINK_LINGER_US.default

@@ -2,7 +2,7 @@
 
 mod link_support;
 
-use link_support::{KIB, MIB, World, failure, filled, pair};
+use link_support::{KIB, MIB, World, failure, filled};
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -107,19 +107,6 @@ fn news_of_services_that_find_no_room_are_made_up_for() {
     let subjects: Vec<String> = world.events(watcher).into_iter().filter_map(told).collect();
     assert!(subjects.iter().filter(|subject| *subject == "$hub.services.added").count() < 20);
     assert_eq!(subjects.iter().filter(|subject| *subject == "$hub.services.missed").count(), 1);
-}
-
-#[test]
-fn what_is_compressed_is_refused_and_the_error_names_the_feature() {
-    let (mut world, caller, callee) = pair(11);
-    let flags = Flags::NORMAL.with_compressed(true);
-    let head = CallHead { subject: "svc", ..CallHead::default() };
-    world.nodes[caller].session.call(&head, flags, b"packed"[..].into(), 1).unwrap();
-    world.settle();
-    assert!(world.nodes[caller].link.is_none(), "the link is closed");
-    let fault = format!("{:?}", world.nodes[caller].fault);
-    assert!(fault.contains("the feature lz4 was not named by both sides"), "{fault}");
-    assert!(world.events(callee).is_empty());
 }
 
 fn told(event: Event<u32>) -> Option<String> {

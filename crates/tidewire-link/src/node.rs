@@ -137,6 +137,8 @@ struct Shared {
     paused: AtomicBool,
     /// When the thread of the links looks again by itself.
     sleeps_until_us: AtomicU64,
+    /// Payloads from this length on are compressed; `usize::MAX`: none.
+    compressed_from: AtomicUsize,
     greeting: Greeting,
     address: Option<Address>,
     ends: Notify,
@@ -246,7 +248,7 @@ impl Link {
                 "hub_links is exceeded".to_owned(),
             ));
         };
-        *link.shared.way.lock() = Some(Arc::new(Way::new(WayKind::Local(end), 0)));
+        link.shared.go_by(Arc::new(Way::new(WayKind::Local(end), 0)));
         link.shared.flush();
         // Mostly everything has happened inside of the flush; but the thread of the links may be at it.
         match told.blocking_recv() {
@@ -285,6 +287,7 @@ impl Link {
             home: AtomicUsize::new(0),
             paused: AtomicBool::new(false),
             sleeps_until_us: AtomicU64::new(u64::MAX),
+            compressed_from: AtomicUsize::new(usize::MAX),
             greeting,
             address,
             ends: Notify::new(),
@@ -338,6 +341,7 @@ impl Link {
         payload: Sending<'_>,
         waiting: Arc<dyn Waiting>,
     ) -> Result<CallKey, Refused> {
+        let payload = self.shared.packed(payload, |session| session.may_compress());
         let mut state = self.shared.joined_state()?;
         let id = state.session.call(head, flags, payload, waiting)?;
         Ok(CallKey { epoch: state.epoch, id })
@@ -360,6 +364,7 @@ impl Link {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn item(&self, key: CallKey, payload: Sending<'_>) -> Result<(), Refused> {
+        let payload = self.shared.packed(payload, |session| session.may_compress());
         let sent = self.shared.with(key, |session| session.item(key.id, Flags::NORMAL, payload));
         self.shared.flush();
         sent.unwrap_or(Err(Refused::Over))
@@ -376,6 +381,7 @@ impl Link {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn publish(&self, head: &PublishHead<'_>, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+        let payload = self.shared.packed(payload, |session| session.may_compress());
         self.shared.joined_state()?.session.publish(head, flags, payload)
     }
 
@@ -426,6 +432,11 @@ impl Link {
         self.shared.flush();
     }
 
+    /// Whether a payload of this length may be compressed when it is sent, which takes its time.
+    pub fn compresses(&self, payload: usize) -> bool {
+        self.shared.compresses(payload)
+    }
+
     /// The longest payload that this node takes and sends.
     pub fn payload_bytes(&self) -> usize {
         self.shared.greeting.payload_bytes
@@ -470,6 +481,20 @@ impl Shared {
     fn with<T>(&self, key: CallKey, act: impl FnOnce(&mut Session<Arc<dyn Waiting>>) -> T) -> Option<T> {
         let mut state = self.state.lock();
         (state.epoch == key.epoch).then(|| act(&mut state.session))
+    }
+
+    fn compresses(&self, payload: usize) -> bool {
+        payload >= self.compressed_from.load(Ordering::Relaxed)
+    }
+
+    /// A payload as it is sent. It is compressed under no lock; should the link be another one by then, the session knows what to do.
+    fn packed<'a>(
+        &self,
+        payload: Sending<'a>,
+        may: impl FnOnce(&mut Session<Arc<dyn Waiting>>) -> bool,
+    ) -> Sending<'a> {
+        let packs = self.compresses(payload.bytes()) && may(&mut self.state.lock().session);
+        if packs { payload.packed() } else { payload }
     }
 
     /// Makes ready for a WELCOME, which the answer tells of.
@@ -989,9 +1014,16 @@ impl Shared {
         }
     }
 
+    fn go_by(&self, way: Arc<Way>) {
+        let (far, near) = self.greeting.compress_bytes;
+        let from = if way.is_near() { near } else { far };
+        self.compressed_from.store(if from == 0 { usize::MAX } else { from }, Ordering::Relaxed);
+        *self.way.lock() = Some(way);
+    }
+
     /// Goes a way until it ends, and says why it did.
     async fn go(self: &Arc<Self>, way: Arc<Way>) -> Fault {
-        *self.way.lock() = Some(Arc::clone(&way));
+        self.go_by(Arc::clone(&way));
         self.flush();
         self.offer();
         let reason = run(self, &way).await;
@@ -1048,6 +1080,7 @@ impl Call {
     pub fn reply(mut self, payload: Sending<'_>) -> Result<(), Refused> {
         self.answered = true;
         let lane = self.message.flags.lane() as u8;
+        let payload = self.packed(payload);
         let sent = self.act(|session, id| session.reply(id, Flags::NORMAL.in_lane(lane), payload));
         if let Err(refused) = &sent {
             let text = refused.to_string();
@@ -1074,6 +1107,7 @@ impl Call {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn item(&self, payload: Sending<'_>) -> Result<(), Refused> {
+        let payload = self.packed(payload);
         let sent = self.act(|session, id| session.answer_item(id, Flags::NORMAL, payload));
         self.link.flush();
         sent
@@ -1111,6 +1145,16 @@ impl Call {
     /// A link to flush once several answers are written.
     pub fn flusher(&self) -> Flusher {
         Flusher { link: Arc::downgrade(&self.link), batch_frames: self.link.greeting.batch.frames }
+    }
+
+    /// Whether an answer of this length may be compressed when it is sent, which takes its time.
+    pub fn compresses(&self, payload: usize) -> bool {
+        self.link.compresses(payload)
+    }
+
+    fn packed<'a>(&self, payload: Sending<'a>) -> Sending<'a> {
+        // The id may name another call once the node has joined again; its answer is not sent then.
+        self.link.packed(payload, |session| session.may_compress_answer(self.key.id))
     }
 
     /// The longest payload that this node takes and sends.

@@ -1,5 +1,5 @@
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -32,6 +32,14 @@ impl Plain {
         }
     }
 
+    /// Whether the other side is on this host.
+    pub fn is_near(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => is_near(stream.local_addr(), stream.peer_addr()),
+            Self::Unix(_) => true,
+        }
+    }
+
     /// Ends the stream for all its descriptors; whoever waits for it is woken.
     pub fn shutdown(&self) {
         // It may have ended already.
@@ -42,11 +50,40 @@ impl Plain {
     }
 }
 
+/// Whether what these two addresses join lies within one host.
+pub fn is_near(local: io::Result<SocketAddr>, peer: io::Result<SocketAddr>) -> bool {
+    let (Ok(local), Ok(peer)) = (local, peer) else { return false };
+    let peer = peer.ip().to_canonical();
+    peer.is_loopback() || peer == local.ip().to_canonical()
+}
+
 impl AsFd for Plain {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SocketAddr, io, is_near};
+
+    #[test]
+    fn loopback_and_the_own_address_are_near() {
+        let at = |text: &str| Ok(text.parse::<SocketAddr>().expect("it is an address"));
+        for (local, peer, near) in [
+            ("127.0.0.1:5", "127.0.0.1:7", true),
+            ("[::1]:5", "[::1]:7", true),
+            ("[::ffff:127.0.0.1]:5", "[::ffff:127.0.0.1]:7", true),
+            ("10.1.2.3:5", "10.1.2.3:7", true),
+            ("10.1.2.3:5", "10.1.2.4:7", false),
+            ("[2001:db8::1]:5", "[2001:db8::2]:7", false),
+        ] {
+            assert_eq!(is_near(at(local), at(peer)), near, "{local} {peer}");
+        }
+        let gone = || Err(io::ErrorKind::NotConnected.into());
+        assert!(!is_near(gone(), at("127.0.0.1:7")), "nothing is known of it");
     }
 }

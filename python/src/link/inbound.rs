@@ -15,7 +15,7 @@ use tidewire_proto::wire::{Fields, PublishHead};
 use crate::errors::error;
 use crate::fork::Own;
 use crate::link::inlet::Intake;
-use crate::link::{Taking, refused, sending};
+use crate::link::{Taking, detached, refused, sending};
 use crate::pending::Pending;
 
 /// The names of the lanes.
@@ -208,7 +208,8 @@ impl RemoteCall {
         let mut blob = crate::values::encode(value, "the result", self.payload_bytes, give)?;
         let Some(call) = self.take() else { return Ok(()) };
         let company = call.has_company();
-        let sent = call.reply(sending(&mut blob));
+        let payload = sending(&mut blob);
+        let sent = detached(py, call.compresses(payload.bytes()), || call.reply(payload));
         self.forget();
         self.flush(py, company);
         match sent {

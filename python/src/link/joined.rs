@@ -22,7 +22,7 @@ use crate::link::inlet::{Door, Intake};
 use crate::link::reply::{self, Asking};
 use crate::link::settings::{Settings, greeting};
 use crate::link::stream::{self, RemoteStream};
-use crate::link::{Taking, fields, refused, runtime, sending};
+use crate::link::{Taking, detached, fields, refused, runtime, sending};
 use crate::pending::Pending;
 
 /// A link of this node to its hub.
@@ -85,7 +85,9 @@ impl Link {
             fields: Fields::parse("CALL", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?,
             ..CallHead::default()
         };
-        let key = self.inner.call(&head, flags(priority), sending(&mut blob), waiting);
+        let (inner, payload, flags) = (&*self.inner, sending(&mut blob), flags(priority));
+        let long = inner.compresses(payload.bytes());
+        let key = detached(py, long, || inner.call(&head, flags, payload, waiting));
         key.map_err(|why| refused(py, subject.text, &why))
     }
 }
@@ -213,7 +215,9 @@ impl Link {
             (crate::values::encode(value, "message", self.inner.payload_bytes(), None)?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
         let head = PublishHead { subject: subject.text, fields, ..PublishHead::default() };
-        let sent = self.inner.publish(&head, flags(priority), sending(&mut blob));
+        let (inner, payload, flags) = (&*self.inner, sending(&mut blob), flags(priority));
+        let long = inner.compresses(payload.bytes());
+        let sent = detached(py, long, || inner.publish(&head, flags, payload));
         sent.map_err(|why| refused(py, subject.text, &why))?;
         if !flush_soon(py, &self.flusher) {
             py.detach(|| self.inner.flush());

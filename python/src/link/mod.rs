@@ -142,6 +142,11 @@ impl Taking {
     }
 }
 
+/// Sends without the interpreter what takes its time to be compressed.
+fn detached<T: Send>(py: Python<'_>, long: bool, send: impl FnOnce() -> T + Send) -> T {
+    if long { py.detach(send) } else { send() }
+}
+
 /// A blob on its way: a long one is kept until its last chunk has gone.
 fn sending(blob: &mut Blob) -> Sending<'_> {
     if blob.bytes() > limits::LINK_CHUNK_BYTES.default as usize {

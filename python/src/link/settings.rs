@@ -20,6 +20,10 @@ pub fn greeting(name: &str, token: Option<String>, settings: &Settings) -> Greet
         greeting_ms: number(settings, &limits::LINK_GREETING_MS),
         chunk_bytes: size(settings, &limits::LINK_CHUNK_BYTES),
         batch: batch(settings),
+        compress_bytes: (
+            size(settings, &limits::LINK_COMPRESS_BYTES),
+            size(settings, &limits::LINK_COMPRESS_NEAR_BYTES),
+        ),
         backoff_ms: (number(settings, &limits::LINK_BACKOFF_MS), number(settings, &limits::LINK_BACKOFF_MAX_MS)),
         ..Greeting::new(name)
     }

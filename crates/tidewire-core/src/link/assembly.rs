@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Flags, Frame, Kind, WireError};
 
+use super::compression::{self, Unreadable};
+
 /// Where a payload may begin, so that numbers in it can be used where they are.
 const ALIGN: usize = 16;
 
@@ -43,6 +45,21 @@ impl Message {
     /// The memory that holds it, and where in it the payload begins: it goes on to the end.
     pub fn into_payload(self) -> (Vec<u8>, usize) {
         (self.bytes, self.payload_at)
+    }
+
+    /// The same with its payload as it was before it was compressed, if it was; at most `most` bytes.
+    ///
+    /// # Errors
+    /// The message as it came, and why it can't be read.
+    pub fn inflated(self, most: usize) -> Result<Self, (Self, Unreadable)> {
+        if !self.flags.compressed() {
+            return Ok(self);
+        }
+        let mut bytes = self.bytes[..self.payload_at].to_vec();
+        match compression::inflate(self.payload(), most, &mut bytes) {
+            Ok(()) => Ok(Self { flags: self.flags.with_compressed(false), bytes, ..self }),
+            Err(unreadable) => Err((self, unreadable)),
+        }
     }
 
     fn begun(frame: &Frame<'_>, mut bytes: Vec<u8>) -> Self {
@@ -136,6 +153,11 @@ impl Assemblies {
             return Ok(Progress::TooLong { bytes: frame.payload.len() as u64 });
         }
         Ok(Progress::Whole(Message::whole(frame)))
+    }
+
+    /// The longest payload that is taken.
+    pub fn payload_max(&self) -> usize {
+        self.payload_max
     }
 
     /// Forgets what was there of a payload.

@@ -2,6 +2,7 @@
 //!
 //! - [`outbox`]: what waits to be written, in lanes, with long payloads cut.
 //! - [`assembly`]: long payloads put together again.
+//! - [`compression`]: payloads that are compressed, and inflated again.
 //! - [`passing`]: the same, checked on their way through a hub.
 //! - [`gathering`]: whether what waits goes at once.
 //! - [`slots`]: exchanges by their ids.
@@ -14,6 +15,7 @@
 
 pub mod access;
 pub mod assembly;
+pub mod compression;
 pub mod gathering;
 pub mod heart;
 pub mod hub;

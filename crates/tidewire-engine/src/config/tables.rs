@@ -49,6 +49,8 @@ pub(super) const LINK_KEYS: &[&Limit] = &[
     &limits::LINK_FRAME_BYTES,
     &limits::LINK_CHUNK_BYTES,
     &limits::PAYLOAD_BYTES,
+    &limits::LINK_COMPRESS_BYTES,
+    &limits::LINK_COMPRESS_NEAR_BYTES,
     &limits::LINK_BATCH_BYTES,
     &limits::LINK_BATCH_FRAMES,
     &limits::LINK_LINGER_US,

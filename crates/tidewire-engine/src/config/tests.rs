@@ -250,7 +250,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
     );
 }
 
-const LINK_NAMES: [&str; 16] = [
+const LINK_NAMES: [&str; 18] = [
     "link_heartbeat_ms",
     "link_greeting_ms",
     "link_greetings",
@@ -260,6 +260,8 @@ const LINK_NAMES: [&str; 16] = [
     "link_frame_bytes",
     "link_chunk_bytes",
     "payload_bytes",
+    "link_compress_bytes",
+    "link_compress_near_bytes",
     "link_batch_bytes",
     "link_batch_frames",
     "link_linger_us",

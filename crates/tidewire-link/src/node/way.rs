@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use super::turn::Turn;
 use crate::hub::LocalEnd;
 use crate::layered::Layered;
-use crate::plain::Plain;
+use crate::plain::{Plain, is_near};
 use crate::socket::Socket;
 use crate::writing::Writing;
 
@@ -41,6 +41,15 @@ impl Way {
             },
             frame_max,
         ))
+    }
+
+    /// Whether it does not leave this host, so that nothing is won by sending less.
+    pub fn is_near(&self) -> bool {
+        match &self.kind {
+            WayKind::Plain(plain) => plain.is_near(),
+            WayKind::Layered(layered) => is_near(layered.stream().local_addr(), layered.stream().peer_addr()),
+            WayKind::Local(_) => true,
+        }
     }
 
     /// Nothing more goes this way.

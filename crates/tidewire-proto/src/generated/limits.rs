@@ -304,6 +304,26 @@ pub const LINK_WINDOW_BYTES: Limit =
 pub const PAYLOAD_BYTES: Limit =
     Limit { name: "payload_bytes", unit: "bytes", default: 268_435_456, min: 1024, max: 4_294_967_296 };
 
+/// Payloads from this length on are compressed on a link to another host, if they get shorter and all who may receive
+/// them can read them; 0: none.
+///
+/// At the limit: Shorter payloads are sent as they are.
+pub const LINK_COMPRESS_BYTES: Limit =
+    Limit { name: "link_compress_bytes", unit: "bytes", default: 16_384, min: 0, max: 67_108_864 };
+
+/// As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0:
+/// none.
+///
+/// At the limit: Shorter payloads are sent as they are.
+pub const LINK_COMPRESS_NEAR_BYTES: Limit =
+    Limit { name: "link_compress_near_bytes", unit: "bytes", default: 0, min: 0, max: 67_108_864 };
+
+/// Longest payload that is compressed, before it is: it is compressed and inflated while its link waits.
+///
+/// At the limit: Longer ones are sent as they are; on the wire the call fails with wire_error.
+pub const LINK_COMPRESSED_BYTES: Limit =
+    Limit { name: "link_compressed_bytes", unit: "bytes", default: 67_108_864, min: 65_536, max: 67_108_864 };
+
 /// Fields (headers) of one message or greeting.
 ///
 /// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
@@ -518,6 +538,9 @@ pub const ALL: &[&Limit] = &[
     &LINK_CHUNK_BYTES,
     &LINK_WINDOW_BYTES,
     &PAYLOAD_BYTES,
+    &LINK_COMPRESS_BYTES,
+    &LINK_COMPRESS_NEAR_BYTES,
+    &LINK_COMPRESSED_BYTES,
     &LINK_FIELDS,
     &LINK_HEAD_BYTES,
     &LINK_IN_FLIGHT,

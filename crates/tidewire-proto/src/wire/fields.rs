@@ -59,6 +59,12 @@ impl<'a> Fields<'a> {
         self.get(name).and_then(|value| core::str::from_utf8(value).ok())
     }
 
+    /// Whether the first field of this name is text that has this word among others, with blanks between them.
+    #[must_use]
+    pub fn has_word(&self, name: &str, word: &str) -> bool {
+        self.text(name).is_some_and(|text| text.split_ascii_whitespace().any(|other| other == word))
+    }
+
     /// The value of the first field of this name, if it is a number in decimal digits.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {

@@ -152,6 +152,10 @@ impl Hub {
             let text = format!("payload_bytes={} of the node that answers is exceeded: send less", callee.payload_max);
             return Ok(Some((ErrorCode::PayloadTooLarge, text)));
         }
+        if !callee.reads(frame) {
+            let text = "the node that answers can't read a compressed call: call again, it is sent as it is then";
+            return Ok(Some((ErrorCode::NoResponders, text.to_owned())));
+        }
         let back = Passing::default();
         let back = Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false };
         let Ok(id) = callee.ours.insert(back) else {

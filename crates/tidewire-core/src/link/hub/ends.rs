@@ -122,6 +122,7 @@ impl Hub {
             }
         }
         self.forget_node(number);
+        self.count_out(at);
     }
 
     /// The node that was to answer is lost.

@@ -3,6 +3,7 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERSION, WireError, common_version};
 
 use super::super::access::same;
+use super::super::compression::FEATURE;
 use super::super::heart::Heart;
 use super::{Hub, LinkId};
 
@@ -15,7 +16,10 @@ impl Hub {
         match self.admits(at, &hello) {
             Ok((version, grant, name)) => {
                 self.take_in(at, grant, name, &hello.fields, now_us);
-                self.welcome(at, version)
+                self.count_in(at);
+                self.welcome(at, version)?;
+                self.tell_first_shared(at);
+                Ok(())
             }
             Err((code, text)) => {
                 self.close(at, code, &text);
@@ -59,7 +63,7 @@ impl Hub {
     }
 
     fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, said: &Fields<'_>, now_us: u64) {
-        let ours_ms = self.options.heartbeat_ms;
+        let (ours_ms, passes) = (self.options.heartbeat_ms, self.options.compressed);
         let Some(link) = self.link(at) else { return };
         let number = |field: &str, limit: limits::Limit| said.number(field).unwrap_or(limit.default);
         let least = |max: usize, number: u64| usize::try_from(number).map_or(max, |number| number.min(max));
@@ -70,6 +74,7 @@ impl Hub {
         link.ours.limit(in_flight as usize);
         link.payload_max = least(link.payload_max, number("payload-bytes", limits::PAYLOAD_BYTES));
         link.frame_max = least(link.frame_max, number("frame-bytes", limits::LINK_FRAME_BYTES));
+        link.inflates = passes && said.has_word("features", FEATURE);
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
         self.names.insert(name.to_owned(), at);
@@ -82,6 +87,9 @@ impl Hub {
         let (options, mut fields) = (&self.options, FieldsWriter::new(&mut said));
         fields.add("name", options.name.as_bytes())?;
         fields.add("resume", link.resume.as_bytes())?;
+        if options.compressed {
+            fields.add("features", FEATURE.as_bytes())?;
+        }
         for (name, value) in [
             ("node", u64::from(link.number)),
             ("in-flight", options.in_flight as u64),

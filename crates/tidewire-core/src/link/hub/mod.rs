@@ -4,6 +4,7 @@
 //! what waits to be written.
 
 mod calls;
+mod compressing;
 mod ends;
 mod greeting;
 mod options;
@@ -46,6 +47,10 @@ struct Link {
     subscriptions: usize,
     payload_max: usize,
     frame_max: usize,
+    /// Its node takes what is compressed, and the hub passes that on.
+    inflates: bool,
+    /// It is counted among the nodes that can't read what is compressed.
+    plain: bool,
     greeting_until_us: Option<u64>,
     gathering: Gathering,
     touched: bool,
@@ -74,6 +79,8 @@ pub struct Hub {
     leaving: bool,
     /// A link has another heartbeat than before.
     retimed: bool,
+    /// Nodes that are joined and can't read what is compressed.
+    plain_nodes: usize,
 }
 
 impl Hub {
@@ -94,6 +101,7 @@ impl Hub {
             found: Vec::new(),
             leaving: false,
             retimed: false,
+            plain_nodes: 0,
         }
     }
 
@@ -133,6 +141,8 @@ impl Hub {
             subscriptions: 0,
             payload_max: self.options.payload_bytes,
             frame_max: self.options.frame_bytes,
+            inflates: false,
+            plain: false,
             greeting_until_us: Some(now_us.saturating_add(self.options.greeting_ms.saturating_mul(1_000))),
             gathering: Gathering::default(),
             touched: false,
@@ -252,7 +262,8 @@ impl Hub {
     fn handle(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         // Whoever gets it next would close the link of the hub.
         frame.check()?;
-        super::session::refuse_compressed(frame)?;
+        let agreed = self.link(at).is_some_and(|link| link.inflates);
+        super::session::check_compressed(frame, agreed)?;
         match frame.kind {
             Kind::Ping => self.tell(at, Kind::Pong, Flags::URGENT, frame.id, &[]),
             Kind::Pong => {}

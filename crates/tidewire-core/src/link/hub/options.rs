@@ -32,6 +32,8 @@ pub struct HubOptions {
     pub chunk_bytes: usize,
     /// How much it writes at once to a link.
     pub batch: Batch,
+    /// Whether it passes on what is compressed, and says so.
+    pub compressed: bool,
 }
 
 impl HubOptions {
@@ -51,6 +53,7 @@ impl HubOptions {
             greetings: limits::LINK_GREETINGS.default as usize,
             chunk_bytes: limits::LINK_CHUNK_BYTES.default as usize,
             batch: Batch::default(),
+            compressed: true,
         }
     }
 }

@@ -33,7 +33,10 @@ impl Hub {
     }
 
     fn go_on(&mut self, at: LinkId, opened: u64, (to, id, lane): (LinkId, u64, u8), frame: &Frame<'_>) {
-        if !self.link(to).is_none_or(|link| link.takes(frame)) {
+        if !self.link(to).is_none_or(|link| link.reads(frame)) {
+            let text = "the node that answers can't read a compressed item: it did not name the feature lz4";
+            self.give_up(at, opened, ErrorCode::WireError, text);
+        } else if !self.link(to).is_none_or(|link| link.takes(frame)) {
             let text = "payload_bytes of the node that answers is exceeded by an item: send less at once";
             self.give_up(at, opened, ErrorCode::PayloadTooLarge, text);
         } else if !self.pass(to, id, lane, frame) {
@@ -61,7 +64,10 @@ impl Hub {
                 passing.asked(bytes);
             }
         }
-        if !self.link(to).is_none_or(|link| link.takes(frame)) {
+        if !self.link(to).is_none_or(|link| link.reads(frame)) {
+            let text = "this node can't read the compressed answer: it did not name the feature lz4";
+            self.give_up(to, id, ErrorCode::WireError, text);
+        } else if !self.link(to).is_none_or(|link| link.takes(frame)) {
             let text = "payload_bytes of this node is exceeded by the answer: raise it, or ask for less at once";
             self.give_up(to, id, ErrorCode::PayloadTooLarge, text);
         } else if !self.pass(to, id, lane, frame) {

@@ -81,7 +81,7 @@ impl Hub {
         self.introduce(to, at);
         let link = self.links.get_mut(to)?.as_mut()?;
         let opened = match frame.flags.more() {
-            _ if !link.takes(frame) => None,
+            _ if !link.takes(frame) || !link.reads(frame) => None,
             true => link.ours.insert(Back::Published { link: at, id: frame.id }).ok(),
             false => Some(0),
         };

@@ -1,6 +1,7 @@
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
 
+use super::super::compression::FEATURE;
 use super::super::passing::stated_bytes;
 use super::{Hub, Link, LinkId};
 
@@ -15,8 +16,11 @@ impl Hub {
         let mut said = Vec::new();
         let mut fields = FieldsWriter::new(&mut said);
         let user = self.options.access.user(named.grant);
-        if fields.add("name", named.name.as_bytes()).and_then(|()| fields.add("user", user.as_bytes())).is_err() {
-            return;
+        let features = if named.inflates { FEATURE } else { "" };
+        for (name, text) in [("name", named.name.as_str()), ("user", user), ("features", features)] {
+            if fields.add(name, text.as_bytes()).is_err() {
+                return;
+            }
         }
         if let Some(link) = self.link(to) {
             link.knows.insert(number);

@@ -1,12 +1,13 @@
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{
-    self, FRAME_HEAD, FailHead, Fields, Flags, Frame, Kind, LENGTH_BYTES, VERSION, Welcome, WireError,
+    self, CallHead, FRAME_HEAD, FailHead, Fields, Flags, Frame, Kind, LENGTH_BYTES, VERSION, Welcome, WireError,
 };
 
 use super::super::assembly::{Message, Progress};
+use super::super::compression::{FEATURE, Unreadable};
 use super::super::heart::Heart;
-use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, refuse_compressed, taken_slot};
+use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, check_compressed, taken_slot};
 
 impl<C: Clone> Session<C> {
     /// Takes a frame, and adds what it means to `events`.
@@ -23,7 +24,7 @@ impl<C: Clone> Session<C> {
             return self.welcomed(frame, now_us, events);
         }
         frame.check()?;
-        refuse_compressed(frame)?;
+        check_compressed(frame, self.reading.link)?;
         match frame.kind {
             Kind::Ping => self.tell(Kind::Pong, Flags::URGENT, frame.id, 0),
             Kind::Pong => {}
@@ -65,6 +66,7 @@ impl<C: Clone> Session<C> {
         self.out.chunk_bytes(chunk_bytes(frame_bytes).min(self.chunk_bytes));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
         self.heart = Heart::new(self.heartbeat_ms, theirs_ms, now_us);
+        self.reading.link = self.reading.here && fields.has_word("features", FEATURE);
         self.greeting_until_us = None;
         events.push(Event::Joined(Joined {
             hub: fields.text("name").unwrap_or_default().to_owned(),
@@ -82,6 +84,10 @@ impl<C: Clone> Session<C> {
     fn named(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
         let node = wire::read_u32("NODE", frame.head)?;
         let fields = Fields::parse("NODE", frame.payload)?;
+        if node == 0 {
+            self.reading.all = fields.has_word("shared", FEATURE);
+            return Ok(());
+        }
         let Some(name) = fields.text("name") else {
             if self.names.remove(&node).is_some() {
                 events.push(Event::Left(node));
@@ -92,7 +98,8 @@ impl<C: Clone> Session<C> {
             return Err(WireError::Limit { name: "hub_links", max: limits::HUB_LINKS.max });
         }
         let user = fields.text("user").unwrap_or_default().to_owned();
-        self.names.insert(node, Named { name: name.to_owned(), user });
+        let inflates = fields.has_word("features", FEATURE);
+        self.names.insert(node, Named { name: name.to_owned(), user, inflates });
         Ok(())
     }
 
@@ -161,6 +168,10 @@ impl<C: Clone> Session<C> {
     }
 
     fn complete(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
+        let message = match message.inflated(self.parts.payload_max()) {
+            Ok(message) => message,
+            Err((message, why)) => return self.unreadable(&message, &why, events),
+        };
         let id = message.id;
         match message.kind {
             Kind::Call => self.called(message, now_us, events),
@@ -189,8 +200,9 @@ impl<C: Clone> Session<C> {
         let id = message.id;
         let Some(&mut Theirs::Coming { lane, wanted }) = self.theirs.get(id) else { return };
         let living = self.begin_living(message.head(), now_us);
+        let inflates = self.caller_inflates(message.head());
         if let Some(theirs) = self.theirs.get(id) {
-            *theirs = Theirs::Open { lane, living };
+            *theirs = Theirs::Open { lane, living, inflates };
         }
         if self.closing {
             let flags = Flags::NORMAL.in_lane(lane).with_answer(true);
@@ -201,6 +213,11 @@ impl<C: Clone> Session<C> {
         if wanted > 0 {
             events.push(Event::Wanted(id, wanted));
         }
+    }
+
+    fn caller_inflates(&self, head: &[u8]) -> bool {
+        let origin = CallHead::parse(head).map_or(0, |head| head.origin);
+        self.reading.link && self.names.get(&origin).is_some_and(|named| named.inflates)
     }
 
     fn failed(&mut self, message: Message, events: &mut Vec<Event<C>>) {
@@ -228,6 +245,23 @@ impl<C: Clone> Session<C> {
         let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);
         self.fail_short(id, flags, code, text.as_bytes());
         self.end_theirs(id);
+    }
+
+    /// A compressed payload that can't be inflated: as one that this side does not take.
+    fn unreadable(&mut self, message: &Message, why: &Unreadable, events: &mut Vec<Event<C>>) {
+        let (id, code, text) = (message.id, why.code(), why.to_string());
+        let flags = message.flags.with_compressed(false);
+        let frame = Frame { kind: message.kind, flags, id, head: &[], payload: text.as_bytes(), bytes: &[] };
+        match message.kind {
+            Kind::Publish => drop(self.theirs.remove(id)),
+            Kind::Reply | Kind::Fail => {
+                if let Some(Mine::Call(call, _) | Mine::Subscribing(call)) = self.end_mine(id) {
+                    let fail = Message::whole(&Frame { kind: Kind::Fail, ..frame });
+                    events.push(Event::Failed(call, code.number(), fail));
+                }
+            }
+            _ => self.turn_away(&frame, code, &text, events),
+        }
     }
 
     fn end(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) {

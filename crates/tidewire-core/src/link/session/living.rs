@@ -31,7 +31,7 @@ impl<C> Session<C> {
         let silent = self.out.bytes() > self.out.bytes_max() / 2;
         let (mut due, mut next) = (Vec::new(), u64::MAX);
         for (id, theirs) in self.theirs.iter_mut() {
-            let Theirs::Open { lane, living } = theirs else { continue };
+            let Theirs::Open { lane, living, .. } = theirs else { continue };
             if now_us >= living.next_us {
                 due.push((id, *lane));
                 living.next_us = now_us.saturating_add(living.every_us);

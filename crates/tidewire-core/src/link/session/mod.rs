@@ -34,9 +34,21 @@ pub struct Session<C> {
     chunk_bytes: usize,
     batch: Batch,
     gathering: Gathering,
+    reading: Reading,
     /// When callers are told next that their calls are still at work.
     telling_us: u64,
     closing: bool,
+}
+
+/// Who can read what is compressed.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// This node says that it can.
+    here: bool,
+    /// The hub says so, too: both may send it.
+    link: bool,
+    /// All nodes that are joined can.
+    all: bool,
 }
 
 /// An exchange that this node opened. All its frames travel in one lane, so that none overtakes another.
@@ -52,7 +64,7 @@ enum Theirs {
     /// A call that is not all there yet. So many items were asked for meanwhile.
     Coming { lane: u8, wanted: u32 },
     /// A call that is to be answered.
-    Open { lane: u8, living: Living },
+    Open { lane: u8, living: Living, inflates: bool },
     /// A long message that was published.
     Published,
 }
@@ -79,6 +91,7 @@ impl<C> Session<C> {
             chunk_bytes: greeting.chunk_bytes,
             batch: greeting.batch,
             gathering: Gathering::default(),
+            reading: Reading { here: greeting.inflates, link: false, all: false },
             telling_us: u64::MAX,
             closing: false,
         })
@@ -148,6 +161,16 @@ impl<C> Session<C> {
         self.names.get(&node)
     }
 
+    /// Whether calls, their items and what is published may be compressed now.
+    pub fn may_compress(&self) -> bool {
+        self.reading.link && self.reading.all
+    }
+
+    /// Whether the answer of an open call may be compressed.
+    pub fn may_compress_answer(&mut self, id: u64) -> bool {
+        matches!(self.theirs.get(id), Some(Theirs::Open { inflates: true, .. }))
+    }
+
     /// Whether a call of another node has not been answered yet.
     pub fn is_open(&mut self, id: u64) -> bool {
         matches!(self.theirs.get(id), Some(Theirs::Open { .. }))
@@ -212,10 +235,15 @@ impl<C> Session<C> {
     }
 }
 
-/// This version names no feature: nobody may send what is compressed.
-pub(super) fn refuse_compressed(frame: &Frame<'_>) -> Result<(), WireError> {
+/// Whether a frame begins a payload that is compressed.
+pub(super) fn is_compressed(frame: &Frame<'_>) -> bool {
     let carries = matches!(frame.kind, Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item);
-    if carries && frame.flags.compressed() {
+    carries && frame.flags.compressed()
+}
+
+/// What is compressed may come only if both sides said that they can read it.
+pub(super) fn check_compressed(frame: &Frame<'_>, agreed: bool) -> Result<(), WireError> {
+    if !agreed && is_compressed(frame) {
         let problem = "COMPRESSED is set, and the feature lz4 was not named by both sides: send the payload as it is";
         return Err(WireError::Unexpected { kind: frame.kind.name(), problem });
     }

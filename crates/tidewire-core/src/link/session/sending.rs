@@ -1,6 +1,9 @@
+use std::borrow::Cow;
+
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, Kind, PublishHead, SubscribeHead, WireError};
 
+use super::super::outbox::Payload;
 use super::{Mine, Refused, Sending, Session};
 
 impl<C> Session<C> {
@@ -10,6 +13,7 @@ impl<C> Session<C> {
     /// [`Refused`] if it can't be sent.
     pub fn call(&mut self, head: &CallHead<'_>, flags: Flags, payload: Sending<'_>, call: C) -> Result<u64, Refused> {
         let mine = Mine::Call(call, flags.lane() as u8);
+        let payload = payload.readable(self.may_compress());
         self.open(mine, payload, Kind::Call, flags, |out| head.put(out))
     }
 
@@ -38,10 +42,11 @@ impl<C> Session<C> {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn publish(&mut self, head: &PublishHead<'_>, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
-        if matches!(payload, Sending::Long(_)) || self.out.is_long(payload.len()) {
+        let payload = payload.readable(self.may_compress());
+        if matches!(payload, Sending::Long(_)) || self.out.is_long(payload.sent_bytes()) {
             return self.open(Mine::Published, payload, Kind::Publish, flags, |out| head.put(out)).map(drop);
         }
-        self.may_open(payload.len())?;
+        self.may_open(payload.bytes())?;
         self.put(Kind::Publish, flags, 0, |out| head.put(out), payload)
     }
 
@@ -66,9 +71,9 @@ impl<C> Session<C> {
     /// [`Refused::Over`] if the call has ended.
     pub fn fail(&mut self, id: u64, code: ErrorCode, payload: Sending<'_>) -> Result<(), Refused> {
         let flags = self.answer_flags(id).ok_or(Refused::Over)?;
-        match self.cut(payload) {
-            Sending::Short(text) => self.fail_short(id, flags, code, text),
-            Sending::Long(payload) => {
+        match self.cut(payload.readable(false)) {
+            Framed::Short(text) => self.fail_short(id, flags, code, &text),
+            Framed::Long(payload) => {
                 let bytes = payload.bytes();
                 let fits = bytes <= self.payload_max;
                 if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload).is_err() {
@@ -117,7 +122,8 @@ impl<C> Session<C> {
     /// [`Refused`] if it can't be sent.
     pub fn item(&mut self, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
         let lane = self.my_lane(id).ok_or(Refused::Over)?;
-        self.fits(payload.len())?;
+        self.fits(payload.bytes())?;
+        let payload = payload.readable(self.may_compress());
         self.put(Kind::Item, flags.in_lane(lane), id, |_| Ok(()), payload)
     }
 
@@ -164,7 +170,7 @@ impl<C> Session<C> {
         flags: Flags,
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
     ) -> Result<u64, Refused> {
-        self.may_open(payload.len())?;
+        self.may_open(payload.bytes())?;
         self.opened(mine, |session, id| session.put(kind, flags, id, head, payload))
     }
 
@@ -184,7 +190,8 @@ impl<C> Session<C> {
 
     fn answer(&mut self, kind: Kind, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
         let lane = self.answer_flags(id).ok_or(Refused::Over)?.lane() as u8;
-        self.fits(payload.len())?;
+        self.fits(payload.bytes())?;
+        let payload = payload.readable(self.may_compress_answer(id));
         self.put(kind, flags.in_lane(lane).with_answer(true), id, |_| Ok(()), payload)
     }
 
@@ -196,19 +203,22 @@ impl<C> Session<C> {
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: Sending<'_>,
     ) -> Result<(), Refused> {
+        let flags = flags.with_compressed(flags.compressed() || matches!(payload, Sending::Packed(_)));
         let sent = match self.cut(payload) {
-            Sending::Short(payload) => self.out.send(kind, flags, id, head, payload),
-            Sending::Long(payload) => self.out.send_long(kind, flags, id, head, payload),
+            Framed::Short(payload) => self.out.send(kind, flags, id, head, &payload),
+            Framed::Long(payload) => self.out.send_long(kind, flags, id, head, payload),
         };
         sent.map_err(Refused::from)
     }
 
     /// What is too long for one frame is copied, so that it can be cut; what is short enough for one is not cut.
-    fn cut<'a>(&self, payload: Sending<'a>) -> Sending<'a> {
-        match payload {
-            Sending::Short(bytes) if self.out.is_long(bytes.len()) => Sending::Long(Box::new(bytes.to_vec())),
-            other => other,
-        }
+    fn cut<'a>(&self, payload: Sending<'a>) -> Framed<'a> {
+        let bytes = match payload {
+            Sending::Long(payload) => return Framed::Long(payload),
+            Sending::Short(bytes) => Cow::Borrowed(bytes),
+            Sending::Packed(packed) => Cow::Owned(packed.into_bytes()),
+        };
+        if self.out.is_long(bytes.len()) { Framed::Long(Box::new(bytes.into_owned())) } else { Framed::Short(bytes) }
     }
 
     fn may_open(&self, payload: usize) -> Result<(), Refused> {
@@ -222,6 +232,14 @@ impl<C> Session<C> {
         let max = self.payload_max;
         if payload > max { Err(Refused::TooLong { bytes: payload, max }) } else { Ok(()) }
     }
+}
+
+/// A payload as it is sent.
+enum Framed<'a> {
+    /// In one frame.
+    Short(Cow<'a, [u8]>),
+    /// In chunks.
+    Long(Payload),
 }
 
 fn fail_head(code: ErrorCode) -> impl FnOnce(&mut Vec<u8>) -> Result<(), WireError> {

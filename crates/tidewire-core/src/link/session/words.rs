@@ -4,6 +4,7 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use super::super::assembly::Message;
+use super::super::compression::{FEATURE, Packed};
 use super::super::gathering::Batch;
 use super::super::outbox::{Payload, Unsent};
 
@@ -34,6 +35,10 @@ pub struct Greeting {
     pub batch: Batch,
     /// How long it waits before it joins a lost hub again, in milliseconds: first, and at most.
     pub backoff_ms: (u64, u64),
+    /// Whether it takes payloads that are compressed, and says so.
+    pub inflates: bool,
+    /// From which length on its payloads are compressed on the way to another host, and on a way within its host. 0: none.
+    pub compress_bytes: (usize, usize),
 }
 
 impl Greeting {
@@ -52,6 +57,11 @@ impl Greeting {
             chunk_bytes: limits::LINK_CHUNK_BYTES.default as usize,
             batch: Batch::default(),
             backoff_ms: (limits::LINK_BACKOFF_MS.default, limits::LINK_BACKOFF_MAX_MS.default),
+            inflates: true,
+            compress_bytes: (
+                limits::LINK_COMPRESS_BYTES.default as usize,
+                limits::LINK_COMPRESS_NEAR_BYTES.default as usize,
+            ),
         }
     }
 
@@ -64,6 +74,9 @@ impl Greeting {
             if let Some(value) = value {
                 fields.add(name, value.as_bytes())?;
             }
+        }
+        if self.inflates {
+            fields.add("features", FEATURE.as_bytes())?;
         }
         for (name, value) in [
             ("in-flight", self.in_flight as u64),
@@ -97,6 +110,8 @@ pub struct Named {
     pub name: String,
     /// The user whose token it joined with, or an empty text.
     pub user: String,
+    /// Whether it takes payloads that are compressed.
+    pub inflates: bool,
 }
 
 /// What happened. `C` is what the caller of [`call`](super::Session::call) or [`subscribe`](super::Session::subscribe) gave.
@@ -230,6 +245,8 @@ pub enum Sending<'a> {
     Short(&'a [u8]),
     /// Cut as there is room.
     Long(Payload),
+    /// Compressed. Who can't read that gets it as it was before.
+    Packed(Packed),
 }
 
 impl<'a> From<&'a [u8]> for Sending<'a> {
@@ -244,10 +261,36 @@ impl<'a> From<&'a [u8]> for Sending<'a> {
 }
 
 impl Sending<'_> {
-    pub(super) fn len(&self) -> usize {
+    /// Its bytes, before it was compressed.
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Short(bytes) => bytes.len(),
             Self::Long(payload) => payload.bytes(),
+            Self::Packed(packed) => packed.inflated_bytes(),
         }
+    }
+
+    /// The same, compressed if it gets shorter.
+    #[must_use]
+    pub fn packed(self) -> Self {
+        let packed = match &self {
+            Self::Short(bytes) => Packed::of(bytes),
+            Self::Long(payload) => Packed::of(&**payload),
+            Self::Packed(_) => None,
+        };
+        packed.map_or(self, Self::Packed)
+    }
+
+    /// The same for one who may read what is compressed, or not.
+    pub(super) fn readable(self, inflates: bool) -> Self {
+        match self {
+            Self::Packed(packed) if !inflates => Self::Long(Box::new(packed.inflate())),
+            other => other,
+        }
+    }
+
+    /// Its bytes on the wire.
+    pub(super) fn sent_bytes(&self) -> usize {
+        if let Self::Packed(packed) = self { packed.bytes().len() } else { self.bytes() }
     }
 }

@@ -1,0 +1,186 @@
+//! Payloads that are compressed, as section 11 of `spec/wire.md` says: blocks of LZ4 that know nothing of one another.
+
+use std::fmt;
+
+use lz4_flex::block;
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+
+use super::outbox::Pieces;
+
+/// The feature, as greetings name it.
+pub const FEATURE: &str = "lz4";
+
+/// Bytes of a payload that make one block.
+const BLOCK_BYTES: usize = 65_536;
+const STATED_BYTES: usize = 8;
+const PREFIX_BYTES: usize = 4;
+/// What has been compressed so far must be shorter by this part of it, or the rest is not tried.
+const SAVED_PART: usize = 8;
+const COMPRESSED_MAX: usize = limits::LINK_COMPRESSED_BYTES.default as usize;
+
+/// A payload that has got shorter.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Packed {
+    bytes: Vec<u8>,
+    inflated: usize,
+}
+
+impl Packed {
+    /// Compresses a payload. None: it is too long for that, or would not get shorter by an eighth.
+    pub fn of(payload: &dyn Pieces) -> Option<Self> {
+        let inflated = payload.bytes();
+        if inflated > COMPRESSED_MAX {
+            return None;
+        }
+        let mut bytes = (inflated as u64).to_le_bytes().to_vec();
+        let mut room = vec![0; block::get_maximum_output_size(BLOCK_BYTES)];
+        let mut gathered = Vec::new();
+        let mut at = 0;
+        while at < inflated {
+            let plain = block_at(payload, at, &mut gathered);
+            let count = block::compress_into(plain, &mut room).ok()?;
+            bytes.extend_from_slice(&(count as u32).to_le_bytes());
+            bytes.extend_from_slice(&room[..count]);
+            at += plain.len();
+            if bytes.len() > at - at / SAVED_PART {
+                return None;
+            }
+        }
+        (inflated > 0).then_some(Self { bytes, inflated })
+    }
+
+    /// The compressed form.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The compressed form, to be kept.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The length of the payload that it was made of.
+    pub fn inflated_bytes(&self) -> usize {
+        self.inflated
+    }
+
+    /// The payload that it was made of.
+    pub fn inflate(&self) -> Vec<u8> {
+        let mut payload = Vec::new();
+        let inflated = inflate(&self.bytes, self.inflated, &mut payload);
+        debug_assert!(inflated.is_ok(), "what was compressed here can be inflated");
+        payload
+    }
+}
+
+/// One block of a payload: where it is, or gathered from the pieces that it lies in.
+fn block_at<'a>(payload: &'a dyn Pieces, at: usize, gathered: &'a mut Vec<u8>) -> &'a [u8] {
+    let wanted = BLOCK_BYTES.min(payload.bytes() - at);
+    let piece = payload.piece(at);
+    if piece.len() >= wanted {
+        return &piece[..wanted];
+    }
+    gathered.clear();
+    while gathered.len() < wanted {
+        let piece = payload.piece(at + gathered.len());
+        let count = piece.len().min(wanted - gathered.len());
+        gathered.extend_from_slice(&piece[..count]);
+    }
+    gathered
+}
+
+/// Why a compressed payload is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// When inflated it would be longer than this side takes.
+    TooLong {
+        /// The length that it states.
+        bytes: u64,
+    },
+    /// It breaks a rule.
+    Broken(&'static str),
+    /// There is no memory for it.
+    NoMemory {
+        /// The length that it states.
+        bytes: u64,
+    },
+}
+
+impl Unreadable {
+    /// The error that a call fails with.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::TooLong { .. } => ErrorCode::PayloadTooLarge,
+            Self::Broken(_) => ErrorCode::WireError,
+            Self::NoMemory { .. } => ErrorCode::LimitExceeded,
+        }
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { bytes } => write!(f, "{bytes} bytes are more than payload_bytes of the receiver"),
+            Self::Broken(problem) => write!(f, "the compressed payload (lz4) can't be read: {problem}"),
+            Self::NoMemory { bytes } => {
+                write!(f, "the receiver has no memory for {bytes} bytes at present: try again later")
+            }
+        }
+    }
+}
+
+/// Adds to `out` what a compressed payload inflates to: at most `most` bytes.
+///
+/// # Errors
+/// [`Unreadable`]; what has been added by then is of no use.
+pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
+    let Some((stated, mut rest)) = packed.split_first_chunk::<STATED_BYTES>() else {
+        return Err(Unreadable::Broken("it is shorter than the 8 bytes that state its length"));
+    };
+    let mut left = stated_length(u64::from_le_bytes(*stated), most)?;
+    if out.try_reserve_exact(left).is_err() {
+        return Err(Unreadable::NoMemory { bytes: left as u64 });
+    }
+    while left > 0 {
+        let (block, after) = first_block(rest)?;
+        let share = left.min(BLOCK_BYTES);
+        inflate_block(block, share, out)?;
+        left -= share;
+        rest = after;
+    }
+    if !rest.is_empty() {
+        return Err(Unreadable::Broken("bytes follow its last block"));
+    }
+    Ok(())
+}
+
+fn stated_length(stated: u64, most: usize) -> Result<usize, Unreadable> {
+    if stated > most as u64 {
+        return Err(Unreadable::TooLong { bytes: stated });
+    }
+    if stated > COMPRESSED_MAX as u64 {
+        return Err(Unreadable::Broken("it states more than link_compressed_bytes: send it as it is"));
+    }
+    Ok(stated as usize)
+}
+
+fn first_block(rest: &[u8]) -> Result<(&[u8], &[u8]), Unreadable> {
+    let ended = Unreadable::Broken("it ends before the length that it states is reached");
+    let Some((count, rest)) = rest.split_first_chunk::<PREFIX_BYTES>() else { return Err(ended) };
+    rest.split_at_checked(u32::from_le_bytes(*count) as usize).ok_or(ended)
+}
+
+/// Memory is used block by block, so that a length which is only stated costs addresses.
+fn inflate_block(block: &[u8], share: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
+    let from = out.len();
+    out.resize(from + share, 0);
+    match block::decompress_into(block, &mut out[from..]) {
+        Ok(count) if count == share => Ok(()),
+        Ok(_) => Err(Unreadable::Broken("a block inflates to less than its share")),
+        Err(block::DecompressError::OutputTooSmall { .. }) => {
+            Err(Unreadable::Broken("a block inflates to more than its share"))
+        }
+        Err(_) => Err(Unreadable::Broken("a block is not LZ4")),
+    }
+}

@@ -1,0 +1,61 @@
+use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
+
+use super::super::compression::FEATURE;
+use super::super::session::is_compressed;
+use super::{Hub, Link, LinkId};
+
+/// The number of no node: what is said of it is said of all.
+const ALL_NODES: u32 = 0;
+
+impl Hub {
+    /// A node is taken in. If it can't read what is compressed, the others are told before it can be sent anything.
+    pub(super) fn count_in(&mut self, at: LinkId) {
+        let Some(link) = self.link(at).filter(|link| !link.inflates) else { return };
+        link.plain = true;
+        self.plain_nodes += 1;
+        if self.plain_nodes == 1 {
+            self.tell_all_shared();
+        }
+    }
+
+    /// A node is gone.
+    pub(super) fn count_out(&mut self, at: LinkId) {
+        if !self.link(at).is_some_and(|link| std::mem::take(&mut link.plain)) {
+            return;
+        }
+        self.plain_nodes -= 1;
+        if self.plain_nodes == 0 {
+            self.tell_all_shared();
+        }
+    }
+
+    /// Tells a node that has just joined, if there is something to tell.
+    pub(super) fn tell_first_shared(&mut self, at: LinkId) {
+        if self.plain_nodes == 0 {
+            self.tell_shared(at);
+        }
+    }
+
+    fn tell_all_shared(&mut self) {
+        for at in 0..self.links.len() {
+            self.tell_shared(at);
+        }
+    }
+
+    fn tell_shared(&mut self, at: LinkId) {
+        if !self.link(at).is_some_and(|link| link.inflates && !link.closing) {
+            return;
+        }
+        let (mut said, shared) = (Vec::new(), if self.plain_nodes == 0 { FEATURE } else { "" });
+        if FieldsWriter::new(&mut said).add("shared", shared.as_bytes()).is_ok() {
+            self.put(at, Kind::Node, Flags::URGENT, 0, &ALL_NODES.to_le_bytes(), &said);
+        }
+    }
+}
+
+impl Link {
+    /// Whether its node can read a payload as it is.
+    pub(super) fn reads(&self, frame: &Frame<'_>) -> bool {
+        self.inflates || !is_compressed(frame)
+    }
+}

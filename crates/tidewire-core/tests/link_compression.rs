@@ -1,0 +1,448 @@
+//! Payloads that are compressed: by whom, for whom, and what becomes of those that can't be read.
+
+mod link_support;
+
+use link_support::{KIB, MIB, Random, World, failure, filled, frames, lane, nothing_is_left};
+use proptest::prelude::*;
+use tidewire_core::link::compression::{Packed, Unreadable, inflate};
+use tidewire_core::link::hub::HubOptions;
+use tidewire_core::link::outbox::Pieces;
+use tidewire_core::link::session::{Event, Greeting, Refused, Sending};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
+
+/// A node that can't read what is compressed.
+fn plain(name: &str) -> Greeting {
+    Greeting { inflates: false, ..Greeting::new(name) }
+}
+
+/// Text, which gets shorter.
+fn text(bytes: usize) -> Vec<u8> {
+    let words: [&[u8]; 4] = [b"wind ", b"tide ", b"harbour ", b"lighthouse "];
+    let mut random = Random(5);
+    let mut text = Vec::new();
+    while text.len() < bytes {
+        text.extend_from_slice(random.pick(&words));
+    }
+    text.truncate(bytes);
+    text
+}
+
+fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random(seed);
+    (0..bytes).map(|_| random.next() as u8).collect()
+}
+
+fn inflated(packed: &[u8], most: usize) -> Result<Vec<u8>, Unreadable> {
+    let mut out = Vec::new();
+    inflate(packed, most, &mut out).map(|()| out)
+}
+
+fn packed(payload: &[u8]) -> Sending<'_> {
+    let packed = Sending::from(payload).packed();
+    assert!(matches!(packed, Sending::Packed(_)), "it gets shorter");
+    packed
+}
+
+/// A caller and a callee on `svc`, with these greetings.
+fn pair_of(seed: u64, caller: &Greeting, callee: &Greeting) -> (World, usize, usize) {
+    let mut world = World::new(seed);
+    let (caller, callee) = (world.join_with(caller), world.join_with(callee));
+    world.subscribe(callee, "svc", "");
+    (world, caller, callee)
+}
+
+fn call_packed(world: &mut World, node: usize, subject: &str, payload: &[u8], tag: u32) -> u64 {
+    let head = CallHead { subject, ..CallHead::default() };
+    world.nodes[node].session.call(&head, Flags::NORMAL, packed(payload), tag).expect("a call is sent")
+}
+
+/// Bytes that a node has in its outbox.
+fn waiting(world: &World, node: usize) -> usize {
+    world.nodes[node].session.out.bytes()
+}
+
+#[test]
+fn a_call_and_its_answer_are_shorter_on_the_wire_and_whole_at_their_ends() {
+    for bytes in [1_000, 64 * KIB, 64 * KIB + 1, 3 * MIB] {
+        let (mut world, caller, callee) = pair_of(1, &Greeting::new("a"), &Greeting::new("b"));
+        let sent = text(bytes);
+        call_packed(&mut world, caller, "svc", &sent, 1);
+        assert!(waiting(&world, caller) < bytes / 2, "{bytes}");
+        world.settle();
+        let call = world.called(callee);
+        assert!(call.payload() == sent && !call.flags.compressed(), "{bytes}");
+        assert_eq!(call.into_payload().1 % 16, 0, "its numbers lie where they can be used");
+
+        let session = &mut world.nodes[callee].session;
+        let id = 1 << 32;
+        assert!(session.may_compress_answer(id));
+        session.reply(id, Flags::NORMAL, packed(&sent)).unwrap();
+        assert!(waiting(&world, callee) < bytes / 2, "{bytes}");
+        world.settle();
+        let events = world.events(caller);
+        let [Event::Replied(1, reply)] = &events[..] else { panic!("{events:?}") };
+        assert!(reply.payload() == sent && !reply.flags.compressed(), "{bytes}");
+        nothing_is_left(&world);
+    }
+}
+
+#[test]
+fn items_of_both_sides_are_compressed_in_their_order() {
+    let (mut world, caller, callee) = pair_of(2, &Greeting::new("a"), &Greeting::new("b"));
+    let head = CallHead { subject: "svc", credit: 9, ..CallHead::default() };
+    let id = world.nodes[caller].session.call(&head, lane(1), b""[..].into(), 1).unwrap();
+    world.settle();
+    let call = world.called(callee);
+    let (long, short) = (text(2 * MIB), text(2_000));
+    for payload in [&long, &short] {
+        world.nodes[callee].session.answer_item(call.id, Flags::NORMAL, packed(payload)).unwrap();
+        world.nodes[caller].session.item(id, Flags::NORMAL, packed(payload)).unwrap();
+    }
+    world.settle();
+    let events = world.events(callee);
+    let [Event::Input(one), Event::Input(two)] = &events[..] else { panic!("{events:?}") };
+    assert!(one.payload() == long && two.payload() == short);
+    world.nodes[callee].session.answer_over(call.id);
+    world.settle();
+    let events = world.events(caller);
+    let [Event::Item(1, one), Event::Item(1, two), Event::Over(1)] = &events[..] else { panic!("{events:?}") };
+    assert!(one.payload() == long && two.payload() == short);
+    nothing_is_left(&world);
+}
+
+#[test]
+fn what_is_published_is_compressed_once_for_all() {
+    let mut world = World::new(3);
+    let nodes: Vec<usize> = ["a", "b", "c"].into_iter().map(|name| world.join(name)).collect();
+    for &node in &nodes[1..] {
+        world.subscribe(node, "news", "");
+    }
+    for bytes in [2_000, 3 * MIB] {
+        let head = PublishHead { subject: "news", ..PublishHead::default() };
+        world.nodes[nodes[0]].session.publish(&head, Flags::NORMAL, packed(&text(bytes))).unwrap();
+        assert!(waiting(&world, nodes[0]) < bytes / 2);
+        world.settle();
+        for &node in &nodes[1..] {
+            assert!(world.published(node) == [text(bytes)]);
+        }
+    }
+    nothing_is_left(&world);
+}
+
+#[test]
+fn a_node_that_can_not_read_it_gets_everything_as_it_was() {
+    for (caller, callee) in
+        [(plain("a"), Greeting::new("b")), (Greeting::new("a"), plain("b")), (plain("a"), plain("b"))]
+    {
+        let (mut world, caller, callee) = pair_of(4, &caller, &callee);
+        assert!(!world.nodes[caller].session.may_compress());
+        // It was compressed before the other one joined, say.
+        call_packed(&mut world, caller, "svc", &text(200 * KIB), 1);
+        assert!(waiting(&world, caller) > 200 * KIB);
+        world.settle();
+        let call = world.called(callee);
+        assert!(call.payload() == text(200 * KIB));
+        assert!(!world.nodes[callee].session.may_compress_answer(call.id));
+        world.nodes[callee].session.reply(call.id, Flags::NORMAL, packed(&text(9_000))).unwrap();
+        assert!(waiting(&world, callee) > 9_000);
+        world.settle();
+        let events = world.events(caller);
+        assert!(matches!(&events[..], [Event::Replied(1, reply)] if reply.payload() == text(9_000)));
+        nothing_is_left(&world);
+    }
+}
+
+#[test]
+fn a_hub_that_does_not_know_compression_gets_none() {
+    let mut world = World::with(5, HubOptions { compressed: false, ..HubOptions::new("old") });
+    let (caller, callee) = (world.join("a"), world.join("b"));
+    world.subscribe(callee, "svc", "");
+    call_packed(&mut world, caller, "svc", &text(9_000), 1);
+    assert!(waiting(&world, caller) > 9_000);
+    world.settle();
+    let call = world.called(callee);
+    assert!(call.payload() == text(9_000) && !world.nodes[callee].session.may_compress_answer(call.id));
+}
+
+#[test]
+fn all_are_told_when_the_first_node_that_can_not_read_it_joins_and_when_the_last_one_has_gone() {
+    let mut world = World::new(6);
+    let (a, b) = (world.join("a"), world.join("b"));
+    let may = |world: &World| [a, b].map(|node| world.nodes[node].session.may_compress());
+    assert_eq!(may(&world), [true, true]);
+    let (one, two) = (world.join_with(&plain("one")), world.join_with(&plain("two")));
+    assert_eq!(may(&world), [false, false]);
+    let late = world.join("late");
+    assert!(!world.nodes[late].session.may_compress());
+    world.cut(one);
+    world.settle();
+    assert_eq!(may(&world), [false, false]);
+    world.cut(two);
+    world.settle();
+    assert_eq!(may(&world), [true, true]);
+    assert!(world.nodes[late].session.may_compress());
+    assert!(world.events(a).is_empty(), "nobody but the session hears of it");
+}
+
+#[test]
+fn two_who_can_read_it_answer_each_other_compressed_beside_one_who_can_not() {
+    let (mut world, caller, callee) = pair_of(7, &Greeting::new("a"), &Greeting::new("b"));
+    world.join_with(&plain("old"));
+    world.call(caller, "svc", b"question", 1);
+    world.settle();
+    let call = world.called(callee);
+    assert!(world.nodes[callee].session.may_compress_answer(call.id));
+    assert!(!world.nodes[callee].session.may_compress());
+    world.nodes[callee].session.reply(call.id, Flags::NORMAL, packed(&text(9_000))).unwrap();
+    assert!(waiting(&world, callee) < 4_500);
+    world.settle();
+    assert!(matches!(&world.events(caller)[..], [Event::Replied(1, reply)] if reply.payload() == text(9_000)));
+}
+
+#[test]
+fn what_was_under_way_when_a_node_joined_that_can_not_read_it_goes_to_another_one_or_can_be_sent_again() {
+    let mut world = World::new(8);
+    let caller = world.join("a");
+    let head = PublishHead { subject: "svc", ..PublishHead::default() };
+    let news = text(9_000);
+    world.nodes[caller].session.publish(&head, Flags::NORMAL, packed(&news)).unwrap();
+    call_packed(&mut world, caller, "svc", &text(9_000), 1);
+    // Nothing that it has written arrives before the other one is there.
+    let mut late = Vec::new();
+    world.nodes[caller].session.out.take(&mut late, MIB);
+    let old = world.join_with(&plain("old"));
+    world.subscribe(old, "svc", "");
+    world.inject(caller, &late);
+    world.settle();
+    let (tag, code, said) = failure(&mut world, caller);
+    assert_eq!((tag, code), (1, ErrorCode::NoResponders));
+    assert!(said.contains("call again, it is sent as it is then"), "{said}");
+    assert!(world.events(old).is_empty() && world.nodes[old].link.is_some());
+    assert_eq!(world.hub.counts().dropped, 1);
+
+    let new = world.join("new");
+    world.subscribe(new, "svc", "");
+    late.clear();
+    let frame = compressed_call(&frame_of_text(), "svc", 3 << 32);
+    world.inject(caller, &frame);
+    world.settle();
+    assert!(world.called(new).payload() == text(9_000), "it goes to the one that can read it");
+    assert!(world.events(old).is_empty());
+}
+
+fn frame_of_text() -> Vec<u8> {
+    Packed::of(&text(9_000)).unwrap().into_bytes()
+}
+
+/// A CALL whose payload says of itself that it is compressed.
+fn compressed_call(payload: &[u8], subject: &str, id: u64) -> Vec<u8> {
+    let (mut frame, head) = (Vec::new(), CallHead { subject, ..CallHead::default() });
+    let flags = Flags::NORMAL.with_compressed(true);
+    wire::write(&mut frame, Kind::Call, flags, id, |out| head.put(out), payload).unwrap();
+    frame
+}
+
+#[test]
+fn who_compresses_without_having_said_so_is_told_and_closed() {
+    let (mut world, caller, callee) = pair_of(9, &plain("a"), &Greeting::new("b"));
+    world.inject(caller, &compressed_call(&frame_of_text(), "svc", 1 << 32));
+    world.settle();
+    assert!(world.nodes[caller].link.is_none(), "the link is closed");
+    let fault = format!("{:?}", world.nodes[caller].fault);
+    assert!(fault.contains("the feature lz4 was not named by both sides"), "{fault}");
+    assert!(world.events(callee).is_empty() && world.nodes[callee].link.is_some());
+}
+
+#[test]
+fn a_node_that_did_not_name_it_closes_the_link_of_a_hub_that_sends_it() {
+    let (mut world, caller, _) = pair_of(10, &plain("a"), &Greeting::new("b"));
+    let frame = compressed_call(&frame_of_text(), "svc", 1 << 32);
+    let (session, mut events) = (&mut world.nodes[caller].session, Vec::new());
+    let fault = session.received(&frames(&frame)[0], 0, &mut events).expect_err("nobody agreed on it");
+    assert!(format!("{fault:?}").contains("the feature lz4"), "{fault:?}");
+}
+
+/// Compressed forms that are broken, and what is said of each.
+fn broken() -> Vec<(Vec<u8>, &'static str)> {
+    let good = frame_of_text();
+    let stated = |bytes: u64| [&bytes.to_le_bytes(), &good[8..]].concat();
+    let mut twisted = good.clone();
+    // The first match goes back before the beginning.
+    twisted.splice(12.., [0x10, b'x', 0xff, 0xff, 0x00]);
+    twisted.splice(8..12, 5_u32.to_le_bytes());
+    vec![
+        (vec![], "shorter than the 8 bytes"),
+        (good[..7].to_vec(), "shorter than the 8 bytes"),
+        (good[..11].to_vec(), "ends before"),
+        (good[..good.len() - 1].to_vec(), "ends before"),
+        ([&good[..], b"!"].concat(), "bytes follow"),
+        (stated(8_999), "more than its share"),
+        (stated(9_001), "less than its share"),
+        (stated(64 * 1_024 * 1_024), "less than its share"),
+        (stated(64 * 1_024 * 1_024 + 1), "link_compressed_bytes"),
+        (twisted, "not LZ4"),
+        (stated(0), "bytes follow"),
+    ]
+}
+
+#[test]
+fn a_broken_payload_fails_its_call_and_nothing_else() {
+    for (payload, problem) in broken() {
+        let (mut world, caller, callee) = pair_of(11, &Greeting::new("a"), &Greeting::new("b"));
+        // As a call.
+        let flags = Flags::NORMAL.with_compressed(true);
+        let head = CallHead { subject: "svc", ..CallHead::default() };
+        world.nodes[caller].session.call(&head, flags, payload[..].into(), 1).unwrap();
+        world.settle();
+        let (_, code, said) = failure(&mut world, caller);
+        assert_eq!(code, ErrorCode::WireError);
+        assert!(said.contains(problem) && said.contains("lz4"), "{said}, not {problem}");
+        assert!(world.events(callee).is_empty());
+        // As its answer, and as an item.
+        for kind in [Kind::Reply, Kind::Item] {
+            world.call(caller, "svc", b"question", 2);
+            world.settle();
+            let call = world.called(callee);
+            let mut frame = Vec::new();
+            wire::write(&mut frame, kind, flags.with_answer(true), call.id, |_| Ok(()), &payload).unwrap();
+            world.inject(callee, &frame);
+            world.settle();
+            let (_, code, said) = failure(&mut world, caller);
+            assert_eq!(code, ErrorCode::WireError);
+            assert!(said.contains(problem), "{said}, not {problem}");
+            let _ = world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"late"[..].into());
+            world.settle();
+            world.events(callee);
+        }
+        // As a message, and as an item of the caller.
+        world.subscribe(callee, "news", "");
+        let head = PublishHead { subject: "news", ..PublishHead::default() };
+        world.nodes[caller].session.publish(&head, flags, payload[..].into()).unwrap();
+        let id = world.call(caller, "svc", b"question", 3);
+        world.nodes[caller].session.item(id, flags, payload[..].into()).unwrap();
+        world.settle();
+        let events = world.events(callee);
+        assert!(matches!(&events[..], [Event::Called(_), Event::Cancelled(_)]), "{events:?}");
+        assert_eq!(failure(&mut world, caller).1, ErrorCode::WireError);
+        assert!(world.nodes[caller].link.is_some() && world.nodes[callee].link.is_some(), "both links stay");
+        nothing_is_left(&world);
+    }
+}
+
+#[test]
+fn a_payload_that_is_too_long_once_inflated_is_refused_as_any_other() {
+    let small = Greeting { payload_bytes: 100 * KIB, ..Greeting::new("b") };
+    let (mut world, caller, callee) = pair_of(12, &Greeting::new("a"), &small);
+    call_packed(&mut world, caller, "svc", &text(MIB), 1);
+    assert!(waiting(&world, caller) < MIB / 2);
+    world.settle();
+    let (_, code, said) = failure(&mut world, caller);
+    assert_eq!(code, ErrorCode::PayloadTooLarge, "{said}");
+    let head = CallHead { subject: "svc", ..CallHead::default() };
+    let sent = world.nodes[callee].session.publish(
+        &PublishHead { subject: "svc", ..PublishHead::default() },
+        Flags::NORMAL,
+        packed(&text(MIB)),
+    );
+    assert_eq!(sent, Ok(()), "the hub takes it");
+
+    // What the hub itself does not take is refused before anything is sent.
+    let mut world = World::with(13, HubOptions { payload_bytes: 100 * KIB, ..HubOptions::new("hub") });
+    let node = world.join("a");
+    let sent = world.nodes[node].session.call(&head, Flags::NORMAL, packed(&text(MIB)), 1);
+    assert_eq!(sent, Err(Refused::TooLong { bytes: MIB, max: 100 * KIB }));
+    assert_eq!(waiting(&world, node), 0);
+}
+
+#[test]
+fn a_bomb_costs_no_memory_before_its_length_is_known_to_be_allowed() {
+    let bomb = Packed::of(&vec![0; 64 * MIB]).unwrap().into_bytes();
+    assert!(bomb.len() < MIB);
+    let mut out = Vec::new();
+    assert_eq!(inflate(&bomb, 64 * MIB - 1, &mut out), Err(Unreadable::TooLong { bytes: 64 * MIB as u64 }));
+    assert_eq!(out.capacity(), 0);
+    // One that lies about its length is given up at the block where that shows.
+    let lying = [&(2 * MIB as u64).to_le_bytes(), &bomb[8..]].concat();
+    assert_eq!(inflate(&lying, 64 * MIB, &mut out), Err(Unreadable::Broken("bytes follow its last block")));
+    assert!(out.len() <= 2 * MIB && out.capacity() <= 2 * MIB);
+    assert!(Packed::of(&vec![0; 64 * MIB + 1]).is_none(), "what nobody would take is not compressed");
+}
+
+#[test]
+fn what_does_not_get_shorter_is_sent_as_it_is() {
+    for bytes in [0, 1, 16, 9_000, 300 * KIB] {
+        assert!(Packed::of(&noise(bytes, 7)).is_none(), "{bytes}");
+    }
+    // The first block decides soon, and so does the whole.
+    assert!(Packed::of(&[noise(64 * KIB, 1), text(MIB)].concat()).is_none());
+    assert!(Packed::of(&[text(64 * KIB), noise(MIB, 1)].concat()).is_none());
+    assert!(Packed::of(&filled(MIB, 1)).is_some());
+}
+
+/// The hex after a name in the golden frame "reply, compressed".
+fn golden(name: &str) -> Vec<u8> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/vectors/frames.json");
+    let text = std::fs::read_to_string(path).expect("the golden frames are there");
+    let vector = text.split("\"reply, compressed\"").nth(1).expect("it is among them");
+    let hex = vector.split(&format!("\"{name}\": \"")).nth(1).and_then(|rest| rest.split('"').next());
+    let digits = hex.expect("it has this part").as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+#[test]
+fn the_golden_payload_inflates_to_what_it_was_made_of() {
+    assert_eq!(inflated(&golden("payload"), 100), Ok(golden("inflated")));
+}
+
+/// A payload in pieces of these lengths.
+struct Cut(Vec<u8>, Vec<usize>);
+
+impl Pieces for Cut {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn piece(&self, at: usize) -> &[u8] {
+        let mut end = 0;
+        for length in self.1.iter().cycle() {
+            end = (end + length).min(self.0.len());
+            if end > at {
+                return &self.0[at..end];
+            }
+        }
+        &[]
+    }
+}
+
+fn payloads() -> impl Strategy<Value = Vec<u8>> {
+    let part = (0_usize..70_000, any::<u64>(), any::<bool>())
+        .prop_map(|(bytes, seed, plain)| if plain { noise(bytes / 8, seed) } else { filled(bytes, seed as u32) });
+    prop::collection::vec(part, 0..6).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_gets_shorter_comes_back_whole(payload in payloads(), cuts in prop::collection::vec(1_usize..90_000, 1..5)) {
+        let (whole, cut) = (Packed::of(&payload), Packed::of(&Cut(payload.clone(), cuts)));
+        prop_assert_eq!(&whole, &cut);
+        if let Some(packed) = whole {
+            prop_assert!(packed.bytes().len() <= payload.len() - payload.len() / 8);
+            prop_assert!(inflated(packed.bytes(), payload.len()).as_ref() == Ok(&payload));
+            prop_assert!(packed.inflate() == payload);
+            prop_assert!(inflated(packed.bytes(), payload.len() - 1).is_err());
+        }
+    }
+
+    #[test]
+    fn whatever_comes_is_inflated_to_what_it_states_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), stated in 0_u64..70_000) {
+        let block = bytes.len() as u32;
+        let form = [&stated.to_le_bytes()[..], &block.to_le_bytes(), &bytes].concat();
+        if let Ok(payload) = inflated(&form, 65_536) {
+            prop_assert_eq!(payload.len() as u64, stated);
+        }
+    }
+}
