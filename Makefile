@@ -98,7 +98,7 @@ test-demo: .make/extension .make/flights ## The demonstration on 20,000 flights,
 test-fuzz: ## Fuzz the parsers, the frames and the timing wheel for a few seconds each (FUZZ_SECONDS)
 	$(call say,fuzzing for $(FUZZ_SECONDS) s each)
 	@command -v c++ >/dev/null || { echo "libFuzzer needs a C++ compiler, and there is no c++: apt-get install g++"; exit 1; }
-	@cd fuzz && unset RUSTFLAGS && for target in subject tree wheel wire_frame wire_heads; do \
+	@cd fuzz && unset RUSTFLAGS && for target in inflate subject tree wheel wire_frame wire_heads; do \
 		mkdir -p corpus/$$target artifacts; \
 		echo "fuzz target $$target; its log is fuzz/artifacts/$$target.log"; \
 		cargo run --quiet --release --bin $$target -- -max_total_time=$(FUZZ_SECONDS) \

@@ -12,7 +12,7 @@ from link_processes import PATIENCE_S
 
 HELLO, WELCOME, ERROR, GOODBYE, PING, PONG, NODE, SUBSCRIBE, UNSUBSCRIBE, OK = range(1, 11)
 PUBLISH, CALL, REPLY, FAIL, CANCEL, ITEM, END, CREDIT, WINDOW, CHUNK, ALIVE = range(11, 22)
-NORMAL, MORE, ANSWER = 2, 4, 8
+NORMAL, MORE, ANSWER, COMPRESSED = 2, 4, 8, 16
 ID = 1 << 32
 
 
@@ -50,6 +50,7 @@ class Raw:
 
     def __init__(self, url: str) -> None:
         host, port = re.match(r"tide://(.*):(\d+)", url).groups()  # type: ignore[union-attr]
+        self.flags = 0  # of the frame that was received last
         self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
     @classmethod
@@ -71,7 +72,7 @@ class Raw:
         if len(start) < 4:
             return None
         rest = self._read(struct.unpack("<I", start)[0])
-        kind, _, head, exchange = struct.unpack_from("<BBHQ", rest)
+        kind, self.flags, head, exchange = struct.unpack_from("<BBHQ", rest)
         return kind, exchange, rest[12 : 12 + head], rest[12 + head :]
 
     def until_end(self) -> str | None:

@@ -1,0 +1,145 @@
+"""Links: payloads are compressed where that is asked for, and only for those who can read them."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+import tidewire as tw
+from link_frames import (
+    CALL,
+    COMPRESSED,
+    FAIL,
+    ID,
+    OK,
+    PUBLISH,
+    REPLY,
+    SUBSCRIBE,
+    Raw,
+    called,
+    frame,
+    published,
+    subscribed,
+)
+from link_processes import PATIENCE_S, Programs, programs
+from tidewire.values import encode
+
+NEAR = {"links": {"link_compress_near_bytes": 1_000}}
+ENV = {"TIDEWIRE_LINKS__LINK_COMPRESS_NEAR_BYTES": "1000"}
+TEXT = "wind, tide and harbour; " * 400
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+def reader(url: str, **texts: str) -> Raw:
+    """Join by hand, and subscribe."""
+    raw = Raw.joined(url, **texts)
+    raw.send(frame(SUBSCRIBE, subscribed(b"news"), id=ID))
+    heard(raw, OK)
+    return raw
+
+
+def heard(raw: Raw, kind: int) -> bytes:
+    """Wait for a frame of this kind, and give its payload."""
+    while (found := raw.receive()) is not None:
+        if found[0] == kind:
+            return found[3]
+    raise AssertionError("the hub has closed the link")
+
+
+def is_packed(raw: Raw, node: tw.Node) -> bool:
+    """Publish a text, and see how it arrives."""
+    node.publish("news", TEXT)
+    payload = heard(raw, PUBLISH)
+    packed = bool(raw.flags & COMPRESSED)
+    assert (len(payload) < len(TEXT) / 2) == packed
+    if packed:
+        assert len(TEXT) < struct.unpack_from("<Q", payload)[0] < len(TEXT) + 10
+    return packed
+
+
+@pytest.mark.parametrize("place", ["tcp", "unix"])
+def test_what_is_compressed_arrives_as_it_was(started: Programs, place: str) -> None:
+    _, url = started.hub(started.url(place))
+    started.server(url, **ENV)
+    with tw.Node(url, name="caller", config=NEAR) as node:
+        workshop = node.client("workshop").sync
+        for value in (TEXT, [TEXT.encode()] * 300, os.urandom(300_000), [bytes(2 << 20), {"a": TEXT}], 7):
+            assert workshop.echo(value) == value
+        items = list(workshop.blocks(5, 100_000))
+        assert [len(item) for item in items] == [100_000] * 5
+
+
+def test_nothing_is_compressed_within_a_host_unless_that_is_asked_for(started: Programs) -> None:
+    _, url = started.hub()
+    raw = reader(url, features="lz4")
+    with tw.Node(url, name="usual", config={"links": {"link_compress_bytes": 1_000}}) as node:
+        assert not is_packed(raw, node)
+    with tw.Node(url, name="keen", config=NEAR) as node:
+        assert is_packed(raw, node)
+        node.publish("news", "short")
+        assert heard(raw, PUBLISH).endswith(b"short")
+        assert not raw.flags & COMPRESSED
+        node.publish("news", os.urandom(5_000))
+        assert len(heard(raw, PUBLISH)) > 5_000
+        assert not raw.flags & COMPRESSED
+
+
+def test_nobody_gets_what_it_can_not_read(started: Programs) -> None:
+    _, url = started.hub()
+    started.server(url, **ENV)
+    new = reader(url, features="lz4")
+    with tw.Node(url, name="caller", config=NEAR) as node:
+        assert is_packed(new, node)
+        old = reader(url)
+        # The caller has heard of it before: its own call was answered after the hub took that node in.
+        assert node.client("workshop").sync.echo(TEXT) == TEXT
+        assert not is_packed(new, node)
+        assert len(heard(old, PUBLISH)) > len(TEXT)
+        # It calls by itself, and is answered so that it can read it.
+        old.send(frame(CALL, called(), encode((TEXT,)), id=ID + 1))
+        assert TEXT.encode() in heard(old, REPLY)
+        assert not old.flags & COMPRESSED
+        old.close()
+        until = monotonic() + PATIENCE_S
+        while not is_packed(new, node):
+            assert monotonic() < until, "once it has gone, the others are told"
+
+
+def test_a_broken_payload_costs_its_call_alone(started: Programs) -> None:
+    program, url = started.hub()
+    started.server(url)
+    raw = Raw.joined(url, features="lz4")
+    flags = 2 | COMPRESSED
+    for number, (payload, rule) in enumerate(
+        [
+            (b"", b"shorter than the 8 bytes"),
+            (struct.pack("<QI", 1 << 40, 1) + b"x", b"payload_bytes"),
+            (struct.pack("<QI", 200 << 20, 1) + b"x", b"link_compressed_bytes"),
+            (struct.pack("<QI", 60_000, 3) + b"xyz", b"a block is"),
+            (struct.pack("<QI", 60_000, 99) + b"xyz", b"ends before"),
+        ]
+    ):
+        raw.send(frame(CALL, called(), payload, flags, ID + number))
+        assert rule in heard(raw, FAIL)
+        raw.send(frame(PUBLISH, published(), payload, flags))
+    assert raw.is_alive()
+    with tw.Node(url, name="other") as node:
+        assert node.client("workshop").sync.echo(TEXT) == TEXT
+    assert not program.logged()
+
+
+def test_who_compresses_without_having_said_so_is_told(started: Programs) -> None:
+    _, url = started.hub()
+    raw = Raw.joined(url)
+    raw.send(frame(PUBLISH, published(), b"packed", 2 | COMPRESSED))
+    told = raw.until_end()
+    assert told is not None
+    assert "the feature lz4 was not named by both sides" in told
