@@ -156,11 +156,15 @@ pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
 
 fn call_with(lines: &Receiver<String>, log: &Py<PyAny>) {
     for line in lines {
-        Python::attach(|py| {
+        let told = Python::try_attach(|py| {
             if let Err(error) = log.call1(py, (line,)) {
                 error.write_unraisable(py, None);
             }
         });
+        if told.is_none() {
+            // The program is at its end, and nobody reads on.
+            return;
+        }
     }
 }
 

@@ -60,7 +60,8 @@ impl Pulse {
 /// Logs on a thread of its own: whoever blocks the loop may hold the interpreter, and the thread of links waits for nobody.
 fn log(blocked_ms: u32) {
     let told = std::thread::Builder::new().name("tidewire-log".to_owned()).spawn(move || {
-        Python::attach(|py| {
+        // At the end of the program there is nobody to tell.
+        let _ = Python::try_attach(|py| {
             if let Err(error) = warn(py, blocked_ms) {
                 error.write_unraisable(py, None);
             }
