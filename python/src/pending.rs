@@ -4,9 +4,10 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
+use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorId, acting_as};
 
@@ -36,10 +37,17 @@ enum State {
         blocking: bool,
         callbacks: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
     },
-    Done(PyResult<Py<PyAny>>),
+    /// The error as an object, so that the garbage collector sees it: its traceback often leads back here.
+    Done(Result<Py<PyAny>, Py<PyBaseException>>),
     Cancelled,
     /// Being looked at on some thread.
     Busy,
+}
+
+impl State {
+    fn done(py: Python<'_>, result: PyResult<Py<PyAny>>) -> Self {
+        Self::Done(result.map_err(|error| error.into_value(py)))
+    }
 }
 
 impl Pending {
@@ -48,14 +56,14 @@ impl Pending {
         Self { state: Mutex::new(state), acting, what, plan: None, born: Born::now() }
     }
 
-    pub fn done(what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
-        Self { state: Mutex::new(State::Done(result)), acting: None, what, plan: None, born: Born::now() }
+    pub fn done(py: Python<'_>, what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
+        Self { state: Mutex::new(State::done(py, result)), acting: None, what, plan: None, born: Born::now() }
     }
 
     /// One that is done, with None; always the same object.
     pub fn none(py: Python<'_>) -> PyResult<Py<Self>> {
         static NONE: PyOnceLock<Py<Pending>> = PyOnceLock::new();
-        NONE.get_or_try_init(py, || Py::new(py, Self::done("send", Ok(py.None())))).map(|none| none.clone_ref(py))
+        NONE.get_or_try_init(py, || Py::new(py, Self::done(py, "send", Ok(py.None())))).map(|none| none.clone_ref(py))
     }
 
     /// Takes the operation out of one that nobody has looked at yet.
@@ -120,7 +128,7 @@ impl Pending {
             Poll::Ready(result) => {
                 let unused = ring.pending.lock().take();
                 drop(unused);
-                *self.state.lock() = State::Done(result);
+                *self.state.lock() = State::done(py, result);
                 Ok(Some(callbacks))
             }
             Poll::Pending => {
@@ -147,7 +155,7 @@ impl Pending {
     pub fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match &*self.state.lock() {
             State::Done(Ok(value)) => Ok(value.clone_ref(py)),
-            State::Done(Err(error)) => Err(error.clone_ref(py)),
+            State::Done(Err(error)) => Err(PyErr::from_value(error.bind(py).clone().into_any())),
             State::Cancelled => Err(cancelled(py)),
             State::Running { .. } | State::Busy => Err(asyncio_error(py, "InvalidStateError", "Result is not set.")),
         }
@@ -227,11 +235,8 @@ impl Pending {
             }
         };
         let result = wait(py, operation);
-        *self.state.lock() = State::Done(match &result {
-            Ok(value) => Ok(value.clone_ref(py)),
-            Err(error) => Err(error.clone_ref(py)),
-        });
-        result
+        *self.state.lock() = State::done(py, result);
+        self.outcome(py)
     }
 
     #[getter(_asyncio_future_blocking)]
@@ -351,10 +356,30 @@ impl Pending {
     fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &*self.state.lock() {
             State::Done(Ok(_)) => Ok(None),
-            State::Done(Err(error)) => Ok(Some(error.clone_ref(py).into_value(py).into_any())),
+            State::Done(Err(error)) => Ok(Some(error.clone_ref(py).into_any())),
             State::Cancelled => Err(cancelled(py)),
             State::Running { .. } | State::Busy => Err(asyncio_error(py, "InvalidStateError", "Exception is not set.")),
         }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.plan)?;
+        // Whoever holds the lock has not come to the end yet: the collector looks again.
+        let Some(state) = self.state.try_lock() else { return Ok(()) };
+        match &*state {
+            State::Done(Ok(value)) => visit.call(value),
+            State::Done(Err(error)) => visit.call(error),
+            State::Running { .. } | State::Cancelled | State::Busy => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let ended = match self.state.try_lock() {
+            Some(mut state) if matches!(&*state, State::Done(_)) => std::mem::replace(&mut *state, State::Cancelled),
+            _ => return,
+        };
+        // Apart from the match, as what goes now may look here again.
+        drop(ended);
     }
 
     fn __repr__(&self) -> String {

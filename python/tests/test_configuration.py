@@ -59,6 +59,13 @@ def test_what_is_no_configuration_is_refused(config: Any) -> None:
         tw.Node(config=config)
 
 
+@pytest.mark.parametrize("fields", [{"values": "tidewire.toml"}, {"options": 7}])
+def test_a_configuration_of_no_table_names_its_field(fields: dict[str, Any]) -> None:
+    [name] = fields
+    with pytest.raises(tw.ConfigError, match=f"{name}: .* is not a table: give a dict, or .*file="):
+        tw.Config(**fields)
+
+
 def test_far_more_threads_than_cores_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", "tidewire")
     tw.Node(config={"dispatchers": {"io": {"threads": 1_000}}})

@@ -40,6 +40,25 @@ def test_a_hub_lets_in_who_has_one_of_its_tokens(started: Programs) -> None:
         assert node.client("workshop").sync.caller()[:2] == ["caller", "ann"]
 
 
+def test_the_first_place_decides_about_tokens_and_later_ones_that_differ_are_refused() -> None:
+    place = "tide://127.0.0.1:0"
+    secret = tw.Token(SECRET)
+    with tw.Node() as hub:
+        hub.listen(place)
+        with pytest.raises(tw.InvalidArgument, match=r"tokens: .* in its first listen"):
+            hub.listen(place, tokens=[secret])
+    with tw.Node() as hub:
+        hub.listen(place, tokens=[secret])
+        for later in (hub.listen(place), hub.listen(place, tokens=[secret])):
+            with pytest.raises(tw.Unauthorized), tw.Node(later.url):
+                pass
+
+
+def test_one_token_is_no_list_of_them() -> None:
+    with tw.Node() as hub, pytest.raises(tw.InvalidArgument, match=r"tokens: .* tokens=\[token\]"):
+        hub.listen("tide://127.0.0.1:0", tokens=tw.Token(SECRET))  # type: ignore[arg-type]
+
+
 def test_a_token_allows_what_it_says_and_nothing_else() -> None:
     everything = tw.Token("all of it all")
     reader = tw.Token("only reading", user="rita", subscribe=("$hub.>",), call=("svc.workshop.*.label", "$hub.>"))

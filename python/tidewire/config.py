@@ -35,6 +35,12 @@ class Config:
     environment: Mapping[str, str] | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in ("values", "options"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                raise _problem(f"{name}: {value!r} is not a table: give a dict, or the path of a TOML file as file=")
+
     @classmethod
     def of(cls, source: Config | Mapping[str, Any] | str | Path | None) -> Config:
         """Make a configuration from what ``tw.Node(config=...)`` takes: a Config, a mapping, the path of a TOML file, or None.

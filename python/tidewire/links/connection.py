@@ -51,6 +51,7 @@ class Connection:
         self._kept: dict[int, LinkSubscription] = {}
         # A place is open for as long as somebody holds it, and that need not be the user.
         self._listening: list[Listening] = []
+        self._tokens: list[Any] = []
         self._discovery = Discovery(self)
         self._agents: RemoteAgents | None = None
         self._objects: Objects | None = None
@@ -105,7 +106,7 @@ class Connection:
         """Become a hub, or open one more place where others can join.
 
         Raises:
-            InvalidArgument: if the node has joined another hub, or the URL is not one to listen at.
+            InvalidArgument: if the node has joined another hub, the URL is not one to listen at, or the tokens are not those of its first place.
             Unauthorized: if other machines could reach it without a token.
             ConfigError: if the place is taken.
         """
@@ -114,15 +115,19 @@ class Connection:
             raise InvalidArgument(
                 f"listen: {node.name} has joined the hub at {node.url}: only one that has not can be a hub"
             )
+        if self.hub is not None and tokens and tokens != self._tokens:
+            raise InvalidArgument(
+                "tokens: others than those of the first place are not allowed: give the hub all of them in its first listen()"
+            )
         files = certificates(tls)
-        check_open(url, bool(tokens), insecure, mutual=files is not None and files[0] is not None)
+        check_open(url, bool(tokens or self._tokens), insecure, mutual=files is not None and files[0] is not None)
         if self.hub is None:
             settings = node.links.to_dict()
             hub = Hub(node.name, tokens, settings, _log(node.name))
             listening = hub.listen(url, files)
             self._listening.append(listening)
             self._link = hub.join(node.name, tokens[0][0] if tokens else None, settings)
-            self.hub = hub
+            self.hub, self._tokens = hub, tokens
             self._open()
             self._serve_all()
             node._share_all()

@@ -55,6 +55,8 @@ def grants(tokens: Iterable[Token]) -> list[tuple[str, str, list[str], list[str]
     Raises:
         InvalidArgument: if one of them is none.
     """
+    if isinstance(tokens, Token):
+        raise InvalidArgument("tokens: a Token is not allowed: give a list of them, as in tokens=[token]")
     found = []
     for token in tokens:
         if not isinstance(token, Token):

@@ -165,7 +165,11 @@ class LinkCall(Pending):
     def throw(self, *error: Any) -> NoReturn:
         """Raise an error where it waits, as a coroutine does."""
         self.cancel()
-        raise error[0] if len(error) == 1 or error[1] is None else error[1]
+        try:
+            raise error[0] if len(error) == 1 or error[1] is None else error[1]
+        finally:
+            # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+            del self, error
 
     def close(self) -> None:
         """Give it up, as a coroutine does."""

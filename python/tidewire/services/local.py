@@ -100,7 +100,11 @@ class LocalReply:
                 raise _told(self._running, error) from None
             raise
         if value.__class__ is Failure:
-            raise value.error
+            try:
+                raise value.error
+            finally:
+                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+                del self, value
         return value
 
     def wait(self) -> Any:
@@ -113,7 +117,11 @@ class LocalReply:
                 raise _told(self._running, error) from None
             raise
         if value.__class__ is Failure:
-            raise value.error
+            try:
+                raise value.error
+            finally:
+                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+                del self, value
         return value
 
     def cancel(self) -> None:

@@ -80,7 +80,9 @@ class Group:
             else:
                 chosen = self._standings.choose(options.policy, options.dice, without)
             if chosen is None:
-                raise NoResponders(f"{self.name}: its instances are stopping: call again, or serve it")
+                raise NoResponders(
+                    f"{self.name}: its instances are stopping or have lost their link: call again, or serve it"
+                )
             self._standings.began(chosen)
             return self.ports[chosen]
 

@@ -1,0 +1,87 @@
+"""A call that has failed leaves nothing behind: no error, no frame of its traceback, and nothing that those hold."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Callable
+
+import pytest
+import tidewire as tw
+from remote_support import World, counts, play, until
+
+
+class Broken(Exception):
+    """What the handlers here raise. Unlike ``ValueError`` it can be referred to weakly."""
+
+
+class Desk(tw.Service):
+    @tw.method
+    async def pack(self, progress: Callable[[int], Awaitable[None]]) -> None:
+        await progress(1)
+
+    @tw.method
+    async def fail(self) -> None:
+        raise Broken
+
+    @tw.method
+    def fail_plainly(self) -> None:
+        raise Broken
+
+
+def broken(_: object) -> None:
+    raise Broken
+
+
+def test_functions_of_failed_calls_are_let_go_without_the_garbage_collector() -> None:
+    async def story(world: World) -> None:
+        desk = world.caller.client("desk")
+        gc.disable()
+        try:
+            for _ in range(20):
+                with pytest.raises(Broken):
+                    await desk.pack(lambda box: broken(box))
+            await until(lambda: counts(world.caller) == (0, 0) and counts(world.server) == (0, 0))
+        finally:
+            gc.enable()
+
+    play(Desk(), story)
+
+
+@pytest.mark.parametrize("method", ["fail", "fail_plainly"])
+def test_the_error_of_a_call_that_its_own_traceback_leads_to_can_be_collected(method: str) -> None:
+    async def story(world: World) -> None:
+        async def note() -> weakref.ref[Broken]:
+            call = getattr(world.caller.client("desk"), method)()
+            try:
+                await call  # this frame holds the call, the call its error, and that the traceback with this frame
+            except Broken as error:
+                return weakref.ref(error)
+            raise AssertionError
+
+        error = await note()
+        await until(lambda: gc.collect() >= 0 and error() is None)
+
+    play(Desk(), story)
+
+
+def test_the_error_of_an_ask_that_its_own_traceback_leads_to_can_be_collected() -> None:
+    async def main() -> None:
+        async with tw.Node(config={"dead_letters": 0}) as node:
+            actor = node.spawn(broken)
+
+            async def note() -> weakref.ref[Broken]:
+                ask = actor.ask(1)
+                try:
+                    await ask
+                except Broken as error:
+                    return weakref.ref(error)
+                raise AssertionError
+
+            error = await note()
+            await actor.stop()
+            gc.collect()
+            assert error() is None
+
+    asyncio.run(main())
