@@ -594,7 +594,10 @@ mod tests {
         theirs.set_read_timeout(Some(SOON)).expect("it is a socket");
         let shared = Arc::clone(&hub.shared);
         let taken = hub.shared.runtime.block_on(async move {
-            shared.accept(Socket::Unix(UnixStream::from_std(ours).expect("it is a socket")));
+            let socket = UnixStream::from_std(ours).expect("it is a socket");
+            // Nothing is written before the runtime has heard that it can be.
+            socket.writable().await.expect("it is open");
+            shared.accept(Socket::Unix(socket));
         });
         taken.expect("the thread of links runs");
         theirs
