@@ -1,0 +1,191 @@
+//! A call that came in, and how it is answered.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use tidewire_core::link::assembly::Message;
+use tidewire_core::link::session::{Named, Refused, Sending, Session};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{CallHead, Flags};
+
+use super::{CallKey, Shared, Waiting};
+
+/// A call for this node. Dropping it unanswered fails it.
+pub struct Call {
+    pub(super) link: Arc<Shared>,
+    pub(super) key: CallKey,
+    /// Its head and payload.
+    pub message: Message,
+    /// Who called.
+    pub from: Named,
+    /// Until when the caller waits.
+    pub deadline: Option<Instant>,
+    pub(super) answered: bool,
+}
+
+impl Call {
+    /// What is called, and with which fields.
+    pub fn head(&self) -> CallHead<'_> {
+        // It was checked when it came in.
+        CallHead::parse(self.message.head()).unwrap_or_default()
+    }
+
+    /// Names the call on its link.
+    pub fn key(&self) -> CallKey {
+        self.key
+    }
+
+    /// Whether somebody still waits for the answer.
+    pub fn is_open(&self) -> bool {
+        self.link.with(self.key, |session| session.is_open(self.key.id)).unwrap_or(false)
+    }
+
+    /// Whether other exchanges are open on the link, so that a frame may wait for company.
+    pub fn has_company(&self) -> bool {
+        self.link.state.lock().session.open_exchanges().1 > 1
+    }
+
+    /// Answers. The frame waits for [`Flusher::flush`].
+    ///
+    /// # Errors
+    /// [`Refused`] if it can't be sent; the caller is told so, unless it is gone.
+    pub fn reply(mut self, payload: Sending<'_>) -> Result<(), Refused> {
+        self.answered = true;
+        let lane = self.message.flags.lane() as u8;
+        let payload = self.packed(payload);
+        let sent = self.act(|session, id| session.reply(id, Flags::NORMAL.in_lane(lane), payload));
+        if let Err(refused) = &sent {
+            let text = refused.to_string();
+            let code = if matches!(refused, Refused::TooLong { .. }) {
+                ErrorCode::PayloadTooLarge
+            } else {
+                ErrorCode::LimitExceeded
+            };
+            let _ = self.act(|session, id| session.fail(id, code, Sending::Short(text.as_bytes())));
+        }
+        self.link.answered(self.key);
+        sent
+    }
+
+    /// Fails. The frame waits for [`Flusher::flush`].
+    pub fn fail(mut self, code: ErrorCode, payload: Sending<'_>) {
+        self.answered = true;
+        let _ = self.act(|session, id| session.fail(id, code, payload));
+        self.link.answered(self.key);
+    }
+
+    /// Sends one item of the answer.
+    ///
+    /// # Errors
+    /// [`Refused`] if it can't be sent.
+    pub fn item(&self, payload: Sending<'_>) -> Result<(), Refused> {
+        let payload = self.packed(payload);
+        let sent = self.act(|session, id| session.answer_item(id, Flags::NORMAL, payload));
+        self.link.flush();
+        sent
+    }
+
+    /// Sends no more items, which ends the call.
+    pub fn over(mut self) {
+        self.answered = true;
+        let _ = self.act(|session, id| {
+            session.answer_over(id);
+            Ok(())
+        });
+        self.link.answered(self.key);
+        self.link.flush();
+    }
+
+    /// Takes so many further items from the caller.
+    pub fn want_input(&self, items: u32) {
+        let _ = self.act(|session, id| {
+            session.want_input(id, items);
+            Ok(())
+        });
+        self.link.flush();
+    }
+
+    /// Says that the handler is still at work.
+    pub fn alive(&self) {
+        let _ = self.act(|session, id| {
+            session.alive(id);
+            Ok(())
+        });
+        self.link.flush();
+    }
+
+    /// A link to flush once several answers are written.
+    pub fn flusher(&self) -> Flusher {
+        Flusher { link: Arc::downgrade(&self.link), batch_frames: self.link.greeting.batch.frames }
+    }
+
+    /// Whether an answer of this length may be compressed when it is sent, which takes its time.
+    pub fn compresses(&self, payload: usize) -> bool {
+        self.link.compresses(payload)
+    }
+
+    fn packed<'a>(&self, payload: Sending<'a>) -> Sending<'a> {
+        // The id may name another call once the node has joined again; its answer is not sent then.
+        self.link.packed(payload, |session| session.may_compress_answer(self.key.id))
+    }
+
+    /// The longest payload that this node takes and sends.
+    pub fn payload_bytes(&self) -> usize {
+        self.link.greeting.payload_bytes
+    }
+
+    fn act(&self, act: impl FnOnce(&mut Session<Arc<dyn Waiting>>, u64) -> Result<(), Refused>) -> Result<(), Refused> {
+        self.link.with(self.key, |session| act(session, self.key.id)).unwrap_or(Err(Refused::Over))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.answered {
+            let text = b"the handler ended without an answer";
+            let _ = self.act(|session, id| session.fail(id, ErrorCode::NoReply, Sending::Short(text)));
+            self.link.answered(self.key);
+            self.link.flush();
+        }
+    }
+}
+
+/// Writes what waits for a link.
+#[derive(Clone)]
+pub struct Flusher {
+    pub(super) link: Weak<Shared>,
+    pub(super) batch_frames: usize,
+}
+
+impl Flusher {
+    /// Names the link in this process, for as long as there is a flusher of it.
+    pub fn address(&self) -> usize {
+        self.link.as_ptr() as usize
+    }
+
+    /// Frames that are written although others might follow.
+    pub fn batch_frames(&self) -> usize {
+        self.batch_frames
+    }
+
+    /// Takes nothing in until [`listen_again`](Self::listen_again): those who handle it are behind.
+    pub fn pause(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.pause();
+        }
+    }
+
+    /// Takes in what comes.
+    pub fn listen_again(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.listen_again();
+        }
+    }
+
+    /// Writes what waits, as much as the socket takes; the rest follows by itself.
+    pub fn flush(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.flush();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Why a node could not join.
+
+use std::{fmt, io};
+
+use crate::address::Address;
+use crate::tls::TlsError;
+
+/// Why a node could not join.
+#[derive(Debug)]
+pub enum JoinError {
+    /// There is no way to the hub.
+    Io(Address, io::Error),
+    /// The own certificates can't be used.
+    Tls(TlsError),
+    /// The hub said no.
+    Told(Address, u16, String),
+    /// What is there is no hub.
+    Fault(Address, String),
+}
+
+impl JoinError {
+    pub(super) fn not_connected(address: &Address, error: io::Error) -> Self {
+        match error.downcast::<TlsError>() {
+            Ok(unusable) => Self::Tls(unusable),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Self::Fault(address.clone(), error.to_string()),
+            Err(error) => Self::Io(address.clone(), error),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tls(error) => error.fmt(f),
+            Self::Io(address, error) => write!(f, "url: there is no hub at {address}: {error}"),
+            Self::Told(address, _, text) => write!(f, "the hub at {address} says: {text}"),
+            Self::Fault(address, text) => write!(f, "what listens at {address} is no hub that fits: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}

@@ -1,0 +1,242 @@
+//! Looks after a link over a socket: reads it, watches the time, and joins again when it is lost.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidewire_core::backoff::Backoff;
+use tidewire_core::link::session::{Fault, Greeting, Session};
+use tidewire_proto::generated::errors::ErrorCode;
+use tokio::io::Interest;
+
+use super::Shared;
+use super::way::{Way, WayKind};
+use crate::clock::{instant, now_us};
+use crate::layered::Layered;
+use crate::plain::Plain;
+use crate::reading::{Filled, Reading};
+use crate::socket::Socket;
+use crate::watched::Watched;
+
+/// Most reads at a heartbeat.
+const CATCH_UP_READS: usize = 16;
+
+/// Looks after a link over a socket: reads it, watches the time, and joins again when it is lost.
+pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
+    let mut socket = Some(socket);
+    let mut backoff = Backoff::new(
+        shared.greeting.backoff_ms.0.saturating_mul(1_000),
+        shared.greeting.backoff_ms.1.saturating_mul(1_000),
+        now_us() ^ Arc::as_ptr(&shared) as u64,
+    );
+    loop {
+        if let Some(socket) = socket.take() {
+            let reason = match Way::over(socket, shared.greeting.frame_bytes) {
+                Ok(way) => shared.go(Arc::new(way)).await,
+                Err(_) => gone(),
+            };
+            if shared.state.lock().ended {
+                return;
+            }
+            let first = shared.state.lock().welcome.take();
+            let was_joined = shared.state.lock().joined.is_some();
+            shared.lost();
+            if let Some(first) = first {
+                // It never joined: whoever wanted to is told, and decides.
+                let _ = first.send(Err(reason));
+                return;
+            }
+            if was_joined {
+                backoff.reset();
+                (shared.log)(&format!("the link is lost: {}", String::from(&reason)));
+            } else if let Fault::Told { text, .. } = &reason {
+                (shared.log)(&format!("the hub does not take this node in again: {text}"));
+            }
+        }
+        if shared.state.lock().ended {
+            return;
+        }
+        let wait = Duration::from_micros(backoff.next_delay_us());
+        tokio::select! {
+            () = shared.ends.notified() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        let Some(address) = &shared.address else { return };
+        if let Ok(connected) = Socket::connect(address, shared.greeting.frame_bytes).await
+            && shared.begin_again()
+        {
+            socket = Some(connected);
+        }
+    }
+}
+
+/// Keeps a connection until it can't go on, and says why.
+async fn run(shared: &Arc<Shared>, way: &Way) -> Fault {
+    let ended = match &way.kind {
+        WayKind::Plain(plain) => run_plain(shared, way, plain).await,
+        WayKind::Layered(layered) => run_layered(shared, way, layered).await,
+        WayKind::Local(_) => Ok(()),
+    };
+    ended.err().or_else(|| way.turn.fault()).unwrap_or_else(gone)
+}
+
+async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(), Fault> {
+    let (mut watched, mut full) = (Watched::default(), false);
+    let look_us = shared.greeting.heartbeat_ms * 500;
+    let mut look = now_us() + look_us;
+    loop {
+        // Until it sleeps, whatever is due sooner has it look once more.
+        shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
+        let due = shared.state.lock().session.next_us();
+        // Whoever waited elsewhere may have gone: the loop is asked again now and then.
+        let next = if shared.home.load(Ordering::Acquire) != 0 && way.turn.is_to_offer() { due.min(look) } else { due };
+        let reads = way.turn.is_of_links() && !shared.is_paused();
+        shared.sleeps_until_us.store(next, Ordering::Release);
+        tokio::select! {
+            biased;
+            () = way.end.notified() => return Ok(()),
+            () = way.turn.changed.notified() => {}
+            () = shared.look.notified() => {}
+            () = way.writing.full.notified(), if !full => full = true,
+            ready = watched.ready(plain, reads, full) => {
+                ready.map_err(|_| gone())?;
+                let mut done = Ok(());
+                if full {
+                    watched.act(Interest::WRITABLE, || {
+                        full = false;
+                        done = shared.resume(way);
+                        Err(io::ErrorKind::WouldBlock.into())
+                    });
+                    done?;
+                }
+                let mut filled = Ok(Filled::All);
+                if reads {
+                    watched.act(Interest::READABLE, || {
+                        filled = way.read(shared);
+                        let all = matches!(filled, Ok(Filled::All));
+                        if all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                    });
+                    filled?;
+                }
+            }
+            () = tokio::time::sleep_until(instant(next).into()) => {
+                shared.catch_up(way)?;
+                shared.tick()?;
+                shared.offer();
+                look = now_us() + look_us;
+            }
+        }
+    }
+}
+
+async fn run_layered(shared: &Arc<Shared>, way: &Way, layered: &Layered) -> Result<(), Fault> {
+    let mut reading = Reading::new(shared.greeting.frame_bytes);
+    let mut full = false;
+    loop {
+        let next = shared.state.lock().session.next_us();
+        tokio::select! {
+            biased;
+            () = way.end.notified() => return Ok(()),
+            () = way.turn.changed.notified() => {}
+            () = shared.look.notified() => {}
+            () = way.writing.full.notified(), if !full => full = true,
+            ready = layered.stream().writable(), if full => {
+                full = false;
+                ready.map_err(|_| gone())?;
+                shared.resume(way)?;
+            }
+            ready = layered.stream().readable(), if !shared.is_paused() => {
+                ready.map_err(|_| gone())?;
+                match reading.fill(|room| layered.try_read(room)) {
+                    Ok(Filled::All | Filled::Some) => shared.read(&mut reading)?,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        return Err(Fault::Told { number: ErrorCode::WireError.number(), text: error.to_string() });
+                    }
+                    Ok(Filled::Closed) | Err(_) => return Ok(()),
+                }
+            }
+            () = tokio::time::sleep_until(instant(next).into()) => shared.tick()?,
+        }
+    }
+}
+
+pub(super) fn gone() -> Fault {
+    Fault::Told { number: ErrorCode::LinkLost.number(), text: "the hub closed the connection".to_owned() }
+}
+
+impl Shared {
+    /// Goes on with writing.
+    fn resume(&self, way: &Way) -> Result<(), Fault> {
+        let resumed = way.writing.resume(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
+        resumed.map_err(|_| gone())
+    }
+
+    /// Reads what has come, although it may be the turn of a loop: it may be busy, and the hub is not silent then.
+    fn catch_up(self: &Arc<Self>, way: &Way) -> Result<(), Fault> {
+        for _ in 0..CATCH_UP_READS {
+            if self.is_paused() || way.read(self)? != Filled::Some {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&self) -> Result<(), Fault> {
+        let now = now_us();
+        self.tell_alive(now);
+        let mut state = self.state.lock();
+        if self.is_paused() {
+            state.session.deaf(now);
+        }
+        let ticked = state.session.tick(now);
+        drop(state);
+        self.flush();
+        ticked
+    }
+
+    /// Tells callers that their calls are still at work.
+    pub(super) fn tell_alive(&self, now: u64) {
+        if self.state.lock().session.is_telling_due(now) {
+            let blocked_ms = self.pulse.lock().as_ref().map_or(0, |pulse| pulse());
+            self.state.lock().session.still_at_work(blocked_ms, now);
+        }
+    }
+
+    pub(super) fn go_by(&self, way: Arc<Way>) {
+        let (far, near) = self.greeting.compress_bytes;
+        let from = if way.is_near() { near } else { far };
+        self.compressed_from.store(if from == 0 { usize::MAX } else { from }, Ordering::Relaxed);
+        *self.way.lock() = Some(way);
+    }
+
+    /// Goes a way until it ends, and says why it did.
+    async fn go(self: &Arc<Self>, way: Arc<Way>) -> Fault {
+        self.go_by(Arc::clone(&way));
+        self.flush();
+        self.offer();
+        let reason = run(self, &way).await;
+        *self.way.lock() = None;
+        way.close();
+        reason
+    }
+
+    /// A new session, for a new connection. False: the link has been ended.
+    fn begin_again(&self) -> bool {
+        let mut state = self.state.lock();
+        let greeting = Greeting { resume: state.resume.clone(), ..self.greeting.clone() };
+        let Ok(session) = Session::join(&greeting, now_us()) else { return false };
+        state.session = session;
+        state.epoch = state.epoch.wrapping_add(1);
+        !state.ended
+    }
+
+    /// Tells the hub which rule it broke.
+    pub(super) fn refuse(&self, fault: &Fault) {
+        if let Fault::Wire(error) = fault {
+            self.state.lock().session.close(error.code(), &error.to_string());
+            self.flush();
+        }
+    }
+}

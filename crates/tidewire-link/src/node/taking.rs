@@ -1,0 +1,242 @@
+//! What comes in over a link, on its way to those who wait for it or handle it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tidewire_core::link::assembly::Message;
+use tidewire_core::link::session::{Event, Fault, Joined, Refused, Sending};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{self, CallHead, PublishHead, SubscribeHead};
+
+use super::{Again, Call, CallKey, Exchange, Failure, OF_NODE, Published, Shared, State, Waiting};
+use crate::clock::now_us;
+use crate::hub::Feed;
+use crate::reading::Reading;
+
+impl Shared {
+    /// Takes what was read.
+    pub(super) fn read(self: &Arc<Self>, reading: &mut Reading) -> Result<(), Fault> {
+        let (mut events, mut fault) = (Vec::new(), Ok(()));
+        let (epoch, due_us);
+        {
+            let mut state = self.state.lock();
+            let now = now_us();
+            epoch = state.epoch;
+            let session = &mut state.session;
+            let garbled = reading.frames(|frame| {
+                if fault.is_ok() {
+                    fault = session.received(frame, now, &mut events);
+                }
+            });
+            if let (Err(error), Ok(())) = (garbled, &fault) {
+                fault = Err(error.into());
+            }
+            due_us = session.next_us();
+        }
+        if due_us < self.sleeps_until_us.load(Ordering::Acquire) {
+            // A loop may have read it, and the thread of the links has to know.
+            self.look.notify_one();
+        }
+        self.happened(events, epoch);
+        self.flush();
+        fault.inspect_err(|fault| self.refuse(fault))
+    }
+
+    fn happened(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32) {
+        for event in events {
+            match event {
+                Event::Called(message) => self.called(message, epoch),
+                Event::Published(message) => self.published(message),
+                Event::Joined(joined) => self.welcomed(joined),
+                other => self.tell(other, epoch),
+            }
+        }
+    }
+
+    pub(super) fn deliver(&self, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32) {
+        for event in events {
+            self.tell(event, epoch);
+        }
+    }
+
+    fn tell(&self, event: Event<Arc<dyn Waiting>>, _epoch: u32) {
+        match event {
+            Event::Replied(waiting, message) => waiting.replied(message),
+            Event::Failed(waiting, number, message) => waiting.failed(Failure { number, message: Some(message) }),
+            Event::Lost(waiting) => waiting.failed(Failure { number: ErrorCode::LinkLost.number(), message: None }),
+            Event::Item(waiting, message) => waiting.item(message),
+            Event::Over(waiting) | Event::Subscribed(waiting) => waiting.over(),
+            Event::Credited(waiting, items) => waiting.credited(items),
+            Event::Alive(waiting, blocked_ms) => waiting.alive(blocked_ms),
+            Event::Cancelled(id) => {
+                let exchange = self.exchanges.lock().remove(&id);
+                if let Some(exchange) = exchange {
+                    exchange.cancelled();
+                }
+            }
+            Event::Input(message) => {
+                if let Some(exchange) = self.exchange(message.id) {
+                    exchange.input(message);
+                }
+            }
+            Event::InputOver(id) => {
+                if let Some(exchange) = self.exchange(id) {
+                    exchange.input_over();
+                }
+            }
+            Event::Wanted(id, items) => {
+                if let Some(exchange) = self.exchange(id) {
+                    exchange.wanted(items);
+                }
+            }
+            Event::Left(number) => {
+                if let Some(left) = &*self.left.lock() {
+                    left(number);
+                }
+            }
+            Event::Goodbye | Event::Called(_) | Event::Published(_) | Event::Joined(_) => {}
+        }
+    }
+
+    fn exchange(&self, id: u64) -> Option<Arc<dyn Exchange>> {
+        self.exchanges.lock().get(&id).cloned()
+    }
+
+    fn welcomed(&self, joined: Joined) {
+        let (welcome, refused) = {
+            let mut state = self.state.lock();
+            state.resume = Some(joined.resume.clone());
+            state.joined = Some(joined);
+            let refused = self.subscribe_again(&mut state);
+            (state.welcome.take(), refused)
+        };
+        refused.into_iter().for_each(|(waiting, why)| waiting.not_sent(&why));
+        self.look.notify_one();
+        if let Some(welcome) = welcome {
+            let _ = welcome.send(Ok(()));
+        } else if let Some(again) = &*self.again.lock() {
+            again();
+        }
+    }
+
+    /// Answers which of them could not be sent, and why.
+    fn subscribe_again(&self, state: &mut State) -> Vec<(Arc<Again>, Refused)> {
+        state.by_id.clear();
+        let (State { session, subscriptions, by_id, .. }, mut refused) = (state, Vec::new());
+        for (number, subscribed) in subscriptions.iter_mut() {
+            subscribed.id = None;
+            let later = subscribed.later.take();
+            if later.is_none() && subscribed.pattern.starts_with(OF_NODE) {
+                // It belongs to the number that this node had.
+                continue;
+            }
+            let again = Arc::new(Again { pattern: subscribed.pattern.clone(), link: self.me.clone(), later });
+            let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
+            match session.subscribe(&head, &subscribed.says, Arc::clone(&again) as Arc<dyn Waiting>) {
+                Ok(id) => {
+                    subscribed.id = Some(id);
+                    by_id.insert(id, *number);
+                }
+                Err(why) => refused.push((again, why)),
+            }
+        }
+        refused
+    }
+
+    fn called(self: &Arc<Self>, message: Message, epoch: u32) {
+        let id = message.id;
+        let Ok(head) = CallHead::parse(message.head()) else { return };
+        let (handler, from) = {
+            let mut state = self.state.lock();
+            if state.epoch != epoch || !state.session.is_open(id) {
+                // Its end was read with it. Nobody would tell a handler of that.
+                return;
+            }
+            let number = state.by_id.get(&head.to);
+            let handler = number.and_then(|number| state.subscriptions.get(number)).map(|one| Arc::clone(&one.handler));
+            (handler, state.session.name_of(head.origin).cloned().unwrap_or_default())
+        };
+        let wait = Duration::from_millis(head.deadline_ms.into());
+        let deadline = (head.deadline_ms > 0).then(|| Instant::now() + wait);
+        let key = CallKey { epoch, id };
+        let call = Call { link: Arc::clone(self), key, message, from, deadline, answered: false };
+        let Some(handler) = handler else {
+            call.fail(ErrorCode::NoResponders, Sending::Short(b"the subscription has ended"));
+            return;
+        };
+        let Some(exchange) = handler.called(call) else { return };
+        self.exchanges.lock().insert(id, Arc::clone(&exchange));
+        // It may have been answered meanwhile.
+        if !self.with(key, |session| session.is_open(id)).unwrap_or(false) {
+            self.exchanges.lock().remove(&id);
+        }
+    }
+
+    fn published(&self, message: Message) {
+        let Ok(head) = PublishHead::parse(message.head()) else { return };
+        let (handlers, from) = {
+            let state = self.state.lock();
+            let of = |number: &u64| state.subscriptions.get(number).map(|one| Arc::clone(&one.handler));
+            let mut handlers = Vec::new();
+            if head.to == 0 {
+                state.plain.for_each_match_str(head.subject, |number| handlers.extend(of(number)));
+            } else {
+                handlers.extend(state.by_id.get(&head.to).and_then(of));
+            }
+            (handlers, state.session.name_of(head.origin).cloned().unwrap_or_default())
+        };
+        let mut handlers = handlers.into_iter();
+        let Some(first) = handlers.next() else { return };
+        for other in handlers {
+            other.published(Published { message: message.clone(), from: from.clone() });
+        }
+        first.published(Published { message, from });
+    }
+
+    pub(super) fn answered(&self, key: CallKey) {
+        // The same id names another call once the node has joined again.
+        let is_current = self.state.lock().epoch == key.epoch;
+        if is_current {
+            self.exchanges.lock().remove(&key.id);
+        }
+    }
+}
+
+impl Feed for Shared {
+    fn feed(&self, mut frames: &[u8]) {
+        let Some(this) = self.me.upgrade() else { return };
+        let (mut events, mut fault) = (Vec::new(), Ok(()));
+        let epoch = {
+            let mut state = self.state.lock();
+            let now = now_us();
+            while let (Ok(Some(frame)), Ok(())) = (wire::read(frames, self.greeting.frame_bytes), &fault) {
+                fault = state.session.received(&frame, now, &mut events);
+                frames = &frames[frame.bytes.len()..];
+            }
+            state.epoch
+        };
+        this.happened(events, epoch);
+        if let Err(fault) = fault {
+            self.broken(fault);
+        }
+        self.flush();
+    }
+
+    fn is_paused(&self) -> bool {
+        Self::is_paused(self)
+    }
+
+    fn tick(&self) {
+        self.tell_alive(now_us());
+        self.flush();
+    }
+
+    fn due_us(&self) -> u64 {
+        self.state.lock().session.telling_us()
+    }
+
+    fn ended(&self, reason: &str) {
+        self.broken(Fault::Told { number: ErrorCode::LinkLost.number(), text: reason.to_owned() });
+    }
+}
