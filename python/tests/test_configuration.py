@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,25 +76,33 @@ def test_far_more_threads_than_cores_are_warned_about(caplog: pytest.LogCaptureF
 def test_waits_that_a_call_does_not_name_are_the_configured_ones() -> None:
     config = {"ask_timeout_ms": 20, "stop_timeout_ms": 20}
     with tw.Node(config=config) as node:
-        started, door = threading.Event(), threading.Event()
+        started, held, door = threading.Event(), threading.Event(), threading.Event()
 
-        def wait(_: object) -> None:
-            started.set()
-            door.wait()
+        def wait(begun: threading.Event) -> Callable[[object], None]:
+            def handler(_: object) -> None:
+                begun.set()
+                door.wait()
 
-        actor = node.spawn(wait, name="waits")
+            return handler
+
+        actor = node.spawn(wait(started), name="waits")
         node.subscribe("a", actor)
         asked = node.agent(lambda payload: None, id="asks")
+        node.agent(wait(held), id="agent-waits")
+        # Both are at work before anybody waits for them.
+        actor.tell(0)
+        asked.sync.send(0, to="agent-waits")
+        assert started.wait(30)
+        assert held.wait(30)
         for ask in (
             lambda: node.sync.ask(actor, 1),
             lambda: node.sync.request("a", 1),
             lambda: actor.ask(1).wait(),
             lambda: node.request("a", 1).wait(),
-            lambda: node.agent(lambda _: door.wait(), id="agent-waits") and asked.sync.request(1, to="agent-waits"),
+            lambda: asked.sync.request(1, to="agent-waits"),
         ):
             with pytest.raises(tw.AskTimeout, match=r"within 20 ?ms"):
                 ask()
-        assert started.is_set()
         assert node.sync.stop(actor).stuck
         assert node._stop_blocking(...).stuck
         door.set()
