@@ -5,8 +5,11 @@ from __future__ import annotations
 from tidewire._tidewire import (
     ActorRef,
     Bridge,
+    CallTally,
     Context,
     Engine,
+    Gate,
+    Handling,
     Hub,
     Intake,
     Link,
@@ -28,8 +31,11 @@ from tidewire._tidewire import (
 __all__ = [
     "ActorRef",
     "Bridge",
+    "CallTally",
     "Context",
     "Engine",
+    "Gate",
+    "Handling",
     "Hub",
     "Intake",
     "Link",

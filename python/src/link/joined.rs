@@ -17,8 +17,9 @@ use crate::bridge::Bridge;
 use crate::engine::Engine;
 use crate::errors::error;
 use crate::fork::Own;
+use crate::link::gate::Gate;
 use crate::link::hub::{Certificates, address, logger};
-use crate::link::inlet::{Door, Intake};
+use crate::link::inlet::{Door, Intake, Place};
 use crate::link::reply::{self, Asking};
 use crate::link::settings::{Settings, greeting};
 use crate::link::stream::{self, RemoteStream};
@@ -38,6 +39,7 @@ pub struct Link {
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct LinkSubscription {
     inner: Mutex<Option<Own<tidewire_link::Subscription>>>,
+    open: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -225,7 +227,8 @@ impl Link {
         Ok(())
     }
 
-    /// Subscribes: what comes is handed over with `number`. The pending is done when the hub has it, or says why not.
+    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is one. The pending is done when the hub has it, or says why not.
+    #[pyo3(signature = (pattern, queue, says, number, gate = None))]
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -233,6 +236,7 @@ impl Link {
         queue: &str,
         says: Option<&Bound<'_, PyDict>>,
         number: u64,
+        gate: Option<Py<Gate>>,
     ) -> PyResult<(LinkSubscription, Pending)> {
         self.inner.born.check(py)?;
         let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
@@ -242,7 +246,9 @@ impl Link {
         };
         let says = fields(py, says)?;
         let place = Arc::new(reply::Place::default());
-        let (door, waiting) = (Arc::new(Door { intake, number }), Arc::clone(&place) as Arc<dyn Waiting>);
+        let open = Arc::new(AtomicBool::new(true));
+        let at = Place { number, gate: gate.map(Arc::new), open: Arc::clone(&open) };
+        let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::clone(&place) as Arc<dyn Waiting>);
         let subscribed = py.detach(|| self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
@@ -257,7 +263,7 @@ impl Link {
             elsewhere: None,
         };
         let pending = Pending::new("subscribe", None, Box::pin(asking));
-        Ok((LinkSubscription { inner: Mutex::new(Some(Own::new(inner))) }, pending))
+        Ok((LinkSubscription { inner: Mutex::new(Some(Own::new(inner))), open }, pending))
     }
 
     /// What the hub said: its name, the number of this node, the longest payload; None while the link is lost.
@@ -294,6 +300,7 @@ impl Link {
 impl LinkSubscription {
     /// Ends the subscription.
     fn close(&self, py: Python<'_>) {
+        self.open.store(false, Ordering::Release);
         let subscription = self.inner.lock().take();
         py.detach(|| drop(subscription));
     }

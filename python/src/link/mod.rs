@@ -1,5 +1,7 @@
 //! Links of a node: conversions between Python values and the frames of `tidewire_link`.
 
+mod gate;
+mod handling;
 mod hub;
 mod inbound;
 mod inlet;
@@ -11,6 +13,8 @@ mod reply;
 mod settings;
 mod stream;
 
+pub use gate::Gate;
+pub use handling::Handling;
 pub use hub::{Hub, Listening};
 pub use inbound::{RemoteCall, RemoteMessage};
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidewire._binding import Pending
     from tidewire.services.feeding import Feed
     from tidewire.services.info import ServiceInfo
-    from tidewire.services.running import Running
+    from tidewire.services.running import AnyRunning
 
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -72,7 +72,7 @@ class Request:
         user: str | None = None,
         origin: str = "node",
         subject: str | None = None,
-        parent: Running | None = None,
+        parent: AnyRunning | None = None,
         trace: str | None = None,
     ) -> None:
         self.service = service
@@ -205,7 +205,7 @@ class LinkPort(Port, Protocol):
         ...
 
 
-def nested_deadline(title: str, timeout_s: float | None, parent: Running | None) -> float | None:
+def nested_deadline(title: str, timeout_s: float | None, parent: AnyRunning | None) -> float | None:
     """Return when a call ends at the latest: within its own time, and within what is left of the call it is made in.
 
     Raises:
@@ -226,6 +226,6 @@ def nested_deadline(title: str, timeout_s: float | None, parent: Running | None)
     return outer
 
 
-def current() -> Running | None:
+def current() -> AnyRunning | None:
     """Return the call in whose handler this code runs."""
     return context.running.get()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from tidewire._binding import Handling
 from tidewire.services import context
 
 if TYPE_CHECKING:
@@ -86,3 +87,7 @@ class Running:
         if self._task is not None:
             self._interrupted = True
             self._task.cancel()
+
+
+AnyRunning: TypeAlias = Running | Handling
+"""A call under way, sent from this process or from another one."""
