@@ -19,6 +19,7 @@ mod message;
 mod pause;
 mod pending;
 mod present;
+mod standing;
 mod statistics;
 mod tally;
 mod timer;
@@ -36,6 +37,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<actor::ActorRef>()?;
     module.add_class::<context::Context>()?;
     module.add_class::<pending::Pending>()?;
+    module.add_class::<standing::Standing>()?;
     module.add_class::<tally::CallTally>()?;
     module.add_class::<timer::Timer>()?;
     module.add_class::<engine::Subscription>()?;
@@ -45,6 +47,9 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Listening>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<link::LinkSubscription>()?;
+    module.add_class::<link::Calling>()?;
+    module.add_class::<link::LinkCall>()?;
+    module.add_class::<link::Route>()?;
     module.add_class::<link::Gate>()?;
     module.add_class::<link::Handling>()?;
     module.add_class::<link::RemoteCall>()?;

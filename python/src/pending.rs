@@ -14,7 +14,7 @@ use tidewire_engine::raw::{ActorId, acting_as};
 use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
 use crate::fork::Born;
-use crate::link::Planned;
+use crate::link::Sketch;
 use crate::wait::{Operation, wait};
 
 /// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
@@ -25,7 +25,7 @@ pub struct Pending {
     acting: Option<ActorId>,
     what: &'static str,
     /// What the operation begins with when somebody waits for it, asyncio included.
-    plan: Option<Py<PyAny>>,
+    plan: Option<Arc<Sketch>>,
     born: Born,
 }
 
@@ -54,6 +54,13 @@ impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorId>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
         Self { state: Mutex::new(state), acting, what, plan: None, born: Born::now() }
+    }
+
+    /// One whose operation begins when somebody waits for it, as `plan` says.
+    pub fn later(what: &'static str, operation: Operation, plan: Arc<Sketch>) -> Self {
+        let mut later = Self::new(what, None, operation);
+        later.plan = Some(plan);
+        later
     }
 
     pub fn done(py: Python<'_>, what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
@@ -177,20 +184,6 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// One whose operation begins when somebody waits for it: `plan` says how.
-    #[new]
-    fn planned(py: Python<'_>, plan: Py<PyAny>) -> Self {
-        let operation = Box::pin(Planned::new(plan.clone_ref(py)));
-        let mut planned = Self::new("call", None, operation);
-        planned.plan = Some(plan);
-        planned
-    }
-
-    #[getter(_plan)]
-    fn plan(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.plan.as_ref().map(|plan| plan.clone_ref(py))
-    }
-
     fn __await__(this: Py<Self>) -> Py<Self> {
         this
     }
@@ -314,7 +307,7 @@ impl Pending {
 
     /// Cancels the operation. Answers whether it was still under way.
     #[pyo3(signature = (msg=None))]
-    fn cancel(this: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+    pub fn cancel(this: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         let py = this.py();
         drop(msg);
         let before = {
@@ -363,7 +356,9 @@ impl Pending {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.plan)?;
+        if let Some(plan) = &self.plan {
+            plan.traverse(&visit)?;
+        }
         // Whoever holds the lock has not come to the end yet: the collector looks again.
         let Some(state) = self.state.try_lock() else { return Ok(()) };
         match &*state {

@@ -58,7 +58,48 @@ impl Link {
         error(py, class, &failure.to_string(), &[])
     }
 
+    /// Calls a subject with a value in which there is nothing to be given.
+    #[allow(clippy::too_many_arguments)]
+    pub fn ask<'py>(
+        &self,
+        py: Python<'py>,
+        engine: &Engine,
+        subject: &str,
+        value: &Bound<'py, PyAny>,
+        timeout: f64,
+        priority: Priority,
+        now: Instant,
+    ) -> PyResult<Asking> {
+        let place = Arc::new(reply::Place::default());
+        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let key = self.send(py, subject, value, None, Some(timeout), Some(priority), None, 0, waiting)?;
+        self.flush(py);
+        Ok(self.asking(place, key, subject, deadline(engine, Some(timeout), now)))
+    }
+
+    fn asking(
+        &self,
+        place: Arc<reply::Place>,
+        key: CallKey,
+        subject: &str,
+        deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
+    ) -> Asking {
+        Asking {
+            place,
+            link: tidewire_link::Link::clone(&self.inner),
+            key: Some(key),
+            title: subject.to_owned(),
+            taking: self.taking.clone(),
+            deadline,
+            watch: None,
+            elsewhere: None,
+        }
+    }
+
     fn flush(&self, py: Python<'_>) {
+        if joined_gathering(&self.flusher, py) {
+            return;
+        }
         if !(self.inner.is_busy() && flush_soon(py, &self.flusher)) {
             py.detach(|| self.inner.flush());
         }
@@ -68,7 +109,7 @@ impl Link {
     fn send<'py>(
         &self,
         py: Python<'py>,
-        subject: &Subject<'_, '_>,
+        subject: &str,
         value: &Bound<'py, PyAny>,
         give: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
@@ -79,19 +120,25 @@ impl Link {
     ) -> PyResult<CallKey> {
         self.inner.born.check(py)?;
         let (mut blob, headers) =
-            (crate::values::encode(value, subject.text, self.inner.payload_bytes(), give)?, fields(py, headers)?);
+            (crate::values::encode(value, subject, self.inner.payload_bytes(), give)?, fields(py, headers)?);
         let head = CallHead {
             deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
             credit,
-            subject: subject.text,
-            fields: Fields::parse("CALL", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?,
+            subject,
+            fields: Fields::parse("CALL", &headers).map_err(|broken| super::wire(py, subject, &broken))?,
             ..CallHead::default()
         };
         let (inner, payload, flags) = (&*self.inner, sending(&mut blob), flags(priority));
         let long = inner.compresses(payload.bytes());
         let key = detached(py, long, || inner.call(&head, flags, payload, waiting));
-        key.map_err(|why| refused(py, subject.text, &why))
+        key.map_err(|why| refused(py, subject, &why))
     }
+}
+
+/// When a call that begins now ends at the latest, and who watches that.
+fn deadline(engine: &Engine, timeout: Option<f64>, now: Instant) -> Option<(Instant, tidewire_engine::EngineHandle)> {
+    let wait = timeout.filter(|seconds| *seconds < 1e9)?;
+    Some((now.checked_add(Duration::from_secs_f64(wait.max(0.0)))?, engine.handle()))
 }
 
 #[pymethods]
@@ -159,23 +206,9 @@ impl Link {
     ) -> PyResult<Pending> {
         let place = Arc::new(reply::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, &subject, value, give, timeout, priority, headers, 0, waiting)?;
+        let key = self.send(py, subject.text, value, give, timeout, priority, headers, 0, waiting)?;
         self.flush(py);
-        let deadline = timeout
-            .filter(|seconds| *seconds < 1e9)
-            .and_then(|seconds| Instant::now().checked_add(Duration::from_secs_f64(seconds.max(0.0))))
-            .map(|at| (at, engine.handle()));
-        let title = subject.text.to_owned();
-        let asking = Asking {
-            place,
-            link: tidewire_link::Link::clone(&self.inner),
-            key: Some(key),
-            title,
-            taking: self.taking.clone(),
-            deadline,
-            watch: None,
-            elsewhere: None,
-        };
+        let asking = self.asking(place, key, subject.text, deadline(engine, timeout, Instant::now()));
         Ok(Pending::new("call", None, Box::pin(asking)))
     }
 
@@ -195,7 +228,7 @@ impl Link {
     ) -> PyResult<RemoteStream> {
         let place = Arc::new(stream::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, &subject, value, give, timeout, priority, headers, credit, waiting)?;
+        let key = self.send(py, subject.text, value, give, timeout, priority, headers, credit, waiting)?;
         place.opened(key);
         self.flush(py);
         let link = tidewire_link::Link::clone(&self.inner);
@@ -325,11 +358,15 @@ pub fn after_fork() {
 
 /// Writes at the end of this round of the loop, if this is the thread of one. Answers whether it will.
 pub fn flush_soon(py: Python<'_>, flusher: &Flusher) -> bool {
-    match gathered(flusher.address()) {
+    joined_gathering(flusher, py) || plan_flush(py, flusher)
+}
+
+/// Adds a frame to what this thread will write at the end of this round of its loop anyway. Answers whether there is such a thing.
+fn joined_gathering(flusher: &Flusher, py: Python<'_>) -> bool {
+    let Some(frames) = gathered(flusher.address()) else { return false };
+    if (frames as usize).is_multiple_of(flusher.batch_frames()) {
         // The other side begins while the round of the loop goes on.
-        Some(frames) if (frames as usize).is_multiple_of(flusher.batch_frames()) => py.detach(|| flusher.flush()),
-        Some(_) => {}
-        None => return plan_flush(py, flusher),
+        py.detach(|| flusher.flush());
     }
     true
 }

@@ -1,11 +1,13 @@
 //! Links of a node: conversions between Python values and the frames of `tidewire_link`.
 
+mod calling;
 mod gate;
 mod handling;
 mod hub;
 mod inbound;
 mod inlet;
 mod joined;
+mod outgoing;
 mod planned;
 mod pulse;
 mod reader;
@@ -13,13 +15,14 @@ mod reply;
 mod settings;
 mod stream;
 
+pub use calling::{Calling, LinkCall, Route};
 pub use gate::Gate;
 pub use handling::Handling;
 pub use hub::{Hub, Listening};
 pub use inbound::{RemoteCall, RemoteMessage};
 
 pub use joined::{Link, LinkSubscription};
-pub use planned::Planned;
+pub use outgoing::Sketch;
 pub use stream::RemoteStream;
 
 use std::sync::Arc;

@@ -14,9 +14,10 @@ from tidewire.errors import ActorStopped, AskTimeout
 from tidewire.services import context
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
+    from tidewire._binding import Pending, Route, Standing
     from tidewire.services.feeding import Feed
     from tidewire.services.info import ServiceInfo
+    from tidewire.services.registry import Group
     from tidewire.services.running import AnyRunning
 
 _NO_HEADERS: Mapping[str, str] = {}
@@ -188,6 +189,14 @@ class LinkPort(Port, Protocol):
     @property
     def over_link(self) -> bool:
         """It says that it is one."""
+        ...
+
+    def route(self, group: Group, standing: Standing) -> Route | None:
+        """Return the way there for calls with nothing unusual, as the only one of a group; None if there is none."""
+        ...
+
+    def subject(self, method: str) -> str:
+        """Return what is called for a method."""
         ...
 
     def giving(self) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidewire import _forking
 from tidewire.errors import NameTaken, NodeStopped, NoResponders
@@ -17,7 +17,8 @@ from tidewire.services.policies import Standings
 if TYPE_CHECKING:
     from tidewire.node import Node
     from tidewire.services.options import CallOptions
-    from tidewire.services.port import Port
+    from tidewire._binding import Route
+    from tidewire.services.port import LinkPort, Port
     from tidewire.services.serving import Served
 
 
@@ -29,6 +30,7 @@ class Group:
         ports: The ways to its instances by their ids, in the order in which they came.
         methods: Its methods by name.
         over_links: Whether all its instances are in other processes.
+        route: The way to the only instance, if it is in another process. It is another object whenever something has changed.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,6 +38,7 @@ class Group:
         self.ports: dict[str, Port] = {}
         self.methods: dict[str, MethodInfo] = {}
         self.over_links = False
+        self.route: Route | None = None
         # The lock protects the standings: calls begin and end on several threads. A stream that is collected while this
         # thread holds the lock takes it again.
         self._lock = threading.RLock()
@@ -59,12 +62,14 @@ class Group:
             self._take({**self.ports, port.instance: port})
             self.methods = methods
             self._standings.add(port.instance)
+            self.route = self._routed()
 
     def remove(self, instance: str) -> None:
         """Forget an instance."""
         with self._lock:
             self._take({key: port for key, port in self.ports.items() if key != instance})
             self._standings.remove(instance)
+            self.route = self._routed()
 
     def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
         """Return the way to the instance for a call, and note that the call begins.
@@ -95,6 +100,12 @@ class Group:
         """Return the ids of the instances in this process."""
         return {instance for instance, port in self.ports.items() if not _over_link(port)}
 
+    def _routed(self) -> Route | None:
+        if not self.over_links or len(self.ports) != 1:
+            return None
+        ((instance, port),) = self.ports.items()
+        return cast("LinkPort", port).route(self, self._standings[instance])
+
     def _take(self, ports: dict[str, Port]) -> None:
         self.ports = ports
         self.over_links = all(map(_over_link, ports.values()))
@@ -108,13 +119,17 @@ class Group:
 
 
 class Registry:
-    """The services that a node can reach."""
+    """The services that a node can reach.
+
+    Attributes:
+        groups: The instances of each, by name.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
         # The lock protects the table of groups and the list of what is served here.
         self._lock = _forking.lock()
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
         self._served: list[Served] = []
         self._watched = False
 
@@ -128,7 +143,7 @@ class Registry:
 
     def find(self, name: str) -> Group | None:
         """Return the instances of a service, or None if there are none."""
-        return self._groups.get(name)
+        return self.groups.get(name)
 
     def group(self, name: str) -> Group:
         """Return the instances of a service.
@@ -137,46 +152,46 @@ class Registry:
             NoResponders: if there are none.
             NodeStopped: if the node has been stopped.
         """
-        found = self._groups.get(name)
+        found = self.groups.get(name)
         if found is None:
             self.node._check()
-            raise NoResponders(f"{name}: nobody serves it: {nearest(name, self._groups)}")
+            raise NoResponders(f"{name}: nobody serves it: {nearest(name, self.groups)}")
         return found
 
     async def find_again(self, name: str) -> None:
         """Ask the hub, if there is one, who serves something that nobody is known to serve: the news may be under way."""
         connection = self.node._connection
-        if name not in self._groups and connection is not None and connection.is_joined:
+        if name not in self.groups and connection is not None and connection.is_joined:
             await connection.refresh()
 
     def find_again_blocking(self, name: str) -> None:
         """As ``find_again``, and block this thread."""
         connection = self.node._connection
-        if name not in self._groups and connection is not None and connection.is_joined:
+        if name not in self.groups and connection is not None and connection.is_joined:
             connection.refresh_blocking()
 
     def infos(self) -> list[ServiceInfo]:
         """Return all services, by name."""
         with self._lock:
-            groups = sorted(self._groups.items())
+            groups = sorted(self.groups.items())
         return [group.info for _, group in groups]
 
     def add(self, port: Port) -> None:
         """Add an instance; see ``Group.add``."""
         with self._lock:
             name = port.info.name
-            group = self._groups.get(name) or Group(name)
+            group = self.groups.get(name) or Group(name)
             group.add(port)
-            self._groups[name] = group
+            self.groups[name] = group
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
         with self._lock:
-            group = self._groups.get(service)
+            group = self.groups.get(service)
             if group is None:
                 return
             if set(group.ports) <= {instance}:
-                del self._groups[service]
+                del self.groups[service]
             group.remove(instance)
 
     def keep(self, served: Served) -> None:
