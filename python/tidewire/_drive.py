@@ -16,7 +16,7 @@ _running: set[asyncio.Task[None]] = set()
 
 def start(intake: Intake) -> None:
     """Start a task that handles messages of one actor until none is left."""
-    task = asyncio.get_running_loop().create_task(intake)
+    task: asyncio.Task[None] = asyncio.get_running_loop().create_task(intake)
     _running.add(task)
     task.add_done_callback(_running.discard)
 

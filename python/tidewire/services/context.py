@@ -12,7 +12,7 @@ from tidewire.errors import InvalidArgument
 if TYPE_CHECKING:
     from tidewire.services.running import AnyRunning
 
-running: ContextVar["AnyRunning | None"] = ContextVar("tidewire_call", default=None)
+running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
 """The call that this code belongs to."""
 
 

@@ -15,9 +15,9 @@ from tidewire.services.names import nearest
 from tidewire.services.policies import Standings
 
 if TYPE_CHECKING:
+    from tidewire._binding import Route
     from tidewire.node import Node
     from tidewire.services.options import CallOptions
-    from tidewire._binding import Route
     from tidewire.services.port import LinkPort, Port
     from tidewire.services.serving import Served
 
