@@ -357,7 +357,13 @@ impl Intake {
             }
             (state.task.take(), state.under_way.take(), state.waits)
         };
-        drop((task, under_way));
+        drop(under_way);
+        Python::attach(|py| {
+            let told = task.map_or(Ok(()), |task| let_go(py, &task));
+            if let Err(error) = told {
+                error.write_unraisable(py, None);
+            }
+        });
         self.tasks.over(!waits);
         self.cell.resume();
     }
@@ -449,6 +455,14 @@ impl Intake {
         let mut state = self.state.lock();
         (state.context.take(), state.meta.take(), std::mem::take(&mut state.counts), state.message.take())
     }
+}
+
+/// Says that a task is at its end.
+fn let_go(py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
+    static OVER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let over =
+        OVER.get_or_try_init(py, || PyModule::import(py, "tidewire._drive")?.getattr("over").map(Bound::unbind))?;
+    over.bind(py).call1((task,)).map(drop)
 }
 
 /// Whether an error is asyncio's CancelledError.

@@ -18,12 +18,17 @@ def start(intake: Intake) -> None:
     """Start a task that handles messages of one actor until none is left."""
     task: asyncio.Task[None] = asyncio.get_running_loop().create_task(intake)
     _running.add(task)
-    task.add_done_callback(_running.discard)
 
 
 def handles(task: object) -> bool:
     """Return whether a task is one that handles messages of an actor."""
     return task in _running
+
+
+def over(task: asyncio.Task[None]) -> None:
+    """Let go of a task that is at its end."""
+    # A callback of the task would cost one more round of the loop.
+    _running.discard(task)
 
 
 def begin(actor: ActorRef, alone: bool) -> asyncio.Task[None] | None:
