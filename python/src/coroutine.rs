@@ -86,9 +86,15 @@ impl Tasks {
         }
     }
 
+    /// Whether what waits is left to the task that takes.
+    fn leaves(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// Whether another task is of use.
     fn wants_another(&self, concurrency: usize) -> bool {
         if self.active.load(Ordering::Relaxed) >= concurrency {
+            self.left.store(false, Ordering::Relaxed);
             return false;
         }
         let leaves = self.quick.load(Ordering::Relaxed) && self.taking.load(Ordering::Relaxed) > 0;
@@ -164,7 +170,7 @@ impl Driver<Message> for Coroutine {
                     return turn.awaiting();
                 }
             }
-            turn.awaiting();
+            if self.tasks.leaves() { turn.leave() } else { turn.awaiting() }
         });
     }
 

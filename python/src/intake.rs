@@ -51,6 +51,8 @@ struct Present {
     /// The handler that is under way.
     under_way: Option<Steps>,
     waits: bool,
+    /// A handler has raised, which may end the actor.
+    failed: bool,
     over: bool,
     /// The task itself, once it has begun.
     task: Option<Py<PyAny>>,
@@ -330,6 +332,7 @@ impl Intake {
 
     /// The present call has raised. Answers whether the task may go on.
     fn failed(&self, py: Python<'_>, error: PyErr) -> bool {
+        self.state.lock().failed = true;
         let (context, meta, counts, message) = self.take_present();
         if counts && errors::says_expired(py, &error) {
             self.cell.outside(|turn| turn.expired_in_handler(message, meta, errors::fault(error)));
@@ -350,14 +353,13 @@ impl Intake {
 
     /// The task is over: the actor looks at its mailbox itself again.
     fn end(&self) {
-        let (task, under_way, waits) = {
+        let (task, under_way, waits, failed) = {
             let mut state = self.state.lock();
             if std::mem::replace(&mut state.over, true) {
                 return;
             }
-            (state.task.take(), state.under_way.take(), state.waits)
+            (state.task.take(), state.under_way.take(), state.waits, state.failed || state.first.is_some())
         };
-        drop(under_way);
         Python::attach(|py| {
             let told = task.map_or(Ok(()), |task| let_go(py, &task));
             if let Err(error) = told {
@@ -365,7 +367,11 @@ impl Intake {
             }
         });
         self.tasks.over(!waits);
-        self.cell.resume();
+        if failed || under_way.is_some() {
+            self.cell.resume();
+        } else {
+            self.cell.resume_unless_idle();
+        }
     }
 }
 

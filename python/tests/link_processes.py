@@ -87,8 +87,10 @@ class Program:
             passed.append(line)
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send it a signal; after SIGSTOP it stands still."""
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
