@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
+use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::iterator::PySendResult;
-use pyo3::types::{PyIterator, PyType};
+use pyo3::types::PyType;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorCell, Behaviours, Envelope};
 
@@ -17,8 +15,9 @@ use crate::coroutine::Tasks;
 use crate::errors;
 use crate::fork::Born;
 use crate::function::{Handler, change_behaviour, logged};
-use crate::link::{Gate, Handling};
+use crate::link::Gate;
 use crate::message::{Extra, Message};
+use crate::steps::{Step, Steps, is_awaitable, is_cancelled};
 
 /// Most messages that one task handles before it makes room for others.
 const TURN: u32 = 256;
@@ -64,71 +63,6 @@ struct Present {
     counts: bool,
 }
 
-/// A handler that goes on step by step.
-pub enum Steps {
-    Awaited(Py<PyIterator>),
-    Call(Py<Handling>),
-}
-
-/// What came of a step.
-pub enum Step {
-    /// The handler waits for this.
-    Waits(Py<PyAny>),
-    Returned(Py<PyAny>),
-}
-
-impl Steps {
-    /// Those of something that can be awaited.
-    pub fn of(awaitable: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Self::Awaited(steps_of(awaitable)?.unbind()))
-    }
-
-    fn step(&self, py: Python<'_>, task: &Py<PyAny>, thrown: Option<PyErr>) -> PyResult<Step> {
-        match self {
-            Self::Awaited(steps) => step(steps.bind(py), thrown),
-            Self::Call(handling) => Handling::step(handling.bind(py), task, thrown),
-        }
-    }
-}
-
-/// What `await` goes through.
-pub fn steps_of<'py>(awaitable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
-    let py = awaitable.py();
-    let steps = awaitable.call_method0(intern!(py, "__await__")).map_err(|error| {
-        if is_awaitable(awaitable) {
-            return error;
-        }
-        let text = format!("object {} can't be used in 'await' expression", awaitable.get_type());
-        PyTypeError::new_err(text)
-    })?;
-    Ok(steps.cast_into::<PyIterator>()?)
-}
-
-fn is_awaitable(value: &Bound<'_, PyAny>) -> bool {
-    value.get_type().hasattr(intern!(value.py(), "__await__")).unwrap_or(false)
-}
-
-/// Goes one step on, or raises an error where it waits.
-pub fn step(steps: &Bound<'_, PyIterator>, thrown: Option<PyErr>) -> PyResult<Step> {
-    let py = steps.py();
-    let Some(error) = thrown else {
-        return Ok(match steps.send(&py.None().into_bound(py))? {
-            PySendResult::Next(waits) => Step::Waits(waits.unbind()),
-            PySendResult::Return(value) => Step::Returned(value.unbind()),
-        });
-    };
-    if !steps.hasattr(intern!(py, "throw"))? {
-        return Err(error);
-    }
-    match steps.call_method1(intern!(py, "throw"), (error.into_value(py),)) {
-        Ok(waits) => Ok(Step::Waits(waits.unbind())),
-        Err(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => {
-            Ok(Step::Returned(error.value(py).getattr(intern!(py, "value"))?.unbind()))
-        }
-        Err(error) => Err(error),
-    }
-}
-
 #[pymethods]
 impl Intake {
     fn __await__(this: Py<Self>) -> Py<Self> {
@@ -146,13 +80,13 @@ impl Intake {
     /// Goes on, as a coroutine does. A task sends nothing but None.
     fn send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
         drop(value);
-        self.go_on(py, None)?.ok_or_else(|| pyo3::exceptions::PyStopIteration::new_err(()))
+        self.go_on(py, None)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
     /// Raises an error where the handler waits, as a coroutine does.
     fn throw(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let error = PyErr::from_value(error);
-        self.go_on(py, Some(error))?.ok_or_else(|| pyo3::exceptions::PyStopIteration::new_err(()))
+        self.go_on(py, Some(error))?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
     /// Gives up the handler that is under way.
@@ -469,10 +403,4 @@ fn let_go(py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
     let over =
         OVER.get_or_try_init(py, || PyModule::import(py, "tidewire._drive")?.getattr("over").map(Bound::unbind))?;
     over.bind(py).call1((task,)).map(drop)
-}
-
-/// Whether an error is asyncio's CancelledError.
-pub fn is_cancelled(py: Python<'_>, error: &PyErr) -> bool {
-    static CANCELLED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CANCELLED.import(py, "asyncio", "CancelledError").is_ok_and(|class| error.is_instance(py, class))
 }

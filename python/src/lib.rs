@@ -21,6 +21,7 @@ mod pending;
 mod present;
 mod standing;
 mod statistics;
+mod steps;
 mod tally;
 mod timer;
 mod values;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
@@ -252,3 +253,30 @@ async def test_a_client_goes_by_another_way_when_one_is_served_or_gone() -> None
 async def until_instances(node: tw.Node, count: int) -> None:
     while [len(info.instances) for info in await node.services()] != [count]:
         await asyncio.sleep(0)
+
+
+@told
+async def test_a_service_that_was_called_and_stopped_leaves_nothing_behind() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="caller") as caller:
+            workshop, client = Workshop(), caller.client("workshop")
+            async with tw.Node(url, name="server") as server:
+                await server.serve(workshop, name="workshop")
+                await until_instances(caller, 1)
+                assert await asyncio.gather(*map(client.echo, range(5))) == list(range(5))
+                waiting = asyncio.ensure_future(client.stay(1))
+                await asyncio.wait_for(until_begun(workshop, 1), TIMEOUT_S)
+                waiting.cancel()
+                assert await asyncio.wait_for(workshop.cancelled.get(), TIMEOUT_S) == 1
+            left = [weakref.ref(workshop), weakref.ref(server)]
+            del workshop, server
+            async with asyncio.timeout(TIMEOUT_S) if hasattr(asyncio, "timeout") else nullcontext():
+                while any(one() is not None for one in left):
+                    gc.collect()
+                    await asyncio.sleep(0)
+
+
+async def until_begun(workshop: Workshop, number: int) -> None:
+    while await workshop.begun.get() != number:
+        pass

@@ -50,7 +50,7 @@ impl Route {
 
 /// What methods of clients derive from: the usual call, of one value over a link with plain arguments, is made here, and
 /// `_call` makes the others.
-#[pyclass(frozen, subclass, dict, weakref, module = "tidewire._tidewire")]
+#[pyclass(frozen, subclass, module = "tidewire._tidewire")]
 pub struct Calling {
     service: Py<PyString>,
     /// The groups of the registry by name.

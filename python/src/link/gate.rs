@@ -7,16 +7,17 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PySet, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::Priority;
 use tidewire_engine::raw::Envelope;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::actor::ActorRef;
 use crate::errors;
-use crate::intake::Steps;
 use crate::link::handling::Handling;
 use crate::link::inbound::RemoteCall;
 use crate::message::Message;
+use crate::steps::Steps;
 use crate::tally::CallTally;
 
 /// The lanes of a mailbox, in the order of those of a link.
@@ -122,7 +123,20 @@ impl Gate {
         let _ = self.actors.set(py, (values, streams));
     }
 
-    /// The porter, for whoever has the gate.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.porter)?;
+        visit.call(&self.calls)?;
+        // Methods are shared with the calls that are under way.
+        if self.methods.values().all(|method| Arc::strong_count(&method.0) == 1) {
+            for method in self.methods.values() {
+                visit.call(&method.0.bound)?;
+                visit.call(&method.0.call)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a call in.
     fn __call__(&self, call: Bound<'_, RemoteCall>) -> PyResult<()> {
         self.admit(&call)
     }

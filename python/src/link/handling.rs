@@ -9,9 +9,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 use tidewire_engine::raw::Mutex;
 
-use crate::intake::{Step, step, steps_of};
 use crate::link::gate::{Gate, Method};
 use crate::link::inbound::RemoteCall;
+use crate::steps::{Step, step, steps_of};
 
 /// A call under way at its host, as `tidewire.services.running.Running` is one of this process.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
@@ -250,7 +250,9 @@ impl Handling {
     fn _interrupt(&self, py: Python<'_>) -> PyResult<()> {
         let task = self.state.lock().task.as_ref().map(|(task, _)| task.clone_ref(py));
         let Some(task) = task else { return Ok(()) };
-        self.interrupted.store(true, Ordering::Release);
+        if self.interrupted.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
         task.call_method0(py, intern!(py, "cancel")).map(drop)
     }
 

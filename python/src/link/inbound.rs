@@ -170,7 +170,7 @@ impl RemoteCall {
 
     fn flush(&self, py: Python<'_>, company: bool) {
         // With other calls at hand, their answers go in the same write: at the end of this round of the loop.
-        if !(company && super::joined::flush_soon(py, &self.flusher)) {
+        if !(company && super::gathering::flush_soon(py, &self.flusher)) {
             py.detach(|| self.flusher.flush());
         }
     }

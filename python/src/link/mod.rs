@@ -2,6 +2,7 @@
 
 mod calling;
 mod gate;
+mod gathering;
 mod handling;
 mod hub;
 mod inbound;
@@ -56,7 +57,7 @@ fn runtime() -> PyResult<Runtime> {
 /// In the child of a fork: the thread of links stayed in the parent.
 pub fn after_fork() {
     RUNTIME.get();
-    joined::after_fork();
+    gathering::after_fork();
 }
 
 /// Headers as fields of a frame.
