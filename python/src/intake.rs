@@ -94,6 +94,12 @@ impl Intake {
         self.end();
     }
 
+    /// What its task shows.
+    #[getter]
+    fn __name__(&self) -> String {
+        format!("handlers of {}", self.me.get().__repr__())
+    }
+
     /// The actor whose messages it takes.
     #[getter]
     fn actor(&self, py: Python<'_>) -> Py<ActorRef> {

@@ -262,15 +262,16 @@ async def test_a_service_that_was_called_and_stopped_leaves_nothing_behind() -> 
         async with tw.Node(url, name="caller") as caller:
             workshop, client = Workshop(), caller.client("workshop")
             async with tw.Node(url, name="server") as server:
-                await server.serve(workshop, name="workshop")
+                served = await server.serve(workshop, name="workshop")
                 await until_instances(caller, 1)
                 assert await asyncio.gather(*map(client.echo, range(5))) == list(range(5))
                 waiting = asyncio.ensure_future(client.stay(1))
                 await asyncio.wait_for(until_begun(workshop, 1), TIMEOUT_S)
                 waiting.cancel()
                 assert await asyncio.wait_for(workshop.cancelled.get(), TIMEOUT_S) == 1
+                await served.stop()
             left = [weakref.ref(workshop), weakref.ref(server)]
-            del workshop, server
+            del workshop, server, served
             async with asyncio.timeout(TIMEOUT_S) if hasattr(asyncio, "timeout") else nullcontext():
                 while any(one() is not None for one in left):
                     gc.collect()

@@ -107,7 +107,7 @@ impl Calling {
             && calling.is_plain(args)
             && let Some(usual) = calling.usual(py)?
         {
-            return LinkCall::new(py, Sketch::new(this.clone(), args, None, Some(usual)));
+            return LinkCall::begun_later(py, Sketch::new(this.clone(), args, None, Some(usual)));
         }
         let kwargs = kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.clone());
         this.call_method1(intern!(py, "_call"), (args, kwargs))
@@ -119,7 +119,7 @@ impl Calling {
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        LinkCall::new(this.py(), Sketch::new(this.clone(), args, Some(kwargs), None))
+        LinkCall::begun_later(this.py(), Sketch::new(this.clone(), args, Some(kwargs), None))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -179,7 +179,7 @@ pub struct LinkCall {
 }
 
 impl LinkCall {
-    fn new(py: Python<'_>, sketch: Sketch) -> PyResult<Bound<'_, PyAny>> {
+    fn begun_later(py: Python<'_>, sketch: Sketch) -> PyResult<Bound<'_, PyAny>> {
         let sketch = Arc::new(sketch);
         let operation = Box::pin(Outgoing::new(Arc::clone(&sketch)));
         let pending = Pending::later("call", operation, Arc::clone(&sketch));
