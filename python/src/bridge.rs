@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::attach::attach;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -148,7 +149,7 @@ impl Line {
             return;
         }
         let here = HERE.with_borrow(|here| here.as_ref().is_some_and(|(_, line)| std::ptr::eq(line.as_ref(), self)));
-        if here && Python::attach(|py| self.call_soon(py)) {
+        if here && attach(|py| self.call_soon(py)) {
             return;
         }
         // A full pipe wakes the loop as well as an empty one.

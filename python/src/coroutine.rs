@@ -11,6 +11,7 @@ use tidewire_engine::raw::{ActorCell, ActorId, Behaviours, Driver, Envelope, Tur
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::{ActorRef, MessageMeta};
+use crate::attach::attach;
 use crate::context::Context;
 use crate::errors;
 use crate::fork::Born;
@@ -97,14 +98,14 @@ impl Driver<Message> for Coroutine {
     }
 
     fn started(&mut self, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let Some(hook) = self.parts.started.as_ref().map(|hook| hook.clone_ref(py)) else { return Ok(()) };
             self.launch(py, turn, First::Hook(hook))
         })
     }
 
     fn turn(&mut self, turn: &mut Turn<'_, Message>) {
-        Python::attach(|py| {
+        attach(|py| {
             while self.active.load(Ordering::Relaxed) < self.concurrency {
                 let Some(envelope) = turn.take() else { return };
                 if let Err(fault) = self.launch(py, turn, First::Message(Box::new(envelope))) {
@@ -119,7 +120,7 @@ impl Driver<Message> for Coroutine {
     }
 
     fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let notice = terminated(py, &signal).map_err(errors::fault)?;
             self.launch(py, turn, First::Notice(notice))
         })
@@ -133,7 +134,7 @@ impl Driver<Message> for Coroutine {
             self.stopping = Stopping::Done;
         }
         if self.stopping == Stopping::No && self.parts.stopped.is_some() {
-            return Python::attach(|py| {
+            return attach(|py| {
                 let Some(call) = self.parts.stopped.as_ref().map(|call| call.clone_ref(py)) else { return true };
                 let hook = Handler { call, takes_context: false };
                 self.stopping = Stopping::Hook;

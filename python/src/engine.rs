@@ -19,6 +19,7 @@ use crate::arguments::{
     Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Patience, Pattern, Patterns, Priority, Queue, Reason,
     Subject,
 };
+use crate::attach::attach;
 use crate::bridge::{Bridge, Place};
 use crate::coroutine::Coroutine;
 use crate::errors::{self, error};
@@ -122,14 +123,14 @@ impl Engine {
         let hooks = ThreadHooks {
             live: Box::new(|run| {
                 ON_DISPATCHER.set(true);
-                Python::attach(|py| {
+                attach(|py| {
                     note_thread(py, "thread_started");
                     run();
                     note_thread(py, "thread_ended");
                 });
             }),
             idle: Box::new(|run| {
-                Python::attach(|py| {
+                attach(|py| {
                     py.detach(|| {
                         run();
                         courtesy();
@@ -309,12 +310,12 @@ impl Engine {
         let operation = std::future::poll_fn(move |context| {
             let Some(envelope) = waiting.take() else { return Poll::Pending };
             match cell.push_or_wait(envelope, tidewire_engine::Priority::Normal, context.waker()) {
-                Ok(_) => Poll::Ready(Ok(Python::attach(|py| py.None()))),
+                Ok(_) => Poll::Ready(Ok(attach(|py| py.None()))),
                 Err((Refusal::Full { .. }, envelope)) => {
                     waiting = Some(envelope);
                     Poll::Pending
                 }
-                Err((refusal, _)) => Poll::Ready(Err(Python::attach(|py| errors::refusal(py, refusal)))),
+                Err((refusal, _)) => Poll::Ready(Err(attach(|py| errors::refusal(py, refusal)))),
             }
         });
         Ok(Pending::new("deliver", None, Box::pin(operation)))
@@ -454,7 +455,7 @@ impl Engine {
         let ending = self.inner.begin_shutdown(timeout.or(self.inner.config().stop_timeout_ms));
         let operation = async move {
             let report = ending.await;
-            Python::attach(|py| statistics::shutdown(py, report))
+            attach(|py| statistics::shutdown(py, report))
         };
         Ok(Pending::new("shutdown", None, Box::pin(operation)))
     }

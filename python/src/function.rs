@@ -7,6 +7,7 @@ use tidewire_engine::raw::{Behaviours, Change, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::{ActorRef, MessageMeta};
+use crate::attach::attach;
 use crate::context::Context;
 use crate::errors;
 use crate::fork::Born;
@@ -64,8 +65,7 @@ impl Parts {
     /// New parts, for a restart.
     pub fn remake(&self) -> Result<Option<Self>, Fault> {
         let Some(make) = &self.make else { return Ok(None) };
-        Python::attach(|py| make.call0(py).and_then(|plan| Self::from_plan(plan.bind(py))).map(Some))
-            .map_err(errors::fault)
+        attach(|py| make.call0(py).and_then(|plan| Self::from_plan(plan.bind(py))).map(Some)).map_err(errors::fault)
     }
 }
 
@@ -186,7 +186,7 @@ impl Driver<Message> for Function {
     }
 
     fn started(&mut self, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let me = self.me(py, turn)?;
             let Some(started) = self.parts.started.as_ref().map(|started| started.clone_ref(py)) else { return Ok(()) };
             crate::present::with(py, &me, || {
@@ -206,7 +206,7 @@ impl Driver<Message> for Function {
     }
 
     fn turn(&mut self, turn: &mut Turn<'_, Message>) {
-        Python::attach(|py| {
+        attach(|py| {
             let Ok(me) = self.me(py, turn) else { return };
             let batch = self.parts.batch.as_ref().map(|batch| batch.clone_ref(py));
             crate::present::with(py, &me, || match batch {
@@ -223,7 +223,7 @@ impl Driver<Message> for Function {
     }
 
     fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let me = self.me(py, turn)?;
             let notice = terminated(py, &signal).map_err(errors::fault)?;
             let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler).clone_ref(py);
@@ -245,7 +245,7 @@ impl Driver<Message> for Function {
 
     fn stopped(&mut self) -> Result<(), Fault> {
         let Some(stopped) = &self.parts.stopped else { return Ok(()) };
-        Python::attach(|py| {
+        attach(|py| {
             self.born.back(py, stopped.call0(py)).map(drop).map_err(|error| match &self.me {
                 Some(me) => logged(py, me, "stopped", error),
                 None => errors::fault(error),

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use tidewire_engine::Reply;
 
 use crate::actor::ActorRef;
+use crate::attach::attach;
 
 /// A message: the object itself, and what only some messages carry.
 pub struct Message {
@@ -31,7 +32,7 @@ impl Message {
 impl Clone for Message {
     /// A second reference to the same object. A place for a reply stays with the first.
     fn clone(&self) -> Self {
-        Python::attach(|py| Self {
+        attach(|py| Self {
             object: self.object.clone_ref(py),
             sender: self.sender.as_ref().map(|sender| sender.clone_ref(py)),
             extra: self.extra.as_ref().map(|extra| {

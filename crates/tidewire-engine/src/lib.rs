@@ -77,7 +77,7 @@ pub mod raw {
     pub use crate::driver::{Behaviours, Driver, Turn};
     pub use crate::envelope::{Change, Envelope, Meta};
     pub use crate::fork::{PerProcess, forked, generation};
-    pub use crate::locks::Mutex;
+    pub use crate::locks::{Condvar, Mutex};
     pub use crate::reply::{AskEnd, Asked, Standing};
     pub use crate::timers::Fire;
     pub use crate::watch::Watch;

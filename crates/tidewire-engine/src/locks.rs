@@ -60,15 +60,22 @@ impl<T> RwLock<T> {
 
 /// Wakes those who wait for a change under a lock.
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(sync::Condvar);
+pub struct Condvar(sync::Condvar);
 
 impl Condvar {
+    /// Nobody waits.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }
 
+    /// Wakes all who wait.
     pub fn notify_all(&self) {
         self.0.notify_all();
+    }
+
+    /// Waits for a change.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a change, or until the time is up. The second answer: the time is up.

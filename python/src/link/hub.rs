@@ -11,6 +11,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
+use crate::attach::try_attach;
 use crate::errors::error;
 use crate::fork::Own;
 use crate::link::joined::Link;
@@ -156,7 +157,7 @@ pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
 
 fn call_with(lines: &Receiver<String>, log: &Py<PyAny>) {
     for line in lines {
-        let told = Python::try_attach(|py| {
+        let told = try_attach(|py| {
             if let Err(error) = log.call1(py, (line,)) {
                 error.write_unraisable(py, None);
             }

@@ -12,6 +12,7 @@ use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Fields, PublishHead};
 
+use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::Own;
 use crate::link::inlet::Intake;
@@ -251,7 +252,7 @@ impl RemoteCall {
         let wait = std::future::poll_fn(move |context| {
             *exchange.waker.lock() = Some(context.waker().clone());
             let ready = exchange.credit.load(Ordering::Acquire) > 0 || exchange.cancelled.load(Ordering::Acquire);
-            if ready { Poll::Ready(Ok(Python::attach(|py| py.None()))) } else { Poll::Pending }
+            if ready { Poll::Ready(Ok(attach(|py| py.None()))) } else { Poll::Pending }
         });
         Pending::new("credit", None, Box::pin(wait))
     }

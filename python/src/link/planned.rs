@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::attach::attach;
 use crate::pending::Pending;
 use crate::wait::Operation;
 
@@ -69,13 +70,13 @@ impl Future for Planned {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let Some(operation) = &mut self.operation else {
-                match Python::attach(|py| self.begin(py)) {
+                match attach(|py| self.begin(py)) {
                     Ok(()) => continue,
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             };
             let Poll::Ready(outcome) = operation.as_mut().poll(context) else { return Poll::Pending };
-            match Python::attach(|py| self.judge(py, outcome)) {
+            match attach(|py| self.judge(py, outcome)) {
                 Ok(Some(value)) => return Poll::Ready(Ok(value)),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -92,7 +93,7 @@ impl Drop for Planned {
         let begun = self.operation.is_some();
         // What was sent is cancelled before the plan hears of it.
         self.operation = None;
-        Python::attach(|py| {
+        attach(|py| {
             if let Err(error) = self.plan.bind(py).call_method1(intern!(py, "dropped"), (begun,)) {
                 error.write_unraisable(py, None);
             }
