@@ -33,7 +33,7 @@ impl ActorRef {
 
     /// A message with its sender, if it is sent from inside a handler.
     pub fn message(py: Python<'_>, object: Py<PyAny>) -> Message {
-        Message { object, sender: present::actor(py), extra: None }
+        Message { object: object.into(), sender: present::actor(py), extra: None }
     }
 
     fn offer(&self, py: Python<'_>, object: Py<PyAny>, priority: Option<Priority>) -> Result<bool, Refusal> {
@@ -64,12 +64,19 @@ impl ActorRef {
         let priority = Priority::lane(priority);
         let sender = present::actor(py);
         let acting = sender.as_ref().and_then(|sender| crate::coroutine::acting(py, sender));
-        let make = |reply| Message { object, sender, extra: Some(Box::new(Extra { reply: Some(reply), ..extra })) };
+        let make = |reply| Message {
+            object: object.into(),
+            sender,
+            extra: Some(Box::new(Extra { reply: Some(reply), ..extra })),
+        };
         let pending = match acting {
             Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask_with(make, timeout, priority)),
             None => self.inner.ask_with(make, timeout, priority),
         };
-        let operation = async move { pending.await.map_err(|error| attach(|py| errors::ask(py, error))) };
+        let operation = async move {
+            let answer = pending.await.map_err(|error| attach(|py| errors::ask(py, error)))?;
+            Ok(answer.into_py())
+        };
         Pending::new("ask", acting, Box::pin(operation))
     }
 }

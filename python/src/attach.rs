@@ -6,38 +6,102 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use tidewire_engine::raw::{Condvar, Mutex, PerProcess};
 
+use crate::held::collect;
+
 static GATE: PerProcess<Gate> = PerProcess::new();
+
+thread_local! {
+    static AT: Cell<At> = const { Cell::new(At::Unknown) };
+}
+
+/// Whether this thread has the interpreter.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    /// Nothing here has attached or detached it: a thread of Python's that called us has it, any other has not.
+    Unknown,
+    Attached,
+    Detached,
+}
 
 /// Calls `what` with the interpreter. It waits for a fork that is under way.
 #[inline]
 pub fn attach<R>(what: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     let pass = Pass::if_needed();
     #[expect(clippy::disallowed_methods, reason = "this is the gate")]
-    Python::attach(|py| {
-        drop(pass);
-        what(py)
-    })
+    Python::attach(|py| inside(py, pass, what))
 }
 
 /// Calls `what` with the interpreter, unless the program is at its end.
 pub fn try_attach<R>(what: impl for<'py> FnOnce(Python<'py>) -> R) -> Option<R> {
     let pass = Pass::if_needed();
     #[expect(clippy::disallowed_methods, reason = "this is the gate")]
-    Python::try_attach(|py| {
-        drop(pass);
-        what(py)
-    })
+    Python::try_attach(|py| inside(py, pass, what))
+}
+
+#[inline]
+fn inside<'py, R>(py: Python<'py>, pass: Option<Pass>, what: impl FnOnce(Python<'py>) -> R) -> R {
+    drop(pass);
+    let _back = Back::after(At::Attached);
+    collect(py);
+    what(py)
+}
+
+/// Calls `what` without the interpreter.
+pub fn detach<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
+    #[expect(clippy::disallowed_methods, reason = "this is where it is noted")]
+    let result = py.detach(|| {
+        let _back = Back::after(At::Detached);
+        what()
+    });
+    collect(py);
+    result
+}
+
+/// Whether this thread has the interpreter.
+#[inline]
+pub fn is_attached() -> bool {
+    match AT.get() {
+        At::Attached => true,
+        At::Detached => false,
+        At::Unknown => is_listed(),
+    }
+}
+
+/// Whether the interpreter knows this thread.
+#[inline]
+fn is_listed() -> bool {
+    // SAFETY: it may be called on any thread once the interpreter has been initialised, which it was when this module was imported.
+    unsafe { !ffi::PyGILState_GetThisThreadState().is_null() }
+}
+
+/// Notes where the thread is, until it is dropped.
+struct Back(At);
+
+impl Back {
+    #[inline]
+    fn after(at: At) -> Self {
+        Self(AT.replace(at))
+    }
+}
+
+impl Drop for Back {
+    #[inline]
+    fn drop(&mut self) {
+        AT.set(self.0);
+    }
 }
 
 /// Before a fork: nobody comes to the interpreter until [`after_fork_in_parent`]. In the child the gate is a new one.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
     // Whoever is in the gate waits for the interpreter.
-    py.detach(|| GATE.get().shut());
+    detach(py, || GATE.get().shut());
 }
 
 /// After a fork, or after one that the system refused.
@@ -52,9 +116,7 @@ struct Pass(&'static Gate);
 impl Pass {
     #[inline]
     fn if_needed() -> Option<Self> {
-        // SAFETY: it may be called on any thread once the interpreter has been initialised, which it was when this module was imported.
-        let listed = unsafe { !ffi::PyGILState_GetThisThreadState().is_null() };
-        if listed { None } else { Some(Self::take()) }
+        if AT.get() == At::Attached || is_listed() { None } else { Some(Self::take()) }
     }
 
     #[cold]

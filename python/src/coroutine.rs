@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::errors;
 use crate::fork::Born;
 use crate::function::{Handler, Parts, change_behaviour, logged, reference, terminated};
+use crate::held::Held;
 use crate::message::{Extra, Message};
 
 /// The actor that waits when its handler asks, if it handles one message at a time.
@@ -37,8 +38,8 @@ pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorId> {
 pub struct Coroutine {
     parts: Parts,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
-    node: Py<PyAny>,
-    me: Option<Py<ActorRef>>,
+    node: Held<PyAny>,
+    me: Option<Held<ActorRef>>,
     concurrency: usize,
     active: Arc<AtomicUsize>,
     stopping: Stopping,
@@ -57,7 +58,7 @@ impl Coroutine {
         Self {
             parts,
             behaviours: Arc::new(Mutex::new(Behaviours::new())),
-            node,
+            node: node.into(),
             me: None,
             concurrency,
             active: Arc::default(),
@@ -122,7 +123,7 @@ impl Driver<Message> for Coroutine {
     fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
         attach(|py| {
             let notice = terminated(py, &signal).map_err(errors::fault)?;
-            self.launch(py, turn, First::Notice(notice))
+            self.launch(py, turn, First::Notice(notice.into()))
         })
     }
 
@@ -165,7 +166,7 @@ fn start(py: Python<'_>) -> PyResult<&Py<PyAny>> {
 
 enum First {
     Message(Box<Envelope<Message>>),
-    Notice(Py<PyAny>),
+    Notice(Held<PyAny>),
     Hook(Handler),
 }
 
@@ -173,8 +174,8 @@ enum First {
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Intake {
     cell: Arc<ActorCell<Message>>,
-    me: Py<ActorRef>,
-    node: Py<PyAny>,
+    me: Held<ActorRef>,
+    node: Held<PyAny>,
     base: Handler,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
     active: Arc<AtomicUsize>,
@@ -298,8 +299,8 @@ impl Intake {
             state.counts = counts;
         }
         let value = match (&context, handler.takes_context) {
-            (Some(context), true) => handler.call.call1(py, (object, context.bind(py))),
-            _ => handler.call.call1(py, (object,)),
+            (Some(context), true) => handler.call.call1(py, (object.bind(py), context.bind(py))),
+            _ => handler.call.call1(py, (object.bind(py),)),
         };
         self.unless_returned(py, value.map_err(|error| errors::inside_next(py, error))?)
     }
@@ -347,7 +348,7 @@ impl Intake {
     fn context(
         &self,
         py: Python<'_>,
-        sender: Option<Py<ActorRef>>,
+        sender: Option<Held<ActorRef>>,
         extra: Option<Extra>,
         failures: u32,
     ) -> PyResult<Py<Context>> {

@@ -131,7 +131,7 @@ impl Engine {
             }),
             idle: Box::new(|run| {
                 attach(|py| {
-                    py.detach(|| {
+                    crate::attach::detach(py, || {
                         run();
                         courtesy();
                     })
@@ -271,7 +271,7 @@ impl Engine {
         self.inner.born.check(py)?;
         let sender = crate::present::actor(py);
         let extra = published(&subject, headers);
-        let message = Message { object: message, sender, extra: Some(Box::new(extra)) };
+        let message = Message { object: message.into(), sender, extra: Some(Box::new(extra)) };
         let published = self.inner.publish(subject.text, message).map_err(|failure| errors::subscribe(py, &failure))?;
         Ok((published.accepted, published.refused))
     }
@@ -286,7 +286,8 @@ impl Engine {
         headers: Option<Headers>,
     ) -> PyResult<Option<bool>> {
         self.inner.born.check(py)?;
-        let message = Message { object: message, sender: None, extra: Some(Box::new(published(&subject, headers))) };
+        let message =
+            Message { object: message.into(), sender: None, extra: Some(Box::new(published(&subject, headers))) };
         let cell = actor.0.get().inner.cell();
         Ok(match cell.push(Envelope::Plain(message), tidewire_engine::Priority::Normal) {
             Ok(sent) => Some(sent == tidewire_engine::Sent::Accepted),
@@ -305,7 +306,8 @@ impl Engine {
         headers: Option<Headers>,
     ) -> PyResult<Pending> {
         self.inner.born.check(py)?;
-        let message = Message { object: message, sender: None, extra: Some(Box::new(published(&subject, headers))) };
+        let message =
+            Message { object: message.into(), sender: None, extra: Some(Box::new(published(&subject, headers))) };
         let (cell, mut waiting) = (Arc::clone(actor.0.get().inner.cell()), Some(Envelope::Plain(message)));
         let operation = std::future::poll_fn(move |context| {
             let Some(envelope) = waiting.take() else { return Poll::Pending };
@@ -481,8 +483,8 @@ impl Engine {
 
 /// What handlers see of a publish besides the message.
 fn published(subject: &Subject<'_, '_>, headers: Option<Headers>) -> Extra {
-    let subject = Some(subject.object.to_owned().unbind());
-    Extra { subject, headers: headers.map(|headers| headers.0), ..Extra::default() }
+    let subject = Some(subject.object.to_owned().into());
+    Extra { subject, headers: headers.map(|headers| headers.0.into()), ..Extra::default() }
 }
 
 /// A few microseconds in which the thread that has just sent something can go idle and let go of the interpreter by

@@ -14,6 +14,7 @@ mod engine;
 mod errors;
 mod fork;
 mod function;
+mod held;
 mod link;
 mod message;
 mod pause;

@@ -15,6 +15,7 @@ use tidewire_proto::wire::{Fields, PublishHead};
 use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::Own;
+use crate::held::Held;
 use crate::link::inlet::Intake;
 use crate::link::{Taking, detached, refused, sending};
 use crate::pending::Pending;
@@ -31,7 +32,7 @@ pub struct Exchanging {
     cancelled: AtomicBool,
     credit: AtomicI64,
     waker: Mutex<Option<Waker>>,
-    on_cancel: Mutex<Option<Py<PyAny>>>,
+    on_cancel: Mutex<Option<Held<PyAny>>>,
     this: Mutex<Weak<Exchanging>>,
 }
 
@@ -113,7 +114,7 @@ impl RemoteCall {
     fn flush(&self, py: Python<'_>, company: bool) {
         // With other calls at hand, their answers go in the same write: at the end of this round of the loop.
         if !(company && super::joined::flush_soon(py, &self.flusher)) {
-            py.detach(|| self.flusher.flush());
+            crate::attach::detach(py, || self.flusher.flush());
         }
     }
 }
@@ -195,7 +196,7 @@ impl RemoteCall {
         if self.cancelled() {
             return call.call0(py).map(drop);
         }
-        *self.exchange.on_cancel.lock() = Some(call);
+        *self.exchange.on_cancel.lock() = Some(call.into());
         // It may have gone in between; then what was just set may not be called by anybody else.
         if self.cancelled() {
             self.exchange.tell(py);
@@ -261,7 +262,7 @@ impl RemoteCall {
     fn over(&self, py: Python<'_>) {
         if let Some(call) = self.take() {
             self.forget();
-            py.detach(|| call.over());
+            crate::attach::detach(py, || call.over());
         }
     }
 

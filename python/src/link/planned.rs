@@ -7,6 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::attach::attach;
+use crate::held::Held;
 use crate::pending::Pending;
 use crate::wait::Operation;
 
@@ -14,14 +15,14 @@ use crate::wait::Operation;
 /// `Pending` to go on with; `failed(error)` gives another
 /// `Pending` to go on with, or None; `dropped(begun)` is called if nobody waits for it any more, or nobody ever did.
 pub struct Planned {
-    plan: Py<PyAny>,
+    plan: Held<PyAny>,
     operation: Option<Operation>,
     over: bool,
 }
 
 impl Planned {
     pub fn new(plan: Py<PyAny>) -> Self {
-        Self { plan, operation: None, over: false }
+        Self { plan: plan.into(), operation: None, over: false }
     }
 
     fn begin(&mut self, py: Python<'_>) -> PyResult<()> {

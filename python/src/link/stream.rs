@@ -113,7 +113,7 @@ impl RemoteStream {
         };
         if let Some(key) = key {
             self.place.change(|state| state.end = Some(End::Over));
-            py.detach(|| link.cancel(key));
+            crate::attach::detach(py, || link.cancel(key));
         }
     }
 }
