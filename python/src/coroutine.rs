@@ -13,8 +13,10 @@ use tidewire_engine::raw::{ActorId, Behaviours, Driver, Turn};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::ActorRef;
+use crate::attach::attach;
 use crate::errors;
 use crate::function::{Handler, Parts, logged, reference, terminated};
+use crate::held::Held;
 use crate::intake::{First, Intake};
 use crate::message::Message;
 
@@ -37,8 +39,8 @@ pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorId> {
 pub struct Coroutine {
     parts: Parts,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
-    node: Py<PyAny>,
-    me: Option<Py<ActorRef>>,
+    node: Held<PyAny>,
+    me: Option<Held<ActorRef>>,
     concurrency: usize,
     tasks: Arc<Tasks>,
     stopping: Stopping,
@@ -116,7 +118,7 @@ impl Coroutine {
         Self {
             parts,
             behaviours: Arc::new(Mutex::new(Behaviours::new())),
-            node,
+            node: node.into(),
             me: None,
             concurrency,
             tasks: Arc::default(),
@@ -153,14 +155,14 @@ impl Driver<Message> for Coroutine {
     }
 
     fn started(&mut self, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let Some(hook) = self.parts.started.as_ref().map(|hook| hook.clone_ref(py)) else { return Ok(()) };
             self.launch(py, turn, First::Hook(hook))
         })
     }
 
     fn turn(&mut self, turn: &mut Turn<'_, Message>) {
-        Python::attach(|py| {
+        attach(|py| {
             while self.tasks.wants_another(self.concurrency) {
                 let Some(envelope) = turn.take() else { return };
                 if let Err(fault) = self.launch(py, turn, First::Message(Box::new(envelope))) {
@@ -175,9 +177,9 @@ impl Driver<Message> for Coroutine {
     }
 
     fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let notice = terminated(py, &signal).map_err(errors::fault)?;
-            self.launch(py, turn, First::Notice(notice))
+            self.launch(py, turn, First::Notice(notice.into()))
         })
     }
 
@@ -189,7 +191,7 @@ impl Driver<Message> for Coroutine {
             self.stopping = Stopping::Done;
         }
         if self.stopping == Stopping::No && self.parts.stopped.is_some() {
-            return Python::attach(|py| {
+            return attach(|py| {
                 let Some(call) = self.parts.stopped.as_ref().map(|call| call.clone_ref(py)) else { return true };
                 let hook = Handler { call, takes_context: false };
                 self.stopping = Stopping::Hook;

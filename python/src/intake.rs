@@ -10,11 +10,13 @@ use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorCell, Behaviours, Envelope};
 
 use crate::actor::{ActorRef, MessageMeta};
+use crate::attach::attach;
 use crate::context::Context;
 use crate::coroutine::Tasks;
 use crate::errors;
 use crate::fork::Born;
 use crate::function::{Handler, change_behaviour, logged};
+use crate::held::Held;
 use crate::link::Gate;
 use crate::message::{Extra, Message};
 use crate::steps::{Step, Steps, is_awaitable, is_cancelled};
@@ -25,7 +27,7 @@ const TURN: u32 = 256;
 /// What a task begins with.
 pub enum First {
     Message(Box<Envelope<Message>>),
-    Notice(Py<PyAny>),
+    Notice(Held<PyAny>),
     Hook(Handler),
 }
 
@@ -33,8 +35,8 @@ pub enum First {
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct Intake {
     cell: Arc<ActorCell<Message>>,
-    me: Py<ActorRef>,
-    node: Py<PyAny>,
+    me: Held<ActorRef>,
+    node: Held<PyAny>,
     base: Handler,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
     tasks: Arc<Tasks>,
@@ -102,7 +104,7 @@ impl Intake {
 
     /// The actor whose messages it takes.
     #[getter]
-    fn actor(&self, py: Python<'_>) -> Py<ActorRef> {
+    fn actor(&self, py: Python<'_>) -> Held<ActorRef> {
         self.me.clone_ref(py)
     }
 
@@ -117,8 +119,8 @@ impl Intake {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         cell: Arc<ActorCell<Message>>,
-        me: Py<ActorRef>,
-        node: Py<PyAny>,
+        me: Held<ActorRef>,
+        node: Held<PyAny>,
         base: Handler,
         behaviours: Arc<Mutex<Behaviours<Handler>>>,
         tasks: Arc<Tasks>,
@@ -220,7 +222,7 @@ impl Intake {
         }
         let begin = BEGIN
             .get_or_try_init(py, || PyModule::import(py, "tidewire._drive")?.getattr("begin").map(Bound::unbind))?;
-        let task = begin.bind(py).call1((&self.me, self.alone))?.unbind();
+        let task = begin.bind(py).call1((self.me.bind(py), self.alone))?.unbind();
         self.state.lock().task = Some(task.clone_ref(py));
         Ok(task)
     }
@@ -300,7 +302,7 @@ impl Intake {
             }
             (state.task.take(), state.under_way.take(), state.waits, state.failed || state.first.is_some())
         };
-        Python::attach(|py| {
+        attach(|py| {
             let told = task.map_or(Ok(()), |task| let_go(py, &task));
             if let Err(error) = told {
                 error.write_unraisable(py, None);
@@ -338,8 +340,8 @@ impl Intake {
             return Gate::begin(gate, object.bind(py));
         }
         let value = match (&context, handler.takes_context) {
-            (Some(context), true) => handler.call.call1(py, (object, context.bind(py))),
-            _ => handler.call.call1(py, (object,)),
+            (Some(context), true) => handler.call.call1(py, (object.bind(py), context.bind(py))),
+            _ => handler.call.call1(py, (object.bind(py),)),
         };
         self.unless_returned(py, value)
     }
@@ -390,7 +392,7 @@ impl Intake {
     fn context(
         &self,
         py: Python<'_>,
-        sender: Option<Py<ActorRef>>,
+        sender: Option<Held<ActorRef>>,
         extra: Option<Extra>,
         failures: u32,
     ) -> PyResult<Py<Context>> {

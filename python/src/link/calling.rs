@@ -11,6 +11,7 @@ use tidewire_engine::raw::Mutex;
 
 use crate::arguments::Priority;
 use crate::engine::Engine;
+use crate::held::Held;
 use crate::link::Link;
 use crate::link::outgoing::{Outgoing, Sketch};
 use crate::pending::Pending;
@@ -65,7 +66,7 @@ pub struct Calling {
 
 /// How the usual call is made.
 pub struct Usual {
-    pub route: Py<Route>,
+    pub route: Held<Route>,
     pub subject: Arc<str>,
     pub timeout_s: f64,
 }
@@ -91,7 +92,7 @@ impl Calling {
 
     /// From now on, as long as the way to the service is this one, calls go to `subject`.
     fn _goes(&self, route: Py<Route>, subject: &str, timeout_s: f64) {
-        let before = self.usual.lock().replace(Usual { route, subject: subject.into(), timeout_s });
+        let before = self.usual.lock().replace(Usual { route: route.into(), subject: subject.into(), timeout_s });
         drop(before);
     }
 
@@ -127,7 +128,7 @@ impl Calling {
         visit.call(&self.result)?;
         // Whoever holds the lock has not come to the end yet: the collector looks again.
         let Some(usual) = self.usual.try_lock() else { return Ok(()) };
-        usual.as_ref().map_or(Ok(()), |usual| visit.call(&usual.route))
+        usual.as_ref().map_or(Ok(()), |usual| visit.call(&*usual.route))
     }
 }
 
@@ -139,7 +140,7 @@ impl Calling {
             None => return Ok(None),
         };
         let Some(group) = self.groups.bind(py).get_item(&self.service)? else { return Ok(None) };
-        let is_current = group.getattr(intern!(py, "route"))?.is(&usual.route);
+        let is_current = group.getattr(intern!(py, "route"))?.is(&*usual.route);
         Ok(is_current.then_some(usual))
     }
 

@@ -34,7 +34,7 @@ pub fn joined_gathering(flusher: &Flusher, py: Python<'_>) -> bool {
     let Some(frames) = gathered(flusher.address()) else { return false };
     if (frames as usize).is_multiple_of(flusher.batch_frames()) {
         // The other side begins while the round of the loop goes on.
-        py.detach(|| flusher.flush());
+        crate::attach::detach(py, || flusher.flush());
     }
     true
 }
@@ -71,7 +71,7 @@ struct FlushTask {
 impl FlushTask {
     fn __call__(&self, py: Python<'_>) {
         self.planned.store(false, Ordering::Relaxed);
-        py.detach(|| self.flusher.flush());
+        crate::attach::detach(py, || self.flusher.flush());
     }
 }
 

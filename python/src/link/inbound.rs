@@ -13,8 +13,10 @@ use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Fields, PublishHead};
 
+use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::Own;
+use crate::held::Held;
 use crate::link::gate::Method;
 use crate::link::handling::Handling;
 use crate::link::inlet::Intake;
@@ -39,8 +41,8 @@ pub struct Exchanging {
 
 /// What is done when the caller has gone.
 enum OnCancel {
-    Call(Py<PyAny>),
-    Cancel(Py<Handling>),
+    Call(Held<PyAny>),
+    Cancel(Held<Handling>),
 }
 
 impl Exchanging {
@@ -149,7 +151,7 @@ impl RemoteCall {
 
     /// Cancels this when the caller has gone; at once if it has.
     pub fn cancels(&self, py: Python<'_>, handling: Py<Handling>) -> PyResult<()> {
-        self.on_gone(py, OnCancel::Cancel(handling));
+        self.on_gone(py, OnCancel::Cancel(handling.into()));
         Ok(())
     }
 
@@ -171,7 +173,7 @@ impl RemoteCall {
     fn flush(&self, py: Python<'_>, company: bool) {
         // With other calls at hand, their answers go in the same write: at the end of this round of the loop.
         if !(company && super::gathering::flush_soon(py, &self.flusher)) {
-            py.detach(|| self.flusher.flush());
+            crate::attach::detach(py, || self.flusher.flush());
         }
     }
 }
@@ -254,7 +256,7 @@ impl RemoteCall {
         if self.cancelled() {
             return call.call0(py).map(drop);
         }
-        self.on_gone(py, OnCancel::Call(call));
+        self.on_gone(py, OnCancel::Call(call.into()));
         Ok(())
     }
 
@@ -312,7 +314,7 @@ impl RemoteCall {
         let wait = std::future::poll_fn(move |context| {
             *exchange.waker.lock() = Some(context.waker().clone());
             let ready = exchange.credit.load(Ordering::Acquire) > 0 || exchange.cancelled.load(Ordering::Acquire);
-            if ready { Poll::Ready(Ok(Python::attach(|py| py.None()))) } else { Poll::Pending }
+            if ready { Poll::Ready(Ok(attach(|py| py.None()))) } else { Poll::Pending }
         });
         Pending::new("credit", None, Box::pin(wait))
     }
@@ -321,7 +323,7 @@ impl RemoteCall {
     fn over(&self, py: Python<'_>) {
         if let Some(call) = self.take() {
             self.forget();
-            py.detach(|| call.over());
+            crate::attach::detach(py, || call.over());
         }
     }
 

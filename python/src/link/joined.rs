@@ -101,7 +101,7 @@ impl Link {
             return;
         }
         if !(self.inner.is_busy() && flush_soon(py, &self.flusher)) {
-            py.detach(|| self.inner.flush());
+            crate::attach::detach(py, || self.inner.flush());
         }
     }
 
@@ -157,7 +157,7 @@ impl Link {
     ) -> PyResult<Self> {
         let (address, runtime) = (address(py, url, tls)?, runtime()?);
         let greeting = greeting(name, token, &settings);
-        let joined = py.detach(|| tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
+        let joined = crate::attach::detach(py, || tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 
@@ -255,7 +255,7 @@ impl Link {
         let sent = detached(py, long, || inner.publish(&head, flags, payload));
         sent.map_err(|why| refused(py, subject.text, &why))?;
         if !flush_soon(py, &self.flusher) {
-            py.detach(|| self.inner.flush());
+            crate::attach::detach(py, || self.inner.flush());
         }
         Ok(())
     }
@@ -280,9 +280,9 @@ impl Link {
         let says = fields(py, says)?;
         let place = Arc::new(reply::Place::default());
         let open = Arc::new(AtomicBool::new(true));
-        let at = Place { number, gate: gate.map(Arc::new), open: Arc::clone(&open) };
+        let at = Place { number, gate: gate.map(|gate| Arc::new(gate.into())), open: Arc::clone(&open) };
         let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::clone(&place) as Arc<dyn Waiting>);
-        let subscribed = py.detach(|| self.inner.subscribe(&pattern, queue, &says, door, waiting));
+        let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
         let asking = Asking {
@@ -314,7 +314,7 @@ impl Link {
     /// Takes no new calls, and tells the hub.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            py.detach(|| mine.goodbye());
+            crate::attach::detach(py, || mine.goodbye());
         }
     }
 
@@ -325,7 +325,7 @@ impl Link {
         if let Some(intake) = intake {
             intake.close(py);
         }
-        py.detach(|| mine.close());
+        crate::attach::detach(py, || mine.close());
     }
 }
 
@@ -335,7 +335,7 @@ impl LinkSubscription {
     fn close(&self, py: Python<'_>) {
         self.open.store(false, Ordering::Release);
         let subscription = self.inner.lock().take();
-        py.detach(|| drop(subscription));
+        crate::attach::detach(py, || drop(subscription));
     }
 }
 

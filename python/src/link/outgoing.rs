@@ -13,6 +13,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::attach::attach;
+use crate::held::Held;
 use crate::link::calling::{Calling, Usual};
 use crate::link::planned::Planned;
 use crate::link::reply::Asking;
@@ -20,14 +22,14 @@ use crate::standing::Standing;
 
 /// A call that may be made.
 pub struct Sketch {
-    calling: Py<Calling>,
-    args: Py<PyTuple>,
-    kwargs: Option<Py<PyDict>>,
+    calling: Held<Calling>,
+    args: Held<PyTuple>,
+    kwargs: Option<Held<PyDict>>,
     /// How it is made if everything is as usual.
     usual: Option<Usual>,
     /// Whether somebody has begun it, or given it up.
     pub used: AtomicBool,
-    errand: PyOnceLock<Py<PyAny>>,
+    errand: PyOnceLock<Held<PyAny>>,
 }
 
 impl Sketch {
@@ -38,9 +40,9 @@ impl Sketch {
         usual: Option<Usual>,
     ) -> Self {
         Self {
-            calling: calling.unbind(),
-            args: args.clone().unbind(),
-            kwargs: kwargs.map(|kwargs| kwargs.clone().unbind()),
+            calling: calling.into(),
+            args: args.clone().into(),
+            kwargs: kwargs.map(|kwargs| kwargs.clone().into()),
             usual,
             used: AtomicBool::new(false),
             errand: PyOnceLock::new(),
@@ -51,7 +53,7 @@ impl Sketch {
     pub fn errand<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let make = || {
             let kwargs = self.kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
-            self.calling.call_method1(py, intern!(py, "_errand"), (&self.args, kwargs))
+            self.calling.call_method1(py, intern!(py, "_errand"), (self.args.bind(py), kwargs)).map(Held::from)
         };
         self.errand.get_or_try_init(py, make).map(|errand| errand.bind(py).clone())
     }
@@ -62,16 +64,16 @@ impl Sketch {
     }
 
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.calling)?;
-        visit.call(&self.args)?;
-        visit.call(&self.kwargs)
+        visit.call(&*self.calling)?;
+        visit.call(&*self.args)?;
+        self.kwargs.as_ref().map_or(Ok(()), |kwargs| visit.call(&**kwargs))
     }
 
     /// Sends it, if everything is as usual.
     fn send(&self, py: Python<'_>) -> PyResult<Option<Sent>> {
         let Some(usual) = &self.usual else { return Ok(None) };
         let calling = self.calling.get();
-        let is_current = calling.usual(py)?.is_some_and(|now| now.route.is(&usual.route));
+        let is_current = calling.usual(py)?.is_some_and(|now| now.route.is(&*usual.route));
         if !is_current || in_a_call(py)? {
             return Ok(None);
         }
@@ -81,7 +83,7 @@ impl Sketch {
         let sent = link.ask(py, route.engine.get(), &usual.subject, value, usual.timeout_s, calling.priority(), begun);
         // What keeps it from being sent is found again, and told, where nothing is usual.
         let Ok(asking) = sent else { return Ok(None) };
-        let standing = route.standing.clone_ref(py);
+        let standing = Held::from(route.standing.clone_ref(py));
         standing.get().began();
         Ok(Some(Sent { asking, standing, begun }))
     }
@@ -112,7 +114,7 @@ enum State {
 
 struct Sent {
     asking: Asking,
-    standing: Py<Standing>,
+    standing: Held<Standing>,
     begun: Instant,
 }
 
@@ -159,13 +161,13 @@ impl Future for Outgoing {
         loop {
             match &mut self.state {
                 State::Waiting => {
-                    if let Err(error) = Python::attach(|py| self.begin(py)) {
+                    if let Err(error) = attach(|py| self.begin(py)) {
                         return Poll::Ready(Err(error));
                     }
                 }
                 State::Sent(sent) => {
                     let Poll::Ready(outcome) = Pin::new(&mut sent.asking).poll(context) else { return Poll::Pending };
-                    match Python::attach(|py| self.ended(py, outcome)) {
+                    match attach(|py| self.ended(py, outcome)) {
                         Ok(Some(value)) => return Poll::Ready(Ok(value)),
                         Ok(None) => {}
                         Err(error) => return Poll::Ready(Err(error)),
@@ -182,7 +184,7 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         match &self.state {
             State::Sent(sent) => sent.standing.get().ended(None, false),
-            State::Waiting if !self.sketch.used.load(Ordering::Acquire) => Python::attach(|py| {
+            State::Waiting if !self.sketch.used.load(Ordering::Acquire) => attach(|py| {
                 let told = self.sketch.title(py).and_then(|title| {
                     let text = std::ffi::CString::new(format!("{title} was called and never awaited"))?;
                     PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
