@@ -516,6 +516,18 @@ def test_stop_gives_up_on_what_is_stuck_and_names_it(gate: str) -> None:
     story(main)
 
 
+def test_stop_kills_a_worker_that_would_never_end_by_itself() -> None:
+    async def main() -> None:
+        pool = process_pool(functions.leave_thread, 1)
+        await pool.submit(None)
+        (worker,) = pids(pool)
+        ledger = await pool.stop()
+        assert (ledger.handled, ledger.stuck) == (1, ())
+        assert ends(worker)
+
+    story(main)
+
+
 def test_nothing_is_left_after_stop() -> None:
     def usage() -> tuple[list[str], int]:
         return sorted(os.listdir("/proc/self/fd")), threading.active_count()
