@@ -15,6 +15,7 @@ mod fork;
 mod function;
 mod link;
 mod message;
+mod news;
 mod pause;
 mod pending;
 mod present;

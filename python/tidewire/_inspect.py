@@ -74,6 +74,13 @@ def remote(node: Node) -> dict[str, int]:
     return {"given": 0, "held": 0} if objects is None else objects.statistics()
 
 
+def links(node: Node) -> dict[str, Any]:
+    """Return the name of the hub that a node is joined to, or None, and how many instances of each service it can reach."""
+    module = sys.modules.get("tidewire.services.registry")
+    services = {} if module is None else module.registry_of(node).counts()
+    return {"hub": None if node._connection is None else node._connection.hub_name, "services": services}
+
+
 def _settled(live: Any) -> list[Any]:
     while True:
         try:

@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -618,12 +619,18 @@ fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
 fn dead_letters_are_bounded_and_can_be_told_again() {
     let config = config::EngineConfig { dead_letters: 3, ..config::EngineConfig::default() };
     let engine = Engine::builder().config(config).threads(1).build().unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&told);
+    let added = move || drop(counted.fetch_add(1, Ordering::Relaxed));
+    assert!(engine.dead_letters().on_added(added));
     let fail = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let (actor, seen) = fragile(&engine, Supervision::default());
     (0..5).for_each(|_| assert_eq!(actor.tell(0).unwrap(), Sent::Accepted));
     actor.tell(9).unwrap();
     assert_eq!(wait(&seen), [9]);
     assert_eq!((engine.dead_letters().len(), engine.dead_letters().let_go()), (3, 2));
+    assert_eq!(told.load(Ordering::Relaxed), 5, "each is told of once, kept or not");
+    assert!(!engine.dead_letters().on_added(|| {}), "the first call stays");
     let letter = engine.dead_letters().list().remove(0);
     engine.dead_letters().requeue(letter.number).unwrap();
     assert_eq!(engine.dead_letters().requeue(letter.number), Err(RequeueError::Unknown));

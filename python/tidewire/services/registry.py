@@ -168,6 +168,7 @@ class Registry:
             group = self._groups.get(name) or Group(name)
             group.add(port)
             self._groups[name] = group
+        self._tell()
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
@@ -178,6 +179,17 @@ class Registry:
             if set(group.ports) <= {instance}:
                 del self._groups[service]
             group.remove(instance)
+        self._tell()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many instances each service has."""
+        with self._lock:
+            return {name: len(group.ports) for name, group in sorted(self._groups.items())}
+
+    def _tell(self) -> None:
+        node = self._node()
+        if node is not None:
+            node._engine.tell()
 
     def keep(self, served: Served) -> None:
         """End what is served with the node."""
