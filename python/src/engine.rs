@@ -64,6 +64,11 @@ impl Engine {
     pub fn handle(&self) -> tidewire_engine::EngineHandle {
         self.inner.handle()
     }
+
+    /// What has those look again who wait for the state of the node.
+    pub fn news(&self) -> Arc<News> {
+        Arc::clone(&self.news)
+    }
 }
 
 #[pyclass(frozen, module = "tidewire")]

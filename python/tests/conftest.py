@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from link_processes import Programs, programs
 
 
 @pytest.fixture
@@ -39,3 +40,33 @@ def run() -> Callable[[Callable[[tw.Node], Coroutine[Any, Any, Any]]], Any]:
 def quiet() -> None:
     """Failures that a test provokes are looked at by the test, not on the screen."""
     logging.getLogger("tidewire").setLevel(logging.CRITICAL)
+
+
+@pytest.fixture
+def started() -> Iterator[Programs]:
+    """The processes of a story about links. They end with it."""
+    with programs() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def workshop_url() -> Iterator[str]:
+    """A hub and a server of a workshop, for all stories of a file."""
+    with programs() as found:
+        _, url = found.hub()
+        found.server(url)
+        yield url
+
+
+@pytest.fixture
+def at_workshop(workshop_url: str) -> Callable[[Callable[[tw.Node, Any], Coroutine[Any, Any, None]]], None]:
+    """Runs a story with a node that has joined, and a client of the workshop."""
+
+    def run(story: Callable[[tw.Node, Any], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            async with tw.Node(workshop_url, name="caller") as node:
+                await story(node, node.client("workshop"))
+
+        asyncio.run(main())
+
+    return run

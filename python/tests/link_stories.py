@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+import logging
+import queue
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from time import perf_counter
 from typing import Any
 
@@ -43,11 +45,6 @@ async def fails(call: Any, error: type[Exception], within_s: float = SOON_S) -> 
     return raised.value
 
 
-async def served(node: tw.Node, service: str, instances: int = 1) -> None:
-    """Wait until a node knows a service with so many instances."""
-    await node.until(lambda now: now["links"]["services"].get(service, 0) == instances, PATIENCE_S)
-
-
 async def joined(node: tw.Node) -> None:
     """Wait until a node has joined a hub again."""
     await node.until(lambda now: now["links"]["hub"] is not None, PATIENCE_S)
@@ -56,3 +53,23 @@ async def joined(node: tw.Node) -> None:
 async def lost(node: tw.Node) -> None:
     """Wait until a node knows that its link is lost."""
     await node.until(lambda now: now["links"]["hub"] is None, PATIENCE_S)
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[queue.Queue[str]]:
+    """The lines that are logged meanwhile, in the order in which they come."""
+    lines, log = queue.Queue[str](), logging.getLogger("tidewire")
+    handler, level = logging.Handler(), log.level
+    handler.emit = lambda record: lines.put(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    log.setLevel(logging.WARNING)
+    try:
+        yield lines
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+async def known(node: tw.Node, agent: str) -> None:
+    """Wait until a node knows an agent."""
+    await node.until(lambda _: agent in node.agents, PATIENCE_S)

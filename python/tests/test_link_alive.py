@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
+from link_processes import Program, Programs
 
 PLACES = pytest.mark.parametrize("place", ["node", "hub"])
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def serving(started: Programs, place: str) -> tuple[Program, str]:

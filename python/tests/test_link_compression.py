@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 from time import monotonic
 
 import pytest
@@ -24,18 +23,12 @@ from link_frames import (
     published,
     subscribed,
 )
-from link_processes import PATIENCE_S, Programs, programs
+from link_processes import PATIENCE_S, Programs
 from tidewire.values import encode
 
 NEAR = {"links": {"link_compress_near_bytes": 1_000}}
 ENV = {"TIDEWIRE_LINKS__LINK_COMPRESS_NEAR_BYTES": "1000"}
 TEXT = "wind, tide and harbour; " * 400
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def reader(url: str, **texts: str) -> Raw:

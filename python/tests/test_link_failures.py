@@ -4,36 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
 from time import perf_counter
-from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
+from link_processes import Programs
 from link_programs import until_served
+from link_stories import SOON_S, fails, said
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
-SOON_S = 1.0
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
-
-
-async def said(program: Program, word: str) -> str:
-    return await asyncio.to_thread(program.expect, word)
-
-
-async def fails(call: Any, error: type[Exception], within_s: float = SOON_S) -> Exception:
-    """Wait for a call to fail, and see that it did so in time."""
-    since = perf_counter()
-    with pytest.raises(error) as raised:
-        await call
-    assert perf_counter() - since < within_s, "it waited for its deadline"
-    return raised.value
 
 
 @KINDS

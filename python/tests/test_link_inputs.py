@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from remote_support import World, counts, play, until
+from remote_support import World, let_go, play
 from tidewire._limits import STREAM_AHEAD, STREAM_CREDIT
 
 MOST_AHEAD = 2 * (STREAM_AHEAD.max + STREAM_CREDIT.default)
@@ -25,6 +25,7 @@ class Desk(tw.Service):
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.errors: list[BaseException] = []
+        self.failed = asyncio.Event()
         self.reading = asyncio.Event()
         self.go_on = asyncio.Event()
 
@@ -67,6 +68,7 @@ class Desk(tw.Service):
                 self.reading.set()
         except BaseException as error:
             self.errors.append(error)
+            self.failed.set()
             raise
 
     @tw.method
@@ -124,7 +126,7 @@ def test_items_come_in_order_and_to_the_end() -> None:
         assert await desk.first(Source().count(500), 500) == list(range(500))
         assert await desk.total(Source().count(0)) == 0
         assert await desk.total(numbers=Source().count(3)) == 3
-        await until(lambda: counts(world.caller) == (0, 0) and counts(world.server) == (0, 0))
+        await let_go(world.caller, world.server)
 
     play(Desk(), story)
 
@@ -200,7 +202,7 @@ def test_a_callee_that_returns_early_or_never_reads_closes_the_generator() -> No
         assert await desk.forget(generator) == 7
         with pytest.raises(StopAsyncIteration):
             await anext(generator)
-        await until(lambda: counts(world.caller) == (0, 0))
+        await let_go(world.caller)
 
     play(Desk(), story)
 
@@ -242,7 +244,7 @@ def test_a_caller_that_cancels_closes_its_generator_and_the_handler() -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         assert source.closed.is_set()
-        await until(lambda: service.errors)
+        await service.failed.wait()
         assert isinstance(service.errors[0], asyncio.CancelledError)
 
     service = Desk()
@@ -255,7 +257,7 @@ def test_a_deadline_closes_the_generator() -> None:
         with pytest.raises(tw.AskTimeout):
             await world.caller.client("desk").with_(timeout=0.1).keep_reading(source.count(ENDLESS))
         assert source.closed.is_set()
-        await until(lambda: service.errors)
+        await service.failed.wait()
 
     service = Desk()
     play(service, story)
@@ -271,7 +273,7 @@ def test_a_caller_that_leaves_ends_the_handler_that_reads() -> None:
             with pytest.raises(tw.LinkLost):
                 await call
             assert source.closed.is_set()
-        await until(lambda: service.errors)
+        await service.failed.wait()
         assert isinstance(service.errors[0], (asyncio.CancelledError, tw.TidewireError))
 
     service = Desk()

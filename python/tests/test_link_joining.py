@@ -8,21 +8,14 @@ import gc
 import signal
 import socket
 import weakref
-from collections.abc import Iterator
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import PATIENCE_S, Programs
 from link_programs import Workshop, until_served
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def free_port() -> int:
@@ -249,23 +242,8 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
             gone = weakref.ref(forgotten._link())
             del forgotten
             gc.collect()
-            await until_joined(url, "forgotten")
+            await hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S)
             gc.collect()
             assert gone() is None, "its link is kept"
 
     asyncio.run(story())
-
-
-async def until_joined(url: str, name: str) -> None:
-    """Wait until a name is free, and have it for a moment."""
-
-    async def join() -> None:
-        while True:
-            try:
-                async with tw.Node(url, name=name):
-                    return
-            except tw.NameTaken:
-                # The hub hears that a node has gone when it has read the end of its link.
-                await asyncio.sleep(0.002)
-
-    await asyncio.wait_for(join(), 30.0)

@@ -6,23 +6,16 @@ import asyncio
 import os
 import signal
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import Programs
 from link_programs import Workshop, until_served
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def test_a_hub_lets_in_who_has_one_of_its_tokens(started: Programs) -> None:

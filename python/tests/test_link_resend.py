@@ -5,20 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Iterator
 from time import perf_counter
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import Programs
 from link_programs import until_served
 from tidewire.services.resending import Resending
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def lost() -> tw.LinkLost:

@@ -6,22 +6,15 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import Programs
 
 TIDEWIRE = [sys.executable, "-m", "tidewire"]
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 class Echo(tw.Service):

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
+from link_processes import Program, Programs
+from link_stories import said
 from tidewire import _limits
 
 CREDIT = _limits.STREAM_CREDIT.default
 ENDLESS = 1_000_000_000
 Run = Callable[[Callable[[Any, Program], Coroutine[Any, Any, None]]], None]
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 @pytest.fixture
@@ -37,10 +32,6 @@ def run(started: Programs) -> Run:
         asyncio.run(main())
 
     return run
-
-
-async def said(program: Program, word: str) -> str:
-    return await asyncio.to_thread(program.expect, word)
 
 
 def test_ten_thousand_items_come_in_order(run: Run) -> None:

@@ -12,7 +12,7 @@ from link_stories import PATIENCE_S, play, three
 
 
 def links(services: dict[str, int], hub: str | None = "hub") -> Any:
-    return lambda now: now["links"] == {"hub": hub, "services": services}
+    return lambda now: (now["links"]["hub"], now["links"]["services"]) == (hub, services)
 
 
 def test_it_waits_for_services_that_come_and_go() -> None:

@@ -75,10 +75,15 @@ def remote(node: Node) -> dict[str, int]:
 
 
 def links(node: Node) -> dict[str, Any]:
-    """Return the name of the hub that a node is joined to, or None, and how many instances of each service it can reach."""
+    """Return the hub that a node is joined to at present, how many nodes have joined here, and how many instances of services it can reach."""
+    connection = node._connection
     module = sys.modules.get("tidewire.services.registry")
-    services = {} if module is None else module.registry_of(node).counts()
-    return {"hub": None if node._connection is None else node._connection.hub_name, "services": services}
+    is_current = connection is not None and connection.is_current
+    return {
+        "hub": None if connection is None else connection.hub_name,
+        "nodes": 0 if connection is None else connection.nodes,
+        "services": {} if module is None else module.registry_of(node).counts(is_current),
+    }
 
 
 def _settled(live: Any) -> list[Any]:

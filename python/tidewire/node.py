@@ -628,8 +628,9 @@ class Node:
     def statistics(self) -> dict[str, Any]:
         """Return counters and times of all actors, agents, dispatchers, services and the pools of this process.
 
-        Under ``links``, ``hub`` is the name of the hub that this node is joined to at present, or None, and ``services`` how many
-        instances of each service it can reach, here and at other nodes. The cost grows with the number of actors.
+        Under ``links``, ``hub`` is the name of the hub that this node is joined to at present, or None; ``nodes`` how many nodes have
+        joined here, itself included, 0 if it is no hub; ``services`` how many instances of each service it can reach at present, here
+        and at other nodes. The cost grows with the number of actors.
         """
         return {
             **self._engine.statistics(),
@@ -645,8 +646,8 @@ class Node:
     ) -> dict[str, Any]:
         """Wait until the statistics fit a condition, and return them.
 
-        It is looked at whenever the node is told of something: its link is lost or it has joined again, a service or an agent
-        of any node came or went, a function or object was given or let go, a message became a dead letter. What is counted for
+        It is looked at whenever the node is told of something: its link is lost or it has joined again, a node has joined here or
+        gone, a service or an agent of any node came or went, a function or object was given or let go, a message became a dead letter. What is counted for
         each message shows in the statistics, and is told by nothing.
 
         Args:

@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -62,6 +62,9 @@ pub(crate) struct Shared {
     look: Notify,
     /// Tells those who wait for the last call to end, and how many they are.
     idle: (Notify, AtomicUsize),
+    /// Who is told when a node has come or gone, and of how many it was told last.
+    on_nodes: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    nodes: AtomicU64,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
     log: Box<dyn Fn(&str) + Send + Sync>,
@@ -95,6 +98,8 @@ impl HubHandle {
             greetings,
             look: Notify::new(),
             idle: (Notify::new(), AtomicUsize::new(0)),
+            on_nodes: OnceLock::new(),
+            nodes: AtomicU64::new(0),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             runtime: runtime.clone(),
             log: Box::new(log),
@@ -143,6 +148,12 @@ impl HubHandle {
     /// Calls that are passed on and not answered yet.
     pub fn open_calls(&self) -> usize {
         self.shared.hub.lock().open_calls()
+    }
+
+    /// Calls this whenever `nodes` of [`counts`](Self::counts) has changed, on any thread: it must be quick, and must not wait. Answers
+    /// whether it will: a hub has one such call, the first.
+    pub fn on_nodes(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
+        self.shared.on_nodes.set(Box::new(call)).is_ok()
     }
 
     /// Waits until no call is passed on any more, or the time is up; true if none is. Polled by whichever thread, it is done on that
@@ -269,7 +280,7 @@ impl Shared {
     /// Writes what is new, and closes what is to be closed.
     fn settle(&self) {
         loop {
-            let (touched, closing, retimed) = {
+            let (touched, closing, retimed, nodes) = {
                 let mut hub = self.hub.lock();
                 if self.idle.1.load(Ordering::Relaxed) > 0 && hub.open_calls() == 0 {
                     self.idle.0.notify_waiters();
@@ -277,8 +288,13 @@ impl Shared {
                 let touched = hub.touched();
                 // Looked up now: their numbers may soon be those of others.
                 let closing = hub.closing().into_iter().map(|(at, reason)| (self.leaving(&hub, at), reason));
-                (touched, closing.collect::<Vec<_>>(), hub.retimed())
+                (touched, closing.collect::<Vec<_>>(), hub.retimed(), hub.counts().nodes)
             };
+            if self.nodes.swap(nodes, Ordering::Relaxed) != nodes
+                && let Some(on_nodes) = self.on_nodes.get()
+            {
+                on_nodes();
+            }
             if retimed {
                 self.look.notify_one();
             }

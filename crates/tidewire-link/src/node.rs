@@ -278,6 +278,11 @@ impl Link {
         self.shared.state.lock().joined.clone()
     }
 
+    /// Which of its connections this is, counted while it joins again: what was known of others by another one may have changed.
+    pub fn epoch(&self) -> u32 {
+        self.shared.state.lock().epoch
+    }
+
     /// Calls this whenever the node has joined again after its link was lost, and has subscribed again.
     pub fn on_joined_again(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.again.lock() = Some(Box::new(call));

@@ -13,6 +13,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
+use crate::engine::Engine;
 use crate::errors::error;
 use crate::fork::Own;
 use crate::link::joined::Link;
@@ -91,6 +92,12 @@ impl Hub {
     #[getter]
     fn open_calls(&self) -> usize {
         self.inner.mine().map_or(0, HubHandle::open_calls)
+    }
+
+    /// Has those look again who wait for the state of a node, whenever a node has joined or gone.
+    fn tell(&self, engine: &Engine) {
+        let news = engine.news();
+        self.inner.on_nodes(move || news.tell());
     }
 
     /// Something to await: True once no call is passed on any more, False after so many seconds.

@@ -268,6 +268,12 @@ impl Link {
         self.inner.mine()?.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
     }
 
+    /// Which of its connections this is: what was known of others by another one may have changed.
+    #[getter]
+    fn epoch(&self) -> u32 {
+        self.inner.mine().map_or(0, tidewire_link::Link::epoch)
+    }
+
     /// Calls of others that this node has not answered yet.
     #[getter]
     fn open_calls(&self) -> usize {

@@ -89,6 +89,9 @@ def _options(settings: Sequence[str]) -> dict[str, str]:
 def _drain(node: tw.Node, until: float, ended: threading.Event) -> None:
     connection = node._link()
     connection.goodbye()
+    if connection.open_calls:
+        waits = f"it waits for those that pass through it ({connection.open_calls}) until a second signal"
+        print(f"up: hub {node.name} takes no new calls; {waits}", file=sys.stderr, flush=True)
 
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):

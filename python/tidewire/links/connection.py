@@ -87,6 +87,16 @@ class Connection:
         return None if joined is None else joined[0]
 
     @property
+    def is_current(self) -> bool:
+        """Whether what is known of the services of other nodes was told over the link that there is now."""
+        return self.hub_name is not None and self._discovery.epoch == self.link.epoch
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes have joined here, this one included, if it is a hub."""
+        return 0 if self.hub is None else self.hub.statistics()["nodes"]
+
+    @property
     def open_calls(self) -> int:
         """Calls that pass through this node as a hub and are not answered yet."""
         return 0 if self.hub is None else self.hub.open_calls
@@ -133,7 +143,10 @@ class Connection:
             self._listening.append(listening)
             self._link = hub.join(node.name, tokens[0][0] if tokens else None, settings)
             self.hub, self._tokens = hub, tokens
+            hub.tell(node._engine)
             self._open()
+            # It is told of all that comes from now on.
+            self._discovery.is_complete()
             self._serve_all()
             node._share_all()
             if node._agents is not None:
@@ -326,8 +339,9 @@ class Connection:
         assert info is not None
         says = known.described(info)
         pendings = [
-            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter),
             self.subscribe(f"svc.{info.name}.*", info.name, None, porter),
+            # Behind the other one: who is told of the instance can call it either way.
+            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter),
         ]
         return pendings, porter
 

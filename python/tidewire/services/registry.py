@@ -181,10 +181,12 @@ class Registry:
             group.remove(instance)
         self._tell()
 
-    def counts(self) -> dict[str, int]:
-        """Return how many instances each service has."""
+    def counts(self, over_links: bool) -> dict[str, int]:
+        """Return how many instances each service has: those of this process, and perhaps those over links."""
         with self._lock:
-            return {name: len(group.ports) for name, group in sorted(self._groups.items())}
+            groups = sorted(self._groups.items())
+        counts = {name: len(group.ports if over_links else group.local()) for name, group in groups}
+        return {name: count for name, count in counts.items() if count}
 
     def _tell(self) -> None:
         node = self._node()
