@@ -7,14 +7,12 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 PATIENCE_S = 30.0
@@ -160,14 +158,6 @@ class Programs:
         program = self.run(_PROGRAMS, "read", url, name, service, "")
         program.expect("reading")
         return program
-
-    def refused(self, url: str) -> None:
-        """Wait until nobody listens at a place any more."""
-        host, port = url.removeprefix("tide://").rsplit(":", 1)
-        until = monotonic() + PATIENCE_S
-        with contextlib.suppress(ConnectionError):
-            while monotonic() < until:
-                socket.create_connection((host, int(port)), PATIENCE_S).close()
 
     def run_at(self, before: list[str], *arguments: str) -> Program:
         """Run one of the programs behind another command, such as one that enters a network."""

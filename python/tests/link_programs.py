@@ -14,9 +14,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import tidewire as tw
+from tidewire import _limits
 from tidewire.services.context import context
 
 PATIENCE_S = 30.0
+CREDIT = _limits.STREAM_CREDIT.default
 
 
 class Unsent:
@@ -134,6 +136,8 @@ class Workshop(tw.Service):
         try:
             for number in range(most):
                 self.written += 1
+                if self.written == CREDIT:
+                    say("ahead")
                 yield number
         finally:
             say("closed")

@@ -182,12 +182,13 @@ def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) ->
     chance = random.Random(1)
 
     async def kill_one(pool: Pool) -> None:
-        victims: list[int] = []
-        while not victims:
-            victims = [worker["pid"] for worker in busy(pool) if worker["handled"] and worker["pid"] not in killed]
-            await asyncio.sleep(0)
-        killed.add(chance.choice(victims))
-        os.kill(max(killed & set(victims)), signal.SIGKILL)
+        def victims(now: dict[str, Any]) -> list[int]:
+            at_work = [worker for worker in now["workers"] if worker["task"] is not None and worker["handled"]]
+            return [worker["pid"] for worker in at_work if worker["pid"] not in killed]
+
+        victim = chance.choice(victims(await pool.until(victims, PATIENCE)))
+        killed.add(victim)
+        os.kill(victim, signal.SIGKILL)
 
     async def main() -> None:
         function = functools.partial(functions.noted, str(tmp_path))
@@ -617,8 +618,10 @@ def test_ctrl_c_lets_the_parent_drain(tmp_path: Path, ready: bool) -> None:
         async def main():
             async with Pool(pool_functions.work, 2, "process", on_dead=print) as pool:
                 futures.extend(pool.submit(2_000) for _ in range(200))
-                while not pool.statistics()["workers"] if not {ready} else not futures[0].done():
-                    await asyncio.sleep(0)
+                if {ready}:
+                    await futures[0]
+                else:
+                    await pool.until(lambda now: now["workers"])
                 os.killpg(0, signal.SIGINT)
                 await asyncio.sleep(60)
 

@@ -96,15 +96,12 @@ def program(text: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
             started.wait(PATIENCE_S)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end_s
-        time.sleep(0.001)
+def inspectors() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.endswith("-inspect")]
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.endswith("-inspect")]
+    return [thread.name for thread in inspectors()]
 
 
 # What is seen
@@ -317,8 +314,9 @@ def test_they_end_also_in_asyncio_and_with_a_node_that_nobody_holds(place: Path)
     forgotten.start()
     del forgotten
     gc.collect()
-    until(lambda: not threads())
-    assert list(place.iterdir()) == []
+    for thread in inspectors():
+        thread.join(PATIENCE_S)
+    assert (list(place.iterdir()), threads()) == ([], [])
 
 
 def test_a_process_ends_although_its_node_was_never_stopped(place: Path) -> None:
@@ -559,12 +557,14 @@ class Terminal:
 
     def end(self) -> int:
         """Wait for the end. What is shown is read meanwhile, since top waits for room to show it."""
-        end_s = time.monotonic() + PATIENCE_S
-        while self.top.poll() is None:
-            assert time.monotonic() < end_s, self.shown
-            if select.select([self.keyboard], [], [], 0.01)[0]:
+        ended = os.pidfd_open(self.top.pid)
+        try:
+            while ended not in (ready := select.select([self.keyboard, ended], [], [], PATIENCE_S)[0]):
+                assert ready, self.shown
                 self.shown += os.read(self.keyboard, 65_536)
-        return self.top.returncode
+        finally:
+            os.close(ended)
+        return self.top.wait()
 
     def close(self) -> None:
         self.top.kill()
