@@ -43,8 +43,9 @@ def quiet() -> None:
 
 
 @pytest.fixture
-def started() -> Iterator[Programs]:
-    """The processes of a story about links. They end with it."""
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
+    """The processes of a story about links. They end with it. They, and nodes of the story, soon try again to join a hub."""
+    monkeypatch.setenv("TIDEWIRE_LINKS__LINK_BACKOFF_MAX_MS", "50")
     with programs() as found:
         yield found
 

@@ -88,6 +88,11 @@ class Program:
         """Send it a signal."""
         self.process.send_signal(number)
 
+    def halt(self) -> None:
+        """Stop it in the middle, and wait until it stands still."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
         self.process.kill()

@@ -43,7 +43,7 @@ def test_a_callee_that_hangs_costs_its_callers_their_deadline_and_no_more(starte
         async with tw.Node(url, name="caller") as node:
             workshop = node.client("workshop")
             assert await workshop.label() == "server"
-            server.signal(signal.SIGSTOP)
+            server.halt()
             since = perf_counter()
             with pytest.raises(tw.AskTimeout, match="workshop"):
                 await workshop.with_(timeout=0.3).label()
@@ -62,7 +62,7 @@ def test_a_callee_that_is_silent_for_two_heartbeats_is_given_up(started: Program
         async with tw.Node(url, name="caller") as node:
             workshop = node.client("workshop")
             assert await workshop.label() == "server"
-            server.signal(signal.SIGSTOP)
+            server.halt()
             error = await fails(workshop.label(), tw.LinkLost, 0.4 + SOON_S)
             assert error.__class__ is tw.LinkLost
             assert "link_heartbeat_ms=200" in await said(hub, "log")

@@ -71,7 +71,7 @@ def test_services_that_came_while_the_link_was_lost_are_learned(started: Program
     hub, url = started.short_hub(100)
     # The stopped process is given up by its hub, misses what comes meanwhile, and joins again.
     waiting = started.caller_of_late(url)
-    waiting.signal(signal.SIGSTOP)
+    waiting.halt()
     assert "caller" in hub.expect("log")
     started.server(url, "late", "late")
     waiting.signal(signal.SIGCONT)
@@ -84,7 +84,7 @@ def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) -> Non
     async def story() -> None:
         async with tw.Node(url, name="caller", config={"links": {"link_heartbeat_ms": 200}}) as node:
             with logged() as lines:
-                hub.signal(signal.SIGSTOP)
+                hub.halt()
                 await lost(node)
                 assert "nothing was heard" in await asyncio.to_thread(lines.get, timeout=PATIENCE_S)
             hub.signal(signal.SIGCONT)

@@ -84,7 +84,7 @@ def test_a_silent_node_is_noticed_within_two_heartbeats_of_its_hub(started: Prog
         async with tw.Node(url, name="caller") as node:
             call = asyncio.ensure_future(node.client("workshop").hold())
             await asyncio.to_thread(server.expect, "holding")
-            server.signal(signal.SIGSTOP)
+            server.halt()
             since = perf_counter()
             with pytest.raises(tw.LinkLost):
                 await call
@@ -100,7 +100,7 @@ def test_a_silent_hub_is_noticed_within_two_heartbeats_of_a_node(started: Progra
 
     async def story() -> None:
         async with tw.Node(url, name="caller", config=links(link_heartbeat_ms=200)) as node:
-            hub.signal(signal.SIGSTOP)
+            hub.halt()
             since = perf_counter()
             with pytest.raises(tw.LinkLost):
                 await node.client("workshop").label()

@@ -28,6 +28,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from rich.console import Console
+from tidewire.top import serving
 from tidewire.top.answer import ANSWER_BYTES_MAX, OTHERS_MAX, look
 from tidewire.top.finding import ask
 from tidewire.top.rates import with_rates
@@ -456,7 +457,13 @@ def test_a_question_that_is_not_known_is_named(place: Path) -> None:
             ask(path, "fly", PATIENCE_S)
 
 
-def test_slow_clients_are_dropped_and_others_get_their_turn(place: Path) -> None:
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node waits a shorter time for those who ask it."""
+    monkeypatch.setattr(serving, "CLIENT_S", 0.5)
+
+
+def test_slow_clients_are_dropped_and_others_get_their_turn(place: Path, short_patience: None) -> None:
     with tw.Node(inspect=True) as node:
         (path,) = place.iterdir()
         slow = [calling(path) for _ in range(CLIENTS_MAX + 2)]
@@ -469,7 +476,7 @@ def test_slow_clients_are_dropped_and_others_get_their_turn(place: Path) -> None
             client.close()
 
 
-def test_a_client_that_does_not_read_is_dropped(place: Path) -> None:
+def test_a_client_that_does_not_read_is_dropped(place: Path, short_patience: None) -> None:
     with tw.Node(inspect=True) as node:
         for n in range(500):
             node.agent(lambda n: n, id=f"agent-{n}", capabilities=["c" * 1_000])
