@@ -484,7 +484,7 @@ impl Actor for Parent {
     }
 
     fn receive(&mut self, (): (), _: &mut Ctx<'_, ()>) -> Result<(), Fault> {
-        Ok(())
+        Ok(self.events.send("parent has a message".into())?)
     }
 
     fn signal(&mut self, signal: Signal, _: &mut Ctx<'_, ()>) -> Result<(), Fault> {
@@ -522,7 +522,7 @@ fn children_stop_before_their_parent() {
     parent.tell(()).unwrap();
     parent.stop(drain()).wait().unwrap();
     let order: Vec<String> = told.iter().filter(|event| !event.starts_with("told")).collect();
-    assert_eq!(order, ["child stopped", "parent stopped"]);
+    assert_eq!(order, ["parent has a message", "child stopped", "parent stopped"]);
     assert_eq!(engine.actors(), 0);
 }
 
@@ -534,14 +534,10 @@ fn a_failure_that_escalates_is_the_parents_failure_and_watchers_are_told() {
     let parent = engine.spawn_with(options, move || Parent { events: events.clone(), escalates: true }).unwrap();
     let (done, finished) = channel();
     let watcher = engine.spawn(Watcher { watched: parent.clone(), done }).unwrap();
-    let child = loop {
-        // The child is spawned by the parent's start hook, on another thread.
-        if let Some(child) = engine.lookup::<u8>("child") {
-            break child;
-        }
-        std::thread::yield_now();
-    };
-    child.tell(0).unwrap();
+    // The child is spawned by the parent's start hook, on another thread.
+    parent.tell(()).unwrap();
+    assert_eq!(wait(&told), "parent has a message");
+    engine.lookup::<u8>("child").unwrap().tell(0).unwrap();
     assert_eq!(wait(&finished), StopReason::Failed("child is ill".into()));
     assert_eq!(wait(&told), "child stopped");
     drop(watcher);
@@ -689,10 +685,10 @@ fn an_actor_that_is_a_future_handles_messages_and_can_ask() {
     (1..=3).for_each(|n| assert_eq!(task.tell(n).unwrap(), Sent::Accepted));
     assert_eq!([wait(&reported), wait(&reported), wait(&reported)], [1, 3, 6]);
     assert_eq!(task.stop(drain()).wait().unwrap().ledger.handled, 3);
-    let short = engine.spawn_task(SpawnOptions::new(), |_: Inbox<u8>| async { Ok(()) }).unwrap();
-    while short.is_alive() {
-        std::thread::yield_now();
-    }
+    let short = engine.spawn_task(SpawnOptions::new(), |_: Inbox<()>| async { Ok(()) }).unwrap();
+    let (done, finished) = channel();
+    engine.spawn(Watcher { watched: short.clone(), done }).unwrap();
+    assert_eq!(wait(&finished), StopReason::Finished);
     assert_eq!(short.stop(drain()).wait().unwrap().reason, StopReason::Finished);
 }
 
