@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import compileall
 import logging
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
 from link_processes import Programs, programs
+
+
+def pytest_sessionstart() -> None:
+    """Compile what hundreds of processes import, also where Python is told to write no bytecode by itself."""
+    for place in (Path(tw.__file__).parent, Path(__file__).parent):
+        compileall.compile_dir(place, quiet=2)
 
 
 @pytest.fixture
