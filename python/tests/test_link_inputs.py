@@ -12,6 +12,7 @@ import tidewire as tw
 from remote_support import World, let_go, play
 from tidewire._limits import STREAM_AHEAD, STREAM_CREDIT
 
+LEAST_AHEAD = STREAM_AHEAD.max
 MOST_AHEAD = 2 * (STREAM_AHEAD.max + STREAM_CREDIT.default)
 
 
@@ -102,12 +103,15 @@ class Source:
 
     def __init__(self) -> None:
         self.written = 0
+        self.ahead = asyncio.Event()
         self.closed = asyncio.Event()
 
     async def count(self, most: int, error: Exception | None = None) -> AsyncIterator[int]:
         try:
             for number in range(most):
                 self.written = number + 1
+                if self.written == LEAST_AHEAD:
+                    self.ahead.set()
                 yield number
             if error is not None:
                 raise error
@@ -161,16 +165,16 @@ def test_two_streams_do_not_wait_for_each_other() -> None:
 
 def test_a_slow_reader_stops_the_generator() -> None:
     async def story(world: World) -> None:
-        source, ahead = Source(), -1
+        source = Source()
         desk = world.caller.client("desk")
         async with asyncio.timeout(30) if hasattr(asyncio, "timeout") else world.node("unused"):
             call = asyncio.ensure_future(desk.one_and_wait(source.count(ENDLESS)))
             await service.reading.wait()
             # The generator stops by itself: other calls go back and forth on the link meanwhile.
-            while ahead != (ahead := source.written):
-                for _ in range(20):
-                    await desk.forget([])
-            assert ahead <= MOST_AHEAD
+            await source.ahead.wait()
+            for _ in range(20):
+                await desk.forget([])
+            assert source.written <= MOST_AHEAD
             service.go_on.set()
             await call
         assert source.closed.is_set()

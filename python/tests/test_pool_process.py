@@ -285,20 +285,22 @@ def test_a_child_of_a_worker_does_not_keep_it_alive(gate: str) -> None:
 
 
 @pytest.mark.parametrize("stuck", [False, True])
-def test_workers_end_with_a_parent_that_is_killed(stuck: bool) -> None:
+def test_workers_end_with_a_parent_that_is_killed(stuck: bool, gate: str) -> None:
     code = f"""
         import os, signal, sys, threading
         sys.path.insert(0, {str(HERE)!r})
         import pool_functions
         from tidewire.pools import Pool
-        pool = Pool(pool_functions.hang_if, 3, "process")
+        pool = Pool(pool_functions.say_and_hang, 3, "process")
         pool.start()
         if {stuck}:
+            said = os.open({gate!r}, os.O_RDWR)
             for _ in range(3):
-                threading.Thread(target=pool.sync.submit, args=(-1,), daemon=True).start()
-        wanted = "busy" if {stuck} else "ready"
-        while [worker["state"] for worker in pool.statistics()["workers"]] != [wanted] * 3:
-            pass
+                threading.Thread(target=pool.sync.submit, args=({gate!r},), daemon=True).start()
+            for _ in range(3):
+                assert os.read(said, 1) == b"x"
+        else:
+            pool.sync.until(lambda now: [worker["state"] for worker in now["workers"]] == ["ready"] * 3)
         print(*(worker["pid"] for worker in pool.statistics()["workers"]), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
