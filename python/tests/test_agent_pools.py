@@ -121,7 +121,8 @@ def test_others_find_the_pool_as_one_agent_and_its_workers_share_the_work(run: R
         assert statistics["function"] == "Counter"
         shown = condense(node.statistics(), 5)
         assert ("c", 20) in [(row["id"], row["handled"]) for row in shown["agents"]]
-        assert [(row["name"], row["function"], row["handled"]) for row in shown["pools"]] == [("c", "Counter", 20)]
+        # Pools are those of the process: one of another story that has failed may be among them.
+        assert ("c", "Counter", 20) in [(row["name"], row["function"], row["handled"]) for row in shown["pools"]]
 
     run(story)
 
