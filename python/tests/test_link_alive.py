@@ -29,12 +29,11 @@ async def timeout_of(url: str, method: str, timeout: float, *arguments: float) -
 
 @PLACES
 def test_a_slow_handler_is_said_to_be_at_work(started: Programs, place: str) -> None:
-    server, url = serving(started, place)
+    _, url = serving(started, place)
     for method, arguments in (("hold", ()), ("work", (0.9,))):
         error = asyncio.run(timeout_of(url, method, 0.6, *arguments))
         assert error.blocked_ms == 0
         assert "no answer came in time: its handler was at work" in str(error)
-    assert not [line for line in server.logged() if "blocked" in line]
 
 
 @PLACES
