@@ -617,7 +617,9 @@ fn dead_letters_are_bounded_and_can_be_told_again() {
     let engine = Engine::builder().config(config).threads(1).build().unwrap();
     let told = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&told);
-    let added = move || drop(counted.fetch_add(1, Ordering::Relaxed));
+    let added = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
     assert!(engine.dead_letters().on_added(added));
     let fail = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let (actor, seen) = fragile(&engine, Supervision::default());
