@@ -62,8 +62,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
 def workshop_url() -> Iterator[str]:
     """A hub and a server of a workshop, for all stories of a file."""
     with programs() as found:
-        _, url = found.hub()
-        found.server(url)
+        _, url, _ = found.hub_and_server()
         yield url
 
 

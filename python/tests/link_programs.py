@@ -241,7 +241,7 @@ async def until_served(node: tw.Node, service: str, instances: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    role, *arguments = sys.argv[1:]
+    role, *arguments = sys.argv[1:] or json.loads(sys.stdin.readline())
     if role == "short_hub":
         _short_hub(*arguments)
     else:

@@ -109,8 +109,7 @@ def test_nobody_gets_what_it_can_not_read(started: Programs) -> None:
 
 
 def test_a_broken_payload_costs_its_call_alone(started: Programs) -> None:
-    program, url = started.hub()
-    started.server(url)
+    program, url, _ = started.hub_and_server()
     raw = Raw.joined(url, features="lz4")
     flags = 2 | COMPRESSED
     for number, (payload, rule) in enumerate(

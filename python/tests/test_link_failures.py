@@ -17,8 +17,7 @@ KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 
 @KINDS
 def test_a_callee_that_is_killed_fails_its_calls_at_once(started: Programs, kind: str) -> None:
-    _, url = started.hub(started.url(kind))
-    server = started.server(url)
+    _, url, server = started.hub_and_server(started.url(kind))
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -36,8 +35,7 @@ def test_a_callee_that_is_killed_fails_its_calls_at_once(started: Programs, kind
 
 
 def test_a_callee_that_hangs_costs_its_callers_their_deadline_and_no_more(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -77,8 +75,7 @@ def test_a_callee_that_is_silent_for_two_heartbeats_is_given_up(started: Program
 
 @KINDS
 def test_a_caller_that_gives_up_cancels_the_handler(started: Programs, kind: str) -> None:
-    _, url = started.hub(started.url(kind))
-    server = started.server(url)
+    _, url, server = started.hub_and_server(started.url(kind))
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -99,8 +96,7 @@ def test_a_caller_that_gives_up_cancels_the_handler(started: Programs, kind: str
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_caller_that_is_killed_cancels_the_handler(started: Programs, number: int) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
     caller = started.caller(url, "hold")
     server.expect("holding")
     caller.signal(number)
@@ -108,8 +104,7 @@ def test_a_caller_that_is_killed_cancels_the_handler(started: Programs, number: 
 
 
 def test_a_reader_that_is_killed_closes_the_generator(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
     reader = started.reader(url)
     reader.signal(signal.SIGKILL)
     server.expect("closed", SOON_S)

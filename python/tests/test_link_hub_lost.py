@@ -19,8 +19,7 @@ KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 
 @KINDS
 def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(started: Programs, kind: str) -> None:
-    hub, url = started.hub(started.url(kind))
-    server = started.server(url)
+    hub, url, server = started.hub_and_server(started.url(kind))
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -34,7 +33,7 @@ def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(starte
             for _ in calls:
                 await said(server, "cancelled")
             await fails(workshop.label(), tw.LinkLost)
-            hub.process.wait(30)
+            hub.ended()
             await asyncio.to_thread(started.hub, url)
             await until_served(node, "workshop")
             assert await workshop.label() == "server"
@@ -94,8 +93,7 @@ def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) -> Non
 
 
 def test_a_hub_that_is_told_to_end_finishes_the_calls_that_pass_through_it(started: Programs) -> None:
-    hub, url = started.hub("tide://127.0.0.1:0", "--timeout", "20")
-    server = started.server(url)
+    hub, url, server = started.hub_and_server("tide://127.0.0.1:0", "--timeout", "20")
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node, tw.Node(url, name="other") as other:
@@ -116,14 +114,13 @@ def test_a_hub_that_is_told_to_end_finishes_the_calls_that_pass_through_it(start
             server.signal(signal.SIGUSR1)
             assert await asyncio.gather(*calls, opening) == ["server"] * 11
             assert '"balanced": true' in await asyncio.to_thread(hub.line)
-            assert await asyncio.to_thread(hub.process.wait, 30) == 0
+            assert await asyncio.to_thread(hub.ended) == 0
 
     asyncio.run(story())
 
 
 def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Programs) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -144,7 +141,7 @@ def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Pr
             assert all(len(found) == 1 for found in ends)
             assert [ends[number] for number in range(1, 1_000, 2)] == [[tw.LinkLost]] * 500
             assert [ends[number] for number in range(0, 1_000, 2)] == [[number] for number in range(0, 1_000, 2)]
-            hub.process.wait(30)
+            hub.ended()
             await asyncio.to_thread(started.hub, url)
             await until_served(node, "workshop")
             assert await workshop.label() == "server"
@@ -229,8 +226,7 @@ def test_what_waits_for_a_hub_that_never_comes_back_ends_with_its_node(started: 
 
 
 def test_a_handler_of_a_link_that_was_lost_does_not_touch_the_calls_of_the_next_one(started: Programs) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:

@@ -27,8 +27,7 @@ def free_port() -> int:
 
 @KINDS
 def test_a_service_is_called_through_a_hub_by_another_process(started: Programs, kind: str) -> None:
-    hub, url = started.hub(started.url(kind))
-    server = started.server(url)
+    hub, url, server = started.hub_and_server(started.url(kind))
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -49,7 +48,7 @@ def test_a_service_is_called_through_a_hub_by_another_process(started: Programs,
     assert server.expect("ledger") == '{"balanced": true}'
     hub.signal(signal.SIGTERM)
     assert '"balanced": true' in hub.line()
-    assert hub.process.wait(30) == 0
+    assert hub.ended() == 0
 
 
 @KINDS
@@ -72,8 +71,7 @@ def test_a_node_that_listens_is_a_hub_for_others(started: Programs, kind: str) -
 
 @KINDS
 def test_plain_threads_call_and_serve_without_asyncio(started: Programs, kind: str) -> None:
-    _, url = started.hub(started.url(kind))
-    started.server(url)
+    _, url, _ = started.hub_and_server(started.url(kind))
     with tw.Node(url, name="caller") as node:
         workshop = node.client("workshop").sync
         assert workshop.echo([1, 2]) == [1, 2]

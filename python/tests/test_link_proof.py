@@ -21,8 +21,7 @@ STREAMS = 10_000
 
 
 def test_ten_thousand_streams_are_open_on_one_link(started: Programs) -> None:
-    _, url = started.hub()
-    started.server(url)
+    _, url, _ = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -54,8 +53,7 @@ def forget_peak(program: Program) -> int:
 
 def test_a_long_payload_is_not_held_at_the_hub_and_twice_at_most_where_it_arrives(started: Programs) -> None:
     numpy = pytest.importorskip("numpy")
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
     length = 64 * MIB
 
     async def story() -> None:
@@ -111,7 +109,7 @@ def test_nodes_join_a_hub_that_was_started_again(started: Programs, certificates
             hub.signal(signal.SIGKILL)
             with pytest.raises(tw.LinkLost):
                 await call
-            await asyncio.to_thread(hub.process.wait, 30)
+            await asyncio.to_thread(hub.ended)
             await asyncio.to_thread(started.hub, url, *files)
             await until_served(caller, "math")
             assert await math.double(5) == 10

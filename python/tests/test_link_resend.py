@@ -22,8 +22,7 @@ def lost() -> tw.LinkLost:
 
 @pytest.mark.parametrize("sync", [False, True])
 def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Programs, sync: bool) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -38,7 +37,7 @@ def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Pro
                 await other
             assert raised.value.retryable
             assert perf_counter() - since < 5, "it waited for its deadline"
-            hub.process.wait(30)
+            hub.ended()
             await asyncio.to_thread(started.hub, url)
             assert await steady == "server 2"
 
@@ -64,8 +63,7 @@ def test_a_call_goes_to_another_instance_when_the_first_is_lost(started: Program
 
 
 def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(started: Programs) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         none = {"links": {"link_resends": 0}}

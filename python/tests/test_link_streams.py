@@ -21,8 +21,7 @@ Run = Callable[[Callable[[Any, Program], Coroutine[Any, Any, None]]], None]
 @pytest.fixture
 def run(started: Programs) -> Run:
     """Runs a story with a client of a server, and that server."""
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
 
     def run(story: Callable[[Any, Program], Coroutine[Any, Any, None]]) -> None:
         async def main() -> None:
@@ -169,8 +168,7 @@ def test_a_stream_with_a_deadline_ends_at_it(run: Run) -> None:
 
 
 def test_plain_generators_and_plain_threads_stream_too(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
     with tw.Node(url, name="caller") as node:
         workshop = node.client("workshop").sync
         assert list(workshop.count_plainly(1_000)) == list(range(1_000))

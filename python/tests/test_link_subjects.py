@@ -113,12 +113,15 @@ def test_a_request_is_answered_by_another_node_with_its_value_or_its_error() -> 
             with pytest.raises(tw.NoResponders, match="nobody answers"):
                 await a.request("nobody", 0)
 
-            async def never(_: object) -> None:
-                await asyncio.Event().wait()
+            over = asyncio.Event()
 
-            await b.subscribe("slow", never)
+            async def slow(_: object) -> None:
+                await over.wait()
+
+            await b.subscribe("slow", slow)
             with pytest.raises(tw.AskTimeout):
                 await a.request("slow", 0, timeout=0.02)
+            over.set()
 
     play(story)
 

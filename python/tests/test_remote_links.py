@@ -18,8 +18,7 @@ async def number() -> int:
 
 
 def test_a_holder_that_is_killed_holds_nothing(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="owner") as node:
@@ -34,8 +33,7 @@ def test_a_holder_that_is_killed_holds_nothing(started: Programs) -> None:
 
 
 def test_a_lost_hub_takes_all_with_it_and_the_next_one_begins_anew(started: Programs) -> None:
-    hub, url = started.hub(started.url("tcp"))
-    started.server(url)
+    hub, url, _ = started.hub_and_server(started.url("tcp"))
 
     async def story() -> None:
         async with tw.Node(url, name="owner") as node:
@@ -43,7 +41,7 @@ def test_a_lost_hub_takes_all_with_it_and_the_next_one_begins_anew(started: Prog
             await workshop.keep(number)
             assert await workshop.call_kept() == 7
             hub.signal(signal.SIGKILL)
-            await asyncio.to_thread(hub.process.wait, 30)
+            await asyncio.to_thread(hub.ended)
             await asyncio.to_thread(started.hub, url)
             await joined(node)
             await let_go(node)
