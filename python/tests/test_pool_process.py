@@ -628,6 +628,8 @@ def test_ctrl_c_lets_the_parent_drain(tmp_path: Path, ready: bool) -> None:
         async def main():
             async with Pool(pool_functions.work, 2, "process", on_dead=print) as pool:
                 futures.extend(pool.submit(2_000) for _ in range(200))
+                # A shell that runs the tests in the background has it ignored.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 if {ready}:
                     await futures[0]
                 else:
