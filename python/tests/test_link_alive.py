@@ -32,8 +32,9 @@ def test_a_slow_handler_is_said_to_be_at_work(started: Programs, place: str) -> 
     _, url = serving(started, place)
     for method, arguments in (("hold", ()), ("work", (0.9,))):
         error = asyncio.run(timeout_of(url, method, 0.6, *arguments))
-        assert error.blocked_ms == 0
-        assert "no answer came in time: its handler was at work" in str(error)
+        heard = error.blocked_ms == 0 and "no answer came in time: its handler was at work" in str(error)
+        # Where the clock of the other side is first, that one answers.
+        assert heard or "its handler was at it, and is cancelled" in str(error), str(error)
 
 
 @PLACES
