@@ -17,6 +17,7 @@ mod function;
 mod held;
 mod link;
 mod message;
+mod news;
 mod pause;
 mod pending;
 mod present;

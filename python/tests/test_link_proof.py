@@ -10,25 +10,18 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
+from link_processes import Program, Programs
+from link_programs import until_served
 
 MIB = 1 << 20
 STREAMS = 10_000
 
 
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
-
-
 def test_ten_thousand_streams_are_open_on_one_link(started: Programs) -> None:
-    _, url = started.hub()
-    started.server(url)
+    _, url, _ = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -60,8 +53,7 @@ def forget_peak(program: Program) -> int:
 
 def test_a_long_payload_is_not_held_at_the_hub_and_twice_at_most_where_it_arrives(started: Programs) -> None:
     numpy = pytest.importorskip("numpy")
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
     length = 64 * MIB
 
     async def story() -> None:
@@ -117,23 +109,12 @@ def test_nodes_join_a_hub_that_was_started_again(started: Programs, certificates
             hub.signal(signal.SIGKILL)
             with pytest.raises(tw.LinkLost):
                 await call
-            await asyncio.to_thread(hub.process.wait, 30)
+            await asyncio.to_thread(hub.ended)
             await asyncio.to_thread(started.hub, url, *files)
-            await asyncio.wait_for(until(lambda: math.double(4), 8), 30)
+            await until_served(caller, "math")
             assert await math.double(5) == 10
 
     asyncio.run(story())
-
-
-async def until(call: Any, answer: object) -> None:
-    """Call until there is an answer: the error says that it may be tried again."""
-    while True:
-        try:
-            assert await call() == answer
-            return
-        except (tw.LinkLost, tw.NoResponders) as error:
-            assert error.retryable
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture(params=["plain", "slow and lossy"])

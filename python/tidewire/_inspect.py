@@ -74,6 +74,18 @@ def remote(node: Node) -> dict[str, int]:
     return {"given": 0, "held": 0} if objects is None else objects.statistics()
 
 
+def links(node: Node) -> dict[str, Any]:
+    """Return the hub that a node is joined to at present, how many nodes have joined here, and how many instances of services it can reach."""
+    connection = node._connection
+    module = sys.modules.get("tidewire.services.registry")
+    is_current = connection is not None and connection.is_current
+    return {
+        "hub": None if connection is None else connection.hub_name,
+        "nodes": 0 if connection is None else connection.nodes,
+        "services": {} if module is None else module.registry_of(node).counts(is_current),
+    }
+
+
 def _settled(live: Any) -> list[Any]:
     while True:
         try:

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidewire_core::link::gathering::Batch;
@@ -10,7 +10,7 @@ use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
 use tidewire_proto::wire;
 use tidewire_sync::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;
 use crate::clock::{instant, now_us};
@@ -22,6 +22,8 @@ use crate::writing::Writing;
 
 /// Connections that wait to be taken in.
 const BACKLOG: u32 = 1_024;
+/// What is as good as for ever, for a clock.
+const FOR_EVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// Where the frames of a link go inside of this process.
 pub(crate) trait Feed: Send + Sync {
@@ -58,6 +60,11 @@ pub(crate) struct Shared {
     batch: Batch,
     greetings: (usize, Duration),
     look: Notify,
+    /// Tells those who wait for the last call to end, and how many they are.
+    idle: (Notify, AtomicUsize),
+    /// Who is told when a node has come or gone, and of how many it was told last.
+    on_nodes: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    nodes: AtomicU64,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
     log: Box<dyn Fn(&str) + Send + Sync>,
@@ -90,6 +97,9 @@ impl HubHandle {
             batch,
             greetings,
             look: Notify::new(),
+            idle: (Notify::new(), AtomicUsize::new(0)),
+            on_nodes: OnceLock::new(),
+            nodes: AtomicU64::new(0),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             runtime: runtime.clone(),
             log: Box::new(log),
@@ -138,6 +148,26 @@ impl HubHandle {
     /// Calls that are passed on and not answered yet.
     pub fn open_calls(&self) -> usize {
         self.shared.hub.lock().open_calls()
+    }
+
+    /// Calls this whenever `nodes` of [`counts`](Self::counts) has changed, on any thread: it must be quick, and must not wait. Answers
+    /// whether it will: a hub has one such call, the first.
+    pub fn on_nodes(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
+        self.shared.on_nodes.set(Box::new(call)).is_ok()
+    }
+
+    /// Waits until no call is passed on any more, or the time is up; true if none is. Polled by whichever thread, it is done on that
+    /// of the links. Dropping it gives up waiting.
+    pub fn idle(&self, most: Option<Duration>) -> impl Future<Output = bool> + Send + use<> {
+        let (shared, (mut send, receive)) = (Arc::clone(&self.shared), oneshot::channel());
+        self.shared.runtime.spawn(async move {
+            let within = tokio::time::timeout(most.unwrap_or(FOR_EVER), shared.is_idle());
+            tokio::select! {
+                idle = within => drop(send.send(idle.is_ok())),
+                () = send.closed() => {}
+            }
+        });
+        async { receive.await.unwrap_or(false) }
     }
 
     /// Tells all nodes that no new calls are taken.
@@ -250,13 +280,21 @@ impl Shared {
     /// Writes what is new, and closes what is to be closed.
     fn settle(&self) {
         loop {
-            let (touched, closing, retimed) = {
+            let (touched, closing, retimed, nodes) = {
                 let mut hub = self.hub.lock();
+                if self.idle.1.load(Ordering::Relaxed) > 0 && hub.open_calls() == 0 {
+                    self.idle.0.notify_waiters();
+                }
                 let touched = hub.touched();
                 // Looked up now: their numbers may soon be those of others.
                 let closing = hub.closing().into_iter().map(|(at, reason)| (self.leaving(&hub, at), reason));
-                (touched, closing.collect::<Vec<_>>(), hub.retimed())
+                (touched, closing.collect::<Vec<_>>(), hub.retimed(), hub.counts().nodes)
             };
+            if self.nodes.swap(nodes, Ordering::Relaxed) != nodes
+                && let Some(on_nodes) = self.on_nodes.get()
+            {
+                on_nodes();
+            }
             if retimed {
                 self.look.notify_one();
             }
@@ -269,6 +307,21 @@ impl Shared {
             for (leaving, reason) in closing {
                 self.end(leaving, &reason);
             }
+        }
+    }
+
+    /// Ends when no call is passed on any more.
+    async fn is_idle(&self) {
+        let _counted = Counted::one_more(&self.idle.1);
+        loop {
+            let changed = self.idle.0.notified();
+            tokio::pin!(changed);
+            // From here on it hears what happens, also before it waits.
+            changed.as_mut().enable();
+            if self.hub.lock().open_calls() == 0 {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -380,6 +433,22 @@ impl Shared {
         let peer = Arc::new(Peer::Remote { socket, writing: Writing::new(), end: Notify::new() });
         self.keep(at, Arc::clone(&peer));
         tokio::spawn(serve(Arc::clone(self), at, peer));
+    }
+}
+
+/// One of those who are counted, for as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn one_more(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

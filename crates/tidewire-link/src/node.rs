@@ -127,6 +127,7 @@ struct Shared {
     look: Notify,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    on_lost: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     left: Mutex<Option<OnLeft>>,
     pulse: Mutex<Option<Pulse>>,
     me: Weak<Self>,
@@ -263,6 +264,7 @@ impl Link {
             look: Notify::new(),
             log,
             again: Mutex::new(None),
+            on_lost: Mutex::new(None),
             pulse: Mutex::new(None),
             left: Mutex::new(None),
             me: Weak::clone(me),
@@ -276,9 +278,19 @@ impl Link {
         self.shared.state.lock().joined.clone()
     }
 
+    /// Which of its connections this is, counted while it joins again: what was known of others by another one may have changed.
+    pub fn epoch(&self) -> u32 {
+        self.shared.state.lock().epoch
+    }
+
     /// Calls this whenever the node has joined again after its link was lost, and has subscribed again.
     pub fn on_joined_again(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.again.lock() = Some(Box::new(call));
+    }
+
+    /// Calls this whenever the link is lost, or has been ended. Called on any thread: it must be quick, and must not wait.
+    pub fn on_lost(&self, call: impl Fn() + Send + Sync + 'static) {
+        *self.shared.on_lost.lock() = Some(Box::new(call));
     }
 
     /// Asks this for how many milliseconds the event loop of the handlers has been blocked, from time to time while calls are open.
@@ -530,13 +542,16 @@ impl Shared {
     /// Every exchange has ended; those who wait are told.
     fn lost(&self) {
         let mut events = Vec::new();
-        {
+        let was_joined = {
             let mut state = self.state.lock();
-            state.joined = None;
             state.session.lost(&mut events);
             state.welcome = None;
-        }
+            state.joined.take().is_some()
+        };
         self.deliver(events, 0);
+        if was_joined && let Some(on_lost) = &*self.on_lost.lock() {
+            on_lost();
+        }
     }
 }
 

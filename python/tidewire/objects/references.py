@@ -49,7 +49,7 @@ class Objects:
         self._connection = connection
         # The lock protects what was given. An object that is let go by the collector takes it again.
         self._lock = threading.RLock()
-        self._given = Given()
+        self._given = Given(connection.tell)
         self._held = Held(connection)
         self._door: Door | None = None
         self._target = self._receive

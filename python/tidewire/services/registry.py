@@ -168,6 +168,7 @@ class Registry:
             group = self._groups.get(name) or Group(name)
             group.add(port)
             self._groups[name] = group
+        self._tell()
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
@@ -178,6 +179,19 @@ class Registry:
             if set(group.ports) <= {instance}:
                 del self._groups[service]
             group.remove(instance)
+        self._tell()
+
+    def counts(self, over_links: bool) -> dict[str, int]:
+        """Return how many instances each service has: those of this process, and perhaps those over links."""
+        with self._lock:
+            groups = sorted(self._groups.items())
+        counts = {name: len(group.ports if over_links else group.local()) for name, group in groups}
+        return {name: count for name, count in counts.items() if count}
+
+    def _tell(self) -> None:
+        node = self._node()
+        if node is not None:
+            node._engine.tell()
 
     def keep(self, served: Served) -> None:
         """End what is served with the node."""
