@@ -161,6 +161,12 @@ impl RemoteCall {
         self.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
+    /// Whether its caller reads a stream: it has given credit for items.
+    #[getter]
+    fn reads_items(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |call| Ok(call.head().credit > 0))
+    }
+
     /// Whether the caller has gone.
     #[getter]
     fn cancelled(&self) -> bool {

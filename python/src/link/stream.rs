@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
+use crate::errors::error;
 use crate::fork::Own;
 use crate::link::{Taking, failed};
 use crate::pending::Pending;
@@ -40,6 +41,8 @@ struct State {
 
 enum End {
     Over,
+    /// It was answered with one value.
+    NoStream,
     Failed(Failure),
 }
 
@@ -68,7 +71,7 @@ impl Place {
 
 impl Waiting for Place {
     fn replied(&self, _: Message) {
-        self.change(|state| state.end = Some(End::Over));
+        self.change(|state| state.end = Some(End::NoStream));
     }
 
     fn failed(&self, failure: Failure) {
@@ -155,6 +158,7 @@ impl Future for Next {
                 None => {
                     let ended = match &state.end {
                         Some(End::Over) => Some(Err(PyStopAsyncIteration::new_err(()))),
+                        Some(End::NoStream) => Some(Err(Python::attach(|py| no_stream(py, &self.title)))),
                         Some(End::Failed(failure)) => Some(Err(Python::attach(|py| failed(py, &self.title, failure)))),
                         None => None,
                     };
@@ -175,4 +179,9 @@ impl Future for Next {
         }
         Poll::Ready(Python::attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
     }
+}
+
+fn no_stream(py: Python<'_>, title: &str) -> PyErr {
+    let text = format!("{title}: it gives one value, and no stream: await it, rather than read it with `async for`");
+    error(py, "InvalidArgument", &text, &[])
 }
