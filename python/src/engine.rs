@@ -25,7 +25,7 @@ use crate::errors::{self, error};
 use crate::fork::Own;
 use crate::function::{Function, Parts};
 use crate::message::{Extra, Message};
-use crate::pause::Pause;
+use crate::pause::{News, Pause};
 use crate::pending::Pending;
 use crate::statistics;
 use crate::timer::Timer;
@@ -395,10 +395,10 @@ impl Engine {
         Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()
     }
 
-    /// Something to await for so many seconds.
-    fn pause(&self, seconds: f64) -> PyResult<Pending> {
+    /// Something to await for so many seconds, or until there are other news than were `seen`.
+    fn pause(&self, seconds: f64, news: &News, seen: u64) -> PyResult<Pending> {
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        let pause = Pause::new(std::time::Instant::now() + wait, self.handle());
+        let pause = Pause::new(std::time::Instant::now() + wait, self.handle()).or_with(news, seen);
         Ok(Pending::new("pause", None, Box::pin(pause)))
     }
 

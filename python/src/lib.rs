@@ -42,6 +42,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Listening>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<link::LinkSubscription>()?;
+    module.add_class::<pause::News>()?;
     module.add_class::<link::RemoteCall>()?;
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;

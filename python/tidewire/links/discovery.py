@@ -95,6 +95,8 @@ class Discovery:
             if instance not in newer:
                 self._add(entry)
         self._connection.keep_agents(found.keys() | newer)
+        # Who waits for somebody to be there may look again.
+        registry.news.ring()
 
     def _remote_ports(self) -> list[RemotePort]:
         registry = registry_of(self._connection.node)

@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidewire import _forking
+from tidewire._binding import News
 from tidewire.errors import NameTaken, NodeStopped, NoResponders
 from tidewire.services.info import MethodInfo, ServiceInfo
 from tidewire.services.names import nearest
 from tidewire.services.policies import Standings
 
 if TYPE_CHECKING:
+    from tidewire._binding import Pending
     from tidewire.node import Node
     from tidewire.services.options import CallOptions
     from tidewire.services.port import Port
@@ -108,10 +110,15 @@ class Group:
 
 
 class Registry:
-    """The services that a node can reach."""
+    """The services that a node can reach.
+
+    Attributes:
+        news: Rings whenever an instance was added, or the link is back and it is known who is there.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
+        self.news = News()
         # The lock protects the table of groups and the list of what is served here.
         self._lock = _forking.lock()
         self._groups: dict[str, Group] = {}
@@ -168,6 +175,11 @@ class Registry:
             group = self._groups.get(name) or Group(name)
             group.add(port)
             self._groups[name] = group
+        self.news.ring()
+
+    def pause(self, wait_s: float, seen: int) -> Pending:
+        """Wait for so long, or until there are other news than were seen."""
+        return self.node._engine.pause(wait_s, self.news, seen)
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
