@@ -68,7 +68,9 @@ impl ActorRef {
             Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask_with(make, timeout, priority)),
             None => self.inner.ask_with(make, timeout, priority),
         };
-        let operation = async move { pending.await.map_err(|error| Python::attach(|py| errors::ask(py, error))) };
+        let cell = Arc::clone(self.inner.cell());
+        let told = move |error| Python::attach(|py| errors::ask(py, error, cell.name()));
+        let operation = async move { pending.await.map_err(told) };
         Pending::new("ask", acting, Box::pin(operation))
     }
 }
@@ -102,7 +104,7 @@ impl ActorRef {
     #[pyo3(signature = (message, priority = None))]
     fn tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         self.born.check(py)?;
-        self.offer(py, message, priority).map_err(|refusal| errors::refusal(py, refusal))
+        self.offer(py, message, priority).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
     #[pyo3(signature = (message, priority = None))]
@@ -118,7 +120,7 @@ impl ActorRef {
         match self.offer(py, message, priority) {
             Ok(_) => Ok(true),
             Err(Refusal::Full { .. }) if self.inner.cell().senders_wait() => Ok(false),
-            Err(refusal) => Err(errors::refusal(py, refusal)),
+            Err(refusal) => Err(errors::refusal(py, refusal, self.inner.name())),
         }
     }
 
@@ -131,7 +133,7 @@ impl ActorRef {
         let envelope = match cell.push(envelope, priority) {
             Ok(_) => return Pending::none(py),
             Err((Refusal::Full { .. }, envelope)) if cell.senders_wait() => envelope,
-            Err((refusal, _)) => return Err(errors::refusal(py, refusal)),
+            Err((refusal, _)) => return Err(errors::refusal(py, refusal, self.inner.name())),
         };
         if tidewire_engine::raw::current_actor() == Some(self.inner.id()) {
             let text = format!(
@@ -152,7 +154,7 @@ impl ActorRef {
                 }
                 Err((refusal, envelope)) => {
                     drop(envelope);
-                    std::task::Poll::Ready(Err(Python::attach(|py| errors::refusal(py, refusal))))
+                    std::task::Poll::Ready(Err(Python::attach(|py| errors::refusal(py, refusal, cell.name()))))
                 }
             }
         });
@@ -203,12 +205,12 @@ impl ActorRef {
         self.born.check(py)?;
         let handler = Handler::inspect(&handler, "handler", self.on_loop())?;
         let change = Change::Become { handler: Box::new(handler), stack: stack.0 };
-        self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal))
+        self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
     fn request_unbecome(&self, py: Python<'_>) -> PyResult<()> {
         self.born.check(py)?;
-        self.inner.request(Change::Unbecome).map(drop).map_err(|refusal| errors::refusal(py, refusal))
+        self.inner.request(Change::Unbecome).map(drop).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -314,7 +314,7 @@ impl Engine {
                     waiting = Some(envelope);
                     Poll::Pending
                 }
-                Err((refusal, _)) => Poll::Ready(Err(Python::attach(|py| errors::refusal(py, refusal)))),
+                Err((refusal, _)) => Poll::Ready(Err(Python::attach(|py| errors::refusal(py, refusal, cell.name())))),
             }
         });
         Ok(Pending::new("deliver", None, Box::pin(operation)))
@@ -433,7 +433,7 @@ impl Engine {
     fn requeue(&self, py: Python<'_>, number: Letter) -> PyResult<()> {
         self.inner.born.check(py)?;
         self.inner.dead_letters().requeue(number.0).map_err(|failure| match failure {
-            RequeueError::Refused(refusal) => errors::refusal(py, refusal),
+            RequeueError::Refused(refusal) => errors::refusal(py, refusal, None::<&str>),
             other => error(py, "NoSuchTarget", &other.to_string(), &[]),
         })
     }

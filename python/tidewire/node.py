@@ -635,7 +635,11 @@ class Node:
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"
-        return f"<Node {self.name!r} {self.url} {state}, {self._engine.actors} actors>"
+        connection, url = self._connection, self.url
+        if connection is not None and not self._stopped:
+            url = " ".join(connection.places) or url
+            state += ", link lost" if connection.is_lost else ""
+        return f"<Node {self.name!r} {url} {state}, {self._engine.actors} actors>"
 
     # Inside
 

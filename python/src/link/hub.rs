@@ -117,6 +117,12 @@ impl Listening {
         &self.url
     }
 
+    /// Whether it takes nodes in.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.inner.lock().is_some()
+    }
+
     /// Takes no more nodes in. Those that joined stay.
     fn close(&self) {
         let listening = self.inner.lock().take();

@@ -18,6 +18,7 @@ pub use joined::{Link, LinkSubscription};
 pub use planned::Planned;
 pub use stream::RemoteStream;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -77,7 +78,7 @@ fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
         Refused::Wire(WireError::Subject(problem)) => return error(py, "InvalidSubject", problem, &[]),
         Refused::Wire(broken) => broken.code().name(),
     };
-    let raised = error(py, class, &format!("{title}: {refused}"), &[]);
+    let raised = error(py, class, &format!("{}: {refused}", titled(title)), &[]);
     if !matches!(refused, Refused::Closing) {
         return raised;
     }
@@ -88,7 +89,8 @@ fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
 /// The error that a call has failed with.
 fn failed(py: Python<'_>, title: &str, failure: &Failure) -> PyErr {
     let Some(message) = &failure.message else {
-        let text = format!("{title}: the link to the hub was lost before an answer came: call again once it is back");
+        let what = "the link to the hub was lost before an answer came: call again once it is back";
+        let text = format!("{}: {what}", titled(title));
         return of_link(py, error(py, "LinkLost", &text, &[]));
     };
     told(py, title, failure.number, message)
@@ -103,7 +105,7 @@ fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
     }
     let text = String::from_utf8_lossy(message.payload());
     let class = code.map_or("TidewireError", ErrorCode::name);
-    let raised = error(py, class, &format!("{title}: {text}"), &[]);
+    let raised = error(py, class, &format!("{}: {text}", titled(title)), &[]);
     match code {
         Some(ErrorCode::NodeStopped) => {
             // It was not taken: another node may take it, or this one when it is back.
@@ -113,6 +115,18 @@ fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
         _ => {}
     }
     raised
+}
+
+/// What errors call the subject of a call: as whoever made it knows it.
+fn titled(subject: &str) -> Cow<'_, str> {
+    let tokens: Vec<&str> = subject.split('.').collect();
+    match *tokens {
+        ["svc", service, method] => format!("{service}.{method}").into(),
+        ["svc", service, instance, method] => format!("{service}.{method} of the instance {instance:?}").into(),
+        ["agent", id] if !id.starts_with('~') => format!("agent {id:?}").into(),
+        ["$node", _, key, method] => format!("{method} of the object {:?}", key.get(..8).unwrap_or(key)).into(),
+        _ => subject.into(),
+    }
 }
 
 /// Marks an error of the link itself, as opposed to one that a handler raised.

@@ -11,7 +11,7 @@ use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
 use crate::errors::error;
 use crate::fork::Own;
-use crate::link::{Taking, failed};
+use crate::link::{Taking, failed, titled};
 use crate::pending::Pending;
 use crate::wait::blocks;
 
@@ -182,6 +182,6 @@ impl Future for Next {
 }
 
 fn no_stream(py: Python<'_>, title: &str) -> PyErr {
-    let text = format!("{title}: it gives one value, and no stream: await it, rather than read it with `async for`");
+    let text = format!("{}: it gives one value, and no stream: await it, rather than read it with `async for`", titled(title));
     error(py, "InvalidArgument", &text, &[])
 }

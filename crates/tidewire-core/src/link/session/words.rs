@@ -221,7 +221,7 @@ impl fmt::Display for Refused {
                     "link_queue_bytes: {bytes} bytes wait to be written already: the other side reads too slowly, try again later"
                 )
             }
-            Self::Closing => f.write_str("the link to the hub is lost or closing"),
+            Self::Closing => f.write_str("the link to the hub is lost or closing: try again once it is back"),
             Self::Over => f.write_str("the call has ended: nobody waits for this"),
             Self::Wire(error) => fmt::Display::fmt(error, f),
         }
