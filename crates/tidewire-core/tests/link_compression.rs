@@ -94,6 +94,7 @@ fn items_of_both_sides_are_compressed_in_their_order() {
     let id = world.nodes[caller].session.call(&head, lane(1), b""[..].into(), 1).unwrap();
     world.settle();
     let call = world.called(callee);
+    world.invite((callee, call.id), (caller, 1), 2);
     let (long, short) = (text(2 * MIB), text(2_000));
     for payload in [&long, &short] {
         world.nodes[callee].session.answer_item(call.id, Flags::NORMAL, packed(payload)).unwrap();
@@ -319,11 +320,16 @@ fn a_broken_payload_fails_its_call_and_nothing_else() {
         world.subscribe(callee, "news", "");
         let head = PublishHead { subject: "news", ..PublishHead::default() };
         world.nodes[caller].session.publish(&head, flags, payload[..].into()).unwrap();
+        world.settle();
+        assert!(world.events(callee).is_empty());
         let id = world.call(caller, "svc", b"question", 3);
+        world.settle();
+        let call = world.called(callee);
+        world.invite((callee, call.id), (caller, 3), 1);
         world.nodes[caller].session.item(id, flags, payload[..].into()).unwrap();
         world.settle();
         let events = world.events(callee);
-        assert!(matches!(&events[..], [Event::Called(_), Event::Cancelled(_)]), "{events:?}");
+        assert!(matches!(&events[..], [Event::Cancelled(_)]), "{events:?}");
         assert_eq!(failure(&mut world, caller).1, ErrorCode::WireError);
         assert!(world.nodes[caller].link.is_some() && world.nodes[callee].link.is_some(), "both links stay");
         nothing_is_left(&world);

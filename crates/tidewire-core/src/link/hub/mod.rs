@@ -249,6 +249,12 @@ impl Hub {
         self.links.iter().flatten().map(|link| link.ours.len()).sum()
     }
 
+    /// The same without streams: they may have no end.
+    pub fn ending_calls(&self) -> usize {
+        let is_stream = |back: &&Back| matches!(back, Back::Call { streams: true, .. });
+        self.links.iter().flatten().flat_map(|link| link.ours.values()).filter(|back| !is_stream(back)).count()
+    }
+
     /// What nodes have open: calls, subscriptions and long messages.
     pub fn open_routes(&self) -> usize {
         self.links.iter().flatten().map(|link| link.theirs.len()).sum()
