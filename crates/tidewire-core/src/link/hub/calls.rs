@@ -159,7 +159,8 @@ impl Hub {
             return Ok(Some((ErrorCode::NoResponders, text.to_owned())));
         }
         let (back, streams) = (Passing::with_credit(credit), credit > 0);
-        let back = Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false, streams };
+        let back =
+            Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false, streams };
         let Ok(id) = callee.ours.insert(back) else {
             let text = "link_in_flight: too many calls are open at the node that answers: try again later";
             return Ok(Some((ErrorCode::LimitExceeded, text.to_owned())));

@@ -15,7 +15,8 @@ mod telling;
 mod timing;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
@@ -58,6 +59,10 @@ struct Link {
     missed: bool,
     /// It is of this process.
     here: bool,
+    /// When it is looked at next.
+    looked_at_us: u64,
+    /// The links whose nodes were told its name, and perhaps some that have gone.
+    known_by: BTreeSet<LinkId>,
     closing: bool,
 }
 
@@ -79,6 +84,8 @@ pub struct Hub {
     leaving: bool,
     /// A link has another heartbeat than before.
     retimed: bool,
+    /// When each link is to be looked at, and some times that are no longer true.
+    due: BinaryHeap<Reverse<(u64, LinkId)>>,
     /// Nodes that are joined and can't read what is compressed.
     plain_nodes: usize,
 }
@@ -101,6 +108,7 @@ impl Hub {
             found: Vec::new(),
             leaving: false,
             retimed: false,
+            due: BinaryHeap::new(),
             plain_nodes: 0,
         }
     }
@@ -148,9 +156,12 @@ impl Hub {
             touched: false,
             missed: false,
             here: false,
+            looked_at_us: u64::MAX,
+            known_by: BTreeSet::new(),
             closing: false,
         }));
         self.next_number = self.next_number.checked_add(1).unwrap_or(1);
+        self.look_at(at);
         Some(at)
     }
 
