@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from time import perf_counter
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
+from link_processes import PATIENCE_S, Program, Programs, programs
 from link_programs import Workshop, until, until_served
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
@@ -343,7 +344,9 @@ def test_a_hub_that_hangs_does_not_keep_a_call_longer_than_its_own_time(started:
             hub.signal(signal.SIGSTOP)
             os.waitid(os.P_PID, hub.process.pid, os.WSTOPPED | os.WNOWAIT)
             since = perf_counter()
-            with pytest.raises(tw.AskTimeout, match="unknown: nobody is known to serve it, and the hub at tide://.* did not say"):
+            with pytest.raises(
+                tw.AskTimeout, match="unknown: nobody is known to serve it, and the hub at tide://.* did not say"
+            ):
                 await node.client("unknown").with_(timeout=0.2).work()
             assert perf_counter() - since < 4
             hub.signal(signal.SIGCONT)
@@ -358,3 +361,22 @@ def test_a_hub_shows_where_it_can_be_joined() -> None:
         assert f"<Node 'hub' {first.url} {second.url} running, " in repr(node)
         first.close()
         assert f"<Node 'hub' {second.url} running, " in repr(node)
+
+
+def test_a_node_that_tries_to_join_again_stops_at_once(started: Programs) -> None:
+    """Whoever listens where its hub was takes connections, and says nothing."""
+    hub, url = started.hub("ws://127.0.0.1:0")
+    place = ("127.0.0.1", int(url.rsplit(":", 1)[1].strip("/")))
+    with socket.socket() as silent:
+        with tw.Node(url, name="caller", config={"links": {"link_greeting_ms": 60_000}}):
+            hub.kill()
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            silent.bind(place)
+            silent.listen()
+            silent.settimeout(PATIENCE_S)
+            connection, _ = silent.accept()
+            connection.settimeout(PATIENCE_S)
+            assert connection.recv(4) == b"GET "
+        with connection:
+            while connection.recv(4_096):
+                pass
