@@ -21,9 +21,11 @@ from tidewire._tidewire import (
     Timer,
     __version__,
     after_fork,
+    check_address,
     decode_value,
     encode_value,
     send_blocking,
+    sender_of_value,
 )
 
 __all__ = [
@@ -45,7 +47,9 @@ __all__ = [
     "Timer",
     "__version__",
     "after_fork",
+    "check_address",
     "decode_value",
     "encode_value",
     "send_blocking",
+    "sender_of_value",
 ]

@@ -74,6 +74,15 @@ def remote(node: Node) -> dict[str, int]:
     return {"given": 0, "held": 0} if objects is None else objects.statistics()
 
 
+def links(node: Node) -> dict[str, Any]:
+    """Return what the link of a node has counted, and what the hub has that it is."""
+    connection = node._connection
+    if connection is None or not connection.is_joined:
+        return {}
+    found: dict[str, Any] = {"dropped": connection.link.dropped}
+    return found if connection.hub is None else {**found, "hub": connection.hub.statistics()}
+
+
 def _settled(live: Any) -> list[Any]:
     while True:
         try:

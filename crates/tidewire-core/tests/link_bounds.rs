@@ -149,7 +149,10 @@ fn who_answers_with_more_items_than_it_has_credit_for_is_told_and_closed() {
         world.settle();
         let Some(Fault::Told { number, text }) = &world.nodes[callee].fault else { panic!("it is told") };
         assert_eq!(*number, ErrorCode::LimitExceeded.number());
-        assert_eq!(*text, format!("stream_credit={} is exceeded: send an item only when there is credit for it", 2 + further));
+        assert_eq!(
+            *text,
+            format!("stream_credit={} is exceeded: send an item only when there is credit for it", 2 + further)
+        );
         assert_eq!(failure(&mut world, caller).1, ErrorCode::LinkLost);
         assert!(world.nodes[caller].link.is_some() && world.nodes[other].link.is_some());
     }

@@ -88,6 +88,24 @@ fn a_call_and_its_answer_are_shorter_on_the_wire_and_whole_at_their_ends() {
 }
 
 #[test]
+fn a_long_error_is_shorter_on_the_wire_and_whole_at_its_end() {
+    for bytes in [20_000, 3 * MIB] {
+        let (mut world, caller, callee) = pair_of(3, &Greeting::new("a"), &Greeting::new("b"));
+        call_packed(&mut world, caller, "svc", b"", 1);
+        world.settle();
+        let (call, said) = (world.called(callee), text(bytes));
+        world.nodes[callee].session.fail(call.id, ErrorCode::RemoteError, packed(&said)).unwrap();
+        assert!(waiting(&world, callee) < bytes / 2, "{bytes}");
+        world.settle();
+        let events = world.events(caller);
+        let [Event::Failed(1, number, message)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(*number, ErrorCode::RemoteError.number());
+        assert!(message.payload() == said, "{bytes}");
+        nothing_is_left(&world);
+    }
+}
+
+#[test]
 fn items_of_both_sides_are_compressed_in_their_order() {
     let (mut world, caller, callee) = pair_of(2, &Greeting::new("a"), &Greeting::new("b"));
     let head = CallHead { subject: "svc", credit: 9, ..CallHead::default() };
@@ -321,7 +339,8 @@ fn a_broken_payload_fails_its_call_and_nothing_else() {
         let head = PublishHead { subject: "news", ..PublishHead::default() };
         world.nodes[caller].session.publish(&head, flags, payload[..].into()).unwrap();
         world.settle();
-        assert!(world.events(callee).is_empty());
+        let events = world.events(callee);
+        assert!(matches!(&events[..], [Event::Dropped(why)] if why.contains(problem)), "{events:?}");
         let id = world.call(caller, "svc", b"question", 3);
         world.settle();
         let call = world.called(callee);

@@ -300,6 +300,7 @@ impl History {
             Event::Published(message) => self.published(node, &message),
             Event::Joined(_) | Event::InputOver(_) => {}
             Event::Left(_) => {}
+            Event::Dropped(why) => panic!("history {number}: {why}"),
             Event::Goodbye => panic!("history {number}: nobody says goodbye"),
         }
     }
@@ -371,6 +372,7 @@ fn name_of(event: &Event<u32>) -> &'static str {
         Event::InputOver(_) => "input over",
         Event::Wanted(..) => "wanted",
         Event::Published(_) => "published",
+        Event::Dropped(_) => "unreadable",
         Event::Subscribed(_) => "subscribed",
         Event::Replied(..) => "replied",
         Event::Failed(..) => "failed",

@@ -143,6 +143,12 @@ pub fn address(py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult
     parsed.map_err(|wrong| error(py, "InvalidArgument", &wrong.to_string(), &[]))
 }
 
+/// Checks an address without going there.
+#[pyfunction]
+pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
+    address(py, url, None).map(drop)
+}
+
 /// A Python function as a log. Whoever has a line waits for nobody: the function is called on a thread of its own, which begins with
 /// the first line. While so many wait that there is no room, others are dropped.
 pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {

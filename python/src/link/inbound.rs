@@ -15,7 +15,7 @@ use tidewire_proto::wire::{Fields, PublishHead};
 use crate::errors::error;
 use crate::fork::Own;
 use crate::link::inlet::Intake;
-use crate::link::{Taking, detached, refused, sending};
+use crate::link::{Taking, detached, refused, sending, sent_by};
 use crate::pending::Pending;
 
 /// The names of the lanes.
@@ -180,7 +180,7 @@ impl RemoteCall {
             let priority = PRIORITIES[call.message.flags.lane()];
             Ok((
                 PyString::new(py, head.subject),
-                self.taking.decode(py, call.message.payload())?,
+                sent_by(head.origin, || self.taking.decode(py, call.message.payload()))?,
                 self.left(),
                 headers(py, &head.fields)?,
                 PyString::intern(py, priority),
@@ -192,7 +192,10 @@ impl RemoteCall {
 
     /// The value that it came with.
     fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.with(py, |call| self.taking.decode(py, call.message.payload()).map(Bound::unbind))
+        self.with(py, |call| {
+            let read = || self.taking.decode(py, call.message.payload()).map(Bound::unbind);
+            sent_by(call.head().origin, read)
+        })
     }
 
     /// Calls something on the loop when the caller has gone; at once if it has.

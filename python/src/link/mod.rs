@@ -11,7 +11,7 @@ mod reply;
 mod settings;
 mod stream;
 
-pub use hub::{Hub, Listening};
+pub use hub::{Hub, Listening, check_address};
 pub use inbound::{RemoteCall, RemoteMessage};
 
 pub use joined::{Link, LinkSubscription};
@@ -19,6 +19,7 @@ pub use planned::Planned;
 pub use stream::RemoteStream;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -154,6 +155,25 @@ impl Taking {
     pub fn decode<'py>(&self, py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         crate::values::decode(py, blob, self.0.get(py).map(|hook| hook.bind(py)))
     }
+}
+
+thread_local! {
+    /// The number of the node that sent the call whose value is being read; 0 for other values.
+    static SENDER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The number of the node that sent the call whose value this thread is reading; None for other values.
+#[pyfunction]
+pub fn sender_of_value() -> Option<u32> {
+    Some(SENDER.get()).filter(|number| *number != 0)
+}
+
+/// Reads something that a node has sent.
+fn sent_by<T>(node: u32, read: impl FnOnce() -> T) -> T {
+    let before = SENDER.replace(node);
+    let found = read();
+    SENDER.set(before);
+    found
 }
 
 /// Sends without the interpreter what takes its time to be compressed.

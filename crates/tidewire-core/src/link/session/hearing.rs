@@ -266,7 +266,10 @@ impl<C: Clone> Session<C> {
         let flags = message.flags.with_compressed(false);
         let frame = Frame { kind: message.kind, flags, id, head: &[], payload: text.as_bytes(), bytes: &[] };
         match message.kind {
-            Kind::Publish => drop(self.theirs.remove(id)),
+            Kind::Publish => {
+                self.theirs.remove(id);
+                events.push(Event::Dropped(text));
+            }
             Kind::Reply | Kind::Fail => {
                 if let Some(Mine::Call(call, ..) | Mine::Subscribing(call)) = self.end_mine(id) {
                     let fail = Message::whole(&Frame { kind: Kind::Fail, ..frame });

@@ -72,14 +72,16 @@ impl<C> Session<C> {
     /// [`Refused::Over`] if the call has ended.
     pub fn fail(&mut self, id: u64, code: ErrorCode, payload: Sending<'_>) -> Result<(), Refused> {
         let flags = self.answer_flags(id).ok_or(Refused::Over)?;
-        match self.cut(payload.readable(false)) {
+        let payload = payload.readable(self.may_compress_answer(id));
+        let flags = flags.with_compressed(matches!(payload, Sending::Packed(_)));
+        match self.cut(payload) {
             Framed::Short(text) => self.fail_short(id, flags, code, &text),
             Framed::Long(payload) => {
                 let bytes = payload.bytes();
                 let fits = bytes <= self.payload_max;
                 if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload).is_err() {
                     let text = format!("{}: its {bytes} bytes found no room on the link", code.as_str());
-                    self.fail_short(id, flags, ErrorCode::LimitExceeded, text.as_bytes());
+                    self.fail_short(id, flags.with_compressed(false), ErrorCode::LimitExceeded, text.as_bytes());
                 }
             }
         }

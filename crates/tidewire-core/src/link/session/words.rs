@@ -131,6 +131,8 @@ pub enum Event<C> {
     Wanted(u64, u32),
     /// Something was published.
     Published(Message),
+    /// Something was published and dropped: it can't be read. The text says why.
+    Dropped(String),
     /// A subscription is in force.
     Subscribed(C),
     /// A call was answered; it has ended.
