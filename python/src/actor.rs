@@ -210,7 +210,10 @@ impl ActorRef {
 
     fn request_unbecome(&self, py: Python<'_>) -> PyResult<()> {
         self.born.check(py)?;
-        self.inner.request(Change::Unbecome).map(drop).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
+        self.inner
+            .request(Change::Unbecome)
+            .map(drop)
+            .map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -182,6 +182,7 @@ impl Future for Next {
 }
 
 fn no_stream(py: Python<'_>, title: &str) -> PyErr {
-    let text = format!("{}: it gives one value, and no stream: await it, rather than read it with `async for`", titled(title));
+    let text =
+        format!("{}: it gives one value, and no stream: await it, rather than read it with `async for`", titled(title));
     error(py, "InvalidArgument", &text, &[])
 }

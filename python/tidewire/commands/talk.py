@@ -135,7 +135,9 @@ def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[
     """Ask whoever is subscribed to a subject, and print the reply."""
 
     async def work(node: tw.Node) -> int:
-        reply = await node.request(subject, hub.value_of("MESSAGE", message), timeout=timeout, headers=_headers(headers))
+        reply = await node.request(
+            subject, hub.value_of("MESSAGE", message), timeout=timeout, headers=_headers(headers)
+        )
         hub.say(reply, _shown(reply))
         return 0
 
