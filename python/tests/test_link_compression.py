@@ -146,7 +146,7 @@ def test_who_compresses_without_having_said_so_is_told(started: Programs) -> Non
 
 
 def test_a_message_that_can_not_be_inflated_is_counted_and_logged_once(started: Programs) -> None:
-    hub, url = started.hub()
+    _, url = started.hub()
     with tw.Node(url, name="reader") as node:
         node.subscribe("news", lambda message: None)
         broken = frame(PUBLISH, published(b"news"), struct.pack("<Q", 100) + b"x", COMPRESSED | 2)

@@ -342,10 +342,10 @@ def test_a_hub_that_hangs_does_not_keep_a_call_longer_than_its_own_time(started:
         patient = {"links": {"link_heartbeat_ms": 60_000}}
         async with tw.Node(url, name="caller", config=patient) as node:
             hub.signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, hub.process.pid, os.WSTOPPED | os.WNOWAIT)
+            await asyncio.to_thread(os.waitid, os.P_PID, hub.process.pid, os.WSTOPPED | os.WNOWAIT)
             since = perf_counter()
             with pytest.raises(
-                tw.AskTimeout, match="unknown: nobody is known to serve it, and the hub at tide://.* did not say"
+                tw.AskTimeout, match=r"unknown: nobody is known to serve it, and the hub at tide://.* did not say"
             ):
                 await node.client("unknown").with_(timeout=0.2).work()
             assert perf_counter() - since < 4

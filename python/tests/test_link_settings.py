@@ -74,10 +74,10 @@ def test_what_can_not_be_is_refused_by_what_it_was_given_to() -> None:
     with pytest.raises(tw.ConfigError, match="link_backoff_ms: 30000 is above link_backoff_max_ms"):
         tw.Node(config=links(link_backoff_ms=30_000))
     with pytest.raises(
-        tw.InvalidArgument, match='url: "tide://127.0.0.1:99999" is not allowed: the port is a number from 0'
+        tw.InvalidArgument, match=r'url: "tide://127.0.0.1:99999" is not allowed: the port is a number from 0'
     ):
         tw.Node("tide://127.0.0.1:99999")
-    with pytest.raises(tw.InvalidArgument, match="name: 'nnn.* has 300 bytes: give at most name_bytes=255"):
+    with pytest.raises(tw.InvalidArgument, match=r"name: 'nnn.* has 300 bytes: give at most name_bytes=255"):
         tw.Node(name="n" * 300)
     with pytest.raises(
         tw.InvalidArgument, match=r"publish: 'a\.\.b' is not allowed: give tokens divided by single dots"

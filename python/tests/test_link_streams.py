@@ -183,7 +183,7 @@ def test_a_stream_that_is_called_for_one_value_says_so_at_once(started: Programs
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
-            with pytest.raises(tw.InvalidArgument, match="it is a stream.*async for"):
+            with pytest.raises(tw.InvalidArgument, match=r"it is a stream.*async for"):
                 await getattr(node.client(Otherwise), method)(3)
 
     asyncio.run(asyncio.wait_for(story(), 20))
@@ -195,7 +195,7 @@ def test_a_value_that_is_read_as_a_stream_is_refused_before_its_handler_begins(s
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
-            with pytest.raises(tw.InvalidArgument, match="it gives one value.*await it"):
+            with pytest.raises(tw.InvalidArgument, match=r"it gives one value.*await it"):
                 async for _ in node.client(Otherwise).hold():
                     pass
             assert await node.client("workshop").steady("") == "server 1"
