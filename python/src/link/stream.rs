@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
+use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::Own;
 use crate::link::{Taking, failed, titled};
@@ -115,7 +116,7 @@ impl RemoteStream {
         };
         if let Some(key) = key {
             self.place.change(|state| state.end = Some(End::Over));
-            py.detach(|| link.cancel(key));
+            crate::attach::detach(py, || link.cancel(key));
         }
     }
 }
@@ -158,8 +159,8 @@ impl Future for Next {
                 None => {
                     let ended = match &state.end {
                         Some(End::Over) => Some(Err(PyStopAsyncIteration::new_err(()))),
-                        Some(End::NoStream) => Some(Err(Python::attach(|py| no_stream(py, &self.title)))),
-                        Some(End::Failed(failure)) => Some(Err(Python::attach(|py| failed(py, &self.title, failure)))),
+                        Some(End::NoStream) => Some(Err(attach(|py| no_stream(py, &self.title)))),
+                        Some(End::Failed(failure)) => Some(Err(attach(|py| failed(py, &self.title, failure)))),
                         None => None,
                     };
                     if let Some(ended) = ended {
@@ -177,7 +178,7 @@ impl Future for Next {
         if let Some((key, want)) = want {
             self.link.want(key, want);
         }
-        Poll::Ready(Python::attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
+        Poll::Ready(attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
     }
 }
 
