@@ -62,6 +62,29 @@ impl News {
     }
 }
 
+/// News that Python tells, and that pauses end with.
+#[pyclass(frozen, name = "News", module = "tidewire._tidewire")]
+pub struct Told(pub Arc<News>);
+
+#[pymethods]
+impl Told {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// How often there were news.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.0.told()
+    }
+
+    /// Says that there are: the pauses that wait for them end.
+    fn ring(&self) {
+        self.0.tell();
+    }
+}
+
 /// Ends with True when something has changed, or with False when the time is up.
 pub struct Changed {
     news: Arc<News>,

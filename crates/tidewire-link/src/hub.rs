@@ -35,8 +35,8 @@ pub(crate) trait Feed: Send + Sync {
     fn tick(&self);
     /// When time asks for something next.
     fn due_us(&self) -> u64;
-    /// The hub closes the link.
-    fn ended(&self, reason: &str);
+    /// The hub closes the link; the node may join it again if the hub itself goes on.
+    fn ended(&self, reason: &str, may_return: bool);
 }
 
 enum Peer {
@@ -145,9 +145,9 @@ impl HubHandle {
         self.shared.hub.lock().counts()
     }
 
-    /// Calls that are passed on and not answered yet.
+    /// Calls that are passed on and not answered yet, but for streams, which may have no end.
     pub fn open_calls(&self) -> usize {
-        self.shared.hub.lock().open_calls()
+        self.shared.hub.lock().ending_calls()
     }
 
     /// Calls this whenever `nodes` of [`counts`](Self::counts) has changed, on any thread: it must be quick, and must not wait. Answers
@@ -187,9 +187,29 @@ impl HubHandle {
     }
 
     pub(crate) fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
-        let at = self.shared.hub.lock().connected_here(secret(), now_us())?;
-        self.shared.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
-        Some(LocalEnd { shared: Arc::clone(&self.shared), at })
+        self.shared.attach(feed)
+    }
+
+    /// Where nodes of this process join it, without keeping it.
+    pub(crate) fn place(&self) -> Place {
+        Place { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone() }
+    }
+}
+
+/// Where nodes of this process join a hub, for as long as there is one.
+pub(crate) struct Place {
+    hub: Weak<Shared>,
+    runtime: Runtime,
+}
+
+impl Place {
+    pub fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        self.hub.upgrade()?.attach(feed)
+    }
+
+    /// Does something on the thread of the links.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
     }
 }
 
@@ -236,11 +256,17 @@ impl Shared {
                 Peer::Remote { end, .. } => end.notify_one(),
                 Peer::Local { feed, .. } => {
                     if let Some(feed) = feed.upgrade() {
-                        feed.ended("the hub has stopped");
+                        feed.ended("the hub has stopped", false);
                     }
                 }
             }
         }
+    }
+
+    fn attach(self: &Arc<Self>, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        let at = self.hub.lock().connected_here(secret(), now_us())?;
+        self.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
+        Some(LocalEnd { shared: Arc::clone(self), at })
     }
 
     fn keep(&self, at: LinkId, peer: Arc<Peer>) {
@@ -418,7 +444,7 @@ impl Shared {
             Some(Peer::Remote { end, .. }) => end.notify_one(),
             Some(Peer::Local { feed, .. }) => {
                 if let Some(feed) = feed.upgrade() {
-                    feed.ended(reason);
+                    feed.ended(reason, true);
                 }
             }
             None => {}

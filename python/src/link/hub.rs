@@ -141,6 +141,12 @@ impl Listening {
         &self.url
     }
 
+    /// Whether it takes nodes in.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.inner.lock().is_some()
+    }
+
     /// Takes no more nodes in. Those that joined stay.
     fn close(&self) {
         let listening = self.inner.lock().take();
@@ -159,6 +165,12 @@ pub fn address(py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult
         None => Ok(address),
     });
     parsed.map_err(|wrong| error(py, "InvalidArgument", &wrong.to_string(), &[]))
+}
+
+/// Checks an address without going there.
+#[pyfunction]
+pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
+    address(py, url, None).map(drop)
 }
 
 /// A Python function as a log. Whoever has a line waits for nobody: the function is called on a thread of its own, which begins with

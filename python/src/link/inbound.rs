@@ -17,7 +17,7 @@ use crate::errors::error;
 use crate::fork::Own;
 use crate::held::Held;
 use crate::link::inlet::Intake;
-use crate::link::{Taking, detached, refused, sending};
+use crate::link::{Taking, detached, refused, sending, sent_by};
 use crate::pending::Pending;
 
 /// The names of the lanes.
@@ -163,6 +163,12 @@ impl RemoteCall {
         self.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
+    /// Whether its caller reads a stream: it has given credit for items.
+    #[getter]
+    fn reads_items(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |call| Ok(call.head().credit > 0))
+    }
+
     /// Whether the caller has gone.
     #[getter]
     fn cancelled(&self) -> bool {
@@ -176,7 +182,7 @@ impl RemoteCall {
             let priority = PRIORITIES[call.message.flags.lane()];
             Ok((
                 PyString::new(py, head.subject),
-                self.taking.decode(py, call.message.payload())?,
+                sent_by(head.origin, || self.taking.decode(py, call.message.payload()))?,
                 self.left(),
                 headers(py, &head.fields)?,
                 PyString::intern(py, priority),
@@ -188,7 +194,10 @@ impl RemoteCall {
 
     /// The value that it came with.
     fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.with(py, |call| self.taking.decode(py, call.message.payload()).map(Bound::unbind))
+        self.with(py, |call| {
+            let read = || self.taking.decode(py, call.message.payload()).map(Bound::unbind);
+            sent_by(call.head().origin, read)
+        })
     }
 
     /// Calls something on the loop when the caller has gone; at once if it has.

@@ -11,7 +11,7 @@ use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
 use crate::attach::attach;
 use crate::errors::error;
-use crate::link::{Taking, failed};
+use crate::link::{Taking, failed, titled};
 use crate::wait::blocks;
 
 /// What has become of a call.
@@ -143,7 +143,7 @@ impl Asking {
             }
         };
         let blocked_ms = blocked_ms.into_pyobject(py).map_or_else(|_| py.None(), Bound::unbind);
-        let text = format!("{}: no answer came in time: {what}", self.title);
+        let text = format!("{}: no answer came in time: {what}", titled(&self.title));
         error(py, "AskTimeout", &text, &[("blocked_ms", blocked_ms)])
     }
 }
