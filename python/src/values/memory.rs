@@ -11,8 +11,6 @@ use std::ptr;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
-use rustix::mm::{Advice, madvise};
-use rustix::param::page_size;
 
 /// What is copied before its memory is let go.
 pub const STEP_BYTES: usize = 1 << 20;
@@ -21,17 +19,23 @@ pub const LONG_BYTES: usize = 4 << 20;
 /// A text grows by this part of its length: more often would copy it more often, where it can't grow in its place.
 const TEXT_STEPS: usize = 16;
 
-/// Gives whole pages back to the system where it takes them at once, as Linux does. What they held is lost: they read as zeros.
+/// Gives whole pages back to the system. What they held is lost: they read as zeros.
+#[cfg(target_os = "linux")]
 pub fn let_go(bytes: &mut [u8]) {
-    let page = page_size();
+    let page = rustix::param::page_size();
     let skipped = bytes.as_ptr().align_offset(page);
     let Some(rest) = bytes.get_mut(skipped..) else { return };
     let whole = rest.len() - rest.len() % page;
-    if whole > 0 && cfg!(target_os = "linux") {
+    if whole > 0 {
+        let advice = rustix::mm::Advice::LinuxDontNeed;
         // SAFETY: the pages lie within a slice that nobody else has. Zeros are bytes like any other. A failure changes nothing.
-        let _ = unsafe { madvise(rest.as_mut_ptr().cast(), whole, Advice::LinuxDontNeed) };
+        let _ = unsafe { rustix::mm::madvise(rest.as_mut_ptr().cast(), whole, advice) };
     }
 }
+
+/// Other systems don't promise to take pages back at once.
+#[cfg(not(target_os = "linux"))]
+pub fn let_go(_: &mut [u8]) {}
 
 /// The bytes of a slice that is used up.
 pub fn bytes<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyBytes>> {
