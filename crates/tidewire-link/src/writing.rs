@@ -1,8 +1,8 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use tidewire_core::link::outbox::Burst;
+use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 
 /// The way from an outbox to a socket, for all threads that send.
