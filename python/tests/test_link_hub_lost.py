@@ -62,7 +62,9 @@ asyncio.run(main())
 def test_a_program_that_dies_of_broken_pipes_outlives_its_hub(started: Programs, kind: str) -> None:
     hub, url = started.hub(started.url(kind))
     started.server(url)
-    alone = subprocess.Popen([sys.executable, "-c", ALONE, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    alone = subprocess.Popen(
+        [sys.executable, "-c", ALONE, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert alone.stdin
     assert alone.stdout
     assert alone.stdout.readline() == "ready\n"

@@ -85,6 +85,11 @@ impl AsFd for Plain {
     }
 }
 
+/// What `write` does with one slice; the standard library leaves the signal on with several.
+fn send(stream: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), QUIETLY)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{SocketAddr, io, is_near};
@@ -105,9 +110,4 @@ mod tests {
         let gone = || Err(io::ErrorKind::NotConnected.into());
         assert!(!is_near(gone(), at("127.0.0.1:7")), "nothing is known of it");
     }
-}
-
-/// What `write` does with one slice; the standard library leaves the signal on with several.
-fn send(stream: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), QUIETLY)?)
 }
