@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from time import monotonic
 
 import pytest
 import tidewire as tw

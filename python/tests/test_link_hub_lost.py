@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +19,41 @@ from link_programs import Workshop, until_served
 from link_stories import SOON_S, fails, joined, logged, lost, said
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
+
+
+ALONE = """
+import os, signal, sys, tidewire as tw, asyncio
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+async def main():
+    async with tw.Node(sys.argv[1], name="alone") as node:
+        assert await node.client("workshop").echo(1) == 1
+        print("ready", flush=True)
+        # Nothing is read of the socket before this loop goes round again.
+        sys.stdin.readline()
+        for _ in range(3):
+            node.publish("nobody", bytes(300_000))
+        await asyncio.sleep(0)
+        print("alive", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@KINDS
+def test_a_program_that_dies_of_broken_pipes_outlives_its_hub(started: Programs, kind: str) -> None:
+    hub, url = started.hub(started.url(kind))
+    started.server(url)
+    alone = subprocess.Popen(
+        [sys.executable, "-c", ALONE, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert alone.stdin
+    assert alone.stdout
+    assert alone.stdout.readline() == "ready\n"
+    hub.signal(signal.SIGKILL)
+    hub.process.wait(30)
+    out, _ = alone.communicate("go\n", timeout=30)
+    assert (out, alone.returncode) == ("alive\n", 0)
 
 
 @KINDS

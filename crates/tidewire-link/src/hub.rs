@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
+use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_proto::wire;
 use tidewire_sync::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
@@ -374,19 +375,19 @@ impl Shared {
     }
 
     fn flush_to(&self, at: LinkId, peer: &Arc<Peer>) {
-        let take = |bytes: &mut Vec<u8>, count| self.take(at, peer, bytes, count);
+        let take = |burst: &mut Burst| self.take(at, peer, burst.bytes());
         match &**peer {
             Peer::Remote { socket, writing, end } => {
                 if self.holds(at) {
                     return;
                 }
-                if writing.flush(take, |bytes| socket.try_write(bytes)).is_err() {
+                if writing.flush(take, |burst| socket.try_write(burst.frames())).is_err() {
                     end.notify_one();
                 }
             }
             Peer::Local { feed, writing } => {
                 let Some(feed) = feed.upgrade() else { return };
-                let fed = writing.flush(take, |bytes| fed(&*feed, bytes));
+                let fed = writing.flush(take, |burst| fed(&*feed, burst.frames()));
                 debug_assert!(fed.is_ok(), "feeding does not fail");
                 if feed.due_us() < self.sleeps_until_us.load(Ordering::Acquire) {
                     self.look.notify_one();
@@ -400,8 +401,8 @@ impl Shared {
         let Some(peer) = self.peer(at) else { return };
         let Peer::Local { feed, writing } = &*peer else { return };
         let Some(feed) = feed.upgrade() else { return };
-        let take = |bytes: &mut Vec<u8>, count| self.take(at, &peer, bytes, count);
-        let resumed = writing.resume(take, |bytes| fed(&*feed, bytes));
+        let take = |burst: &mut Burst| self.take(at, &peer, burst.bytes());
+        let resumed = writing.resume(take, |burst| fed(&*feed, burst.frames()));
         debug_assert!(resumed.is_ok(), "feeding does not fail");
     }
 
@@ -417,14 +418,13 @@ impl Shared {
         held
     }
 
-    fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>, count: usize) -> bool {
-        let count = count.min(self.batch.bytes);
+    fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>) -> bool {
         let mut hub = self.hub.lock();
         // The number may be that of another link by now. It can't become so while the hub is locked.
         if !self.is_peer(at, peer) {
             return false;
         }
-        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, count));
+        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, self.batch.write_bytes()));
         if taken {
             hub.sent(at, now_us());
         }
@@ -497,8 +497,8 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
             () = writing.full.notified(), if !full => full = true,
             ready = socket.writable(), if full => {
                 full = false;
-                let take = |bytes: &mut Vec<u8>, count| shared.take(at, &peer, bytes, count);
-                if ready.is_err() || writing.resume(take, |bytes| socket.try_write(bytes)).is_err() {
+                let take = |burst: &mut Burst| shared.take(at, &peer, burst.bytes());
+                if ready.is_err() || writing.resume(take, |burst| socket.try_write(burst.frames())).is_err() {
                     break;
                 }
             }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidewire_core::link::assembly::Message;
+use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_core::link::session::{Fault, Greeting, Joined, Named, Refused, Sending, Session};
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -507,7 +508,7 @@ impl Shared {
         if self.holds(&way) {
             return;
         }
-        let flushed = way.writing.flush(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
+        let flushed = way.writing.flush(|burst| self.take(&way, burst), |burst| way.kind.write(burst));
         if flushed.is_err() {
             way.end.notify_one();
         }
@@ -525,10 +526,11 @@ impl Shared {
         held
     }
 
-    fn take(&self, bytes: &mut Vec<u8>, count: usize) -> bool {
-        let count = count.min(self.greeting.batch.bytes);
+    fn take(&self, way: &Way, burst: &mut Burst) -> bool {
+        let count = self.greeting.batch.write_bytes();
         let mut state = self.state.lock();
-        let taken = state.session.out.take(bytes, count);
+        let out = &mut state.session.out;
+        let taken = if way.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
         if taken {
             state.session.sent(now_us());
         }

@@ -156,6 +156,11 @@ impl Taking {
     pub fn decode<'py>(&self, py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         crate::values::decode(py, blob, self.0.get(py).map(|hook| hook.bind(py)))
     }
+
+    /// Reads the value of a message, which is used up by it.
+    pub fn use_up<'py>(&self, py: Python<'py>, payload: (Vec<u8>, usize)) -> PyResult<Bound<'py, PyAny>> {
+        crate::values::use_up(py, payload, self.0.get(py).map(|hook| hook.bind(py)))
+    }
 }
 
 thread_local! {
