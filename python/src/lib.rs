@@ -18,6 +18,7 @@ mod held;
 mod intake;
 mod link;
 mod message;
+mod news;
 mod pause;
 mod pending;
 mod present;
@@ -52,6 +53,9 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Route>()?;
     module.add_class::<link::Gate>()?;
     module.add_class::<link::Handling>()?;
+    module.add_class::<news::Told>()?;
+    module.add_function(wrap_pyfunction!(link::sender_of_value, module)?)?;
+    module.add_function(wrap_pyfunction!(link::check_address, module)?)?;
     module.add_class::<link::RemoteCall>()?;
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;

@@ -171,6 +171,16 @@ impl Pending {
 }
 
 impl Pending {
+    /// Looks whether it is ready; if not, whoever yields this to a task is called when it is.
+    pub fn is_under_way(this: &Bound<'_, Self>) -> PyResult<bool> {
+        let owned = this.clone().unbind();
+        let under_way = this.get().poll(&owned, this.py())?.is_none();
+        if under_way && let State::Running { blocking, .. } = &mut *this.get().state.lock() {
+            *blocking = true;
+        }
+        Ok(under_way)
+    }
+
     /// Blocks this thread until the operation is ready, unless an event loop runs on it.
     pub fn block(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let py = this.py();
@@ -199,10 +209,7 @@ impl Pending {
             return Ok(None);
         }
         let owned = this.clone().unbind();
-        if this.get().poll(&owned, py)?.is_none() {
-            if let State::Running { blocking, .. } = &mut *this.get().state.lock() {
-                *blocking = true;
-            }
+        if Self::is_under_way(this)? {
             return Ok(Some(owned));
         }
         let value = this.get().outcome(py).map_err(|error| errors::inside_next(py, error))?;

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from link_programs import until_served
 from tidewire.services.errand import LinkCall
 from tidewire.services.registry import registry_of
 
@@ -91,8 +92,7 @@ async def joined() -> AsyncIterator[tuple[tw.Node, Workshop, Any]]:
         url = hub.listen("tide://127.0.0.1:0").url
         async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
             await server.serve(workshop, name="workshop")
-            while not any(info.name == "workshop" for info in await caller.services()):
-                await asyncio.sleep(0)
+            await until_served(caller, "workshop")
             yield caller, workshop, caller.client("workshop")
 
 

@@ -17,6 +17,7 @@ from tidewire._tidewire import (
     LinkCall,
     LinkSubscription,
     Listening,
+    News,
     Pending,
     RemoteCall,
     RemoteMessage,
@@ -29,9 +30,11 @@ from tidewire._tidewire import (
     after_fork,
     after_fork_in_parent,
     before_fork,
+    check_address,
     decode_value,
     encode_value,
     send_blocking,
+    sender_of_value,
 )
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "LinkCall",
     "LinkSubscription",
     "Listening",
+    "News",
     "Pending",
     "RemoteCall",
     "RemoteMessage",
@@ -61,7 +65,9 @@ __all__ = [
     "after_fork",
     "after_fork_in_parent",
     "before_fork",
+    "check_address",
     "decode_value",
     "encode_value",
     "send_blocking",
+    "sender_of_value",
 ]

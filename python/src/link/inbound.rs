@@ -20,7 +20,7 @@ use crate::held::Held;
 use crate::link::gate::Method;
 use crate::link::handling::Handling;
 use crate::link::inlet::Intake;
-use crate::link::{Taking, detached, refused, sending};
+use crate::link::{Taking, detached, refused, sending, sent_by};
 use crate::pending::Pending;
 
 /// The names of the lanes.
@@ -129,6 +129,11 @@ impl RemoteCall {
         }
     }
 
+    /// Whether its caller has given credit for items.
+    pub fn has_credit(&self) -> bool {
+        self.exchange.credit.load(Ordering::Acquire) > 0
+    }
+
     /// What is called: the last token of the subject; and in which lane.
     pub fn about<T>(&self, py: Python<'_>, look: impl FnOnce(&str, usize) -> T) -> PyResult<T> {
         self.with(py, |call| {
@@ -145,8 +150,17 @@ impl RemoteCall {
 
     /// The value that it came with. It is read once.
     pub fn decoded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let read = || self.with(py, |call| self.taking.decode(py, call.message.payload()).map(Bound::unbind));
-        self.value.get_or_try_init(py, read).map(|value| value.bind(py).clone())
+        if let Some(value) = self.value.get(py) {
+            return Ok(value.bind(py).clone());
+        }
+        let origin = self.with(py, |call| Ok(call.head().origin))?;
+        // A long payload is used up.
+        let value = sent_by(origin, || match self.long_payload() {
+            Some(payload) => self.taking.use_up(py, payload),
+            None => self.with(py, |call| self.taking.decode(py, call.message.payload())),
+        })?;
+        let _ = self.value.set(py, value.clone().unbind());
+        Ok(value)
     }
 
     /// Cancels this when the caller has gone; at once if it has.
@@ -222,6 +236,12 @@ impl RemoteCall {
         self.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
+    /// Whether its caller reads a stream: it has given credit for items.
+    #[getter]
+    fn reads_items(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |call| Ok(call.head().credit > 0))
+    }
+
     /// Whether the caller has gone.
     #[getter]
     pub fn cancelled(&self) -> bool {
@@ -247,8 +267,8 @@ impl RemoteCall {
     }
 
     /// The value that it came with.
-    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.decoded(py).map(Bound::unbind)
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.decoded(py)
     }
 
     /// Calls something on the loop when the caller has gone; at once if it has.
@@ -344,6 +364,13 @@ impl RemoteCall {
         self.flush(py, company);
     }
 
+    /// The payload, if it is long: what is made of it needs the memory.
+    fn long_payload(&self) -> Option<(Vec<u8>, usize)> {
+        let mut place = self.call.lock();
+        let message = &mut place.as_mut()?.mine_mut()?.message;
+        crate::values::is_long(message.payload().len()).then(|| message.take_payload())
+    }
+
     /// The call, for its answer. None: it has had one, or belongs to the parent of this process.
     fn take(&self) -> Option<Call> {
         self.call.lock().take()?.into_mine()
@@ -360,11 +387,16 @@ impl RemoteCall {
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct RemoteMessage {
     inner: Published,
+    /// The payload, if it is long.
+    long: Option<Mutex<(Vec<u8>, usize)>>,
+    size: usize,
 }
 
 impl RemoteMessage {
-    pub fn new(inner: Published) -> Self {
-        Self { inner }
+    pub fn new(mut inner: Published) -> Self {
+        let size = inner.message.payload().len();
+        let long = crate::values::is_long(size).then(|| Mutex::new(inner.message.take_payload()));
+        Self { inner, long, size }
     }
 
     fn head(&self) -> PublishHead<'_> {
@@ -396,12 +428,15 @@ impl RemoteMessage {
     /// Bytes of what was published.
     #[getter]
     fn size(&self) -> usize {
-        self.inner.message.payload().len()
+        self.size
     }
 
-    /// What was published.
-    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        crate::values::decode(py, self.inner.message.payload(), None).map(Bound::unbind)
+    /// What was published. To be called once: a long one is used up.
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.long {
+            Some(long) => crate::values::use_up(py, std::mem::take(&mut *long.lock()), None),
+            None => crate::values::decode(py, self.inner.message.payload(), None),
+        }
     }
 }
 

@@ -40,6 +40,8 @@ enum Came {
     Message(Published, u64),
     /// Something changed for a call that Python knows.
     Changed(Arc<Exchanging>),
+    /// The link is lost.
+    Lost,
     /// The node has joined again.
     JoinedAgain,
     /// The node of this number, which was known here, has gone.
@@ -58,7 +60,7 @@ impl Came {
             + match self {
                 Self::Call(call, ..) => call.message.payload().len(),
                 Self::Message(message, _) => message.message.payload().len(),
-                Self::Changed(_) | Self::JoinedAgain | Self::Left(_) | Self::Readable(_) => 0,
+                Self::Changed(_) | Self::Lost | Self::JoinedAgain | Self::Left(_) | Self::Readable(_) => 0,
             }
     }
 }
@@ -81,8 +83,8 @@ pub struct Place {
 }
 
 impl Intake {
-    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, None) when the node has joined again;
-    /// (number, None) when the node of this number has gone.
+    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, False) when the link is
+    /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone.
     pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher, taking: Taking) -> Arc<Self> {
         let (line, pulse) = (Arc::clone(line), Pulse::new());
         let intake = Arc::new(Self { queue: Mutex::default(), line, receive: receive.into(), link, pulse, taking });
@@ -122,6 +124,11 @@ impl Intake {
             crate::attach::detach(py, || self.link.listen_again());
         }
         queue.came
+    }
+
+    /// The link is lost.
+    pub fn lost(&self) {
+        self.came(Came::Lost);
     }
 
     /// The node has joined again after its link was lost.
@@ -176,6 +183,7 @@ impl Intake {
                 }
                 Came::Message(message, number) => list.append((number, Py::new(py, RemoteMessage::new(message))?))?,
                 Came::Changed(exchange) => exchange.tell(py),
+                Came::Lost => list.append((0, false))?,
                 Came::JoinedAgain => list.append((0, py.None()))?,
                 Came::Readable(reader) => SocketReader::begin(py, &self.line, reader)?,
                 Came::Left(node) => list.append((node, py.None()))?,

@@ -161,13 +161,15 @@ impl Link {
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 
-    /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, None) says
-    /// that the node has joined again, and (n, None) that the node whose link has this number has gone.
+    /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, False) says
+    /// that the link is lost, (0, None) that the node has joined again, and (n, None) that the node whose link has this number has gone.
     fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>) -> PyResult<()> {
         self.inner.born.check(py)?;
         let intake = Intake::open(&bridge.line, receive, self.flusher.clone(), self.taking.clone());
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
+        let weak = Arc::downgrade(&intake);
+        self.inner.on_lost(move || weak.upgrade().into_iter().for_each(|intake| intake.lost()));
         let weak = Arc::downgrade(&intake);
         self.inner.on_pulse(move || weak.upgrade().map_or(0, |intake| intake.blocked_ms()));
         let weak = Arc::downgrade(&intake);
@@ -305,10 +307,27 @@ impl Link {
         self.inner.mine()?.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
     }
 
+    /// Which of its connections this is: what was known of others by another one may have changed.
+    #[getter]
+    fn epoch(&self) -> u32 {
+        self.inner.mine().map_or(0, tidewire_link::Link::epoch)
+    }
+
     /// Calls of others that this node has not answered yet.
     #[getter]
     fn open_calls(&self) -> usize {
         self.inner.mine().map_or(0, tidewire_link::Link::open_calls)
+    }
+
+    /// The name of the node whose link has this number, as the hub told it.
+    fn name_of(&self, node: u32) -> Option<String> {
+        self.inner.mine()?.name_of(node)
+    }
+
+    /// Messages that were published, and dropped here because they could not be read.
+    #[getter]
+    fn dropped(&self) -> u64 {
+        self.inner.mine().map_or(0, tidewire_link::Link::dropped)
     }
 
     /// Takes no new calls, and tells the hub.

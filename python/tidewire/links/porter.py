@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tidewire.services.host import Host
 
 _R = TypeVar("_R", bound=Request)
+_INVALID_ARGUMENT = 9
+_IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
+_IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 _MAILBOX = Mailbox(65_536, "fail")
 
 
@@ -64,7 +67,9 @@ class Porter:
         try:
             request = self._request(call)
             method = self._host.method(request)
-            if method.streams:
+            if method.streams != call.reads_items:
+                call.refuse(_INVALID_ARGUMENT, _IS_STREAM if method.streams else _IS_VALUE)
+            elif method.streams:
                 await self._stream(call, request)
             elif method.coroutine:
                 running = Running(request, method, self._host.instance)
@@ -114,6 +119,10 @@ class Porter:
             CancelledError: if the loop is ending.
         """
         self.answer(handling.call, handling.call.node, self._host.raised(handling, error))
+
+    def unread(self, call: RemoteCall, error: BaseException) -> None:
+        """Answer a call whose arguments could not be read. The gate calls this."""
+        fail(call, error)
 
     def answer(self, call: RemoteCall, node: str, value: Any) -> None:
         """Answer a call with what its handler gave."""
