@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use parking_lot::Mutex;
-use tidewire_engine::raw::{Fire, Watch};
+use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_engine::{Engine, EngineHandle, Inbox, SpawnOptions};
 use tidewire_link::{HubHandle, Link, Listening, Runtime};
 

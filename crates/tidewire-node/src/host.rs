@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
-use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use tidewire_engine::raw::{Fire, Watch};
+use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_link::{CallKey, Failure, Message, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire_engine::Engine;
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{Address, Greeting, HubHandle, HubOptions, Link, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 

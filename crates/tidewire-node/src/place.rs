@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
-use tidewire_engine::raw::Fire;
+use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Failure, Message, Waiting};
 
 /// A value as it came.
