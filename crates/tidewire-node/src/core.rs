@@ -1,17 +1,19 @@
 //! What all parts of a node share.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_engine::{Engine, EngineHandle, Inbox, SpawnOptions};
 use tidewire_link::{HubHandle, Link, Listening, Runtime};
 
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::host::Host;
 use crate::local::Local;
+use crate::objects::Objects;
 use crate::options::{Spawn, Task};
 use crate::pending::Wakers;
 use crate::place::{Outcome, Place};
@@ -24,8 +26,10 @@ pub(crate) struct Core {
     pub hub: Option<HubHandle>,
     pub runner: Arc<Runner>,
     pub local: Local,
+    pub objects: Arc<Objects>,
+    pub directory: Directory,
     /// Woken when the link is back.
-    pub rejoined: Arc<Wakers>,
+    pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,
     pub served: Mutex<BTreeMap<u64, Kept>>,
     pub is_stopping: AtomicBool,
@@ -38,13 +42,23 @@ pub(crate) struct Core {
 pub(crate) struct Runner {
     engine: EngineHandle,
     spawn: Option<Spawn>,
+    objects: OnceLock<Weak<Objects>>,
     /// Woken when a call or a stream has ended.
     pub ended: Wakers,
 }
 
 impl Runner {
     pub fn new(engine: EngineHandle, spawn: Option<Spawn>) -> Self {
-        Self { engine, spawn, ended: Wakers::default() }
+        Self { engine, spawn, objects: OnceLock::new(), ended: Wakers::default() }
+    }
+
+    /// What handlers are given, and give, belongs to this.
+    pub fn serves(&self, objects: &Arc<Objects>) {
+        let _ = self.objects.set(Arc::downgrade(objects));
+    }
+
+    pub fn objects(&self) -> Option<Arc<Objects>> {
+        self.objects.get()?.upgrade()
     }
 
     /// Runs a task. If the node is ending, it is dropped.

@@ -117,7 +117,7 @@ pub(crate) fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
     let mut rest = &listed[..];
     while !rest.is_empty() {
-        let says = entry(&mut rest).ok_or_else(malformed)?;
+        let (_, says) = entry(&mut rest).ok_or_else(malformed)?;
         let fields = Fields::parse("SUBSCRIBE", says).map_err(|_| malformed())?;
         let Some(info) = fields.text(FIELD).and_then(|text| serde_json::from_str::<ServiceInfo>(text).ok()) else {
             continue;
@@ -136,14 +136,45 @@ fn malformed() -> Error {
     Error::new(ErrorCode::WireError, text)
 }
 
-/// The fields of the next entry: after node, queue and pattern, and the number of calls in progress.
-fn entry<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    for _ in 0..3 {
-        let length = u16::from_le_bytes(*rest.split_first_chunk()?.0);
-        *rest = rest.get(2 + usize::from(length)..)?;
+/// An instance, and whose it is.
+pub(crate) struct Listed {
+    pub service: String,
+    pub instance: String,
+    pub node: String,
+}
+
+/// As much of what an instance says as a caller needs.
+#[derive(Deserialize)]
+struct Short {
+    name: String,
+    instances: Vec<String>,
+}
+
+/// The instances in a list of a hub.
+pub(crate) fn entries(listed: &Bytes) -> Result<Vec<Listed>, Error> {
+    let (mut found, mut rest) = (Vec::new(), &listed[..]);
+    while !rest.is_empty() {
+        let (node, says) = entry(&mut rest).ok_or_else(malformed)?;
+        let fields = Fields::parse("SUBSCRIBE", says).map_err(|_| malformed())?;
+        let short = fields.text(FIELD).and_then(|text| serde_json::from_str::<Short>(text).ok());
+        if let Some(Short { name, instances }) = short {
+            let of = |instance| Listed { service: name.clone(), instance, node: node.to_owned() };
+            found.extend(instances.into_iter().map(of));
+        }
+    }
+    Ok(found)
+}
+
+/// The next entry: its node and its fields. Between them are queue and pattern, and the number of calls in progress.
+fn entry<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
+    let mut texts = [&rest[..0]; 3];
+    for text in &mut texts {
+        let length = usize::from(u16::from_le_bytes(*rest.split_first_chunk()?.0));
+        *text = rest.get(2..2 + length)?;
+        *rest = &rest[2 + length..];
     }
     let length = u32::from_le_bytes(*rest.get(4..)?.split_first_chunk()?.0) as usize;
     let says = rest.get(8..)?.get(..length)?;
     *rest = &rest[8 + length..];
-    Some(says)
+    Some((std::str::from_utf8(texts[0]).ok()?, says))
 }

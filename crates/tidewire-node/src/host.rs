@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
 
 use crate::core::Runner;
-use crate::discovery::Visibility;
+use crate::discovery::{MethodInfo, Visibility};
 use crate::exchanging::{Ended, Exchanging};
 use crate::gate::{Entry, Gate};
+use crate::objects::Busy;
 use crate::running;
 use crate::service::{Handling, Service};
+use crate::values::Value;
 
 const WAITING_MAX: usize = 10_000;
 const STREAMS_MAX: usize = 10_000;
@@ -25,16 +28,29 @@ pub(crate) struct Host {
     pub instance: String,
     pub runner: Arc<Runner>,
     node: String,
-    methods: HashMap<String, Method>,
+    methods: HashMap<String, Arc<Method>>,
     /// The lock protects who is in and who waits; nothing is called under it.
     doors: Mutex<Doors>,
     pub counts: Counts,
 }
 
+/// A method of a service or of an object, as it is run.
 pub(crate) struct Method {
+    pub service: Arc<str>,
     pub name: Arc<str>,
     pub handling: Handling,
-    visibility: Visibility,
+    pub visibility: Visibility,
+}
+
+impl Method {
+    /// What the holder of its object is told: name, whether it gives a stream, and seconds that a call may take.
+    pub fn offered(&self) -> Value {
+        Value::List(vec![Value::from(&*self.name), Value::Bool(self.is_stream()), Value::Nil])
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self.handling, Handling::Stream(_))
+    }
 }
 
 /// What has become of calls.
@@ -63,6 +79,9 @@ struct Running {
 pub(crate) struct Job {
     pub call: Call,
     pub exchange: Arc<Exchanging>,
+    pub method: Arc<Method>,
+    /// Kept until its handler has ended.
+    pub busy: Option<Busy>,
 }
 
 /// Held by a handler; dropping it lets the next call in.
@@ -75,35 +94,48 @@ pub(crate) struct Inside {
 
 impl Host {
     pub fn new(service: Service, instance: String, node: &str, runner: Arc<Runner>) -> Self {
-        let methods = service.methods.into_iter().map(|(info, handling)| {
-            let method = Method { name: info.name.as_str().into(), handling, visibility: info.visibility };
-            (info.name, method)
-        });
+        let title: Arc<str> = service.info.name.as_str().into();
+        let methods =
+            service.methods.into_iter().map(|(info, handling)| (info.name.clone(), method(&title, info, handling)));
+        let methods = methods.collect();
+        Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.concurrency, runner) }
+    }
+
+    /// Runs calls of what the node has given to others.
+    pub fn of_objects(runner: Arc<Runner>) -> Self {
+        Self::of("objects".into(), limits::SERVICE_CONCURRENCY.default as usize, runner)
+    }
+
+    fn of(service: Arc<str>, concurrency: usize, runner: Arc<Runner>) -> Self {
         let doors = Doors {
-            calls: Gate::new(service.concurrency, WAITING_MAX),
+            calls: Gate::new(concurrency, WAITING_MAX),
             streams: Gate::new(STREAMS_MAX, WAITING_MAX),
             running: HashMap::new(),
             next: 0,
             is_closed: false,
         };
         Self {
-            service: service.info.name.as_str().into(),
-            instance,
+            service,
+            instance: String::new(),
             runner,
-            node: node.to_owned(),
-            methods: methods.collect(),
+            node: String::new(),
+            methods: HashMap::new(),
             doors: Mutex::new(doors),
             counts: Counts::default(),
         }
     }
 
     /// The method that a call is for.
-    pub fn method(&self, call: &Call) -> Option<&Method> {
+    fn method(&self, call: &Call) -> Result<Arc<Method>, String> {
         let subject = call.head().subject;
         let name = subject.rsplit('.').next().unwrap_or(subject);
-        let method = self.methods.get(name)?;
         let is_own = call.from.name == self.node;
-        (is_own || method.visibility > Visibility::Node).then_some(method)
+        let method = self.methods.get(name).filter(|method| is_own || method.visibility > Visibility::Node);
+        method.cloned().ok_or_else(|| {
+            let mut names: Vec<_> = self.methods.keys().map(String::as_str).take(10).collect();
+            names.sort_unstable();
+            format!("{} has no method {name:?}: there are {}", self.service, names.join(", "))
+        })
     }
 
     /// Calls and streams whose handlers run, and calls that wait.
@@ -137,23 +169,8 @@ impl Host {
         exchanges.into_iter().for_each(|exchange| exchange.end(Ended::Stopping));
     }
 
-    fn problem(&self, call: &Call) -> Option<(ErrorCode, String)> {
-        let Some(method) = self.method(call) else {
-            let mut names: Vec<_> = self.methods.keys().map(String::as_str).take(10).collect();
-            names.sort_unstable();
-            let name = call.head().subject.rsplit('.').next().unwrap_or_default();
-            let text = format!("{} has no method {name:?}: there are {}", self.service, names.join(", "));
-            return Some((ErrorCode::NoSuchTarget, text));
-        };
-        let is_stream = matches!(method.handling, Handling::Stream(_));
-        if is_stream && call.head().credit == 0 {
-            let text = "it is a stream, and the call gives no credit for items: read it as a stream";
-            return Some((ErrorCode::InvalidArgument, text.to_owned()));
-        }
-        None
-    }
-
-    fn begin(self: &Arc<Self>, job: Job, is_stream: bool) {
+    fn begin(self: &Arc<Self>, job: Job) {
+        let is_stream = job.method.is_stream();
         let number = {
             let mut doors = self.doors.lock();
             let number = doors.next;
@@ -171,48 +188,71 @@ pub(crate) struct Door(pub Arc<Host>);
 
 impl Handler for Door {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
-        if let Some((code, text)) = self.0.problem(&call) {
-            refuse(call, code, &text);
-            return None;
-        }
-        let is_stream = self.0.method(&call).is_some_and(|method| matches!(method.handling, Handling::Stream(_)));
-        let (lane, exchange) = (call.message.flags.lane(), Exchanging::new(call.head().credit));
-        let job = Job { call, exchange: Arc::clone(&exchange) };
-        let entry = {
-            let mut doors = self.0.doors.lock();
-            if doors.is_closed {
-                drop(doors);
-                refuse(job.call, ErrorCode::NodeStopped, STOPPED);
-                return None;
-            }
-            let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
-            gate.come(job, lane)
-        };
-        match entry {
-            Entry::Enters(job) => self.0.begin(job, is_stream),
-            Entry::Waits => {}
-            Entry::Full(job) => {
-                let text = format!("service_waiting={WAITING_MAX}: so many calls wait already: try again later");
-                refuse(job.call, ErrorCode::LimitExceeded, &text);
-                return None;
+        match self.0.method(&call) {
+            Ok(method) => let_in(&self.0, call, method, None),
+            Err(text) => {
+                refuse(call, ErrorCode::NoSuchTarget, &text);
+                None
             }
         }
-        Some(exchange)
     }
 
     fn published(&self, _: Published) {}
 }
 
+/// Lets a call in, or lets it wait. What it keeps `busy` is kept until its handler has ended.
+pub(crate) fn let_in(
+    host: &Arc<Host>,
+    call: Call,
+    method: Arc<Method>,
+    busy: Option<Busy>,
+) -> Option<Arc<dyn Exchange>> {
+    let is_stream = method.is_stream();
+    if is_stream && call.head().credit == 0 {
+        let text = "it is a stream, and the call gives no credit for items: read it as a stream";
+        refuse(call, ErrorCode::InvalidArgument, text);
+        return None;
+    }
+    let (lane, exchange) = (call.message.flags.lane(), Exchanging::new(call.head().credit));
+    let job = Job { call, exchange: Arc::clone(&exchange), method, busy };
+    let entry = {
+        let mut doors = host.doors.lock();
+        if doors.is_closed {
+            drop(doors);
+            refuse(job.call, ErrorCode::NodeStopped, STOPPED);
+            return None;
+        }
+        let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
+        gate.come(job, lane)
+    };
+    match entry {
+        Entry::Enters(job) => host.begin(job),
+        Entry::Waits => {}
+        Entry::Full(job) => {
+            let text = format!("service_waiting={WAITING_MAX}: so many calls wait already: try again later");
+            refuse(job.call, ErrorCode::LimitExceeded, &text);
+            return None;
+        }
+    }
+    Some(exchange)
+}
+
+/// A method of a service, or of an object, that errors call `service`.
+pub(crate) fn method(service: &Arc<str>, info: MethodInfo, handling: Handling) -> Arc<Method> {
+    let name = info.name.into();
+    Arc::new(Method { service: Arc::clone(service), name, handling, visibility: info.visibility })
+}
+
 impl Drop for Inside {
     fn drop(&mut self) {
-        let (next, is_stream) = {
+        let next = {
             let mut doors = self.host.doors.lock();
             let is_stream = doors.running.remove(&self.number).is_some_and(|running| running.is_stream);
             let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
-            (if self.has_begun { gate.leave() } else { None }, is_stream)
+            if self.has_begun { gate.leave() } else { None }
         };
         match next {
-            Some(job) => self.host.begin(job, is_stream),
+            Some(job) => self.host.begin(job),
             // Who runs tasks takes none any more. Each that waits would only be dropped within the drop of the one before.
             None if !self.has_begun => self.host.close(),
             None => {}

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -12,15 +12,18 @@ use tidewire_link::{Address, Greeting, HubHandle, HubOptions, Link, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::call::Call;
-use crate::client::{CallOptions, Client, DEFAULT_TIMEOUT, Shot};
+use crate::client::{CallOptions, Client, DEFAULT_TIMEOUT};
 use crate::core::{Core, Runner};
+use crate::directory::Directory;
 use crate::discovery::{ServiceInfo, services};
 use crate::error::Error;
 use crate::local::Local;
+use crate::objects::Objects;
 use crate::options::NodeOptions;
 use crate::pending::{Pending, Wakers};
 use crate::service::Service;
 use crate::serving::{Served, serve};
+use crate::shot::{Aim, Shot};
 use crate::stopping::until;
 use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
@@ -132,23 +135,24 @@ impl Node {
         let threads = if options.spawn.is_some() { 1 } else { options.threads };
         let engine = Engine::builder().threads(threads).build();
         let engine = engine.map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("threads: {error}")))?;
-        let rejoined = Arc::new(Wakers::default());
-        let woken = Arc::clone(&rejoined);
-        link.on_joined_again(move || woken.wake());
-        let core = Core {
+        let runner = Arc::new(Runner::new(engine.handle(), options.spawn));
+        let core = Arc::new_cyclic(|core: &Weak<Core>| Core {
             name: options.name,
             link,
             hub,
-            runner: Arc::new(Runner::new(engine.handle(), options.spawn)),
+            objects: Arc::new(Objects::new(Weak::clone(core), &runner)),
+            runner,
             local: Local::default(),
-            rejoined,
+            directory: Directory::default(),
+            rejoined: Wakers::default(),
             listening: Mutex::default(),
             served: Mutex::new(BTreeMap::new()),
             is_stopping: AtomicBool::new(false),
             engine,
             _runtime: runtime,
-        };
-        Ok(Self { core: Arc::new(core) })
+        });
+        core.follow_link();
+        Ok(Self { core })
     }
 
     /// The name of the node.
@@ -283,6 +287,25 @@ impl fmt::Debug for Node {
 }
 
 impl Core {
+    /// Minds what becomes of the link.
+    fn follow_link(self: &Arc<Self>) {
+        self.runner.serves(&self.objects);
+        let (again, left) = (Arc::downgrade(self), Arc::downgrade(self));
+        self.link.on_joined_again(move || {
+            if let Some(core) = again.upgrade() {
+                core.directory.missed();
+                core.objects.open();
+                core.rejoined.wake();
+            }
+        });
+        self.link.on_left(move |number| {
+            if let Some(core) = left.upgrade() {
+                core.objects.left(number);
+            }
+        });
+        self.objects.open();
+    }
+
     fn is_drained(&self) -> bool {
         let open = self.link.open_calls() + self.hub.as_ref().map_or(0, HubHandle::open_calls);
         open == 0 && self.hosts().iter().all(|host| host.open() == (0, 0)) && self.link.is_written()
@@ -291,6 +314,7 @@ impl Core {
     /// Ends all that is left.
     fn end(&self) {
         self.hosts().iter().for_each(|host| host.close());
+        self.objects.close();
         let served = std::mem::take(&mut *self.served.lock());
         drop(served);
         self.local.close();
@@ -314,12 +338,15 @@ impl Drop for Core {
 
 /// Asks the hub what is served.
 pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
-    let nothing = values::write("services", &())?;
-    let options = CallOptions::default();
-    let shot =
-        Shot::new(core, "$hub.services".to_owned(), "services".to_owned(), nothing, &options, Some(DEFAULT_TIMEOUT));
-    let listed: Bytes = Call::begin(shot).await?;
-    services(&listed)
+    services(&list(core).await?)
+}
+
+/// The same, as the hub writes it.
+pub(crate) async fn list(core: &Arc<Core>) -> Result<Bytes, Error> {
+    let (nothing, options) = (values::write("services", &())?, CallOptions::default());
+    let aim = Aim::Subject("$hub.services".to_owned());
+    let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
+    Call::begin(Shot::new(core, aim, "services".to_owned(), nothing, &options, deadline)).await
 }
 
 fn address(url: &str, options: &NodeOptions) -> Result<Address, Error> {

@@ -14,41 +14,46 @@ use crate::context::{Context, Inner};
 use crate::exchanging::{Ended, Exchanging};
 use crate::failure::Failure;
 use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
+use crate::objects::Objects;
 use crate::service::{Answering, Handling, Streaming};
 use crate::values::Blob;
+use crate::values::references::within;
 
 /// Works at a call. The next one is let in when it is over, or dropped.
 pub(crate) async fn run(mut inside: Inside, job: Job) {
     inside.has_begun = true;
     let host = &*inside.host;
     Counts::add(&host.counts.calls);
-    let Job { call, exchange } = job;
+    let Job { call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.
     if let Some(ended) = exchange.ended() {
         return give_up(host, call, ended);
     }
-    let Some(method) = host.method(&call) else { return };
-    let context = context(host, method, &call, &exchange);
-    let payload = call.message.payload();
+    let context = context(&method, &call, &exchange);
+    let (objects, payload) = (host.runner.objects(), call.message.payload());
+    // What the caller gives is taken by this node.
+    let objects = objects.as_ref();
     match &method.handling {
-        Handling::Once(answers) => match caught(|| answers(context, payload)) {
-            Ok(answering) => answer(host, call, exchange, answering).await,
+        Handling::Once(answers) => match within(objects, || caught(|| answers(context, payload))) {
+            Ok(answering) => answer(host, objects, call, exchange, answering).await,
             Err(failure) => fail(host, call, &failure),
         },
-        Handling::Stream(streams) => match caught(|| streams(context, payload)) {
-            Ok(items) => stream(host, call, exchange, items).await,
+        Handling::Stream(streams) => match within(objects, || caught(|| streams(context, payload))) {
+            Ok(items) => stream(host, objects, call, exchange, items).await,
             Err(failure) => fail(host, call, &failure),
         },
     }
 }
 
-async fn answer(host: &Host, call: Call, exchange: Arc<Exchanging>, mut answering: Answering) {
+type Here<'a> = Option<&'a Arc<Objects>>;
+
+async fn answer(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchanging>, mut answering: Answering) {
     let mut deadline = Deadline::new(host, &call, &exchange);
     let outcome = poll_fn(|task| {
         if let Poll::Ready(ended) = exchange.poll_ended(task) {
             return Poll::Ready(Err(ended));
         }
-        let polled = polled(|| answering.as_mut().poll(task));
+        let polled = within(objects, || polled(|| answering.as_mut().poll(task)));
         if polled.is_pending() {
             deadline.watch();
         }
@@ -57,20 +62,26 @@ async fn answer(host: &Host, call: Call, exchange: Arc<Exchanging>, mut answerin
     .await;
     drop(answering);
     match outcome {
-        Ok(Ok(mut blob)) => reply(call, &mut blob),
+        Ok(Ok(mut blob)) => match give_back(objects, &call, &mut blob) {
+            Ok(()) => reply(call, &mut blob),
+            Err(failure) => fail(host, call, &failure),
+        },
         Ok(Err(failure)) => fail(host, call, &failure),
         Err(ended) => give_up(host, call, ended),
     }
 }
 
-async fn stream(host: &Host, call: Call, exchange: Arc<Exchanging>, mut items: Streaming) {
+async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchanging>, mut items: Streaming) {
     let mut deadline = Deadline::new(host, &call, &exchange);
     deadline.watch();
     loop {
-        let next = poll_fn(|task| next(&exchange, &mut items, task)).await;
+        let next = poll_fn(|task| within(objects, || next(&exchange, &mut items, task))).await;
         match next {
             Ok(Some(Ok(mut blob))) => {
                 exchange.spend();
+                if let Err(failure) = give_back(objects, &call, &mut blob) {
+                    return fail(host, call, &failure);
+                }
                 match call.item(blob.sending()) {
                     Ok(()) => {}
                     Err(Refused::Over) => return give_up(host, call, Ended::Gone),
@@ -112,12 +123,20 @@ fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
 }
 
-fn context(host: &Host, method: &Method, call: &Call, exchange: &Arc<Exchanging>) -> Context {
+/// Gives what an answer refers to.
+fn give_back(objects: Here<'_>, call: &Call, blob: &mut Blob) -> Result<(), Failure> {
+    match objects {
+        Some(objects) if !blob.offered.is_empty() => Ok(objects.give_back(&call.from.name, blob)?),
+        _ => Ok(()),
+    }
+}
+
+fn context(method: &Method, call: &Call, exchange: &Arc<Exchanging>) -> Context {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let headers: BTreeMap<_, _> =
         call.head().fields.iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
     Context::new(Inner {
-        service: Arc::clone(&host.service),
+        service: Arc::clone(&method.service),
         method: Arc::clone(&method.name),
         from: call.from.clone(),
         deadline: call.deadline,

@@ -325,5 +325,5 @@ fn arguments<A: DeserializeOwned>(blob: &[u8], names: &[String]) -> Result<A, Fa
 }
 
 pub(crate) fn result<O: Serialize>(name: &str, value: &O) -> Result<Blob, Failure> {
-    values::write(name, value).map_err(Failure::from)
+    values::write_any(name, value).map_err(Failure::from)
 }

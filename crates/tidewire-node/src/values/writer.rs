@@ -14,6 +14,7 @@ use super::blob::Blob;
 use super::cursor::{Cursor, Token};
 use super::extensions as ext;
 use super::names::code_of;
+use super::references;
 use super::wrong::{Kind, Wrong};
 
 const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
@@ -34,17 +35,24 @@ pub(crate) struct Writer {
 impl Writer {
     /// A value as a blob.
     pub fn blob<T: Serialize + ?Sized>(value: &T) -> Result<Blob, Wrong> {
-        let mut writer = Self::default();
-        value.serialize(&mut writer)?;
-        writer.finish()
+        Self::gather(value, |_| {})
     }
 
     /// The arguments of a call. A tuple or a list is those by position, a map those by name, nothing none; any other value is the only one.
     pub fn arguments<T: Serialize + ?Sized>(arguments: &T) -> Result<Blob, Wrong> {
-        let mut writer = Self::default();
-        arguments.serialize(&mut writer)?;
-        writer.wrap_arguments();
-        writer.finish()
+        Self::gather(arguments, Self::wrap_arguments)
+    }
+
+    fn gather<T: Serialize + ?Sized>(value: &T, wrap: impl FnOnce(&mut Self)) -> Result<Blob, Wrong> {
+        let (written, offered) = references::gathered(|| {
+            let mut writer = Self::default();
+            value.serialize(&mut writer)?;
+            wrap(&mut writer);
+            writer.finish()
+        });
+        let mut blob = written?;
+        blob.offered = offered;
+        Ok(blob)
     }
 
     fn wrap_arguments(&mut self) {

@@ -1,0 +1,94 @@
+"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL`` or ``giving.py call URL``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import tidewire as tw
+
+
+class Broken(Exception):
+    """What a stream of this side fails with."""
+
+
+class Taker(tw.Service):
+    """What Rust gives streams to."""
+
+    @tw.method
+    async def sum(self, numbers: AsyncIterator[int]) -> int:
+        return sum([number async for number in numbers])
+
+    @tw.method
+    def sum_plain(self, numbers: Iterator[int]) -> int:
+        return sum(numbers)
+
+    @tw.method
+    async def zip(self, numbers: AsyncIterator[int], words: AsyncIterator[str]) -> list[tuple[int, str]]:
+        return [(number, await anext(words)) async for number in numbers]
+
+    @tw.method
+    async def first(self, numbers: AsyncIterator[int], count: int) -> list[int]:
+        return [await anext(numbers) for _ in range(count)]
+
+    @tw.method
+    async def close(self, numbers: AsyncIterator[int]) -> int:
+        first = await anext(numbers)
+        await numbers.aclose()  # type: ignore[attr-defined]
+        say("closed")
+        await asyncio.Event().wait()
+        return first
+
+    @tw.method
+    async def until_error(self, numbers: AsyncIterator[int]) -> str:
+        got = []
+        try:
+            async for number in numbers:
+                got.append(number)
+        except tw.RemoteError as error:
+            return f"{got} {error.type_name} {error.message}"
+        return "no error"
+
+    @tw.method
+    async def doubled(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]:
+        async for number in numbers:
+            yield 2 * number
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+async def serve(url: str) -> None:
+    async with tw.Node(url, name="python") as node:
+        await node.serve(Taker(), name="taker")
+        say("ready")
+        await asyncio.to_thread(sys.stdin.read)
+
+
+async def counting(end: int, fails: bool = False) -> AsyncIterator[int]:
+    try:
+        for number in range(end):
+            yield number
+        if fails:
+            raise Broken("it broke")
+    finally:
+        say("generator closed")
+
+
+async def call(url: str) -> None:
+    async with tw.Node(url, name="python") as node:
+        taker = node.client("taker")
+        assert await taker.sum(counting(1_000)) == 499_500
+        assert await taker.sum(iter(range(100))) == 4_950
+        assert await taker.first(counting(10**9), 3) == [0, 1, 2]
+        assert await taker.both(counting(3), numbers=counting(4)) == [3, 6]
+        assert await taker.until_error(counting(2, fails=True)) == "[0, 1] __main__:Broken it broke"
+        assert [number async for number in taker.doubled(counting(200))] == [2 * number for number in range(200)]
+        say("done")
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run({"serve": serve, "call": call}[sys.argv[1]](sys.argv[2]))
