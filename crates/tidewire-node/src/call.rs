@@ -216,10 +216,7 @@ impl<T: DeserializeOwned> Call<T> {
             }),
             Outcome::Failed(_, None) => Err(Error::lost(title)),
             Outcome::Over => Err(Error::invalid(format!("{title}: it gives a stream: read it with stream()"))),
-            Outcome::Late => {
-                let text = format!("{title}: no answer came in time: allow more, or look at what the other side does");
-                Err(Error::new(ErrorCode::AskTimeout, text))
-            }
+            Outcome::Late => Err(Error::late(title, self.place.last_alive())),
         }
     }
 }

@@ -14,9 +14,10 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::local::Local;
 use crate::objects::Objects;
-use crate::options::{Spawn, Task};
+use crate::options::{Log, Spawn, Task};
 use crate::pending::Wakers;
 use crate::place::{Outcome, Place};
+use crate::pulse::Pulse;
 use crate::serving::Kept;
 
 /// A node.
@@ -43,13 +44,14 @@ pub(crate) struct Runner {
     engine: EngineHandle,
     spawn: Option<Spawn>,
     objects: OnceLock<Weak<Objects>>,
+    pulse: Arc<Pulse>,
     /// Woken when a call or a stream has ended.
     pub ended: Wakers,
 }
 
 impl Runner {
     pub fn new(engine: EngineHandle, spawn: Option<Spawn>) -> Self {
-        Self { engine, spawn, objects: OnceLock::new(), ended: Wakers::default() }
+        Self { engine, spawn, objects: OnceLock::new(), pulse: Pulse::new(), ended: Wakers::default() }
     }
 
     /// What handlers are given, and give, belongs to this.
@@ -63,6 +65,30 @@ impl Runner {
 
     /// Runs a task. If the node is ending, it is dropped.
     pub fn spawn(&self, task: Task) {
+        self.pulse.ask();
+        self.run(task);
+    }
+
+    /// A task has begun: those who run them come round.
+    pub fn beat(&self) {
+        self.pulse.beat();
+    }
+
+    /// For how many milliseconds no task has begun that is ready; `log` is told of it once. A task is made ready that has nothing else to do.
+    pub fn blocked_ms(&self, log: &Log) -> u32 {
+        if self.pulse.ask() {
+            let pulse = Arc::clone(&self.pulse);
+            self.run(Box::pin(async move { pulse.beat() }));
+        }
+        let (blocked_ms, is_new) = self.pulse.blocked_ms();
+        if is_new {
+            let mend = "look for handlers that do not await, or give the node more threads";
+            log(&format!("handlers could not begin for {blocked_ms} ms while calls of other nodes wait: {mend}"));
+        }
+        blocked_ms
+    }
+
+    fn run(&self, task: Task) {
         if let Some(spawn) = &self.spawn {
             return spawn(task);
         }

@@ -27,9 +27,11 @@ struct State {
 impl Finding {
     pub fn begin(shot: Shot, credit: u32, waiting: Arc<dyn Waiting>) -> Self {
         let (runner, finding) = (Arc::clone(&shot.core.runner), shot.find());
+        let begins = Arc::clone(&runner);
         let slot = Arc::new(Slot(Mutex::new(State { shot: Some(shot), sent: None, waker: None })));
         let sends = Arc::clone(&slot);
         runner.spawn(Box::pin(async move {
+            begins.beat();
             let found = finding.await;
             sends.send(found, credit, waiting);
         }));

@@ -52,6 +52,7 @@ mod objects;
 mod options;
 mod pending;
 mod place;
+mod pulse;
 mod running;
 #[cfg(feature = "schemars")]
 mod schemas;

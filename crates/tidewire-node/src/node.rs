@@ -19,7 +19,7 @@ use crate::discovery::{ServiceInfo, services};
 use crate::error::Error;
 use crate::local::Local;
 use crate::objects::Objects;
-use crate::options::NodeOptions;
+use crate::options::{Log, NodeOptions};
 use crate::pending::{Pending, Wakers};
 use crate::service::Service;
 use crate::serving::{Served, serve};
@@ -151,7 +151,7 @@ impl Node {
             engine,
             _runtime: runtime,
         });
-        core.follow_link();
+        core.follow_link(options.log);
         Ok(Self { core })
     }
 
@@ -288,8 +288,10 @@ impl fmt::Debug for Node {
 
 impl Core {
     /// Minds what becomes of the link.
-    fn follow_link(self: &Arc<Self>) {
+    fn follow_link(self: &Arc<Self>, log: Log) {
         self.runner.serves(&self.objects);
+        let runner = Arc::downgrade(&self.runner);
+        self.link.on_pulse(move || runner.upgrade().map_or(0, |runner| runner.blocked_ms(&log)));
         let (again, left) = (Arc::downgrade(self), Arc::downgrade(self));
         self.link.on_joined_again(move || {
             if let Some(core) = again.upgrade() {

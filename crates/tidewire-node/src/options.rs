@@ -98,7 +98,8 @@ impl NodeOptions {
         self
     }
 
-    /// Called with one line whenever a link is lost or turned away. By default nobody is told.
+    /// Called with one line whenever a link is lost or turned away, and when handlers block all threads that run them while calls wait. By default
+    /// nobody is told. It is called on the thread of the links, and must not wait.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Arc::new(log);
         self

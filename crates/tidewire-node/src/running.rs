@@ -23,6 +23,7 @@ use crate::values::references::within;
 pub(crate) async fn run(mut inside: Inside, job: Job) {
     inside.has_begun = true;
     let host = &*inside.host;
+    host.runner.beat();
     Counts::add(&host.counts.calls);
     let Job { call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.

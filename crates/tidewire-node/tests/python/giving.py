@@ -1,10 +1,11 @@
-"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL`` or ``giving.py call URL``."""
+"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL``, ``giving.py call URL`` or ``giving.py hear URL``."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import tidewire as tw
 
@@ -51,6 +52,14 @@ class Taker(tw.Service):
         return "no error"
 
     @tw.method
+    async def slow(self) -> None:
+        await asyncio.Event().wait()
+
+    @tw.method
+    async def blocking(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251  What this is about.
+
+    @tw.method
     async def doubled(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]:
         async for number in numbers:
             yield 2 * number
@@ -77,6 +86,15 @@ async def counting(end: int, fails: bool = False) -> AsyncIterator[int]:
         say("generator closed")
 
 
+async def tells(call: Awaitable[object], expected: Callable[[int | None], bool]) -> None:
+    try:
+        await call
+    except tw.AskTimeout as late:
+        assert expected(late.blocked_ms), (str(late), late.blocked_ms)
+    else:
+        raise AssertionError("it was answered")
+
+
 async def call(url: str) -> None:
     async with tw.Node(url, name="python") as node:
         taker = node.client("taker")
@@ -90,5 +108,18 @@ async def call(url: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
+async def hear(url: str) -> None:
+    async with tw.Node(url, name="python") as node:
+        taker = node.client("taker")
+        await tells(taker.with_(timeout=0.4).slow(), lambda blocked_ms: blocked_ms == 0)
+        holding = asyncio.ensure_future(taker.hold())
+        await asyncio.to_thread(sys.stdin.readline)
+        await tells(taker.with_(timeout=0.8).waiting(), lambda blocked_ms: blocked_ms is not None and blocked_ms >= 100)
+        say("heard")
+        await holding
+        say("done")
+        await asyncio.to_thread(sys.stdin.read)
+
+
 if __name__ == "__main__":
-    asyncio.run({"serve": serve, "call": call}[sys.argv[1]](sys.argv[2]))
+    asyncio.run({"serve": serve, "call": call, "hear": hear}[sys.argv[1]](sys.argv[2]))

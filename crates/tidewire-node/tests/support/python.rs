@@ -1,6 +1,6 @@
 //! A node of Python in a process of its own.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -12,7 +12,7 @@ use super::PATIENCE;
 /// A process of Python, and what it says.
 pub struct Python {
     process: Child,
-    _input: ChildStdin,
+    input: ChildStdin,
     lines: Receiver<String>,
 }
 
@@ -55,12 +55,17 @@ impl Python {
                 }
             }
         });
-        Some(Self { process, _input: input, lines })
+        Some(Self { process, input, lines })
     }
 
     /// Waits for the next line, which must be this one.
     pub fn expect(&self, line: &str) {
         assert_eq!(self.lines.recv_timeout(PATIENCE).as_deref(), Ok(line));
+    }
+
+    /// Lets it go on, where it waits for a line.
+    pub fn go_on(&mut self) {
+        self.input.write_all(b"\n").expect("it runs");
     }
 
     /// Ends it at once.
