@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
 
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{Call, Refused};
@@ -19,6 +20,9 @@ use crate::service::{Answering, Handling, Streaming};
 use crate::values::Blob;
 use crate::values::references::within;
 
+/// How long a caller may take to say that it waits no longer.
+const LATE: Duration = Duration::from_millis(100);
+
 /// Works at a call. The next one is let in when it is over, or dropped.
 pub(crate) async fn run(mut inside: Inside, job: Job) {
     inside.has_begun = true;
@@ -28,7 +32,7 @@ pub(crate) async fn run(mut inside: Inside, job: Job) {
     let Job { call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.
     if let Some(ended) = exchange.ended() {
-        return give_up(host, call, ended);
+        return give_up(host, call, &exchange, ended).await;
     }
     let context = context(&method, &call, &exchange);
     let (objects, payload) = (host.runner.objects(), call.message.payload());
@@ -68,7 +72,7 @@ async fn answer(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
             Err(failure) => fail(host, call, &failure),
         },
         Ok(Err(failure)) => fail(host, call, &failure),
-        Err(ended) => give_up(host, call, ended),
+        Err(ended) => give_up(host, call, &exchange, ended).await,
     }
 }
 
@@ -85,7 +89,7 @@ async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
                 }
                 match call.item(blob.sending()) {
                     Ok(()) => {}
-                    Err(Refused::Over) => return give_up(host, call, Ended::Gone),
+                    Err(Refused::Over) => return give_up(host, call, &exchange, Ended::Gone).await,
                     Err(refused) => return fail(host, call, &unsent(&refused)),
                 }
             }
@@ -94,7 +98,7 @@ async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
             Err(ended) => {
                 // What the stream holds is let go before its reader hears of the end.
                 drop(items);
-                return give_up(host, call, ended);
+                return give_up(host, call, &exchange, ended).await;
             }
         }
     }
@@ -169,19 +173,29 @@ fn unsent(refused: &Refused) -> Failure {
     Failure::refusal(code, format!("an item can't be sent: {refused}"))
 }
 
-fn give_up(host: &Host, call: Call, ended: Ended) {
+async fn give_up(host: &Host, call: Call, exchange: &Arc<Exchanging>, ended: Ended) {
     Counts::add(&host.counts.cancelled);
     match ended {
         Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
-        Ended::Late => refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work"),
+        Ended::Late => late(host, call, exchange).await,
         Ended::Stopping => refuse(call, ErrorCode::NodeStopped, STOPPED),
+    }
+}
+
+/// The caller's own clock comes to the deadline at about the same time. It knows best how the call went, and says that it waits no longer: only one that
+/// does not is told.
+async fn late(host: &Host, call: Call, exchange: &Arc<Exchanging>) {
+    let until = Instant::now() + LATE;
+    let _watch = host.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);
+    if !poll_fn(|task| exchange.poll_gone(until, task)).await {
+        refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work");
     }
 }
 
 /// Ends a handler at the deadline of its call. It is watched only once the handler waits for something.
 struct Deadline<'a> {
     host: &'a Host,
-    at: Option<std::time::Instant>,
+    at: Option<Instant>,
     exchange: &'a Arc<Exchanging>,
     watch: Option<Watch>,
 }
