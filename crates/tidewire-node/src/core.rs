@@ -33,6 +33,7 @@ pub(crate) struct Core {
     pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,
     pub served: Mutex<BTreeMap<u64, Kept>>,
+    pub log: Log,
     pub is_stopping: AtomicBool,
     pub engine: Engine,
     /// It lives as long as the node does, as the sockets are on it.

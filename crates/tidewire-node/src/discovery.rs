@@ -94,6 +94,7 @@ impl ServiceInfo {
         seen.methods.retain(|method| method.visibility > Visibility::Node);
         let mut text = json(&seen);
         if text.len() > FIELD_BYTES_MAX {
+            seen.events.clear();
             for method in &mut seen.methods {
                 (method.parameters, method.result) = (serde_json::json!({}), serde_json::json!({}));
             }

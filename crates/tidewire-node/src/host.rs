@@ -1,8 +1,8 @@
 //! One instance of a service: takes calls in from the thread of the links, and lets handlers run.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
@@ -11,6 +11,7 @@ use tidewire_proto::generated::limits;
 
 use crate::core::Runner;
 use crate::discovery::{MethodInfo, Visibility};
+use crate::events::Listener;
 use crate::exchanging::{Ended, Exchanging};
 use crate::gate::{Entry, Gate};
 use crate::objects::Busy;
@@ -31,6 +32,7 @@ pub(crate) struct Host {
     methods: HashMap<String, Arc<Method>>,
     /// The lock protects who is in and who waits; nothing is called under it.
     doors: Mutex<Doors>,
+    listeners: OnceLock<Vec<Arc<Listener>>>,
     pub counts: Counts,
 }
 
@@ -59,6 +61,8 @@ pub(crate) struct Counts {
     pub calls: AtomicU64,
     pub errors: AtomicU64,
     pub cancelled: AtomicU64,
+    pub events: AtomicU64,
+    pub event_errors: AtomicU64,
 }
 
 struct Doors {
@@ -121,6 +125,7 @@ impl Host {
             node: String::new(),
             methods: HashMap::new(),
             doors: Mutex::new(doors),
+            listeners: OnceLock::new(),
             counts: Counts::default(),
         }
     }
@@ -144,6 +149,27 @@ impl Host {
         (doors.running.len(), doors.calls.waiting() + doors.streams.waiting())
     }
 
+    /// Begins to handle events.
+    pub fn listen(self: &Arc<Self>, listeners: Vec<Arc<Listener>>) {
+        for listener in self.listeners.get_or_init(|| listeners) {
+            Arc::clone(listener).begin(self, &self.runner);
+        }
+    }
+
+    fn listeners(&self) -> &[Arc<Listener>] {
+        self.listeners.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Events that found no room.
+    pub fn events_dropped(&self) -> u64 {
+        self.listeners().iter().map(|listener| listener.dropped()).sum()
+    }
+
+    /// Whether no handler runs, and nothing waits for one.
+    pub fn is_idle(&self) -> bool {
+        self.open() == (0, 0) && self.listeners().iter().all(|listener| listener.is_idle())
+    }
+
     /// Ends all streams, as they may last for ever.
     pub fn cut_streams(&self) {
         self.end(|running| running.is_stream);
@@ -159,6 +185,7 @@ impl Host {
         };
         waiting.into_iter().for_each(|job| refuse(job.call, ErrorCode::NodeStopped, STOPPED));
         self.end(|_| true);
+        self.listeners().iter().for_each(|listener| listener.end());
     }
 
     fn end(&self, which: impl Fn(&Running) -> bool) {

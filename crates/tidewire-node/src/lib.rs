@@ -27,6 +27,7 @@
 //! | serve | [`Service`], [`Method`], [`Node::serve`]; a handler is given a [`Context`] |
 //! | call | [`Node::client`]; a [`Call`] gives one value, [`Items`] are a stream |
 //! | look what is served | [`Node::services`] |
+//! | handle events | [`Service::on`], [`Event`] |
 //! | publish, ask, subscribe | [`Node::publish`], [`Node::request`], [`Node::subscribe`] |
 //! | send what has no type | [`values::Value`] |
 
@@ -39,6 +40,7 @@ mod core;
 mod directory;
 mod discovery;
 mod error;
+mod events;
 mod exchanging;
 mod failure;
 mod finding;
@@ -71,6 +73,7 @@ pub use client::{Answer, Choice, Client, Priority};
 pub use context::Context;
 pub use discovery::{EventInfo, MethodInfo, ServiceInfo, Visibility};
 pub use error::{Error, Remote};
+pub use events::{Event, EventContext};
 pub use failure::Failure;
 pub use items::Items;
 pub use node::{Node, Stopped};

@@ -68,6 +68,10 @@ impl Mailbox {
         Poll::Pending
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().messages.is_empty()
+    }
+
     pub fn dropped(&self) -> u64 {
         self.state.lock().dropped
     }

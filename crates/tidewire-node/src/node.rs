@@ -19,7 +19,7 @@ use crate::discovery::{ServiceInfo, services};
 use crate::error::Error;
 use crate::local::Local;
 use crate::objects::Objects;
-use crate::options::{Log, NodeOptions};
+use crate::options::NodeOptions;
 use crate::pending::{Pending, Wakers};
 use crate::service::Service;
 use crate::serving::{Served, serve};
@@ -147,11 +147,12 @@ impl Node {
             rejoined: Wakers::default(),
             listening: Mutex::default(),
             served: Mutex::new(BTreeMap::new()),
+            log: options.log,
             is_stopping: AtomicBool::new(false),
             engine,
             _runtime: runtime,
         });
-        core.follow_link(options.log);
+        core.follow_link();
         Ok(Self { core })
     }
 
@@ -273,7 +274,7 @@ impl Node {
             core.end();
             // A handler that awaits ends at once, but on its own thread: an engine without time would leave it where it is.
             let end = end.max(Instant::now() + GRACE);
-            until(&core.runner, end, || hosts.iter().all(|host| host.open() == (0, 0))).await;
+            until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             core.engine.begin_shutdown(end.saturating_duration_since(Instant::now())).await;
             Ok(Stopped { is_drained })
         })
@@ -288,9 +289,9 @@ impl fmt::Debug for Node {
 
 impl Core {
     /// Minds what becomes of the link.
-    fn follow_link(self: &Arc<Self>, log: Log) {
+    fn follow_link(self: &Arc<Self>) {
         self.runner.serves(&self.objects);
-        let runner = Arc::downgrade(&self.runner);
+        let (runner, log) = (Arc::downgrade(&self.runner), Arc::clone(&self.log));
         self.link.on_pulse(move || runner.upgrade().map_or(0, |runner| runner.blocked_ms(&log)));
         let (again, left) = (Arc::downgrade(self), Arc::downgrade(self));
         self.link.on_joined_again(move || {
@@ -310,7 +311,7 @@ impl Core {
 
     fn is_drained(&self) -> bool {
         let open = self.link.open_calls() + self.hub.as_ref().map_or(0, HubHandle::open_calls);
-        open == 0 && self.hosts().iter().all(|host| host.open() == (0, 0)) && self.link.is_written()
+        open == 0 && self.hosts().iter().all(|host| host.is_idle()) && self.link.is_written()
     }
 
     /// Ends all that is left.

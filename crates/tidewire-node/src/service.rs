@@ -15,6 +15,7 @@ use crate::client::check_timeout;
 use crate::context::Context;
 use crate::discovery::{MethodInfo, ServiceInfo, Visibility};
 use crate::error::Error;
+use crate::events::{Event, EventContext};
 use crate::failure::Failure;
 use crate::names;
 use crate::values::{self, Blob};
@@ -63,6 +64,7 @@ pub(crate) enum Handling {
 pub struct Service {
     pub(crate) info: ServiceInfo,
     pub(crate) methods: Vec<(MethodInfo, Handling)>,
+    pub(crate) events: Vec<Event>,
     pub(crate) instance: Option<String>,
     pub(crate) concurrency: usize,
     problem: Option<Error>,
@@ -74,7 +76,7 @@ impl Service {
         let name = name.into();
         let problem = names::token("service", &name).err();
         let info = ServiceInfo { name, visibility: Visibility::Private, ..ServiceInfo::default() };
-        Self { info, methods: Vec::new(), instance: None, concurrency: CONCURRENCY, problem }
+        Self { info, methods: Vec::new(), events: Vec::new(), instance: None, concurrency: CONCURRENCY, problem }
     }
 
     /// What it is for, in one line. Discovery tells others.
@@ -142,6 +144,25 @@ impl Service {
         self
     }
 
+    /// Adds a handler for what is published on subjects of a pattern; see [`Event::new`].
+    pub fn on<A, O, F, Fut>(self, name: &str, pattern: &str, handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        O: Serialize,
+        F: Fn(EventContext, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        self.with_event(Event::new(name, pattern, handler))
+    }
+
+    /// Adds an event handler that says more of itself.
+    pub fn with_event(mut self, mut event: Event) -> Self {
+        self.note(event.problem.take().map_or(Ok(()), Err));
+        self.info.events.push(event.info.clone());
+        self.events.push(event);
+        self
+    }
+
     /// Keeps the first problem, for `serve` to tell.
     fn note(&mut self, checked: Result<(), Error>) {
         if let (None, Err(problem)) = (&self.problem, checked) {
@@ -153,9 +174,10 @@ impl Service {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
-        let count = self.methods.len();
+        let count = self.methods.len() + self.events.len();
         if !(1..=METHODS_MAX).contains(&count) {
-            let text = format!("{}: {count} methods are not allowed: give 1 to {METHODS_MAX}", self.info.name);
+            let text =
+                format!("{}: {count} methods and events are not allowed: give 1 to {METHODS_MAX}", self.info.name);
             return Err(Error::invalid(text));
         }
         Ok(())

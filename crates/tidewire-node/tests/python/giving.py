@@ -1,4 +1,4 @@
-"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL``, ``giving.py call URL`` or ``giving.py hear URL``."""
+"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL``, ``call``, ``hear`` or ``events``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
 
 import tidewire as tw
 
@@ -65,6 +66,20 @@ class Taker(tw.Service):
             yield 2 * number
 
 
+@dataclass
+class Order:
+    id: int
+    shop: str
+
+
+class Notes(tw.Service):
+    """Handles what Rust publishes."""
+
+    @tw.on("orders.*")
+    async def noted(self, order: Order) -> None:
+        say(f"python {order.id} {order.shop}")
+
+
 def say(line: str) -> None:
     print(line, flush=True)
 
@@ -121,5 +136,21 @@ async def hear(url: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
+async def events(url: str) -> None:
+    async with tw.Node(url, name="python") as node:
+        node.publish("orders.new", Order(1, "north"))
+        await node.serve(Notes(), name="notes")
+        # A subscription is in force when a later call through the hub has been answered.
+        await node.services()
+        say("ready")
+        await asyncio.to_thread(sys.stdin.readline)
+        [desk] = [info for info in await node.services() if info.name == "desk"]
+        assert [(event.subject, event.method, event.description) for event in desk.events] == [
+            ("orders.*", "on_order", "Notes an order.")
+        ]
+        say("done")
+        await asyncio.to_thread(sys.stdin.read)
+
+
 if __name__ == "__main__":
-    asyncio.run({"serve": serve, "call": call, "hear": hear}[sys.argv[1]](sys.argv[2]))
+    asyncio.run({"serve": serve, "call": call, "hear": hear, "events": events}[sys.argv[1]](sys.argv[2]))
