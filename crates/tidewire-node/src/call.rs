@@ -18,9 +18,6 @@ use crate::place::{Outcome, Place};
 use crate::shot::Shot;
 use crate::values;
 
-/// How often an idempotent call is made again whose link was lost.
-const AGAIN_MAX: u32 = 4;
-
 /// A call under way: `.await` it on any runtime, or [`wait`](Call::wait) for it on a plain thread.
 ///
 /// # Cancel safety
@@ -103,11 +100,12 @@ impl<T> Call<T> {
     fn may_again(&self, number: u16) -> bool {
         let in_time = |shot: &Shot| {
             shot.idempotent
+                && self.again < shot.core.resends
                 && !self.is_here
                 && shot.core.check().is_ok()
                 && shot.deadline.is_none_or(|at| at > Instant::now())
         };
-        number == ErrorCode::LinkLost.number() && self.again < AGAIN_MAX && self.shot.as_ref().is_some_and(in_time)
+        number == ErrorCode::LinkLost.number() && self.shot.as_ref().is_some_and(in_time)
     }
 
     /// Sends it again, once the link is back.

@@ -10,10 +10,10 @@ use tidewire_proto::wire::{FieldsWriter, Flags};
 use crate::call::Call;
 use crate::context::{Context, TRACE};
 use crate::core::Core;
+use crate::discovery::listed;
 use crate::error::Error;
 use crate::items::Items;
 use crate::names;
-use crate::node::listed;
 use crate::pending::Pending;
 use crate::shot::{Aim, Shot};
 use crate::values::references::within;
@@ -125,6 +125,11 @@ impl CallOptions {
         self.timeout = Some(timeout);
     }
 
+    pub fn with_outer(&mut self, context: &Context) {
+        self.until = context.deadline();
+        self.headers.push((TRACE.to_owned(), context.trace().to_owned()));
+    }
+
     pub fn with_header(&mut self, name: String, value: String) {
         if name.starts_with("tw-") {
             let text = format!("header: {name:?} is not allowed: names that begin with tw- belong to the protocol");
@@ -188,7 +193,8 @@ impl Client {
         self
     }
 
-    /// Says that calls may be made twice: one whose link is lost is made again, up to 4 times within its deadline.
+    /// Says that calls may be made twice: one whose link is lost is made again, within its deadline and up to as often as
+    /// [`NodeOptions::resends`](crate::NodeOptions::resends) says.
     pub fn idempotent(mut self) -> Self {
         self.options.idempotent = true;
         self
@@ -196,8 +202,7 @@ impl Client {
 
     /// Makes calls a part of another one: they end with it at the latest, and share its [trace](Context::trace).
     pub fn within(mut self, context: &Context) -> Self {
-        self.options.until = context.deadline();
-        self.options.headers.push((TRACE.to_owned(), context.trace().to_owned()));
+        self.options.with_outer(context);
         self
     }
 

@@ -12,11 +12,10 @@ use tidewire_proto::wire::PublishHead;
 
 use crate::client::Choice;
 use crate::core::{Core, in_force};
-use crate::discovery::{Listed, entries};
+use crate::discovery::{Listed, entries, list};
 use crate::error::Error;
 use crate::host::refuse;
 use crate::names;
-use crate::node::list;
 use crate::place::Place;
 use crate::standings::Standings;
 use crate::values::{self, Bytes};

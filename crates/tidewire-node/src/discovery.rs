@@ -1,11 +1,17 @@
 //! Which services there are: what an instance says of itself, and the list of the hub.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Fields, FieldsWriter};
 
+use crate::call::Call;
+use crate::client::{CallOptions, DEFAULT_TIMEOUT};
+use crate::core::Core;
 use crate::error::Error;
-use crate::values::Bytes;
+use crate::shot::{Aim, Shot};
+use crate::values::{self, Bytes};
 
 /// The field that holds what an instance says.
 const FIELD: &str = "service";
@@ -114,7 +120,7 @@ fn json(info: &ServiceInfo) -> String {
 }
 
 /// Reads the list of a hub. Instances of one name are put together; what this version does not understand is left out.
-pub(crate) fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
+fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
     let mut rest = &listed[..];
     while !rest.is_empty() {
@@ -178,4 +184,17 @@ fn entry<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
     let says = rest.get(8..)?.get(..length)?;
     *rest = &rest[8 + length..];
     Some((std::str::from_utf8(texts[0]).ok()?, says))
+}
+
+/// Asks the hub what is served.
+pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
+    services(&list(core).await?)
+}
+
+/// The same, as the hub writes it.
+pub(crate) async fn list(core: &Arc<Core>) -> Result<Bytes, Error> {
+    let (nothing, options) = (values::write("services", &())?, CallOptions::default());
+    let aim = Aim::Subject("$hub.services".to_owned());
+    let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
+    Call::begin(Shot::new(core, aim, "services".to_owned(), nothing, &options, deadline)).await
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::generated::limits;
 
 use crate::core::Runner;
 use crate::discovery::{MethodInfo, Visibility};
@@ -16,11 +15,9 @@ use crate::exchanging::{Ended, Exchanging};
 use crate::gate::{Entry, Gate};
 use crate::objects::Busy;
 use crate::running;
-use crate::service::{Handling, Service};
+use crate::service::{Handling, Room, Service};
 use crate::values::Value;
 
-const WAITING_MAX: usize = 10_000;
-const STREAMS_MAX: usize = 10_000;
 pub(crate) const STOPPED: &str = "the service has stopped";
 
 /// An instance that is served here.
@@ -32,6 +29,7 @@ pub(crate) struct Host {
     methods: HashMap<String, Arc<Method>>,
     /// The lock protects who is in and who waits; nothing is called under it.
     doors: Mutex<Doors>,
+    waiting_max: usize,
     listeners: OnceLock<Vec<Arc<Listener>>>,
     pub counts: Counts,
 }
@@ -102,18 +100,18 @@ impl Host {
         let methods =
             service.methods.into_iter().map(|(info, handling)| (info.name.clone(), method(&title, info, handling)));
         let methods = methods.collect();
-        Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.concurrency, runner) }
+        Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.room, runner) }
     }
 
     /// Runs calls of what the node has given to others.
     pub fn of_objects(runner: Arc<Runner>) -> Self {
-        Self::of("objects".into(), limits::SERVICE_CONCURRENCY.default as usize, runner)
+        Self::of("objects".into(), Room::default(), runner)
     }
 
-    fn of(service: Arc<str>, concurrency: usize, runner: Arc<Runner>) -> Self {
+    fn of(service: Arc<str>, room: Room, runner: Arc<Runner>) -> Self {
         let doors = Doors {
-            calls: Gate::new(concurrency, WAITING_MAX),
-            streams: Gate::new(STREAMS_MAX, WAITING_MAX),
+            calls: Gate::new(room.calls, room.waiting),
+            streams: Gate::new(room.streams, room.waiting),
             running: HashMap::new(),
             next: 0,
             is_closed: false,
@@ -125,6 +123,7 @@ impl Host {
             node: String::new(),
             methods: HashMap::new(),
             doors: Mutex::new(doors),
+            waiting_max: room.waiting,
             listeners: OnceLock::new(),
             counts: Counts::default(),
         }
@@ -256,7 +255,7 @@ pub(crate) fn let_in(
         Entry::Enters(job) => host.begin(job),
         Entry::Waits => {}
         Entry::Full(job) => {
-            let text = format!("service_waiting={WAITING_MAX}: so many calls wait already: try again later");
+            let text = format!("service_waiting={}: so many calls wait already: try again later", host.waiting_max);
             refuse(job.call, ErrorCode::LimitExceeded, &text);
             return None;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_link::{CallKey, Failure, Message, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -272,10 +272,10 @@ impl<T: DeserializeOwned> Stream for Items<T> {
 
 impl<'de, T> Deserialize<'de> for Items<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match references::deserialize("a stream of the caller", deserializer)? {
+        references::deserialize("a stream of the caller", deserializer, |target| match target {
             Target::Held(holding) if holding.kind == Kind::Items => Ok(Self::unopened(Some(holding))),
-            _ => Err(D::Error::custom("a function or an object was given, and a stream is wanted: give a stream")),
-        }
+            _ => Err("a function or an object was given, and a stream is wanted"),
+        })
     }
 }
 

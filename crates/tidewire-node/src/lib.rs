@@ -26,6 +26,7 @@
 //! | join a hub, or be one | [`Node::join`], [`Node::listen`] |
 //! | serve | [`Service`], [`Method`], [`Node::serve`]; a handler is given a [`Context`] |
 //! | call | [`Node::client`]; a [`Call`] gives one value, [`Items`] are a stream |
+//! | give streams, functions and objects | [`Feed`], [`Function`], [`Object`]; a handler takes [`Items`], [`RemoteFunction`], [`RemoteObject`] |
 //! | look what is served | [`Node::services`] |
 //! | handle events | [`Service::on`], [`Event`] |
 //! | publish, ask, subscribe | [`Node::publish`], [`Node::request`], [`Node::subscribe`] |
@@ -47,6 +48,7 @@ mod finding;
 mod gate;
 mod host;
 mod items;
+mod joining;
 mod local;
 mod names;
 mod node;
@@ -76,8 +78,8 @@ pub use error::{Error, Remote};
 pub use events::{Event, EventContext};
 pub use failure::Failure;
 pub use items::Items;
-pub use node::{Node, Stopped};
-pub use objects::Feed;
+pub use node::{Node, RemoteStatistics, Stopped};
+pub use objects::{Feed, Function, Object, RemoteFunction, RemoteObject};
 pub use options::{NodeOptions, Task, Token};
 pub use pending::Pending;
 pub use service::{Method, Service};

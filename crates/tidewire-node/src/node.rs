@@ -8,26 +8,25 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire_engine::Engine;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Address, Greeting, HubHandle, HubOptions, Link, Runtime};
+use tidewire_link::{HubHandle, HubOptions, Link, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::call::Call;
-use crate::client::{CallOptions, Client, DEFAULT_TIMEOUT};
+use crate::client::Client;
 use crate::core::{Core, Runner};
 use crate::directory::Directory;
-use crate::discovery::{ServiceInfo, services};
+use crate::discovery::{ServiceInfo, listed};
 use crate::error::Error;
+use crate::joining::{address, check_open, greeting, runtime};
 use crate::local::Local;
 use crate::objects::Objects;
 use crate::options::NodeOptions;
 use crate::pending::{Pending, Wakers};
 use crate::service::Service;
 use crate::serving::{Served, serve};
-use crate::shot::{Aim, Shot};
 use crate::stopping::until;
 use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
-use crate::values::{self, Bytes};
 
 /// What handlers have to end once nobody waits for them any more.
 const GRACE: Duration = Duration::from_millis(100);
@@ -71,6 +70,16 @@ pub struct Node {
 pub struct Stopped {
     /// Whether all calls were finished in time, and their answers written.
     pub is_drained: bool,
+}
+
+/// What a node has given to others, and what it holds of others; each at most `remote_objects`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteStatistics {
+    /// Functions, objects and streams that others may call.
+    pub given: usize,
+    /// Those of other nodes that were not let go yet.
+    pub held: usize,
 }
 
 impl Node {
@@ -148,6 +157,7 @@ impl Node {
             listening: Mutex::default(),
             served: Mutex::new(BTreeMap::new()),
             log: options.log,
+            resends: options.resends,
             is_stopping: AtomicBool::new(false),
             engine,
             _runtime: runtime,
@@ -252,6 +262,12 @@ impl Node {
         subscribe(&self.core, pattern, options)
     }
 
+    /// How many functions, objects and streams it has given to other nodes, and how many of others it holds.
+    pub fn remote(&self) -> RemoteStatistics {
+        let (given, held) = self.core.objects.counts();
+        RemoteStatistics { given, held }
+    }
+
     /// Stops the node: it takes no new calls, finishes those that it has, cuts streams, and leaves. What is not done after `timeout` is
     /// dropped; handlers have 100 ms more to end. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
     ///
@@ -337,61 +353,4 @@ impl Drop for Core {
         self.link.close();
         self.end();
     }
-}
-
-/// Asks the hub what is served.
-pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
-    services(&list(core).await?)
-}
-
-/// The same, as the hub writes it.
-pub(crate) async fn list(core: &Arc<Core>) -> Result<Bytes, Error> {
-    let (nothing, options) = (values::write("services", &())?, CallOptions::default());
-    let aim = Aim::Subject("$hub.services".to_owned());
-    let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
-    Call::begin(Shot::new(core, aim, "services".to_owned(), nothing, &options, deadline)).await
-}
-
-fn address(url: &str, options: &NodeOptions) -> Result<Address, Error> {
-    options.check()?;
-    let address: Address = url.parse()?;
-    Ok(match &options.tls {
-        Some(tls) => address.with_tls(tls.clone())?,
-        None => address,
-    })
-}
-
-fn runtime(options: &NodeOptions) -> Result<Runtime, Error> {
-    let started = Runtime::start(&options.name);
-    started
-        .map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("the system gives no thread for links: {error}")))
-}
-
-fn greeting(options: &NodeOptions, token: Option<String>) -> Greeting {
-    Greeting { token, heartbeat_ms: options.heartbeat.as_millis() as u64, ..Greeting::new(&options.name) }
-}
-
-/// Refuses to listen where other machines can reach it in clear text, or without showing who they are.
-fn check_open(address: &Address, options: &NodeOptions) -> Result<(), Error> {
-    if address.is_local() || options.insecure {
-        return Ok(());
-    }
-    let is_secured = matches!(address, Address::Tls { .. } | Address::Ws { tls: Some(_), .. });
-    let is_mutual = is_secured && options.tls.as_ref().is_some_and(|tls| tls.ca.is_some());
-    let mut missing = Vec::new();
-    if options.tokens.is_empty() && !is_mutual {
-        missing.push("a token");
-    }
-    if !is_secured {
-        missing.push("TLS (tide+tls:// or wss://)");
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let text = format!(
-        "url: {address} can be reached from other machines, and {} is missing: add what is missing, listen on 127.0.0.1, \
-         or set insecure if the network is trusted",
-        missing.join(" and ")
-    );
-    Err(Error::new(ErrorCode::Unauthorized, text))
 }

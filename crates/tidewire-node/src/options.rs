@@ -26,6 +26,7 @@ pub struct NodeOptions {
     pub(crate) insecure: bool,
     pub(crate) threads: usize,
     pub(crate) heartbeat: Duration,
+    pub(crate) resends: u32,
     pub(crate) spawn: Option<Spawn>,
     pub(crate) log: Log,
 }
@@ -41,6 +42,7 @@ impl NodeOptions {
             insecure: false,
             threads: 0,
             heartbeat: Duration::from_millis(limits::LINK_HEARTBEAT_MS.default),
+            resends: limits::LINK_RESENDS.default as u32,
             spawn: None,
             log: Arc::new(|_| {}),
         }
@@ -82,6 +84,13 @@ impl NodeOptions {
         self
     }
 
+    /// How often an [idempotent](crate::Client::idempotent) call whose link was lost is made again, within its deadline; the limit `link_resends` has
+    /// the default. 0: never.
+    pub fn resends(mut self, calls: u32) -> Self {
+        self.resends = calls;
+        self
+    }
+
     /// Runs handlers elsewhere than on threads of the node: on a runtime of the program, which its libraries may need. It is called on the
     /// thread of the links, and must not run the task itself.
     ///
@@ -111,6 +120,7 @@ impl NodeOptions {
             return Err(Error::invalid(format!("name: {:?} is not allowed: give 1 to {max} bytes", self.name)));
         }
         within(&limits::THREADS, "threads", self.threads as u64)?;
+        within(&limits::LINK_RESENDS, "resends", self.resends.into())?;
         within(&limits::LINK_HEARTBEAT_MS, "heartbeat", self.heartbeat.as_millis() as u64)
     }
 

@@ -15,7 +15,7 @@ use crate::context::{Context, Inner};
 use crate::exchanging::{Ended, Exchanging};
 use crate::failure::Failure;
 use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
-use crate::objects::Objects;
+use crate::objects::{Giving, Objects};
 use crate::service::{Answering, Handling, Streaming};
 use crate::values::Blob;
 use crate::values::references::within;
@@ -68,7 +68,7 @@ async fn answer(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
     drop(answering);
     match outcome {
         Ok(Ok(mut blob)) => match give_back(objects, &call, &mut blob) {
-            Ok(()) => reply(call, &mut blob),
+            Ok(_given) => reply(call, &mut blob),
             Err(failure) => fail(host, call, &failure),
         },
         Ok(Err(failure)) => fail(host, call, &failure),
@@ -84,9 +84,10 @@ async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
         match next {
             Ok(Some(Ok(mut blob))) => {
                 exchange.spend();
-                if let Err(failure) = give_back(objects, &call, &mut blob) {
-                    return fail(host, call, &failure);
-                }
+                let _given = match give_back(objects, &call, &mut blob) {
+                    Ok(given) => given,
+                    Err(failure) => return fail(host, call, &failure),
+                };
                 match call.item(blob.sending()) {
                     Ok(()) => {}
                     Err(Refused::Over) => return give_up(host, call, &exchange, Ended::Gone).await,
@@ -128,11 +129,11 @@ fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
 }
 
-/// Gives what an answer refers to.
-fn give_back(objects: Here<'_>, call: &Call, blob: &mut Blob) -> Result<(), Failure> {
+/// Gives what an answer refers to. What this answers is kept until the answer is sent.
+fn give_back(objects: Here<'_>, call: &Call, blob: &mut Blob) -> Result<Giving, Failure> {
     match objects {
         Some(objects) if !blob.offered.is_empty() => Ok(objects.give_back(&call.from.name, blob)?),
-        _ => Ok(()),
+        _ => Ok(Giving::default()),
     }
 }
 

@@ -307,7 +307,7 @@ fn what_is_wrong_with_a_declaration_is_said_when_it_is_served() {
     let same = refused(one().method("b", &["x", "x"], |_, (_, _): (u8, u8)| async { Ok(()) }));
     assert!(same.starts_with("b: parameter \"x\" is not allowed"), "{same}");
     let many = refused(one().concurrency(0));
-    assert_eq!(many, "concurrency: 0 is not allowed: give a whole number from 1 to 10,000");
+    assert_eq!(many, "concurrency: 0 is not allowed: give 1 to 10000 calls");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::feed::Slot;
-use super::{Objects, Thing};
+use super::{Objects, Offer, Thing};
 
 /// What one call has given to its callee; or nothing.
 #[derive(Default)]
@@ -13,11 +13,13 @@ pub(crate) struct Giving {
     /// Each with whether it is a stream, which only this call can have.
     keys: Vec<(Arc<str>, bool)>,
     feeds: Vec<Arc<Slot>>,
+    /// What goes back to its owner, who must not be told before that it was let go.
+    backs: Vec<Arc<Offer>>,
 }
 
 impl Giving {
     pub fn new(objects: &Arc<Objects>) -> Self {
-        Self { objects: Arc::downgrade(objects), keys: Vec::new(), feeds: Vec::new() }
+        Self { objects: Arc::downgrade(objects), keys: Vec::new(), feeds: Vec::new(), backs: Vec::new() }
     }
 
     pub fn add(&mut self, key: Arc<str>, thing: &Thing) {
@@ -27,8 +29,12 @@ impl Giving {
         }
     }
 
+    pub fn add_back(&mut self, back: Arc<Offer>) {
+        self.backs.push(back);
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.is_empty() && self.backs.is_empty()
     }
 
     /// The call has ended. If its callee never had it, what only this call has given is let go; its streams are in any case.

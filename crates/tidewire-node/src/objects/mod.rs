@@ -7,6 +7,8 @@ mod feed;
 mod given;
 mod giving;
 mod held;
+mod own;
+mod remote;
 mod thing;
 
 use std::collections::HashMap;
@@ -31,6 +33,8 @@ pub use feed::Feed;
 use given::Given;
 pub(crate) use giving::Giving;
 pub(crate) use held::{Holding, Stands};
+pub use own::{Function, Object};
+pub use remote::{RemoteFunction, RemoteObject};
 pub(crate) use thing::{Kind, Offer, Offered, Target, Thing};
 
 /// The method of a function.
@@ -39,6 +43,8 @@ pub(crate) const CALL: &str = "call";
 pub(crate) const TAKE: &str = "take";
 /// How long an owner may take to hear of what is claimed and released.
 const TELL_MS: u32 = 30_000;
+/// The last of the lanes.
+const LOW: u8 = 3;
 const HELD_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
 
 /// What a node has given and what it holds.
@@ -138,6 +144,7 @@ impl Objects {
             ("title", text(thing.title())),
         ];
         if let Thing::Object(shared) = thing {
+            shared.problem.clone().map_or(Ok(()), Err)?;
             let methods = shared.methods.iter().map(|method| method.offered());
             stands.push(("methods", Value::List(methods.collect())));
         }
@@ -149,7 +156,7 @@ impl Objects {
         let mut giving = Giving::new(self);
         for Offered { key, what } in std::mem::take(&mut blob.offered) {
             match &*what {
-                Offer::Back(holding) if holding.owner == peer => {}
+                Offer::Back(holding) if holding.owner == peer => giving.add_back(Arc::clone(&what)),
                 Offer::Back(holding) => {
                     let text = format!(
                         "{holding:?} belongs to another node and can't be given to {peer:?}: give a function that calls it"
@@ -169,16 +176,19 @@ impl Objects {
     }
 
     /// As `give`, in an answer: nobody would read a stream in it, as its call has ended then.
-    pub fn give_back(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<(), Error> {
+    pub fn give_back(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<Giving, Error> {
         let is_stream = |offered: &Offered| matches!(&*offered.what, Offer::Own(Thing::Items(_)));
         if blob.offered.iter().any(is_stream) {
             let text = "the result: a stream is given as an argument only: declare the method as a stream";
             return Err(Error::invalid(text));
         }
-        self.give(peer, blob).map(drop)
+        self.give(peer, blob)
     }
 
     fn given(self: &Arc<Self>, peer: &str, thing: &Thing, key: &str) -> Result<Arc<str>, Error> {
+        if let Thing::Object(shared) = thing {
+            shared.given_by(self);
+        }
         let now = Instant::now();
         let (known, over) = {
             let mut state = self.state.lock();
@@ -262,7 +272,7 @@ impl Objects {
             holding.lost();
             return Ok(Target::Held(known));
         }
-        self.tell(holding.node, "claim", &vec![holding.key.as_str()]);
+        self.tell(holding.node, "claim", Flags::NORMAL, &vec![holding.key.as_str()]);
         Ok(Target::Held(holding))
     }
 
@@ -277,17 +287,18 @@ impl Objects {
         }
         if count > 0 {
             let released = vec![Value::from(holding.key.as_str()), Value::from(count)];
-            self.tell(holding.node, "release", &released);
+            // After all that may hold it on its way back.
+            self.tell(holding.node, "release", Flags::NORMAL.in_lane(LOW), &released);
         }
     }
 
     /// Tells an owner something. One that can't be told ends the lease by itself.
-    fn tell(&self, node: u32, what: &str, value: &impl serde::Serialize) {
+    fn tell(&self, node: u32, what: &str, lane: Flags, value: &impl serde::Serialize) {
         let Some(core) = self.core.upgrade() else { return };
         let Ok(mut blob) = values::write(what, value) else { return };
         let subject = format!("$node.{node}.{what}");
         let head = CallHead { deadline_ms: TELL_MS, subject: &subject, ..CallHead::default() };
-        let told: Result<CallKey, _> = core.link.call(&head, Flags::NORMAL, blob.sending(), Arc::new(Nobody));
+        let told: Result<CallKey, _> = core.link.call(&head, lane, blob.sending(), Arc::new(Nobody));
         drop(told);
         core.link.flush();
     }

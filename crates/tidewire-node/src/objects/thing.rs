@@ -1,12 +1,15 @@
 //! What a node may give to another one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::limits;
 
+use super::Objects;
 use super::feed::Slot;
 use super::held::Holding;
+use crate::error::Error;
 use crate::host::Method;
 
 /// How long something lives without being used where nothing is said.
@@ -26,6 +29,10 @@ pub(crate) struct Shared {
     pub title: String,
     pub methods: Vec<Arc<Method>>,
     pub lease: Duration,
+    /// Why it can't be given, for the call to tell.
+    pub problem: Option<Error>,
+    /// The nodes that have given it.
+    pub given_by: Mutex<Vec<Weak<Objects>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +75,16 @@ impl Kind {
 
     pub fn of(text: &str) -> Option<Self> {
         [Self::Function, Self::Object, Self::Items].into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+impl Shared {
+    /// A node gives it: it is told when this is disposed of.
+    pub fn given_by(&self, objects: &Arc<Objects>) {
+        let mut nodes = self.given_by.lock();
+        if !nodes.iter().any(|known| known.as_ptr() == Arc::as_ptr(objects)) {
+            nodes.push(Arc::downgrade(objects));
+        }
     }
 }
 
@@ -114,6 +131,7 @@ impl Thing {
 #[cfg(test)]
 impl Thing {
     pub fn nothing(lease: Duration) -> Self {
-        Self::Object(Arc::new(Shared { kind: Kind::Object, title: "nothing".to_owned(), methods: Vec::new(), lease }))
+        let (title, methods, given_by) = ("nothing".to_owned(), Vec::new(), Mutex::default());
+        Self::Object(Arc::new(Shared { kind: Kind::Object, title, methods, lease, problem: None, given_by }))
     }
 }

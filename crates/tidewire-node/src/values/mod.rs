@@ -17,6 +17,7 @@
 mod arguments;
 mod blob;
 mod bytes;
+mod container;
 mod cursor;
 mod extensions;
 mod names;

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
@@ -64,30 +63,36 @@ pub(crate) fn serialize<S: Serializer>(offer: Offer, serializer: S) -> Result<S:
     Ok(written)
 }
 
-/// Reads a reference, and answers what it stands for.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(expected: &'static str, from: D) -> Result<Target, D::Error> {
+/// Reads a reference, and answers what is made of what it stands for.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>, T>(
+    expected: &'static str,
+    from: D,
+    made: impl FnOnce(Target) -> Result<T, &'static str>,
+) -> Result<T, D::Error> {
     let Some(objects) = HERE.with_borrow(Clone::clone) else {
         let text = "streams, functions and objects are read in arguments and results of calls only";
         return Err(D::Error::custom(text));
     };
-    let stands = from.deserialize_newtype_struct(REFERENCE, Reference { expected, of: PhantomData })?;
-    objects.take(stands).map_err(|error| D::Error::custom(error.message()))
+    from.deserialize_newtype_struct(REFERENCE, Reference { expected, objects, made })
 }
 
-struct Reference<'de> {
+struct Reference<F> {
     expected: &'static str,
-    of: PhantomData<&'de ()>,
+    objects: Arc<Objects>,
+    made: F,
 }
 
-impl<'de> Visitor<'de> for Reference<'de> {
-    type Value = Stands;
+impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Reference<F> {
+    type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.expected)
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, content: D) -> Result<Stands, D::Error> {
-        Stands::deserialize(content)
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, content: D) -> Result<T, D::Error> {
+        let stands = Stands::deserialize(content)?;
+        let target = self.objects.take(stands).map_err(|error| D::Error::custom(error.message()))?;
+        (self.made)(target).map_err(D::Error::custom)
     }
 }
 

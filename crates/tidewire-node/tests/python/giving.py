@@ -1,4 +1,4 @@
-"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL``, ``call``, ``hear`` or ``events``."""
+"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL``, or another of the words at its end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import tidewire as tw
 
@@ -15,8 +16,28 @@ class Broken(Exception):
     """What a stream of this side fails with."""
 
 
+class Counter(tw.Service):
+    """What Rust holds."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    @tw.method
+    async def add(self, by: int) -> int:
+        self.total += by
+        return self.total
+
+    @tw.method
+    async def count(self, end: int) -> AsyncIterator[int]:
+        for number in range(end):
+            yield number
+
+
 class Taker(tw.Service):
     """What Rust gives streams to."""
+
+    def __init__(self, node: tw.Node) -> None:
+        self.node = node
 
     @tw.method
     async def sum(self, numbers: AsyncIterator[int]) -> int:
@@ -53,6 +74,45 @@ class Taker(tw.Service):
         return "no error"
 
     @tw.method
+    async def run(self, steps: int, progress: Any) -> list[int]:
+        return [await progress(step) for step in range(steps)]
+
+    @tw.method
+    async def fill(self, cart: Any) -> int:
+        await cart.add("apple")
+        await cart.add(item="pear")
+        assert [number async for number in cart.count(3)] == [0, 1, 2]
+        return len(await cart.items())
+
+    @tw.method
+    async def same(self, function: Any) -> Any:
+        return function
+
+    @tw.method
+    async def adder(self, by: int) -> Any:
+        async def add(number: int) -> int:
+            return number + by
+
+        return add
+
+    @tw.method
+    async def counter(self) -> Any:
+        return Counter()
+
+    @tw.method
+    async def given(self, call: tw.CallContext) -> int:
+        node = self.node
+        given: int = node.statistics()["remote"]["given"]
+        asyncio.get_running_loop().create_task(self._watch())
+        return given
+
+    async def _watch(self) -> None:
+        while self.node.statistics()["remote"]["given"]:
+            # What was sent before is handled once a call through the hub has been answered.
+            await self.node.services()
+        say("all let go")
+
+    @tw.method
     async def slow(self) -> None:
         await asyncio.Event().wait()
 
@@ -86,7 +146,7 @@ def say(line: str) -> None:
 
 async def serve(url: str) -> None:
     async with tw.Node(url, name="python") as node:
-        await node.serve(Taker(), name="taker")
+        await node.serve(Taker(node), name="taker")
         say("ready")
         await asyncio.to_thread(sys.stdin.read)
 
@@ -136,6 +196,68 @@ async def hear(url: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
+async def objects(url: str) -> None:
+    async with tw.Node(url, name="python") as node:
+        work = node.client("work")
+        steps: list[float] = []
+
+        async def progress(done: float) -> None:
+            steps.append(done)
+
+        assert (await work.run(4, progress)).endswith("progress of python")
+        assert steps == [0.25, 0.5, 0.75, 1.0]
+        assert await work.same(progress) is progress
+
+        async def source(end: int) -> AsyncIterator[int]:
+            for number in range(end):
+                yield number
+
+        assert await work.collect(source) == [0, 1, 2, 3, 4]
+        cart = await work.open()
+        assert [await cart.add("apple"), await cart.add(item="pear"), await cart.items()] == [1, 2, ["apple", "pear"]]
+        assert [number async for number in cart.count(3)] == [0, 1, 2]
+        cart.dispose()
+        try:
+            await cart.add("x")
+        except tw.RemoteGone:
+            pass
+        else:
+            raise AssertionError("it was let go")
+
+        @tw.service(name="cart")
+        class Cart:
+            @tw.method
+            async def add(self, item: str) -> int:
+                return len(item)
+
+        assert await work.fill(Cart()) == len("apple")
+        marked = tw.remote(progress)
+        await work.keep(marked)
+        marked.dispose()
+        try:
+            await work.use_kept(1)
+        except tw.RemoteGone:
+            pass
+        else:
+            raise AssertionError("it was disposed of")
+        await work.let_go()
+        while node.statistics()["remote"]["held"]:
+            await node.services()
+        say("done")
+        await asyncio.to_thread(sys.stdin.read)
+
+
+async def latency(url: str) -> None:
+    async def where() -> str:
+        await asyncio.sleep(0.05)
+        return "python"
+
+    async with tw.Node(url, name="python") as node:
+        await node.serve({"where": where}, name="taker", instance="python")
+        say("ready")
+        await asyncio.to_thread(sys.stdin.read)
+
+
 async def events(url: str) -> None:
     async with tw.Node(url, name="python") as node:
         node.publish("orders.new", Order(1, "north"))
@@ -153,4 +275,5 @@ async def events(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run({"serve": serve, "call": call, "hear": hear, "events": events}[sys.argv[1]](sys.argv[2]))
+    stories = {"latency": latency, "serve": serve, "call": call, "hear": hear, "events": events, "objects": objects}
+    asyncio.run(stories[sys.argv[1]](sys.argv[2]))
