@@ -35,13 +35,13 @@ type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send
 /// [`NodeOptions::log`](crate::NodeOptions::log); the next one follows. A request on the subject is answered with what the handler gives.
 ///
 /// ```
-/// use std::sync::mpsc::channel;
+/// use std::sync::mpsc::sync_channel;
 /// use tidewire_node::{Event, Node, NodeOptions, Service};
 ///
 /// #[derive(serde::Serialize, serde::Deserialize)]
 /// struct Order { id: u32 }
 ///
-/// let (say, heard) = channel();
+/// let (say, heard) = sync_channel(16);
 /// let desk = Service::new("desk").with_event(Event::new("on_order", "orders.*", move |event, order: Order| {
 ///     say.send((event.subject().to_owned(), order.id)).ok();
 ///     async { Ok(()) }

@@ -146,7 +146,8 @@ impl fmt::Debug for NodeOptions {
     }
 }
 
-/// One token of a hub, and what it allows: everything, unless it says otherwise.
+/// One token of a hub, and what it allows: everything, unless it says otherwise. Every node may ask its hub which services there are, and is told of
+/// those that come and go.
 #[derive(Clone)]
 pub struct Token {
     token: String,
@@ -192,6 +193,9 @@ impl Token {
         narrow(&mut grant.publish, &self.publish)?;
         narrow(&mut grant.subscribe, &self.subscribe)?;
         narrow(&mut grant.call, &self.call)?;
+        // Every node may ask which services there are, and is told of those that come and go.
+        grant.call.push(crate::names::pattern("$hub.services")?);
+        grant.subscribe.push(crate::names::pattern("$hub.services.*")?);
         Ok(grant)
     }
 }

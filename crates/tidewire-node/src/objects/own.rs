@@ -27,7 +27,7 @@ use crate::values::references;
 /// [lease](Function::lease). That this value is dropped does not end it. Calls of it run where handlers of this node run.
 ///
 /// ```
-/// use std::sync::mpsc::channel;
+/// use std::sync::mpsc::sync_channel;
 /// use tidewire_node::{Function, Node, NodeOptions, RemoteFunction, Service};
 ///
 /// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
@@ -39,7 +39,7 @@ use crate::values::references;
 /// });
 /// hub.serve(work).wait()?;
 ///
-/// let (say, heard) = channel();
+/// let (say, heard) = sync_channel(16);
 /// let progress = Function::new("progress", &["done"], move |_, done: f64| {
 ///     say.send(done).ok();
 ///     async { Ok(()) }

@@ -42,8 +42,13 @@ fn interpreter() -> Option<PathBuf> {
 impl Python {
     /// Runs a script of `tests/python` with a word and the URL of a hub. None, and said so, where there is no Python with the extension.
     pub fn start(script: &str, what: &str, hub: &Node) -> Option<Self> {
+        Self::start_with(script, &[what, &hub.urls()[0]])
+    }
+
+    /// The same with any arguments.
+    pub fn start_with(script: &str, arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new(interpreter()?);
-        command.arg(repository().join("crates/tidewire-node/tests/python").join(script)).args([what, &hub.urls()[0]]);
+        command.arg(repository().join("crates/tidewire-node/tests/python").join(script)).args(arguments);
         command.env("PYTHONPATH", repository().join("python")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("it starts");
         let (input, output) = (process.stdin.take().expect("a pipe"), process.stdout.take().expect("a pipe"));
@@ -56,6 +61,11 @@ impl Python {
             }
         });
         Some(Self { process, input, lines })
+    }
+
+    /// Waits for the next line.
+    pub fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("it says something in time")
     }
 
     /// Waits for the next line, which must be this one.
