@@ -29,6 +29,7 @@ __all__ = [
     "LinkCall",
     "LinkSubscription",
     "Listening",
+    "News",
     "Pending",
     "RemoteCall",
     "RemoteMessage",
@@ -41,9 +42,11 @@ __all__ = [
     "after_fork",
     "after_fork_in_parent",
     "before_fork",
+    "check_address",
     "decode_value",
     "encode_value",
     "send_blocking",
+    "sender_of_value",
 ]
 
 __version__: str
