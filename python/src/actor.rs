@@ -10,6 +10,7 @@ use tidewire_engine::raw::{ActorId, Change, Envelope, Meta, acting_as};
 use tidewire_engine::{Refusal, Stop};
 
 use crate::arguments::{Actor, Drain, Patience, Priority, Stack};
+use crate::attach::attach;
 use crate::errors::{self, error};
 use crate::fork::Born;
 use crate::function::Handler;
@@ -32,7 +33,7 @@ impl ActorRef {
 
     /// A message with its sender, if it is sent from inside a handler.
     pub fn message(py: Python<'_>, object: Py<PyAny>) -> Message {
-        Message { object, sender: present::actor(py), extra: None }
+        Message { object: object.into(), sender: present::actor(py), extra: None }
     }
 
     fn offer(&self, py: Python<'_>, object: Py<PyAny>, priority: Option<Priority>) -> Result<bool, Refusal> {
@@ -63,12 +64,19 @@ impl ActorRef {
         let priority = Priority::lane(priority);
         let sender = present::actor(py);
         let acting = sender.as_ref().and_then(|sender| crate::coroutine::acting(py, sender));
-        let make = |reply| Message { object, sender, extra: Some(Box::new(Extra { reply: Some(reply), ..extra })) };
+        let make = |reply| Message {
+            object: object.into(),
+            sender,
+            extra: Some(Box::new(Extra { reply: Some(reply), ..extra })),
+        };
         let pending = match acting {
             Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask_with(make, timeout, priority)),
             None => self.inner.ask_with(make, timeout, priority),
         };
-        let operation = async move { pending.await.map_err(|error| Python::attach(|py| errors::ask(py, error))) };
+        let operation = async move {
+            let answer = pending.await.map_err(|error| attach(|py| errors::ask(py, error)))?;
+            Ok(answer.into_py())
+        };
         Pending::new("ask", acting, Box::pin(operation))
     }
 }
@@ -145,14 +153,14 @@ impl ActorRef {
         let operation = std::future::poll_fn(move |cx| {
             let Some(envelope) = waiting.take() else { return std::task::Poll::Pending };
             match cell.push_or_wait(envelope, priority, cx.waker()) {
-                Ok(_) => std::task::Poll::Ready(Ok(Python::attach(|py| py.None()))),
+                Ok(_) => std::task::Poll::Ready(Ok(attach(|py| py.None()))),
                 Err((Refusal::Full { .. }, envelope)) => {
                     waiting = Some(envelope);
                     std::task::Poll::Pending
                 }
                 Err((refusal, envelope)) => {
                     drop(envelope);
-                    std::task::Poll::Ready(Err(Python::attach(|py| errors::refusal(py, refusal))))
+                    std::task::Poll::Ready(Err(attach(|py| errors::refusal(py, refusal))))
                 }
             }
         });
@@ -187,10 +195,10 @@ impl ActorRef {
         let operation = async move {
             let ended = std::future::poll_fn(|cx| {
                 let mut poll = || Pin::new(&mut stopping).poll(cx);
-                if Python::attach(|py| in_coroutine_of(py, actor)) { acting_as(actor, poll) } else { poll() }
+                if attach(|py| in_coroutine_of(py, actor)) { acting_as(actor, poll) } else { poll() }
             });
             let ended = ended.await;
-            Python::attach(|py| match ended {
+            attach(|py| match ended {
                 Ok(report) => statistics::ledger(py, report),
                 Err(own) => Err(error(py, "AskCycle", &own.to_string(), &[])),
             })

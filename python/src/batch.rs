@@ -7,13 +7,20 @@ use tidewire_engine::raw::{Envelope, Turn};
 use crate::actor::{ActorRef, MessageMeta};
 use crate::errors;
 use crate::function::{Function, logged};
+use crate::held::Held;
 use crate::message::Message;
 
 type Taken = Vec<(Message, MessageMeta)>;
 
 impl Function {
     /// One call of `handle_batch`, or of the behaviour above it. Answers whether to go on.
-    pub fn step(&mut self, py: Python<'_>, me: &Py<ActorRef>, batch: &Py<PyAny>, turn: &mut Turn<'_, Message>) -> bool {
+    pub fn step(
+        &mut self,
+        py: Python<'_>,
+        me: &Held<ActorRef>,
+        batch: &Py<PyAny>,
+        turn: &mut Turn<'_, Message>,
+    ) -> bool {
         if self.at_base() {
             return self.handle_batch(py, me, batch, turn);
         }
@@ -23,7 +30,7 @@ impl Function {
     fn handle_batch(
         &mut self,
         py: Python<'_>,
-        me: &Py<ActorRef>,
+        me: &Held<ActorRef>,
         batch: &Py<PyAny>,
         turn: &mut Turn<'_, Message>,
     ) -> bool {
@@ -43,7 +50,7 @@ impl Function {
     fn fail_all(
         &self,
         py: Python<'_>,
-        me: &Py<ActorRef>,
+        me: &Held<ActorRef>,
         taken: Taken,
         turn: &mut Turn<'_, Message>,
         error: &PyErr,

@@ -5,6 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::attach::attach;
+use crate::held::{Held, collect};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -19,15 +21,15 @@ const PASS: usize = 1024;
 
 /// What other threads see of a loop.
 pub struct Line {
-    completed: Mutex<Vec<Py<Pending>>>,
+    completed: Mutex<Vec<Held<Pending>>>,
     externals: Mutex<Vec<Arc<External>>>,
     inlets: Mutex<Vec<Arc<dyn Inlet>>>,
     woken: AtomicBool,
     writer: OwnedFd,
     reader: OwnedFd,
-    call_soon: Mutex<Option<(Py<PyAny>, Py<PyAny>)>>,
+    call_soon: Mutex<Option<(Held<PyAny>, Held<PyAny>)>>,
     /// How the loop watches a descriptor, and stops to.
-    watching: Mutex<Option<(Py<PyAny>, Py<PyAny>)>>,
+    watching: Mutex<Option<(Held<PyAny>, Held<PyAny>)>>,
 }
 
 thread_local! {
@@ -132,12 +134,12 @@ impl Line {
     /// Does what has come in by `act`, on the loop's own thread, without a wake-up for it.
     pub fn take_in<T: Send>(&self, py: Python<'_>, act: impl FnOnce() -> T + Send) -> PyResult<T> {
         self.woken.store(true, Ordering::SeqCst);
-        let done = py.detach(act);
+        let done = crate::attach::detach(py, act);
         self.run(py).map(|()| done)
     }
 
     /// Hands a pending over that can be looked at again, from any thread.
-    pub fn complete(&self, pending: Py<Pending>) {
+    pub fn complete(&self, pending: Held<Pending>) {
         self.completed.lock().push(pending);
         self.wake();
     }
@@ -148,7 +150,7 @@ impl Line {
             return;
         }
         let here = HERE.with_borrow(|here| here.as_ref().is_some_and(|(_, line)| std::ptr::eq(line.as_ref(), self)));
-        if here && Python::attach(|py| self.call_soon(py)) {
+        if here && attach(|py| self.call_soon(py)) {
             return;
         }
         // A full pipe wakes the loop as well as an empty one.
@@ -170,6 +172,7 @@ impl Line {
     }
 
     fn pass(&self, py: Python<'_>) {
+        collect(py);
         let completed = {
             let mut completed = self.completed.lock();
             let n = completed.len().min(PASS);
@@ -228,8 +231,8 @@ impl Bridge {
 
     /// Says how to run `drain` soon, and how to watch a descriptor, from the loop's own thread.
     fn open(&self, call_soon: Py<PyAny>, run: Py<PyAny>, add_reader: Py<PyAny>, remove_reader: Py<PyAny>) {
-        *self.line.call_soon.lock() = Some((call_soon, run));
-        *self.line.watching.lock() = Some((add_reader, remove_reader));
+        *self.line.call_soon.lock() = Some((call_soon.into(), run.into()));
+        *self.line.watching.lock() = Some((add_reader.into(), remove_reader.into()));
     }
 
     /// Lets go of the loop.

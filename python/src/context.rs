@@ -9,32 +9,33 @@ use crate::actor::ActorRef;
 use crate::arguments::{Other, Stack};
 use crate::errors::error;
 use crate::function::Handler;
+use crate::held::Held;
 use crate::message::Extra;
 
 /// The second argument of handlers that take one: this actor, the sender, the place for a reply.
 #[pyclass(frozen, weakref, module = "tidewire")]
 pub struct Context {
-    me: Py<ActorRef>,
-    node: Py<PyAny>,
+    me: Held<ActorRef>,
+    node: Held<PyAny>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    reply: Option<Reply<Py<PyAny>>>,
+    reply: Option<Reply<Held<PyAny>>>,
     asked: bool,
-    sender: Option<Py<ActorRef>>,
-    subject: Option<Py<PyAny>>,
-    headers: Option<Py<PyAny>>,
+    sender: Option<Held<ActorRef>>,
+    subject: Option<Held<PyAny>>,
+    headers: Option<Held<PyAny>>,
     failures: u32,
     changes: Vec<Change>,
 }
 
 impl Context {
     pub fn new(
-        me: Py<ActorRef>,
-        node: Py<PyAny>,
-        sender: Option<Py<ActorRef>>,
+        me: Held<ActorRef>,
+        node: Held<PyAny>,
+        sender: Option<Held<ActorRef>>,
         extra: Option<Extra>,
         failures: u32,
     ) -> Self {
@@ -55,7 +56,7 @@ impl Context {
     pub fn returned(&self, value: Py<PyAny>) {
         let reply = self.state.lock().reply.take();
         if let Some(reply) = reply {
-            reply.send(value);
+            reply.send(value.into());
         }
     }
 
@@ -69,25 +70,25 @@ impl Context {
 impl Context {
     /// This actor.
     #[getter]
-    fn me(&self, py: Python<'_>) -> Py<ActorRef> {
+    fn me(&self, py: Python<'_>) -> Held<ActorRef> {
         self.me.clone_ref(py)
     }
 
     /// The actor in whose handler the message was sent, or None.
     #[getter]
-    fn sender(&self, py: Python<'_>) -> Option<Py<ActorRef>> {
+    fn sender(&self, py: Python<'_>) -> Option<Held<ActorRef>> {
         self.state.lock().sender.as_ref().map(|sender| sender.clone_ref(py))
     }
 
     /// The subject that the message was published on, or None.
     #[getter]
-    fn subject(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+    fn subject(&self, py: Python<'_>) -> Option<Held<PyAny>> {
         self.state.lock().subject.as_ref().map(|subject| subject.clone_ref(py))
     }
 
     /// The headers that the message was published with, or None.
     #[getter]
-    fn headers(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+    fn headers(&self, py: Python<'_>) -> Option<Held<PyAny>> {
         self.state.lock().headers.as_ref().map(|headers| headers.clone_ref(py))
     }
 
@@ -126,7 +127,7 @@ impl Context {
             (state.reply.take(), state.asked)
         };
         match reply {
-            Some(reply) => Ok(reply.send(value)),
+            Some(reply) => Ok(reply.send(value.into())),
             None if asked => Err(error(py, "InvalidArgument", "reply: this message has been replied to already", &[])),
             None => Ok(false),
         }
@@ -176,7 +177,7 @@ impl Context {
     }
 
     /// `ctx.self`, which Rust has no name for, is `ctx.me`.
-    fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<ActorRef>> {
+    fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Held<ActorRef>> {
         if name == "self" {
             return Ok(self.me.clone_ref(py));
         }

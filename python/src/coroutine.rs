@@ -11,10 +11,12 @@ use tidewire_engine::raw::{ActorCell, ActorId, Behaviours, Driver, Envelope, Tur
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::{ActorRef, MessageMeta};
+use crate::attach::attach;
 use crate::context::Context;
 use crate::errors;
 use crate::fork::Born;
 use crate::function::{Handler, Parts, change_behaviour, logged, reference, terminated};
+use crate::held::Held;
 use crate::message::{Extra, Message};
 
 /// The actor that waits when its handler asks, if it handles one message at a time.
@@ -36,8 +38,8 @@ pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorId> {
 pub struct Coroutine {
     parts: Parts,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
-    node: Py<PyAny>,
-    me: Option<Py<ActorRef>>,
+    node: Held<PyAny>,
+    me: Option<Held<ActorRef>>,
     concurrency: usize,
     active: Arc<AtomicUsize>,
     stopping: Stopping,
@@ -56,7 +58,7 @@ impl Coroutine {
         Self {
             parts,
             behaviours: Arc::new(Mutex::new(Behaviours::new())),
-            node,
+            node: node.into(),
             me: None,
             concurrency,
             active: Arc::default(),
@@ -97,14 +99,14 @@ impl Driver<Message> for Coroutine {
     }
 
     fn started(&mut self, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let Some(hook) = self.parts.started.as_ref().map(|hook| hook.clone_ref(py)) else { return Ok(()) };
             self.launch(py, turn, First::Hook(hook))
         })
     }
 
     fn turn(&mut self, turn: &mut Turn<'_, Message>) {
-        Python::attach(|py| {
+        attach(|py| {
             while self.active.load(Ordering::Relaxed) < self.concurrency {
                 let Some(envelope) = turn.take() else { return };
                 if let Err(fault) = self.launch(py, turn, First::Message(Box::new(envelope))) {
@@ -119,9 +121,9 @@ impl Driver<Message> for Coroutine {
     }
 
     fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let notice = terminated(py, &signal).map_err(errors::fault)?;
-            self.launch(py, turn, First::Notice(notice))
+            self.launch(py, turn, First::Notice(notice.into()))
         })
     }
 
@@ -133,7 +135,7 @@ impl Driver<Message> for Coroutine {
             self.stopping = Stopping::Done;
         }
         if self.stopping == Stopping::No && self.parts.stopped.is_some() {
-            return Python::attach(|py| {
+            return attach(|py| {
                 let Some(call) = self.parts.stopped.as_ref().map(|call| call.clone_ref(py)) else { return true };
                 let hook = Handler { call, takes_context: false };
                 self.stopping = Stopping::Hook;
@@ -164,7 +166,7 @@ fn start(py: Python<'_>) -> PyResult<&Py<PyAny>> {
 
 enum First {
     Message(Box<Envelope<Message>>),
-    Notice(Py<PyAny>),
+    Notice(Held<PyAny>),
     Hook(Handler),
 }
 
@@ -172,8 +174,8 @@ enum First {
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Intake {
     cell: Arc<ActorCell<Message>>,
-    me: Py<ActorRef>,
-    node: Py<PyAny>,
+    me: Held<ActorRef>,
+    node: Held<PyAny>,
     base: Handler,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
     active: Arc<AtomicUsize>,
@@ -297,8 +299,8 @@ impl Intake {
             state.counts = counts;
         }
         let value = match (&context, handler.takes_context) {
-            (Some(context), true) => handler.call.call1(py, (object, context.bind(py))),
-            _ => handler.call.call1(py, (object,)),
+            (Some(context), true) => handler.call.call1(py, (object.bind(py), context.bind(py))),
+            _ => handler.call.call1(py, (object.bind(py),)),
         };
         self.unless_returned(py, value.map_err(|error| errors::inside_next(py, error))?)
     }
@@ -346,7 +348,7 @@ impl Intake {
     fn context(
         &self,
         py: Python<'_>,
-        sender: Option<Py<ActorRef>>,
+        sender: Option<Held<ActorRef>>,
         extra: Option<Extra>,
         failures: u32,
     ) -> PyResult<Py<Context>> {

@@ -20,6 +20,7 @@ use crate::arguments::{
     Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Patience, Pattern, Patterns, Priority, Queue, Reason,
     Subject,
 };
+use crate::attach::attach;
 use crate::bridge::{Bridge, Place};
 use crate::coroutine::Coroutine;
 use crate::errors::{self, error};
@@ -184,15 +185,15 @@ impl Engine {
         let hooks = ThreadHooks {
             live: Box::new(|run| {
                 ON_DISPATCHER.set(true);
-                Python::attach(|py| {
+                attach(|py| {
                     note_thread(py, "thread_started");
                     run();
                     note_thread(py, "thread_ended");
                 });
             }),
             idle: Box::new(|run| {
-                Python::attach(|py| {
-                    py.detach(|| {
+                attach(|py| {
+                    crate::attach::detach(py, || {
                         run();
                         courtesy();
                     })
@@ -336,7 +337,7 @@ impl Engine {
         self.inner.born.check(py)?;
         let sender = crate::present::actor(py);
         let extra = published(&subject, headers);
-        let message = Message { object: message, sender, extra: Some(Box::new(extra)) };
+        let message = Message { object: message.into(), sender, extra: Some(Box::new(extra)) };
         let published = self.inner.publish(subject.text, message).map_err(|failure| errors::subscribe(py, &failure))?;
         Ok((published.accepted, published.refused))
     }
@@ -351,7 +352,8 @@ impl Engine {
         headers: Option<Headers>,
     ) -> PyResult<Option<bool>> {
         self.inner.born.check(py)?;
-        let message = Message { object: message, sender: None, extra: Some(Box::new(published(&subject, headers))) };
+        let message =
+            Message { object: message.into(), sender: None, extra: Some(Box::new(published(&subject, headers))) };
         let cell = actor.0.get().inner.cell();
         Ok(match cell.push(Envelope::Plain(message), tidewire_engine::Priority::Normal) {
             Ok(sent) => Some(sent == tidewire_engine::Sent::Accepted),
@@ -370,17 +372,18 @@ impl Engine {
         headers: Option<Headers>,
     ) -> PyResult<Pending> {
         self.inner.born.check(py)?;
-        let message = Message { object: message, sender: None, extra: Some(Box::new(published(&subject, headers))) };
+        let message =
+            Message { object: message.into(), sender: None, extra: Some(Box::new(published(&subject, headers))) };
         let (cell, mut waiting) = (Arc::clone(actor.0.get().inner.cell()), Some(Envelope::Plain(message)));
         let operation = std::future::poll_fn(move |context| {
             let Some(envelope) = waiting.take() else { return Poll::Pending };
             match cell.push_or_wait(envelope, tidewire_engine::Priority::Normal, context.waker()) {
-                Ok(_) => Poll::Ready(Ok(Python::attach(|py| py.None()))),
+                Ok(_) => Poll::Ready(Ok(attach(|py| py.None()))),
                 Err((Refusal::Full { .. }, envelope)) => {
                     waiting = Some(envelope);
                     Poll::Pending
                 }
-                Err((refusal, _)) => Poll::Ready(Err(Python::attach(|py| errors::refusal(py, refusal)))),
+                Err((refusal, _)) => Poll::Ready(Err(attach(|py| errors::refusal(py, refusal)))),
             }
         });
         Ok(Pending::new("deliver", None, Box::pin(operation)))
@@ -539,7 +542,7 @@ impl Engine {
         let ending = self.inner.begin_shutdown(timeout.or(self.inner.config().stop_timeout_ms));
         let operation = async move {
             let report = ending.await;
-            Python::attach(|py| statistics::shutdown(py, report))
+            attach(|py| statistics::shutdown(py, report))
         };
         Ok(Pending::new("shutdown", None, Box::pin(operation)))
     }
@@ -565,8 +568,8 @@ impl Engine {
 
 /// What handlers see of a publish besides the message.
 fn published(subject: &Subject<'_, '_>, headers: Option<Headers>) -> Extra {
-    let subject = Some(subject.object.to_owned().unbind());
-    Extra { subject, headers: headers.map(|headers| headers.0), ..Extra::default() }
+    let subject = Some(subject.object.to_owned().into());
+    Extra { subject, headers: headers.map(|headers| headers.0.into()), ..Extra::default() }
 }
 
 /// A few microseconds in which the thread that has just sent something can go idle and let go of the interpreter by

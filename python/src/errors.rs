@@ -8,12 +8,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 use tidewire_engine::{AskError, DeadReason, Fault, Refusal, SpawnError, SubscribeError};
 
+use crate::attach::attach;
 /// An exception that a handler raised, on its way through the engine.
 pub struct Raised(pub PyErr);
 
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Python::attach(|py| {
+        attach(|py| {
             if f.alternate()
                 && let Ok(text) = traceback(py, &self.0)
             {

@@ -7,14 +7,16 @@ use tidewire_engine::raw::{Behaviours, Change, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::{ActorRef, MessageMeta};
+use crate::attach::attach;
 use crate::context::Context;
 use crate::errors;
 use crate::fork::Born;
+use crate::held::Held;
 use crate::message::{Extra, Message};
 
 /// A callable, and whether it takes a context besides the message.
 pub struct Handler {
-    pub call: Py<PyAny>,
+    pub call: Held<PyAny>,
     pub takes_context: bool,
 }
 
@@ -27,7 +29,7 @@ impl Handler {
             PyModule::import(py, "tidewire._handlers")?.getattr("behaviour_takes_context").map(Bound::unbind)
         })?;
         let takes_context = inspect.call1(py, (callable, field, on_loop))?.extract(py)?;
-        Ok(Self { call: callable.clone().unbind(), takes_context })
+        Ok(Self { call: callable.clone().into(), takes_context })
     }
 
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
@@ -39,21 +41,19 @@ impl Handler {
 pub struct Parts {
     pub handler: Handler,
     pub started: Option<Handler>,
-    pub stopped: Option<Py<PyAny>>,
-    pub batch: Option<Py<PyAny>>,
-    pub make: Option<Py<PyAny>>,
+    pub stopped: Option<Held<PyAny>>,
+    pub batch: Option<Held<PyAny>>,
+    pub make: Option<Held<PyAny>>,
 }
 
 impl Parts {
     pub fn from_plan(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let optional = |name: &str| -> PyResult<Option<Py<PyAny>>> {
+        let optional = |name: &str| -> PyResult<Option<Held<PyAny>>> {
             let value = plan.getattr(name)?;
-            Ok((!value.is_none()).then(|| value.unbind()))
+            Ok((!value.is_none()).then(|| value.into()))
         };
-        let handler = Handler {
-            call: plan.getattr("handler")?.unbind(),
-            takes_context: plan.getattr("takes_context")?.extract()?,
-        };
+        let handler =
+            Handler { call: plan.getattr("handler")?.into(), takes_context: plan.getattr("takes_context")?.extract()? };
         let started = match optional("started")? {
             Some(call) => Some(Handler { call, takes_context: plan.getattr("started_takes_context")?.extract()? }),
             None => None,
@@ -64,8 +64,7 @@ impl Parts {
     /// New parts, for a restart.
     pub fn remake(&self) -> Result<Option<Self>, Fault> {
         let Some(make) = &self.make else { return Ok(None) };
-        Python::attach(|py| make.call0(py).and_then(|plan| Self::from_plan(plan.bind(py))).map(Some))
-            .map_err(errors::fault)
+        attach(|py| make.call0(py).and_then(|plan| Self::from_plan(plan.bind(py))).map(Some)).map_err(errors::fault)
     }
 }
 
@@ -73,15 +72,15 @@ impl Parts {
 pub struct Function {
     parts: Parts,
     behaviours: Behaviours<Handler>,
-    node: Py<PyAny>,
-    me: Option<Py<ActorRef>>,
+    node: Held<PyAny>,
+    me: Option<Held<ActorRef>>,
     max_deliveries: u32,
     pub born: Born,
 }
 
 impl Function {
     pub fn new(parts: Parts, node: Py<PyAny>, max_deliveries: u32) -> Self {
-        Self { parts, behaviours: Behaviours::new(), node, me: None, max_deliveries, born: Born::now() }
+        Self { parts, behaviours: Behaviours::new(), node: node.into(), me: None, max_deliveries, born: Born::now() }
     }
 
     /// Whether no behaviour is above the base.
@@ -94,15 +93,15 @@ impl Function {
         meta.as_ref().map_or(0, |meta| meta.failures) + 1 < self.max_deliveries
     }
 
-    fn me(&mut self, py: Python<'_>, turn: &Turn<'_, Message>) -> Result<Py<ActorRef>, Fault> {
+    fn me(&mut self, py: Python<'_>, turn: &Turn<'_, Message>) -> Result<Held<ActorRef>, Fault> {
         reference(py, &mut self.me, turn)
     }
 
     fn context(
         &self,
         py: Python<'_>,
-        me: &Py<ActorRef>,
-        sender: Option<Py<ActorRef>>,
+        me: &Held<ActorRef>,
+        sender: Option<Held<ActorRef>>,
         extra: Option<Extra>,
         meta: &MessageMeta,
     ) -> PyResult<Py<Context>> {
@@ -114,7 +113,7 @@ impl Function {
     pub fn handle(
         &mut self,
         py: Python<'_>,
-        me: &Py<ActorRef>,
+        me: &Held<ActorRef>,
         envelope: Envelope<Message>,
         turn: &mut Turn<'_, Message>,
     ) -> bool {
@@ -143,7 +142,7 @@ impl Function {
             return match result {
                 Ok(value) => {
                     if let Some(reply) = reply {
-                        reply.send(value.unbind());
+                        reply.send(value.into());
                     }
                     turn.handled(meta);
                     true
@@ -186,7 +185,7 @@ impl Driver<Message> for Function {
     }
 
     fn started(&mut self, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let me = self.me(py, turn)?;
             let Some(started) = self.parts.started.as_ref().map(|started| started.clone_ref(py)) else { return Ok(()) };
             crate::present::with(py, &me, || {
@@ -206,7 +205,7 @@ impl Driver<Message> for Function {
     }
 
     fn turn(&mut self, turn: &mut Turn<'_, Message>) {
-        Python::attach(|py| {
+        attach(|py| {
             let Ok(me) = self.me(py, turn) else { return };
             let batch = self.parts.batch.as_ref().map(|batch| batch.clone_ref(py));
             crate::present::with(py, &me, || match batch {
@@ -223,7 +222,7 @@ impl Driver<Message> for Function {
     }
 
     fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
-        Python::attach(|py| {
+        attach(|py| {
             let me = self.me(py, turn)?;
             let notice = terminated(py, &signal).map_err(errors::fault)?;
             let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler).clone_ref(py);
@@ -245,7 +244,7 @@ impl Driver<Message> for Function {
 
     fn stopped(&mut self) -> Result<(), Fault> {
         let Some(stopped) = &self.parts.stopped else { return Ok(()) };
-        Python::attach(|py| {
+        attach(|py| {
             self.born.back(py, stopped.call0(py)).map(drop).map_err(|error| match &self.me {
                 Some(me) => logged(py, me, "stopped", error),
                 None => errors::fault(error),
@@ -269,12 +268,12 @@ impl Driver<Message> for Function {
 /// The reference to the actor whose turn it is, made once.
 pub fn reference(
     py: Python<'_>,
-    place: &mut Option<Py<ActorRef>>,
+    place: &mut Option<Held<ActorRef>>,
     turn: &Turn<'_, Message>,
-) -> Result<Py<ActorRef>, Fault> {
+) -> Result<Held<ActorRef>, Fault> {
     if place.is_none() {
         let inner = tidewire_engine::ActorRef::from_cell(turn.cell().clone());
-        *place = Some(Py::new(py, ActorRef::new(inner)).map_err(errors::fault)?);
+        *place = Some(Py::new(py, ActorRef::new(inner)).map_err(errors::fault)?.into());
     }
     match place {
         Some(me) => Ok(me.clone_ref(py)),
@@ -311,7 +310,7 @@ fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 /// Reports a failed message; answers whether to go on.
 fn fail(
     py: Python<'_>,
-    me: &Py<ActorRef>,
+    me: &Held<ActorRef>,
     turn: &mut Turn<'_, Message>,
     message: Message,
     meta: MessageMeta,
@@ -326,7 +325,7 @@ fn fail(
 }
 
 /// Tells `tidewire._log`, which decides how much of it is written.
-pub fn logged(py: Python<'_>, me: &Py<ActorRef>, hook: &str, error: PyErr) -> Fault {
+pub fn logged(py: Python<'_>, me: &Held<ActorRef>, hook: &str, error: PyErr) -> Fault {
     let told = PyModule::import(py, "tidewire._log")
         .and_then(|log| log.getattr("failed"))
         .and_then(|failed| failed.call1((me.bind(py), hook, error.clone_ref(py).into_value(py))));

@@ -4,6 +4,7 @@
 
 mod actor;
 mod arguments;
+mod attach;
 mod batch;
 mod bridge;
 mod config;
@@ -13,6 +14,7 @@ mod engine;
 mod errors;
 mod fork;
 mod function;
+mod held;
 mod link;
 mod message;
 mod news;
@@ -25,9 +27,6 @@ mod values;
 mod wait;
 
 use pyo3::prelude::*;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[pymodule]
 fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -46,6 +45,8 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::RemoteCall>()?;
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;
+    module.add_function(wrap_pyfunction!(attach::before_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(attach::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(actor::send_blocking, module)?)?;
     module.add_function(wrap_pyfunction!(values::encode_value, module)?)?;

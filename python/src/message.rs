@@ -4,34 +4,36 @@ use pyo3::prelude::*;
 use tidewire_engine::Reply;
 
 use crate::actor::ActorRef;
+use crate::attach::attach;
+use crate::held::Held;
 
 /// A message: the object itself, and what only some messages carry.
 pub struct Message {
-    pub object: Py<PyAny>,
+    pub object: Held<PyAny>,
     /// The actor in whose handler it was sent.
-    pub sender: Option<Py<ActorRef>>,
+    pub sender: Option<Held<ActorRef>>,
     pub extra: Option<Box<Extra>>,
 }
 
 #[derive(Default)]
 pub struct Extra {
-    pub reply: Option<Reply<Py<PyAny>>>,
-    pub subject: Option<Py<PyAny>>,
-    pub headers: Option<Py<PyAny>>,
+    pub reply: Option<Reply<Held<PyAny>>>,
+    pub subject: Option<Held<PyAny>>,
+    pub headers: Option<Held<PyAny>>,
     /// A notice about a watched actor, rather than a message.
     pub notice: bool,
 }
 
 impl Message {
-    pub fn plain(object: Py<PyAny>) -> Self {
-        Self { object, sender: None, extra: None }
+    pub fn plain(object: impl Into<Held<PyAny>>) -> Self {
+        Self { object: object.into(), sender: None, extra: None }
     }
 }
 
 impl Clone for Message {
     /// A second reference to the same object. A place for a reply stays with the first.
     fn clone(&self) -> Self {
-        Python::attach(|py| Self {
+        attach(|py| Self {
             object: self.object.clone_ref(py),
             sender: self.sender.as_ref().map(|sender| sender.clone_ref(py)),
             extra: self.extra.as_ref().map(|extra| {

@@ -8,6 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 
+use crate::attach::attach;
 use crate::pause::Pause;
 
 /// How often something has changed, and who waits for more of it. It does not say what has.
@@ -83,7 +84,7 @@ impl Future for Changed {
         let changed = self.news.is_newer(self.seen, context.waker());
         let over = !changed && self.pause.as_mut().is_some_and(|pause| Pin::new(pause).poll(context).is_ready());
         if changed || over {
-            return Poll::Ready(Python::attach(|py| changed.into_py_any(py)));
+            return Poll::Ready(attach(|py| changed.into_py_any(py)));
         }
         self.waker = Some(context.waker().clone());
         Poll::Pending

@@ -9,6 +9,7 @@ use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{Fire, Watch};
 
+use crate::attach::attach;
 /// Rings once.
 #[derive(Default)]
 struct Bell {
@@ -49,7 +50,7 @@ impl Future for Pause {
         {
             let mut state = self.bell.state.lock();
             if state.0 {
-                return Poll::Ready(Ok(Python::attach(|py| py.None())));
+                return Poll::Ready(Ok(attach(|py| py.None())));
             }
             state.1 = Some(context.waker().clone());
         }

@@ -14,6 +14,7 @@ use tidewire_engine::raw::{ActorId, acting_as};
 use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
 use crate::fork::Born;
+use crate::held::Held;
 use crate::link::Planned;
 use crate::wait::{Operation, wait};
 
@@ -118,7 +119,7 @@ impl Pending {
             },
         };
         // The one that wakes takes it out, as it may not hold the interpreter and could not make another reference.
-        *ring.pending.lock() = Some(this.clone_ref(py));
+        *ring.pending.lock() = Some(this.clone_ref(py).into());
         let mut context = Context::from_waker(&waker);
         let polled = match self.acting {
             Some(actor) => acting_as(actor, || operation.as_mut().poll(&mut context)),
@@ -418,7 +419,7 @@ impl Drop for Pending {
 /// Rings the loop when the operation can be looked at again.
 struct Ring {
     line: Arc<Line>,
-    pending: Mutex<Option<Py<Pending>>>,
+    pending: Mutex<Option<Held<Pending>>>,
 }
 
 impl Wake for Ring {

@@ -6,9 +6,10 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::actor::ActorRef;
+use crate::held::Held;
 
 thread_local! {
-    static PRESENT: RefCell<Option<Py<ActorRef>>> = const { RefCell::new(None) };
+    static PRESENT: RefCell<Option<Held<ActorRef>>> = const { RefCell::new(None) };
 }
 
 /// In the child of a fork: this thread is in no actor's handler any more.
@@ -20,7 +21,7 @@ pub fn leave() {
 static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Runs `what` with `actor` as the present one.
-pub fn with<R>(py: Python<'_>, actor: &Py<ActorRef>, what: impl FnOnce() -> R) -> R {
+pub fn with<R>(py: Python<'_>, actor: &Held<ActorRef>, what: impl FnOnce() -> R) -> R {
     let before = PRESENT.replace(Some(actor.clone_ref(py)));
     let result = what();
     PRESENT.set(before);
@@ -28,12 +29,12 @@ pub fn with<R>(py: Python<'_>, actor: &Py<ActorRef>, what: impl FnOnce() -> R) -
 }
 
 /// The actor in whose handler this thread is.
-pub fn actor(py: Python<'_>) -> Option<Py<ActorRef>> {
+pub fn actor(py: Python<'_>) -> Option<Held<ActorRef>> {
     let here = PRESENT.with_borrow(|present| present.as_ref().map(|actor| actor.clone_ref(py)));
     here.or_else(|| if crate::bridge::runs_coroutines() { from_context(py) } else { None })
 }
 
-fn from_context(py: Python<'_>) -> Option<Py<ActorRef>> {
+fn from_context(py: Python<'_>) -> Option<Held<ActorRef>> {
     let get = GET
         .get_or_try_init(py, || {
             PyModule::import(py, "tidewire._current")?.getattr("actor")?.getattr("get").map(Bound::unbind)
@@ -41,5 +42,5 @@ fn from_context(py: Python<'_>) -> Option<Py<ActorRef>> {
         .ok()?;
     let actor = get.bind(py).call0().ok()?;
     // What a forked child finds there was set in its parent.
-    actor.cast_into::<ActorRef>().ok().filter(|actor| !actor.get().born.is_past()).map(Bound::unbind)
+    actor.cast_into::<ActorRef>().ok().filter(|actor| !actor.get().born.is_past()).map(Held::from)
 }

@@ -99,7 +99,7 @@ pub fn dead_letter(py: Python<'_>, letter: &DeadLetter) -> PyResult<Py<PyAny>> {
 
 /// A stop's report as a `tw.Ledger`.
 pub fn ledger(py: Python<'_>, report: StopReport<Message>) -> PyResult<Py<PyAny>> {
-    let messages: Vec<Py<PyAny>> = report.returned.into_iter().map(|message| message.object).collect();
+    let messages: Vec<Py<PyAny>> = report.returned.into_iter().map(|message| message.object.into_py()).collect();
     let stuck: Vec<Py<PyAny>> = report.stuck.iter().map(|stuck| self::stuck(py, stuck)).collect::<PyResult<_>>()?;
     make_ledger(py, report.ledger, messages, stuck, &report.reason.to_string(), Vec::new())
 }

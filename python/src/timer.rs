@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use crate::attach::attach;
 use crate::fork::Own;
 use crate::pending::Pending;
 
@@ -25,7 +26,7 @@ impl Timer {
         let finished = self.inner.finished();
         let operation = async move {
             let outcome = finished.await;
-            Python::attach(|py| Ok(outcome.as_str().into_pyobject(py)?.into_any().unbind()))
+            attach(|py| Ok(outcome.as_str().into_pyobject(py)?.into_any().unbind()))
         };
         Ok(Pending::new("outcome", None, Box::pin(operation)))
     }

@@ -56,7 +56,7 @@ pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
         // The engine's idle hook lets go of the interpreter.
         tidewire_engine::raw::blocking(what)
     } else {
-        py.detach(what)
+        crate::attach::detach(py, what)
     }
 }
 

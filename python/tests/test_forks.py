@@ -244,10 +244,48 @@ def test_children_of_a_busy_process_never_hang() -> None:
                     mine.schedule(0, mine.spawn(lambda _: fired.set()), 1)
                     assert fired.wait(60)
                     return mine.sync.ask(mine.spawn(lambda n: n + 1), 1)
-            print({in_child(work) for _ in range(60)})
+            print({in_child(work) for _ in range(200)})
             over.set()
             for thread in threads:
                 thread.join()
         """
     )
     assert said == ["{'2'}"]
+
+
+def test_children_of_a_process_with_calls_in_flight_never_hang() -> None:
+    said = program(
+        """
+        class Echo:
+            async def say(self, blob):
+                return blob
+
+        def work():
+            async def own():
+                async with tw.Node(name="childs-hub") as mine:
+                    await mine.serve(Echo(), name="echo")
+                    async with tw.Node(mine.listen("tide://127.0.0.1:0").url, name="childs") as caller:
+                        return len(await caller.client("echo").say(b"x" * 100_000))
+            return asyncio.run(own())
+
+        async def main():
+            async with tw.Node(name="hub") as hub:
+                url = hub.listen("tide://127.0.0.1:0").url
+                await hub.serve(Echo(), name="echo")
+                async with tw.Node(url, name="caller") as caller:
+                    echo = caller.client("echo")
+                    async def call(size):
+                        while True:
+                            await echo.say(b"x" * size)
+                    calls = [asyncio.create_task(call(size)) for size in (10, 1_000, 200_000)]
+                    said = set()
+                    for _ in range(40):
+                        said.add(await asyncio.to_thread(in_child, work))
+                    print(said, all(not call.done() for call in calls))
+                    for call in calls:
+                        call.cancel()
+                    await asyncio.wait(calls)
+        asyncio.run(main())
+        """
+    )
+    assert said == ["{'100000'} True"]

@@ -519,6 +519,18 @@ def test_stop_gives_up_on_what_is_stuck_and_names_it(gate: str) -> None:
     story(main)
 
 
+def test_stop_kills_a_worker_that_would_never_end_by_itself() -> None:
+    async def main() -> None:
+        pool = process_pool(functions.leave_thread, 1)
+        await pool.submit(None)
+        (worker,) = pids(pool)
+        ledger = await pool.stop()
+        assert (ledger.handled, ledger.stuck) == (1, ())
+        assert ends(worker)
+
+    story(main)
+
+
 def test_nothing_is_left_after_stop() -> None:
     def usage() -> tuple[list[str], int]:
         return sorted(os.listdir("/proc/self/fd")), threading.active_count()
@@ -537,14 +549,6 @@ def test_nothing_is_left_after_stop() -> None:
         cycle(functions.die_if)
     gc.collect()
     assert usage() == before
-
-
-def test_a_worker_that_does_not_end_by_itself_is_killed_and_the_pool_stops() -> None:
-    with process_pool(functions.leave_a_thread, 1) as pool:
-        assert pool.sync.submit(1) == 1
-        (pid,) = pids(pool)
-    assert pool.ledger == tw.Ledger(1, 1, 0, 0, reason="stopped")
-    assert not os.path.exists(f"/proc/{pid}")
 
 
 def test_an_idle_pool_does_not_wake_up() -> None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tidewire._binding import after_fork
+from tidewire._binding import after_fork, after_fork_in_parent, before_fork
 
 
 def in_child(call: Callable[[], Any]) -> None:
@@ -43,4 +43,5 @@ def leave(error: BaseException | None) -> NoReturn:
     os._exit((code or 0) & 0xFF)
 
 
-in_child(after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=before_fork, after_in_parent=after_fork_in_parent, after_in_child=after_fork)

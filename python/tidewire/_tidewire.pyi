@@ -29,6 +29,8 @@ __all__ = [
     "Timer",
     "__version__",
     "after_fork",
+    "after_fork_in_parent",
+    "before_fork",
     "decode_value",
     "encode_value",
     "send_blocking",
@@ -243,6 +245,8 @@ def decode_value(data: Buffer, hook: Callable[[Any], Any] | None = None) -> Any:
 def encode_value(
     value: Any, hook: Callable[[Any], Any] | None = None, bytes_max: int = 268435456, name: str = "value"
 ) -> bytes: ...
+def before_fork() -> None: ...
+def after_fork_in_parent() -> None: ...
 def after_fork() -> None: ...
 def send_blocking(actor: ActorRef, message: Any, priority: str | None = None) -> None: ...
 

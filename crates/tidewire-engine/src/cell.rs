@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use crate::locks::Mutex;
+use tidewire_sync::Mutex;
 
 use crate::actor::ActorId;
 use crate::core::Core;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::locks::{Mutex, RwLock};
+use tidewire_sync::{Mutex, RwLock};
 
 use crate::actor::ActorId;
 use crate::cell::AnyCell;

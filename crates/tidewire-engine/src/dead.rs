@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use crate::locks::Mutex;
+use tidewire_sync::Mutex;
 
 use crate::actor::ActorId;
 use crate::cell::AnyCell;

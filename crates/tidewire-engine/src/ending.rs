@@ -7,7 +7,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::locks::Mutex;
+use tidewire_sync::Mutex;
 
 use crate::actor::ActorId;
 use crate::cell::{AnyCell, Cell};

@@ -8,9 +8,9 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::locks::Mutex;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};
+use tidewire_sync::Mutex;
 
 use crate::actor::{Actor, ActorId, ActorRef, Context};
 use crate::cell::{AnyCell, Cell, NewCell};

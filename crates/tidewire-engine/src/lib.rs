@@ -34,7 +34,6 @@ mod error;
 mod fork;
 mod future;
 mod inbox;
-mod locks;
 mod options;
 mod reply;
 mod rings;
@@ -76,9 +75,9 @@ pub mod raw {
     pub use crate::dispatch::blocking;
     pub use crate::driver::{Behaviours, Driver, Turn};
     pub use crate::envelope::{Change, Envelope, Meta};
-    pub use crate::fork::{PerProcess, forked, generation};
-    pub use crate::locks::Mutex;
+    pub use crate::fork::forked;
     pub use crate::reply::{AskEnd, Asked, Standing};
     pub use crate::timers::Fire;
     pub use crate::watch::Watch;
+    pub use tidewire_sync::{Condvar, Mutex, PerProcess, generation};
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::locks::Mutex;
+use tidewire_sync::Mutex;
 
 use crate::actor::ActorId;
 use crate::core::Core;

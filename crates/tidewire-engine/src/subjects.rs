@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::locks::RwLock;
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::subject::{Pattern, Subject};
+use tidewire_sync::RwLock;
 
 use crate::cell::{Cell, Sent};
 use crate::envelope::Envelope;

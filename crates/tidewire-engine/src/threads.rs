@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::locks::Mutex;
+use tidewire_sync::Mutex;
 
-use crate::fork::PerProcess;
+use tidewire_sync::PerProcess;
 
 static NAMES: PerProcess<Mutex<Names>> = PerProcess::new();
 

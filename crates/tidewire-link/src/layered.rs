@@ -1,7 +1,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use tidewire_sync::Mutex;
 use tokio::net::TcpStream;
 
 use crate::secured::Secured;

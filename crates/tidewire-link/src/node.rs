@@ -10,13 +10,13 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, MutexGuard};
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::session::{Fault, Greeting, Joined, Named, Refused, Sending, Session};
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags, PublishHead, SubscribeHead};
+use tidewire_sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;

@@ -1,7 +1,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 
 /// Most bytes that are taken out of an outbox for one write.

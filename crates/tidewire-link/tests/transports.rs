@@ -5,10 +5,10 @@ mod transports_support;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use parking_lot::Mutex;
 use tidewire_link::{Address, Sending, Tls};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Flags, PublishHead};
+use tidewire_sync::Mutex;
 
 use transports_support::certificates::{Authority, Folder};
 use transports_support::{Answer, Answers, Count, Echo, Keep, Listen, Node, Place, next};

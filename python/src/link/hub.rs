@@ -13,9 +13,11 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
+use crate::attach::{attach, try_attach};
 use crate::engine::Engine;
 use crate::errors::error;
 use crate::fork::Own;
+use crate::held::Held;
 use crate::link::joined::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options};
@@ -57,7 +59,7 @@ impl Hub {
     fn listen(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
         self.inner.born.check(py)?;
         let address = address(py, url, tls)?;
-        let listening = py.detach(|| self.inner.listen(&address));
+        let listening = crate::attach::detach(py, || self.inner.listen(&address));
         let listening = listening.map_err(|failure| {
             let class = if failure.is_tls() { "InvalidArgument" } else { "ConfigError" };
             error(py, class, &failure.to_string(), &[])
@@ -70,21 +72,21 @@ impl Hub {
     fn join(&self, py: Python<'_>, name: &str, token: Option<String>, settings: Settings) -> PyResult<Link> {
         self.inner.born.check(py)?;
         let greeting = greeting(name, token, &settings);
-        let joined = py.detach(|| tidewire_link::Link::join_local(&self.inner, greeting));
+        let joined = crate::attach::detach(py, || tidewire_link::Link::join_local(&self.inner, greeting));
         Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
     }
 
     /// Tells all nodes that no new calls are taken.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            py.detach(|| mine.goodbye());
+            crate::attach::detach(py, || mine.goodbye());
         }
     }
 
     /// Ends all links. What is under way fails.
     fn close(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            py.detach(|| mine.close());
+            crate::attach::detach(py, || mine.close());
         }
     }
 
@@ -107,7 +109,7 @@ impl Hub {
         let idle = self.inner.idle(most);
         let operation = async move {
             let is_idle = idle.await;
-            Python::attach(|py| is_idle.into_py_any(py))
+            attach(|py| is_idle.into_py_any(py))
         };
         Ok(Pending::new("idle", None, Box::pin(operation)))
     }
@@ -163,7 +165,7 @@ pub fn address(py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult
 /// the first line. While so many wait that there is no room, others are dropped.
 pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
     let lines: OnceLock<SyncSender<String>> = OnceLock::new();
-    let log = Arc::new(log);
+    let log = Arc::new(Held::from(log));
     move |line| {
         let lines = lines.get_or_init(|| {
             let (send, lines) = sync_channel(LOG_LINES);
@@ -176,9 +178,9 @@ pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
     }
 }
 
-fn call_with(lines: &Receiver<String>, log: &Py<PyAny>) {
+fn call_with(lines: &Receiver<String>, log: &Held<PyAny>) {
     for line in lines {
-        let told = Python::try_attach(|py| {
+        let told = try_attach(|py| {
             if let Err(error) = log.call1(py, (line,)) {
                 error.write_unraisable(py, None);
             }

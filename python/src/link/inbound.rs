@@ -12,8 +12,10 @@ use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Fields, PublishHead};
 
+use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::Own;
+use crate::held::Held;
 use crate::link::inlet::Intake;
 use crate::link::{Taking, detached, refused, sending};
 use crate::pending::Pending;
@@ -30,7 +32,7 @@ pub struct Exchanging {
     cancelled: AtomicBool,
     credit: AtomicI64,
     waker: Mutex<Option<Waker>>,
-    on_cancel: Mutex<Option<Py<PyAny>>>,
+    on_cancel: Mutex<Option<Held<PyAny>>>,
     this: Mutex<Weak<Exchanging>>,
 }
 
@@ -112,7 +114,7 @@ impl RemoteCall {
     fn flush(&self, py: Python<'_>, company: bool) {
         // With other calls at hand, their answers go in the same write: at the end of this round of the loop.
         if !(company && super::joined::flush_soon(py, &self.flusher)) {
-            py.detach(|| self.flusher.flush());
+            crate::attach::detach(py, || self.flusher.flush());
         }
     }
 }
@@ -194,7 +196,7 @@ impl RemoteCall {
         if self.cancelled() {
             return call.call0(py).map(drop);
         }
-        *self.exchange.on_cancel.lock() = Some(call);
+        *self.exchange.on_cancel.lock() = Some(call.into());
         // It may have gone in between; then what was just set may not be called by anybody else.
         if self.cancelled() {
             self.exchange.tell(py);
@@ -251,7 +253,7 @@ impl RemoteCall {
         let wait = std::future::poll_fn(move |context| {
             *exchange.waker.lock() = Some(context.waker().clone());
             let ready = exchange.credit.load(Ordering::Acquire) > 0 || exchange.cancelled.load(Ordering::Acquire);
-            if ready { Poll::Ready(Ok(Python::attach(|py| py.None()))) } else { Poll::Pending }
+            if ready { Poll::Ready(Ok(attach(|py| py.None()))) } else { Poll::Pending }
         });
         Pending::new("credit", None, Box::pin(wait))
     }
@@ -260,7 +262,7 @@ impl RemoteCall {
     fn over(&self, py: Python<'_>) {
         if let Some(call) = self.take() {
             self.forget();
-            py.detach(|| call.over());
+            crate::attach::detach(py, || call.over());
         }
     }
 

@@ -9,6 +9,7 @@ use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
 use tidewire_proto::generated::limits;
 
 use crate::bridge::{Inlet, Line};
+use crate::held::Held;
 use crate::link::Taking;
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
 use crate::link::pulse::Pulse;
@@ -20,7 +21,7 @@ use crate::link::reader::SocketReader;
 pub struct Intake {
     queue: Mutex<Queue>,
     line: Arc<Line>,
-    receive: Py<PyAny>,
+    receive: Held<PyAny>,
     link: Flusher,
     pulse: Arc<Pulse>,
     taking: Taking,
@@ -74,7 +75,7 @@ impl Intake {
     /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone.
     pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher, taking: Taking) -> Arc<Self> {
         let (line, pulse) = (Arc::clone(line), Pulse::new());
-        let intake = Arc::new(Self { queue: Mutex::default(), line, receive, link, pulse, taking });
+        let intake = Arc::new(Self { queue: Mutex::default(), line, receive: receive.into(), link, pulse, taking });
         intake.line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
         intake
     }
@@ -108,7 +109,7 @@ impl Intake {
         let queue = std::mem::take(&mut *self.queue.lock());
         if queue.bytes > INTAKE_BYTES {
             // A hub of this process hands over here what waits, and may wait for a thread that does so and wants the interpreter.
-            py.detach(|| self.link.listen_again());
+            crate::attach::detach(py, || self.link.listen_again());
         }
         queue.came
     }

@@ -58,7 +58,7 @@ impl Link {
 
     fn flush(&self, py: Python<'_>) {
         if !(self.inner.is_busy() && flush_soon(py, &self.flusher)) {
-            py.detach(|| self.inner.flush());
+            crate::attach::detach(py, || self.inner.flush());
         }
     }
 
@@ -108,7 +108,7 @@ impl Link {
     ) -> PyResult<Self> {
         let (address, runtime) = (address(py, url, tls)?, runtime()?);
         let greeting = greeting(name, token, &settings);
-        let joined = py.detach(|| tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
+        let joined = crate::attach::detach(py, || tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 
@@ -222,7 +222,7 @@ impl Link {
         let sent = detached(py, long, || inner.publish(&head, flags, payload));
         sent.map_err(|why| refused(py, subject.text, &why))?;
         if !flush_soon(py, &self.flusher) {
-            py.detach(|| self.inner.flush());
+            crate::attach::detach(py, || self.inner.flush());
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Link {
         let says = fields(py, says)?;
         let place = Arc::new(reply::Place::default());
         let (door, waiting) = (Arc::new(Door { intake, number }), Arc::clone(&place) as Arc<dyn Waiting>);
-        let subscribed = py.detach(|| self.inner.subscribe(&pattern, queue, &says, door, waiting));
+        let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
         let asking = Asking {
@@ -283,7 +283,7 @@ impl Link {
     /// Takes no new calls, and tells the hub.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            py.detach(|| mine.goodbye());
+            crate::attach::detach(py, || mine.goodbye());
         }
     }
 
@@ -294,7 +294,7 @@ impl Link {
         if let Some(intake) = intake {
             intake.close(py);
         }
-        py.detach(|| mine.close());
+        crate::attach::detach(py, || mine.close());
     }
 }
 
@@ -303,7 +303,7 @@ impl LinkSubscription {
     /// Ends the subscription.
     fn close(&self, py: Python<'_>) {
         let subscription = self.inner.lock().take();
-        py.detach(|| drop(subscription));
+        crate::attach::detach(py, || drop(subscription));
     }
 }
 
@@ -328,7 +328,9 @@ pub fn after_fork() {
 pub fn flush_soon(py: Python<'_>, flusher: &Flusher) -> bool {
     match gathered(flusher.address()) {
         // The other side begins while the round of the loop goes on.
-        Some(frames) if (frames as usize).is_multiple_of(flusher.batch_frames()) => py.detach(|| flusher.flush()),
+        Some(frames) if (frames as usize).is_multiple_of(flusher.batch_frames()) => {
+            crate::attach::detach(py, || flusher.flush())
+        }
         Some(_) => {}
         None => return plan_flush(py, flusher),
     }
@@ -367,7 +369,7 @@ struct FlushTask {
 impl FlushTask {
     fn __call__(&self, py: Python<'_>) {
         self.planned.store(false, Ordering::Relaxed);
-        py.detach(|| self.flusher.flush());
+        crate::attach::detach(py, || self.flusher.flush());
     }
 }
 

@@ -31,6 +31,7 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use crate::errors::error;
+use crate::held::Held;
 use crate::values::Blob;
 
 static RUNTIME: PerProcess<Mutex<Option<Runtime>>> = PerProcess::new();
@@ -124,7 +125,7 @@ fn of_link(py: Python<'_>, raised: PyErr) -> PyErr {
 
 /// What makes objects of the references in values that come over a link.
 #[derive(Clone)]
-pub struct Taking(Arc<PyOnceLock<Py<PyAny>>>);
+pub struct Taking(Arc<PyOnceLock<Held<PyAny>>>);
 
 impl Taking {
     pub fn new() -> Self {
@@ -133,7 +134,7 @@ impl Taking {
 
     /// From now on, this function does.
     pub fn take_with(&self, py: Python<'_>, hook: Py<PyAny>) {
-        let _ = self.0.set(py, hook);
+        let _ = self.0.set(py, hook.into());
     }
 
     /// Reads a value.
@@ -144,7 +145,7 @@ impl Taking {
 
 /// Sends without the interpreter what takes its time to be compressed.
 fn detached<T: Send>(py: Python<'_>, long: bool, send: impl FnOnce() -> T + Send) -> T {
-    if long { py.detach(send) } else { send() }
+    if long { crate::attach::detach(py, send) } else { send() }
 }
 
 /// A blob on its way: a long one is kept until its last chunk has gone.

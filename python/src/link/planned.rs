@@ -6,6 +6,8 @@ use std::task::{Context, Poll};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::attach::attach;
+use crate::held::Held;
 use crate::pending::Pending;
 use crate::wait::Operation;
 
@@ -13,14 +15,14 @@ use crate::wait::Operation;
 /// `Pending` to go on with; `failed(error)` gives another
 /// `Pending` to go on with, or None; `dropped(begun)` is called if nobody waits for it any more, or nobody ever did.
 pub struct Planned {
-    plan: Py<PyAny>,
+    plan: Held<PyAny>,
     operation: Option<Operation>,
     over: bool,
 }
 
 impl Planned {
     pub fn new(plan: Py<PyAny>) -> Self {
-        Self { plan, operation: None, over: false }
+        Self { plan: plan.into(), operation: None, over: false }
     }
 
     fn begin(&mut self, py: Python<'_>) -> PyResult<()> {
@@ -69,13 +71,13 @@ impl Future for Planned {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let Some(operation) = &mut self.operation else {
-                match Python::attach(|py| self.begin(py)) {
+                match attach(|py| self.begin(py)) {
                     Ok(()) => continue,
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             };
             let Poll::Ready(outcome) = operation.as_mut().poll(context) else { return Poll::Pending };
-            match Python::attach(|py| self.judge(py, outcome)) {
+            match attach(|py| self.judge(py, outcome)) {
                 Ok(Some(value)) => return Poll::Ready(Ok(value)),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -92,7 +94,7 @@ impl Drop for Planned {
         let begun = self.operation.is_some();
         // What was sent is cancelled before the plan hears of it.
         self.operation = None;
-        Python::attach(|py| {
+        attach(|py| {
             if let Err(error) = self.plan.bind(py).call_method1(intern!(py, "dropped"), (begun,)) {
                 error.write_unraisable(py, None);
             }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
+use crate::attach::try_attach;
 /// A loop is blocked if it has had something to do for so long, and did not look.
 const BLOCKED: Duration = Duration::from_millis(100);
 
@@ -61,7 +62,7 @@ impl Pulse {
 fn log(blocked_ms: u32) {
     let told = std::thread::Builder::new().name("tidewire-log".to_owned()).spawn(move || {
         // At the end of the program there is nobody to tell.
-        let _ = Python::try_attach(|py| {
+        let _ = try_attach(|py| {
             if let Err(error) = warn(py, blocked_ms) {
                 error.write_unraisable(py, None);
             }

@@ -9,6 +9,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
+use crate::attach::attach;
 use crate::errors::error;
 use crate::link::{Taking, failed};
 use crate::wait::blocks;
@@ -113,7 +114,7 @@ impl Future for Asking {
         if !matches!(outcome, Outcome::TimedOut) {
             self.key = None;
         }
-        Poll::Ready(Python::attach(|py| self.value(py, outcome)))
+        Poll::Ready(attach(|py| self.value(py, outcome)))
     }
 }
 

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
+use crate::attach::attach;
 use crate::fork::Own;
 use crate::link::{Taking, failed};
 use crate::pending::Pending;
@@ -112,7 +113,7 @@ impl RemoteStream {
         };
         if let Some(key) = key {
             self.place.change(|state| state.end = Some(End::Over));
-            py.detach(|| link.cancel(key));
+            crate::attach::detach(py, || link.cancel(key));
         }
     }
 }
@@ -155,7 +156,7 @@ impl Future for Next {
                 None => {
                     let ended = match &state.end {
                         Some(End::Over) => Some(Err(PyStopAsyncIteration::new_err(()))),
-                        Some(End::Failed(failure)) => Some(Err(Python::attach(|py| failed(py, &self.title, failure)))),
+                        Some(End::Failed(failure)) => Some(Err(attach(|py| failed(py, &self.title, failure)))),
                         None => None,
                     };
                     if let Some(ended) = ended {
@@ -173,6 +174,6 @@ impl Future for Next {
         if let Some((key, want)) = want {
             self.link.want(key, want);
         }
-        Poll::Ready(Python::attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
+        Poll::Ready(attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
     }
 }

@@ -11,6 +11,7 @@ use tidewire_link::Pieces;
 use tidewire_proto::generated::limits;
 
 use crate::errors::error;
+use crate::held::DroppedAttached;
 use crate::values::forms::{ALIGNMENT, HEADER_BYTES, MARK, VERSION, gap};
 
 /// A longer blob is cut when it is sent.
@@ -21,7 +22,7 @@ pub enum Blob {
     /// All of it.
     Whole(Vec<u8>),
     /// All of it, or what comes before the only buffer, and that buffer: it is kept, as it can't change.
-    Kept(Vec<u8>, PyBackedBytes),
+    Kept(Vec<u8>, DroppedAttached<PyBackedBytes>),
 }
 
 impl Blob {
@@ -30,7 +31,7 @@ impl Blob {
         let bytes = part.as_bytes();
         let mut start = header(head, &[bytes.len()]);
         if start.len() + bytes.len() > KEPT_BYTES {
-            return Self::Kept(start, PyBackedBytes::from(part.clone()));
+            return Self::Kept(start, DroppedAttached::new(PyBackedBytes::from(part.clone())));
         }
         start.extend_from_slice(bytes);
         Self::Whole(start)
@@ -40,7 +41,7 @@ impl Blob {
 impl From<Bound<'_, PyBytes>> for Blob {
     fn from(all: Bound<'_, PyBytes>) -> Self {
         if all.as_bytes().len() > KEPT_BYTES {
-            return Self::Kept(Vec::new(), PyBackedBytes::from(all));
+            return Self::Kept(Vec::new(), DroppedAttached::new(PyBackedBytes::from(all)));
         }
         Self::Whole(all.as_bytes().to_vec())
     }

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::held::Held;
+
 /// Longest key that is kept.
 const LONGEST: usize = 32;
 /// Keys that a thread keeps. A key replaces another one in its slot.
@@ -13,7 +15,7 @@ const SLOTS: usize = 512;
 struct Kept {
     length: usize,
     bytes: [u8; LONGEST],
-    key: Py<PyString>,
+    key: Held<PyString>,
 }
 
 thread_local! {
@@ -41,7 +43,7 @@ fn keep<'py>(py: Python<'py>, bytes: &[u8], slot: &mut Option<Kept>) -> PyResult
     let key = PyString::from_bytes(py, bytes)?;
     let mut copy = [0; LONGEST];
     copy[..bytes.len()].copy_from_slice(bytes);
-    *slot = Some(Kept { length: bytes.len(), bytes: copy, key: key.clone().unbind() });
+    *slot = Some(Kept { length: bytes.len(), bytes: copy, key: key.clone().into() });
     Ok(key)
 }
 

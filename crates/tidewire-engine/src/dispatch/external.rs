@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::locks::Mutex;
+use tidewire_sync::Mutex;
 
 use super::Task;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::locks::{Condvar, Mutex, RwLock};
 use crossbeam_deque::{Injector, Steal, Stealer};
+use tidewire_sync::{Condvar, Mutex, RwLock};
 
 use super::Task;
 use super::sleepers::Sleepers;

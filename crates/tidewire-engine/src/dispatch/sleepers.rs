@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crate::locks::Mutex;
+use tidewire_sync::Mutex;
 
 /// The bed of one thread.
 pub(crate) struct Bed {

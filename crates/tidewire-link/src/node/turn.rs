@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::{io, thread_local};
 
-use parking_lot::Mutex;
 use tidewire_core::link::session::Fault;
+use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 
 use super::way::{Way, WayKind};

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tidewire_link::{
     Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, JoinError, Link, Listening, Message,
     Published, Runtime, Sending, Subscription, Waiting,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};
+use tidewire_sync::Mutex;
 
 /// Far longer than anything here takes.
 pub const SOON: Duration = Duration::from_secs(30);

@@ -1,10 +1,12 @@
-//! The locks of `std`, without its poison: a panic under one of them is a bug of this crate, and is reported where it happens.
+//! The locks of `std`, without its poison: a panic under one of them is a bug, and is reported where it happens.
 //!
 //! Those of `parking_lot` keep their waiting threads in one table of the process. A fork copies that table as it is, with the
 //! parent's threads in it and its rows perhaps locked, and threads of the child then spin over it for ever
 //! (`docs/decisions/0009-*`). A lock of `std` is a word of its own.
 
-use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{self, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+
+pub use std::sync::MutexGuard;
 use std::time::Instant;
 
 /// A mutual exclusion lock.
@@ -42,17 +44,20 @@ impl<T: ?Sized> Mutex<T> {
 
 /// A lock that lets many read at once.
 #[derive(Debug, Default)]
-pub(crate) struct RwLock<T>(sync::RwLock<T>);
+pub struct RwLock<T>(sync::RwLock<T>);
 
 impl<T> RwLock<T> {
+    /// A lock that is free.
     pub const fn new(value: T) -> Self {
         Self(sync::RwLock::new(value))
     }
 
+    /// Waits until nobody writes.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until nobody reads or writes.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,15 +65,22 @@ impl<T> RwLock<T> {
 
 /// Wakes those who wait for a change under a lock.
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(sync::Condvar);
+pub struct Condvar(sync::Condvar);
 
 impl Condvar {
+    /// Nobody waits.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }
 
+    /// Wakes all who wait.
     pub fn notify_all(&self) {
         self.0.notify_all();
+    }
+
+    /// Waits for a change.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a change, or until the time is up. The second answer: the time is up.

@@ -1,0 +1,45 @@
+//! Which process this is, counted in forks, and what each has for itself.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// How many forks, told to [`forked`], lie between the process that loaded this crate and this one.
+#[inline]
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// To be called in the child of a fork, by its only thread, before anything else that asks.
+pub fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A value that each process has for itself: a forked child does not meet what its parent's threads did to theirs.
+pub struct PerProcess<T> {
+    value: OnceLock<T>,
+    child: OnceLock<Box<Self>>,
+}
+
+impl<T: Default> PerProcess<T> {
+    /// One that is made when it is first needed.
+    pub const fn new() -> Self {
+        Self { value: OnceLock::new(), child: OnceLock::new() }
+    }
+
+    /// The value of this process. Whoever calls [`forked`] calls this after it, so that a fork of the child finds it made.
+    pub fn get(&self) -> &T {
+        let mut mine = self;
+        for _ in 0..generation() {
+            mine = mine.child.get_or_init(|| Box::new(Self::new()));
+        }
+        mine.value.get_or_init(T::default)
+    }
+}
+
+impl<T: Default> Default for PerProcess<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,180 @@
+//! How a thread comes to the interpreter, so that no fork falls into it.
+//!
+//! CPython lists a new thread under a lock that it takes without the interpreter's own. Up to 3.12 a child that was forked in that moment
+//! waits for this lock for ever, before any of our code runs in it. So threads that are not listed yet come through a gate, and a
+//! fork shuts it meanwhile.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use tidewire_engine::raw::{Condvar, Mutex, PerProcess};
+
+use crate::held::collect;
+
+static GATE: PerProcess<Gate> = PerProcess::new();
+
+thread_local! {
+    static AT: Cell<At> = const { Cell::new(At::Unknown) };
+}
+
+/// Whether this thread has the interpreter.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    /// Nothing here has attached or detached it: a thread of Python's that called us has it, any other has not.
+    Unknown,
+    Attached,
+    Detached,
+}
+
+/// Calls `what` with the interpreter. It waits for a fork that is under way.
+#[inline]
+pub fn attach<R>(what: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
+    let pass = Pass::if_needed();
+    #[expect(clippy::disallowed_methods, reason = "this is the gate")]
+    Python::attach(|py| inside(py, pass, what))
+}
+
+/// Calls `what` with the interpreter, unless the program is at its end.
+pub fn try_attach<R>(what: impl for<'py> FnOnce(Python<'py>) -> R) -> Option<R> {
+    let pass = Pass::if_needed();
+    #[expect(clippy::disallowed_methods, reason = "this is the gate")]
+    Python::try_attach(|py| inside(py, pass, what))
+}
+
+#[inline]
+fn inside<'py, R>(py: Python<'py>, pass: Option<Pass>, what: impl FnOnce(Python<'py>) -> R) -> R {
+    drop(pass);
+    let _back = Back::after(At::Attached);
+    collect(py);
+    what(py)
+}
+
+/// Calls `what` without the interpreter.
+pub fn detach<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
+    #[expect(clippy::disallowed_methods, reason = "this is where it is noted")]
+    let result = py.detach(|| {
+        let _back = Back::after(At::Detached);
+        what()
+    });
+    collect(py);
+    result
+}
+
+/// Whether this thread has the interpreter.
+#[inline]
+pub fn is_attached() -> bool {
+    match AT.get() {
+        At::Attached => true,
+        At::Detached => false,
+        At::Unknown => is_listed(),
+    }
+}
+
+/// Whether the interpreter knows this thread.
+#[inline]
+fn is_listed() -> bool {
+    // SAFETY: it may be called on any thread once the interpreter has been initialised, which it was when this module was imported.
+    unsafe { !ffi::PyGILState_GetThisThreadState().is_null() }
+}
+
+/// Notes where the thread is, until it is dropped.
+struct Back(At);
+
+impl Back {
+    #[inline]
+    fn after(at: At) -> Self {
+        Self(AT.replace(at))
+    }
+}
+
+impl Drop for Back {
+    #[inline]
+    fn drop(&mut self) {
+        AT.set(self.0);
+    }
+}
+
+/// Before a fork: nobody comes to the interpreter until [`after_fork_in_parent`]. In the child the gate is a new one.
+#[pyfunction]
+pub fn before_fork(py: Python<'_>) {
+    // Whoever is in the gate waits for the interpreter.
+    detach(py, || GATE.get().shut());
+}
+
+/// After a fork, or after one that the system refused.
+#[pyfunction]
+pub fn after_fork_in_parent() {
+    GATE.get().open();
+}
+
+/// Leave to be listed, until it is dropped.
+struct Pass(&'static Gate);
+
+impl Pass {
+    #[inline]
+    fn if_needed() -> Option<Self> {
+        if AT.get() == At::Attached || is_listed() { None } else { Some(Self::take()) }
+    }
+
+    #[cold]
+    fn take() -> Self {
+        let gate = GATE.get();
+        gate.enter();
+        Self(gate)
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+#[derive(Default)]
+struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Threads that are coming in.
+    inside: usize,
+    /// Forks under way: two threads may be at it, one of them waiting for the interpreter.
+    forks: usize,
+}
+
+impl Gate {
+    fn enter(&self) {
+        let mut state = self.state.lock();
+        while state.forks > 0 {
+            state = self.changed.wait(state);
+        }
+        state.inside += 1;
+    }
+
+    fn leave(&self) {
+        let mut state = self.state.lock();
+        state.inside -= 1;
+        if state.inside == 0 && state.forks > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn shut(&self) {
+        let mut state = self.state.lock();
+        state.forks += 1;
+        while state.inside > 0 {
+            state = self.changed.wait(state);
+        }
+    }
+
+    fn open(&self) {
+        let mut state = self.state.lock();
+        state.forks -= 1;
+        self.changed.notify_all();
+    }
+}
