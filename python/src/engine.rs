@@ -27,7 +27,7 @@ use crate::errors::{self, error};
 use crate::fork::Own;
 use crate::function::{Function, Parts};
 use crate::message::{Extra, Message};
-use crate::news::{Changed, News};
+use crate::news::{Changed, News, Told};
 use crate::pause::Pause;
 use crate::pending::Pending;
 use crate::statistics;
@@ -383,7 +383,7 @@ impl Engine {
                     waiting = Some(envelope);
                     Poll::Pending
                 }
-                Err((refusal, _)) => Poll::Ready(Err(attach(|py| errors::refusal(py, refusal)))),
+                Err((refusal, _)) => Poll::Ready(Err(attach(|py| errors::refusal(py, refusal, cell.name())))),
             }
         });
         Ok(Pending::new("deliver", None, Box::pin(operation)))
@@ -464,11 +464,12 @@ impl Engine {
         Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()
     }
 
-    /// Something to await for so many seconds.
-    fn pause(&self, seconds: f64) -> PyResult<Pending> {
+    /// Something to await for so many seconds, or until there are other news than were `seen`.
+    fn pause(&self, seconds: f64, news: &Told, seen: u64) -> PyResult<Pending> {
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let pause = Pause::new(std::time::Instant::now() + wait, self.handle());
-        Ok(Pending::new("pause", None, Box::pin(pause)))
+        let changed = Changed::new(Arc::clone(&news.0), seen, Some(pause));
+        Ok(Pending::new("pause", None, Box::pin(changed)))
     }
 
     /// How often something that `changed` tells of has changed.
@@ -521,7 +522,7 @@ impl Engine {
     fn requeue(&self, py: Python<'_>, number: Letter) -> PyResult<()> {
         self.inner.born.check(py)?;
         self.inner.dead_letters().requeue(number.0).map_err(|failure| match failure {
-            RequeueError::Refused(refusal) => errors::refusal(py, refusal),
+            RequeueError::Refused(refusal) => errors::refusal(py, refusal, None::<&str>),
             other => error(py, "NoSuchTarget", &other.to_string(), &[]),
         })
     }

@@ -42,6 +42,9 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Listening>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<link::LinkSubscription>()?;
+    module.add_class::<news::Told>()?;
+    module.add_function(wrap_pyfunction!(link::sender_of_value, module)?)?;
+    module.add_function(wrap_pyfunction!(link::check_address, module)?)?;
     module.add_class::<link::RemoteCall>()?;
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;

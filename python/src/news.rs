@@ -8,7 +8,6 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 
-use crate::attach::attach;
 use crate::pause::Pause;
 
 /// How often something has changed, and who waits for more of it. It does not say what has.
@@ -63,6 +62,29 @@ impl News {
     }
 }
 
+/// News that Python tells, and that pauses end with.
+#[pyclass(frozen, name = "News", module = "tidewire._tidewire")]
+pub struct Told(pub Arc<News>);
+
+#[pymethods]
+impl Told {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// How often there were news.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.0.told()
+    }
+
+    /// Says that there are: the pauses that wait for them end.
+    fn ring(&self) {
+        self.0.tell();
+    }
+}
+
 /// Ends with True when something has changed, or with False when the time is up.
 pub struct Changed {
     news: Arc<News>,
@@ -84,7 +106,7 @@ impl Future for Changed {
         let changed = self.news.is_newer(self.seen, context.waker());
         let over = !changed && self.pause.as_mut().is_some_and(|pause| Pin::new(pause).poll(context).is_ready());
         if changed || over {
-            return Poll::Ready(attach(|py| changed.into_py_any(py)));
+            return Poll::Ready(crate::attach::attach(|py| changed.into_py_any(py)));
         }
         self.waker = Some(context.waker().clone());
         Poll::Pending

@@ -147,7 +147,7 @@ def test_a_message_that_kills_its_workers_is_quarantined_and_not_tried_again(run
         make = functools.partial(agents.Fragile, str(tmp_path), 1_000)
         node.pool(make, workers=1, kind="process", id="fragile", max_deliveries=3, retry=tw.Retry(5, backoff_ms=1))
         desk = node.agent(nothing, id="desk")
-        with pytest.raises(tw.TaskQuarantined):
+        with pytest.raises(tw.TaskQuarantined, match=r"at <Task \d+ payload=-1 deliveries=3>"):
             await desk.request(-1, to="fragile", timeout=PATIENCE)
         receipt = await desk.send(-2, to="fragile", receipt=True)
         assert await receipt.wait(PATIENCE) == "failed"

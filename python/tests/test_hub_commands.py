@@ -74,7 +74,10 @@ def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -
         (("call", "pricing.quote", "Y"), "KeyError: 'Y' (raised by the handler)"),
         (("call", "pricing.qote", "X"), "no_such_target: pricing has no method 'qote'"),
         (("call", "nobody.home"), "no_responders: nobody"),
-        (("req", "nobody.listens", "1"), "no_responders: "),
+        (("req", "nobody.listens", "1"), 'nobody answers calls on "nobody.listens": subscribe a handler there'),
+        (("pub", "x", '{"id": 7'), """invalid_argument: MESSAGE: '{"id": 7' begins like JSON and is none (Expecting"""),
+        (("req", "x", " [1, 2"), "or send it as text with --text"),
+        (("call", "pricing.quote", "symbol={a"), "invalid_argument: symbol: '{a' begins like JSON"),
         (("pub", "a..b", "1"), "invalid_subject: "),
         (("pub", "a", "1", "--header", "x"), "--header: 'x' is not allowed: write NAME=VALUE"),
     )
@@ -86,6 +89,33 @@ def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -
     gone = run("tide://127.0.0.1:1", "services")
     assert gone.returncode == 1
     assert gone.stderr.startswith("link_lost: url: there is no hub at tide://127.0.0.1:1")
+
+
+def test_an_error_is_an_object_where_the_result_would_be_one(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    for arguments, code, kind in (
+        (("call", "pricing.quote", "Y"), "remote_error", "KeyError"),
+        (("call", "pricing.qote", "X"), "no_such_target", None),
+        (("req", "nobody.listens", "1"), "no_responders", None),
+        (("pub", "x", "{"), "invalid_argument", None),
+        (("call", "quote"), "invalid_argument", None),
+    ):
+        done = run(url, *arguments, "--json")
+        assert done.returncode == (2 if arguments == ("call", "quote") else 1)
+        assert not done.stdout
+        told = json.loads(done.stderr)["error"]
+        assert (told["code"], told.get("type"), told["retryable"]) == (code, kind, code == "no_responders")
+        assert told["message"]
+    assert json.loads(run("tide://127.0.0.1:1", "services", "--json").stderr)["error"]["code"] == "link_lost"
+
+
+def test_what_looks_like_json_is_text_if_that_is_said(hub: tuple[tw.Node, str]) -> None:
+    node, url = hub
+    node.subscribe("echo", lambda message: [message])
+    for message in ('{"id": 7', '{"id": 7}', "[x", "7"):
+        assert json.loads(run(url, "req", "echo", message, "--text").stdout) == [message]
+    assert json.loads(run(url, "req", "echo", '{"id": 7}').stdout) == [{"id": 7}]
+    assert json.loads(run(url, "req", "echo", "7 [x]").stdout) == ["7 [x]"]
 
 
 def test_a_message_goes_from_pub_to_sub_and_a_request_is_answered(hub: tuple[tw.Node, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from time import monotonic
 
 import pytest
 import tidewire as tw
@@ -137,3 +138,25 @@ def test_who_compresses_without_having_said_so_is_told(started: Programs) -> Non
     told = raw.until_end()
     assert told is not None
     assert "the feature lz4 was not named by both sides" in told
+
+
+def test_a_message_that_can_not_be_inflated_is_counted_and_logged_once(started: Programs) -> None:
+    _, url = started.hub()
+    with tw.Node(url, name="reader") as node:
+        node.subscribe("news", lambda message: None)
+        broken = frame(PUBLISH, published(b"news"), struct.pack("<Q", 100) + b"x", COMPRESSED | 2)
+        raw = Raw.joined(url, features="lz4")
+        node._link().refresh_blocking()
+        for _ in range(3):
+            raw.send(broken)
+        assert raw.is_alive()
+        until = monotonic() + PATIENCE_S
+        while node.statistics()["links"]["dropped"] < 3:
+            assert monotonic() < until, "they are not counted"
+            node._link().refresh_blocking()
+        assert node.statistics()["links"]["dropped"] == 3
+        raw.close()
+    with tw.Node(name="hub") as node:
+        assert "of_hub" not in node.statistics()["links"]
+        node.listen("tide://127.0.0.1:0")
+        assert node.statistics()["links"]["of_hub"]["nodes"] == 1

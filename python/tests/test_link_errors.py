@@ -171,3 +171,13 @@ def test_the_error_of_a_nested_call_comes_through(at_workshop: Any) -> None:
         assert raised.value.__cause__ is not None
 
     at_workshop(story)
+
+
+def test_a_call_that_is_not_answered_in_time_is_called_what_its_caller_calls_it(
+    at_workshop: Any,
+) -> None:
+    async def story(node: tw.Node, workshop: Any) -> None:
+        with pytest.raises(tw.AskTimeout, match=r'^workshop.hold of the instance "server": no answer came in time'):
+            await workshop.with_(timeout=0.1).hold()
+
+    at_workshop(story)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import socket
+import subprocess
+import sys
 from time import perf_counter
 from typing import Any
 
@@ -15,6 +19,41 @@ from link_programs import Workshop, until_served
 from link_stories import SOON_S, fails, joined, logged, lost, said
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
+
+
+ALONE = """
+import os, signal, sys, tidewire as tw, asyncio
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+async def main():
+    async with tw.Node(sys.argv[1], name="alone") as node:
+        assert await node.client("workshop").echo(1) == 1
+        print("ready", flush=True)
+        # Nothing is read of the socket before this loop goes round again.
+        sys.stdin.readline()
+        for _ in range(3):
+            node.publish("nobody", bytes(300_000))
+        await asyncio.sleep(0)
+        print("alive", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@KINDS
+def test_a_program_that_dies_of_broken_pipes_outlives_its_hub(started: Programs, kind: str) -> None:
+    hub, url = started.hub(started.url(kind))
+    started.server(url)
+    alone = subprocess.Popen(
+        [sys.executable, "-c", ALONE, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert alone.stdin
+    assert alone.stdout
+    assert alone.stdout.readline() == "ready\n"
+    hub.signal(signal.SIGKILL)
+    hub.process.wait(30)
+    out, _ = alone.communicate("go\n", timeout=30)
+    assert (out, alone.returncode) == ("alive\n", 0)
 
 
 @KINDS
@@ -248,3 +287,76 @@ def test_a_handler_of_a_link_that_was_lost_does_not_touch_the_calls_of_the_next_
             await said(server, "cancelled")
 
     asyncio.run(story())
+
+
+def test_what_is_asked_for_while_the_hub_is_gone_says_so_and_what_to_do(started: Programs) -> None:
+    hub, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            assert repr(node).startswith(f"<Node 'caller' {url} running, ")
+            unknown = node.client("unknown")
+            with pytest.raises(tw.NoResponders, match="no service is known here: look whether"):
+                await unknown.work()
+            hub.kill()
+            await lost(node)
+            assert "running, link lost" in repr(node)
+            told = r"unknown: nobody is known to serve it, and the link of 'caller' to the hub at tide://.* is lost: call again"
+            with pytest.raises(tw.LinkLost, match=told):
+                await unknown.work()
+            with pytest.raises(tw.LinkLost, match=told):
+                await asyncio.to_thread(unknown.sync.work)
+            with pytest.raises(tw.LinkLost, match=told):
+                await anext(aiter(unknown.work()))
+            with pytest.raises(tw.LinkLost, match="try again once it is back"):
+                await node.request("a.b", None, timeout=5)
+
+    asyncio.run(story())
+
+
+def test_a_hub_that_hangs_does_not_keep_a_call_longer_than_its_own_time(started: Programs) -> None:
+    hub, url = started.hub()
+
+    async def story() -> None:
+        # Else the link would be given up first.
+        patient = {"links": {"link_heartbeat_ms": 60_000}}
+        async with tw.Node(url, name="caller", config=patient) as node:
+            hub.signal(signal.SIGSTOP)
+            await asyncio.to_thread(os.waitid, os.P_PID, hub.process.pid, os.WSTOPPED | os.WNOWAIT)
+            since = perf_counter()
+            with pytest.raises(
+                tw.AskTimeout, match=r"unknown: nobody is known to serve it, and the hub at tide://.* did not say"
+            ):
+                await node.client("unknown").with_(timeout=0.2).work()
+            assert perf_counter() - since < 4
+            hub.signal(signal.SIGCONT)
+
+    asyncio.run(story())
+
+
+def test_a_hub_shows_where_it_can_be_joined() -> None:
+    with tw.Node(name="hub") as node:
+        assert "<Node 'hub' mem:// running, " in repr(node)
+        first, second = node.listen("tide://127.0.0.1:0"), node.listen("tide://127.0.0.1:0")
+        assert f"<Node 'hub' {first.url} {second.url} running, " in repr(node)
+        first.close()
+        assert f"<Node 'hub' {second.url} running, " in repr(node)
+
+
+def test_a_node_that_tries_to_join_again_stops_at_once(started: Programs) -> None:
+    """Whoever listens where its hub was takes connections, and says nothing."""
+    hub, url = started.hub("ws://127.0.0.1:0")
+    place = ("127.0.0.1", int(url.rsplit(":", 1)[1].strip("/")))
+    with socket.socket() as silent:
+        with tw.Node(url, name="caller", config={"links": {"link_greeting_ms": 60_000}}):
+            hub.kill()
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            silent.bind(place)
+            silent.listen()
+            silent.settimeout(PATIENCE_S)
+            connection, _ = silent.accept()
+            connection.settimeout(PATIENCE_S)
+            assert connection.recv(4) == b"GET "
+        with connection:
+            while connection.recv(4_096):
+                pass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from time import perf_counter
 
@@ -14,12 +16,21 @@ class Gate(tw.Service):
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.open = asyncio.Event()
+        self.closed = asyncio.Event()
 
     @tw.method
     async def wait(self) -> str:
         self.begun.set()
         await self.open.wait()
         return "through"
+
+    @tw.method
+    async def count(self) -> AsyncIterator[int]:
+        try:
+            for number in itertools.count():
+                yield number
+        finally:
+            self.closed.set()
 
 
 async def three(stack: AsyncExitStack) -> tuple[tw.Node, tw.Node, Gate]:
@@ -50,6 +61,21 @@ def test_calls_that_pass_through_end_before_the_hub_does() -> None:
             assert (await stopping).balanced
 
     asyncio.run(story())
+
+
+def test_a_hub_does_not_wait_for_streams_and_their_readers_are_told() -> None:
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            hub, caller, gate = await three(stack)
+            stream = caller.client("gate").count()
+            assert await anext(stream) == 0
+            assert (await asyncio.wait_for(hub.stop(timeout=1_000), 20)).balanced
+            with pytest.raises(tw.LinkLost):
+                async for _ in stream:
+                    pass
+            await gate.closed.wait()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
 
 
 def test_a_hub_waits_no_longer_than_its_timeout() -> None:

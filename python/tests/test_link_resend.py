@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import signal
 from time import perf_counter
+from typing import Any
 
 import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
+from tidewire.links import known
+from tidewire.services import resending
+from tidewire.services.calls import Call
+from tidewire.services.registry import registry_of
 from tidewire.services.resending import Resending
+from tidewire.services.sending import Sending
 
 
 def lost() -> tw.LinkLost:
@@ -42,6 +49,64 @@ def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Pro
             assert await steady == "server 2"
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["awaited", "blocking", "unknown"])
+def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_a_wait(
+    started: Programs, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(resending, "_FIRST_S", 1_000.0)
+    monkeypatch.setattr(resending, "_LONGEST_S", 1_000.0)
+    hub, url = started.hub()
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop").with_(timeout=80_000.0)
+            sending = Sending(registry_of(node), "workshop", "steady", ("server",), {}, workshop._options)
+            made: Any = {
+                "awaited": lambda: workshop.steady("server"),
+                "blocking": lambda: asyncio.to_thread(workshop.sync.steady, "server"),
+                "unknown": lambda: Call(sending),
+            }[kind]()
+            steady = asyncio.ensure_future(made)
+            await asyncio.to_thread(server.expect, "trying")
+            hub.kill()
+            await asyncio.to_thread(started.hub, url)
+            assert await steady == "server 2"
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: Programs) -> None:
+    _, url = started.hub()
+    started.server(url)
+    node_stopped, refused = 13, list[float]()
+
+    async def story() -> None:
+        async with tw.Node(url, name="refusing") as refusing, tw.Node(url, name="caller") as caller:
+            (info,) = await caller.services()
+            came: asyncio.Queue[Any] = asyncio.Queue()
+            says = known.described(dataclasses.replace(info, instances=("refusing",)))
+            await refusing._link().subscribe("svc.workshop.refusing.*", "", says, came.put_nowait)
+            await until_served(caller, "workshop", 2)
+            workshop = caller.client("workshop").with_(timeout=50.0)
+            # One of the two gets each call in turn.
+            while not refused:
+                calling = asyncio.create_task(workshop.caller())
+                getting = asyncio.create_task(came.get())
+                await asyncio.wait({calling, getting}, return_when=asyncio.FIRST_COMPLETED)
+                if getting.done():
+                    since = perf_counter()
+                    # What passes is the time of the call.
+                    await asyncio.sleep(0.3)
+                    refused.append(perf_counter() - since)
+                    getting.result().refuse(node_stopped, "stopping")
+                getting.cancel()
+                _, _, left = await calling
+            assert left < 50.001 - refused[0]
+
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_a_call_goes_to_another_instance_when_the_first_is_lost(started: Programs) -> None:

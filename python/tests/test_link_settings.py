@@ -59,6 +59,31 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         tw.LinkConfig(hub_links=True, link_linger_us="soon")  # type: ignore[arg-type]
 
 
+def test_what_can_not_be_is_refused_by_what_it_was_given_to() -> None:
+    with pytest.raises(
+        tw.ConfigError, match="link_backoff_ms: 2000 is above link_backoff_max_ms=1500: lower it, or raise"
+    ):
+        tw.LinkConfig(link_backoff_ms=2_000, link_backoff_max_ms=1_500)
+    with pytest.raises(tw.ConfigError, match="link_backoff_ms: 30000 is above link_backoff_max_ms"):
+        tw.Node(config=links(link_backoff_ms=30_000))
+    with pytest.raises(
+        tw.InvalidArgument, match=r'url: "tide://127.0.0.1:99999" is not allowed: the port is a number from 0'
+    ):
+        tw.Node("tide://127.0.0.1:99999")
+    with pytest.raises(tw.InvalidArgument, match=r"name: 'nnn.* has 300 bytes: give at most name_bytes=255"):
+        tw.Node(name="n" * 300)
+    with pytest.raises(
+        tw.InvalidArgument, match=r"publish: 'a\.\.b' is not allowed: give tokens divided by single dots"
+    ):
+        tw.Token("long enough", publish=("ok.>", "a..b"))
+    with tw.Node() as node:
+        twice = [tw.Token("long enough", user="max"), tw.Token("long enough", user="rita")]
+        with pytest.raises(
+            tw.InvalidArgument, match="tokens: those of the users 'max' and 'rita' are the same: give each"
+        ):
+            node.listen("tide://127.0.0.1:0", tokens=twice)
+
+
 def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
     wrong = ["--set", "links.link_heartbeat=1", "--set", "links.hub_links=many", "--set", "lane_burst=0"]
     done = subprocess.run([*TIDEWIRE, "up", *wrong], capture_output=True, text=True, timeout=30, check=False)

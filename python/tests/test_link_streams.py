@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -147,6 +147,70 @@ def test_more_streams_than_calls_are_allowed_do_not_keep_calls_waiting(run: Run)
             await said(server, "closed")
 
     run(story)
+
+
+class Otherwise(tw.Service, name="workshop"):
+    """What a caller takes the workshop for."""
+
+    @tw.method
+    async def count(self, most: int) -> int:
+        raise NotImplementedError
+
+    @tw.method
+    async def count_plainly(self, most: int) -> int:
+        raise NotImplementedError
+
+    @tw.method
+    async def hold(self) -> AsyncIterator[str]:
+        yield ""
+
+
+@pytest.mark.parametrize("method", ["count", "count_plainly"])
+def test_a_stream_that_is_called_for_one_value_says_so_at_once(started: Programs, method: str) -> None:
+    _, url = started.hub()
+    started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            with pytest.raises(tw.InvalidArgument, match=r"it is a stream.*async for"):
+                await getattr(node.client(Otherwise), method)(3)
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_a_value_that_is_read_as_a_stream_is_refused_before_its_handler_begins(started: Programs) -> None:
+    _, url = started.hub()
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            with pytest.raises(tw.InvalidArgument, match=r"it gives one value.*await it"):
+                async for _ in node.client(Otherwise).hold():
+                    pass
+            assert await node.client("workshop").steady("") == "server 1"
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+    assert server.line() == "trying 1"
+
+
+def test_a_reader_whose_peer_answers_with_one_value_is_told(started: Programs) -> None:
+    """As a node does that takes any call."""
+    _, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
+
+            async def answer(message: object) -> int:
+                return 1
+
+            server.subscribe("one", answer)
+            # A call of the hub comes behind it.
+            await server._link().refresh()
+            stream = caller._link().link.open("one", None, 5.0, CREDIT)
+            with pytest.raises(tw.InvalidArgument, match="no stream"):
+                await stream.take()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
 
 
 def test_large_items_come_whole(run: Run) -> None:

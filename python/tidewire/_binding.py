@@ -12,6 +12,7 @@ from tidewire._tidewire import (
     Link,
     LinkSubscription,
     Listening,
+    News,
     Pending,
     RemoteCall,
     RemoteMessage,
@@ -22,9 +23,11 @@ from tidewire._tidewire import (
     after_fork,
     after_fork_in_parent,
     before_fork,
+    check_address,
     decode_value,
     encode_value,
     send_blocking,
+    sender_of_value,
 )
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "Link",
     "LinkSubscription",
     "Listening",
+    "News",
     "Pending",
     "RemoteCall",
     "RemoteMessage",
@@ -47,7 +51,9 @@ __all__ = [
     "after_fork",
     "after_fork_in_parent",
     "before_fork",
+    "check_address",
     "decode_value",
     "encode_value",
     "send_blocking",
+    "sender_of_value",
 ]

@@ -13,10 +13,10 @@ from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidewire import _current, _handlers, _inspect, _watching
-from tidewire._binding import ActorRef, Engine
+from tidewire._binding import ActorRef, Engine, check_address
 from tidewire._forking import in_child
 from tidewire._ledger import Ledger
-from tidewire._limits import CONCURRENCY, SUBSCRIPTION_CAPACITY
+from tidewire._limits import CONCURRENCY, NAME_BYTES, SUBSCRIPTION_CAPACITY
 from tidewire._log import logger
 from tidewire._urls import is_link
 from tidewire.broker import BrokerConfig
@@ -83,11 +83,17 @@ class Node:
         tls: Tls | None = None,
     ) -> None:
         self._joins = is_link(url)
+        if self._joins:
+            check_address(url)
         if token is not None and (not isinstance(token, str) or not token):
             raise InvalidArgument("token: what was given is not allowed: give a string that is not empty, or None")
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidArgument(
                 f"name: {name!r} is not allowed: give a string, or None for a name made from the process id"
+            )
+        if name is not None and len(name.encode()) > NAME_BYTES.max:
+            raise InvalidArgument(
+                f"name: {name[:40]!r}... has {len(name.encode())} bytes: give at most name_bytes={NAME_BYTES.max}"
             )
         self.url = url
         self.name = name if name is not None else f"node-{os.getpid()}"
@@ -663,7 +669,11 @@ class Node:
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"
-        return f"<Node {self.name!r} {self.url} {state}, {self._engine.actors} actors>"
+        connection, url = self._connection, self.url
+        if connection is not None and not self._stopped:
+            url = " ".join(connection.places) or url
+            state += ", link lost" if connection.is_lost else ""
+        return f"<Node {self.name!r} {url} {state}, {self._engine.actors} actors>"
 
     # Inside
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
+use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_proto::wire;
 use tidewire_sync::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
@@ -35,8 +36,8 @@ pub(crate) trait Feed: Send + Sync {
     fn tick(&self);
     /// When time asks for something next.
     fn due_us(&self) -> u64;
-    /// The hub closes the link.
-    fn ended(&self, reason: &str);
+    /// The hub closes the link; the node may join it again if the hub itself goes on.
+    fn ended(&self, reason: &str, may_return: bool);
 }
 
 enum Peer {
@@ -145,9 +146,9 @@ impl HubHandle {
         self.shared.hub.lock().counts()
     }
 
-    /// Calls that are passed on and not answered yet.
+    /// Calls that are passed on and not answered yet, but for streams, which may have no end.
     pub fn open_calls(&self) -> usize {
-        self.shared.hub.lock().open_calls()
+        self.shared.hub.lock().ending_calls()
     }
 
     /// Calls this whenever `nodes` of [`counts`](Self::counts) has changed, on any thread: it must be quick, and must not wait. Answers
@@ -187,9 +188,29 @@ impl HubHandle {
     }
 
     pub(crate) fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
-        let at = self.shared.hub.lock().connected_here(secret(), now_us())?;
-        self.shared.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
-        Some(LocalEnd { shared: Arc::clone(&self.shared), at })
+        self.shared.attach(feed)
+    }
+
+    /// Where nodes of this process join it, without keeping it.
+    pub(crate) fn place(&self) -> Place {
+        Place { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone() }
+    }
+}
+
+/// Where nodes of this process join a hub, for as long as there is one.
+pub(crate) struct Place {
+    hub: Weak<Shared>,
+    runtime: Runtime,
+}
+
+impl Place {
+    pub fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        self.hub.upgrade()?.attach(feed)
+    }
+
+    /// Does something on the thread of the links.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
     }
 }
 
@@ -236,11 +257,17 @@ impl Shared {
                 Peer::Remote { end, .. } => end.notify_one(),
                 Peer::Local { feed, .. } => {
                     if let Some(feed) = feed.upgrade() {
-                        feed.ended("the hub has stopped");
+                        feed.ended("the hub has stopped", false);
                     }
                 }
             }
         }
+    }
+
+    fn attach(self: &Arc<Self>, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        let at = self.hub.lock().connected_here(secret(), now_us())?;
+        self.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
+        Some(LocalEnd { shared: Arc::clone(self), at })
     }
 
     fn keep(&self, at: LinkId, peer: Arc<Peer>) {
@@ -348,19 +375,19 @@ impl Shared {
     }
 
     fn flush_to(&self, at: LinkId, peer: &Arc<Peer>) {
-        let take = |bytes: &mut Vec<u8>, count| self.take(at, peer, bytes, count);
+        let take = |burst: &mut Burst| self.take(at, peer, burst.bytes());
         match &**peer {
             Peer::Remote { socket, writing, end } => {
                 if self.holds(at) {
                     return;
                 }
-                if writing.flush(take, |bytes| socket.try_write(bytes)).is_err() {
+                if writing.flush(take, |burst| socket.try_write(burst.frames())).is_err() {
                     end.notify_one();
                 }
             }
             Peer::Local { feed, writing } => {
                 let Some(feed) = feed.upgrade() else { return };
-                let fed = writing.flush(take, |bytes| fed(&*feed, bytes));
+                let fed = writing.flush(take, |burst| fed(&*feed, burst.frames()));
                 debug_assert!(fed.is_ok(), "feeding does not fail");
                 if feed.due_us() < self.sleeps_until_us.load(Ordering::Acquire) {
                     self.look.notify_one();
@@ -374,8 +401,8 @@ impl Shared {
         let Some(peer) = self.peer(at) else { return };
         let Peer::Local { feed, writing } = &*peer else { return };
         let Some(feed) = feed.upgrade() else { return };
-        let take = |bytes: &mut Vec<u8>, count| self.take(at, &peer, bytes, count);
-        let resumed = writing.resume(take, |bytes| fed(&*feed, bytes));
+        let take = |burst: &mut Burst| self.take(at, &peer, burst.bytes());
+        let resumed = writing.resume(take, |burst| fed(&*feed, burst.frames()));
         debug_assert!(resumed.is_ok(), "feeding does not fail");
     }
 
@@ -391,14 +418,13 @@ impl Shared {
         held
     }
 
-    fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>, count: usize) -> bool {
-        let count = count.min(self.batch.bytes);
+    fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>) -> bool {
         let mut hub = self.hub.lock();
         // The number may be that of another link by now. It can't become so while the hub is locked.
         if !self.is_peer(at, peer) {
             return false;
         }
-        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, count));
+        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, self.batch.write_bytes()));
         if taken {
             hub.sent(at, now_us());
         }
@@ -418,7 +444,7 @@ impl Shared {
             Some(Peer::Remote { end, .. }) => end.notify_one(),
             Some(Peer::Local { feed, .. }) => {
                 if let Some(feed) = feed.upgrade() {
-                    feed.ended(reason);
+                    feed.ended(reason, true);
                 }
             }
             None => {}
@@ -471,8 +497,8 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
             () = writing.full.notified(), if !full => full = true,
             ready = socket.writable(), if full => {
                 full = false;
-                let take = |bytes: &mut Vec<u8>, count| shared.take(at, &peer, bytes, count);
-                if ready.is_err() || writing.resume(take, |bytes| socket.try_write(bytes)).is_err() {
+                let take = |burst: &mut Burst| shared.take(at, &peer, burst.bytes());
+                if ready.is_err() || writing.resume(take, |burst| socket.try_write(burst.frames())).is_err() {
                     break;
                 }
             }

@@ -150,6 +150,10 @@ impl Host {
             let text = "it is a stream, and the call gives no credit for items: read it as a stream";
             return Some((ErrorCode::InvalidArgument, text.to_owned()));
         }
+        if !is_stream && call.head().credit > 0 {
+            let text = "it gives one value, and no stream: call it, rather than read it as a stream";
+            return Some((ErrorCode::InvalidArgument, text.to_owned()));
+        }
         None
     }
 

@@ -13,7 +13,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
-use crate::attach::{attach, try_attach};
+use crate::attach::try_attach;
 use crate::engine::Engine;
 use crate::errors::error;
 use crate::fork::Own;
@@ -109,7 +109,7 @@ impl Hub {
         let idle = self.inner.idle(most);
         let operation = async move {
             let is_idle = idle.await;
-            attach(|py| is_idle.into_py_any(py))
+            crate::attach::attach(|py| is_idle.into_py_any(py))
         };
         Ok(Pending::new("idle", None, Box::pin(operation)))
     }
@@ -141,6 +141,12 @@ impl Listening {
         &self.url
     }
 
+    /// Whether it takes nodes in.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.inner.lock().is_some()
+    }
+
     /// Takes no more nodes in. Those that joined stay.
     fn close(&self) {
         let listening = self.inner.lock().take();
@@ -159,6 +165,12 @@ pub fn address(py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult
         None => Ok(address),
     });
     parsed.map_err(|wrong| error(py, "InvalidArgument", &wrong.to_string(), &[]))
+}
+
+/// Checks an address without going there.
+#[pyfunction]
+pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
+    address(py, url, None).map(drop)
 }
 
 /// A Python function as a log. Whoever has a line waits for nobody: the function is called on a thread of its own, which begins with

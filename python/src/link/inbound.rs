@@ -17,7 +17,7 @@ use crate::errors::error;
 use crate::fork::Own;
 use crate::held::Held;
 use crate::link::inlet::Intake;
-use crate::link::{Taking, detached, refused, sending};
+use crate::link::{Taking, detached, refused, sending, sent_by};
 use crate::pending::Pending;
 
 /// The names of the lanes.
@@ -163,20 +163,27 @@ impl RemoteCall {
         self.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
+    /// Whether its caller reads a stream: it has given credit for items.
+    #[getter]
+    fn reads_items(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |call| Ok(call.head().credit > 0))
+    }
+
     /// Whether the caller has gone.
     #[getter]
     fn cancelled(&self) -> bool {
         self.exchange.cancelled.load(Ordering::Acquire)
     }
 
-    /// All that there is to know of it: subject, value, seconds left, headers, priority, node and user.
+    /// All that there is to know of it: subject, value, seconds left, headers, priority, node and user. Once, as for `value`.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<Opened<'py>> {
+        let value = self.value(py)?;
         self.with(py, |call| {
             let head = call.head();
             let priority = PRIORITIES[call.message.flags.lane()];
             Ok((
                 PyString::new(py, head.subject),
-                self.taking.decode(py, call.message.payload())?,
+                value,
                 self.left(),
                 headers(py, &head.fields)?,
                 PyString::intern(py, priority),
@@ -186,9 +193,13 @@ impl RemoteCall {
         })
     }
 
-    /// The value that it came with.
-    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.with(py, |call| self.taking.decode(py, call.message.payload()).map(Bound::unbind))
+    /// The value that it came with. To be called once: a long one is used up.
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let origin = self.with(py, |call| Ok(call.head().origin))?;
+        sent_by(origin, || match self.long_payload() {
+            Some(payload) => self.taking.use_up(py, payload),
+            None => self.with(py, |call| self.taking.decode(py, call.message.payload())),
+        })
     }
 
     /// Calls something on the loop when the caller has gone; at once if it has.
@@ -283,6 +294,13 @@ impl RemoteCall {
         self.flush(py, company);
     }
 
+    /// The payload, if it is long: what is made of it needs the memory.
+    fn long_payload(&self) -> Option<(Vec<u8>, usize)> {
+        let mut place = self.call.lock();
+        let message = &mut place.as_mut()?.mine_mut()?.message;
+        crate::values::is_long(message.payload().len()).then(|| message.take_payload())
+    }
+
     /// The call, for its answer. None: it has had one, or belongs to the parent of this process.
     fn take(&self) -> Option<Call> {
         self.call.lock().take()?.into_mine()
@@ -298,11 +316,16 @@ impl RemoteCall {
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct RemoteMessage {
     inner: Published,
+    /// The payload, if it is long.
+    long: Option<Mutex<(Vec<u8>, usize)>>,
+    size: usize,
 }
 
 impl RemoteMessage {
-    pub fn new(inner: Published) -> Self {
-        Self { inner }
+    pub fn new(mut inner: Published) -> Self {
+        let size = inner.message.payload().len();
+        let long = crate::values::is_long(size).then(|| Mutex::new(inner.message.take_payload()));
+        Self { inner, long, size }
     }
 
     fn head(&self) -> PublishHead<'_> {
@@ -334,12 +357,15 @@ impl RemoteMessage {
     /// Bytes of what was published.
     #[getter]
     fn size(&self) -> usize {
-        self.inner.message.payload().len()
+        self.size
     }
 
-    /// What was published.
-    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        crate::values::decode(py, self.inner.message.payload(), None).map(Bound::unbind)
+    /// What was published. To be called once: a long one is used up.
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.long {
+            Some(long) => crate::values::use_up(py, std::mem::take(&mut *long.lock()), None),
+            None => crate::values::decode(py, self.inner.message.payload(), None),
+        }
     }
 }
 

@@ -280,6 +280,17 @@ impl Link {
         self.inner.mine().map_or(0, tidewire_link::Link::open_calls)
     }
 
+    /// The name of the node whose link has this number, as the hub told it.
+    fn name_of(&self, node: u32) -> Option<String> {
+        self.inner.mine()?.name_of(node)
+    }
+
+    /// Messages that were published, and dropped here because they could not be read.
+    #[getter]
+    fn dropped(&self) -> u64 {
+        self.inner.mine().map_or(0, tidewire_link::Link::dropped)
+    }
+
     /// Takes no new calls, and tells the hub.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {

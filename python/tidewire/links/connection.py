@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -97,6 +98,16 @@ class Connection:
         return 0 if self.hub is None else self.hub.statistics()["nodes"]
 
     @property
+    def is_lost(self) -> bool:
+        """Whether there was a link, and it is to be joined again."""
+        return self._link is not None and self._link.joined is None
+
+    @property
+    def places(self) -> list[str]:
+        """The addresses where others can join."""
+        return [one.url for one in self._listening if one.is_open]
+
+    @property
     def open_calls(self) -> int:
         """Calls that pass through this node as a hub and are not answered yet."""
         return 0 if self.hub is None else self.hub.open_calls
@@ -172,13 +183,13 @@ class Connection:
         self.objects.open()
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
-    async def refresh(self) -> None:
+    async def refresh(self, within_s: float = math.inf) -> None:
         """Ask the hub what is served, and note it."""
-        await self._discovery.refresh()
+        await self._discovery.refresh(within_s)
 
-    def refresh_blocking(self) -> None:
+    def refresh_blocking(self, within_s: float = math.inf) -> None:
         """As ``refresh``, and block this thread."""
-        self._discovery.refresh_blocking()
+        self._discovery.refresh_blocking(within_s)
 
     @property
     def agents(self) -> RemoteAgents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tidewire._log import logger
@@ -35,20 +36,20 @@ class Discovery:
         # For each list under way, the instances of which something was told meanwhile: that is newer than the list.
         self._newer: list[set[str]] = []
 
-    async def refresh(self) -> None:
+    async def refresh(self, within_s: float = math.inf) -> None:
         """Ask the hub what is served, and note it."""
         newer, epoch = self._begin(), self._connection.link.epoch
         try:
-            self._note(await self._listed(), newer)
+            self._note(await self._listed(within_s), newer)
             self.is_complete(epoch)
         finally:
             self._end(newer)
 
-    def refresh_blocking(self) -> None:
+    def refresh_blocking(self, within_s: float = math.inf) -> None:
         """As ``refresh``, and block this thread."""
         newer, epoch = self._begin(), self._connection.link.epoch
         try:
-            self._note(self._listed().wait(), newer)
+            self._note(self._listed(within_s).wait(), newer)
             self.is_complete(epoch)
         finally:
             self._end(newer)
@@ -93,9 +94,9 @@ class Discovery:
     def _end(self, newer: set[str]) -> None:
         self._newer = [one for one in self._newer if one is not newer]
 
-    def _listed(self) -> Pending:
+    def _listed(self, within_s: float) -> Pending:
         connection = self._connection
-        return connection.link.call(connection.node._engine, _LIST, None, _TIMEOUT_S)
+        return connection.link.call(connection.node._engine, _LIST, None, min(within_s, _TIMEOUT_S))
 
     def _note(self, listed: bytes, newer: set[str]) -> None:
         found = {instance: entry for entry in known.entries(listed) for instance in _instances(entry)}
@@ -107,6 +108,8 @@ class Discovery:
             if instance not in newer:
                 self._add(entry)
         self._connection.keep_agents(found.keys() | newer)
+        # Who waits for somebody to be there may look again.
+        registry.news.ring()
 
     def _remote_ports(self) -> list[RemotePort]:
         registry = registry_of(self._connection.node)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tidewire.services.host import Host
 
 _R = TypeVar("_R", bound=Request)
-_LIMIT_EXCEEDED = 14
+_INVALID_ARGUMENT, _LIMIT_EXCEEDED = 9, 14
+_IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
+_IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 _MAILBOX = Mailbox(65_536, "fail")
 
 
@@ -61,7 +63,9 @@ class Porter:
         try:
             request = self._request(call)
             method = self._host.method(request)
-            if method.streams:
+            if method.streams != call.reads_items:
+                call.refuse(_INVALID_ARGUMENT, _IS_STREAM if method.streams else _IS_VALUE)
+            elif method.streams:
                 await self._stream(call, request)
             elif method.coroutine:
                 running = Running(request, method, self._host.instance)

@@ -67,6 +67,10 @@ class Entry:
         self.until = 0.0
         self.given = self.busy = 0
 
+    def is_held_by(self, holder: str, origin: int) -> bool:
+        """Return whether it was given to a node, and that over the link with this number, as far as it is known."""
+        return self.holder == holder and self.origin in (None, origin)
+
 
 class Given:
     """All that a node has given. Whoever calls it holds a lock.
@@ -114,7 +118,7 @@ class Given:
             RemoteGone: if that node has no such thing.
         """
         entry = self._entries.get(key)
-        if entry is None or entry.holder != holder or entry.origin not in (None, origin):
+        if entry is None or not entry.is_held_by(holder, origin):
             raise RemoteGone(
                 f"{key[:8]}: this node has nothing of this key for {holder!r}: it was let go, its lease is over, or it was "
                 "given to another node"
@@ -123,10 +127,10 @@ class Given:
         entry.until = now + entry.lease_s
         return entry
 
-    def release(self, key: str, holder: str, count: int) -> None:
-        """Note that a node has let go references; what has none left is gone."""
+    def release(self, key: str, holder: str, origin: int, count: int) -> None:
+        """Note that a node has let go references; what has none left is gone. What another node, or another link, holds stays."""
         entry = self._entries.get(key)
-        if entry is not None and entry.holder == holder and count > 0:
+        if entry is not None and entry.is_held_by(holder, origin) and count > 0:
             entry.given -= count
             if entry.given <= 0:
                 self.remove(entry)

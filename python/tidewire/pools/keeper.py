@@ -208,12 +208,11 @@ class Keeper:
 
     def _wait_for_workers(self) -> None:
         self._replacing.wanted = 0
-        while True:
+        while not self._crew.gone():
             deadline_ns = self._crew.work(time.monotonic_ns())
-            # This may have killed the last one, and then nothing is left that could end the sleep.
-            if self._crew.gone():
-                return
-            self._sleep(deadline_ns)
+            # That may have killed the last one, and then nothing happens any more.
+            if not self._crew.gone():
+                self._sleep(deadline_ns)
 
     def _close(self, stuck: tuple[Stuck, ...]) -> None:
         core = self._core

@@ -35,6 +35,7 @@ class Errand(Sending):
         "_port",
         "_request",
         "_resending",
+        "_seen",
         "_since",
         "_tried",
         "used",
@@ -48,6 +49,7 @@ class Errand(Sending):
     _group: Group
     _port: LinkPort
     _request: Request | None
+    _seen: int
     _since: float
     _tried: Collection[str]
 
@@ -55,6 +57,7 @@ class Errand(Sending):
         """Send it."""
         self.used, self._pausing, self._resending, self._begun = True, False, None, monotonic()
         self._giving = None
+        self._seen = self.registry.news.count
         self._group = self.registry.group(self.service)
         self._request = self.request(False) if self.options.headers or context.running.get() is not None else None
         # Instances of this process came after the call was made; the reply of one is no pending.
@@ -81,24 +84,25 @@ class Errand(Sending):
                 # All that could take it are tried anew after a pause.
                 return self._paused(self._resending.while_nobody(error, monotonic()))
             self._tried = {*self._tried, self._port.instance}
+            self._kept()
             return self._sent()
         if is_loss(error) and self.is_idempotent(self._group):
             if self._resending is None:
-                self._resend()
-            assert self._resending is not None
+                self._resending = self.resending(self._kept())
             return self._paused(self._resending.after_loss(error, monotonic()))
         return None
 
-    def _resend(self) -> None:
-        """Keep the deadline that it began with."""
+    def _kept(self) -> Request:
+        """Return it as it travels, with the deadline that it began with."""
         request = self._request
         if request is None:
             self._request = request = self.request(False)
             request.deadline = self._begun + self.timeout_s
-        self._resending = self.resending(request)
+        return request
 
     def _again(self) -> Pending:
         """Make it again, or wait until that is possible."""
+        self._seen = self.registry.news.count
         try:
             self._group = group = self.registry.group(self.service)
             self._tried = () if group.over_links else group.local()
@@ -114,7 +118,7 @@ class Errand(Sending):
         if wait_s is None:
             return None
         self._pausing = True
-        return self.registry.node._engine.pause(wait_s)
+        return self.registry.pause(wait_s, self._seen)
 
     def dropped(self, begun: bool) -> None:
         """Note that nobody waits for it any more, or that nobody ever did."""

@@ -9,12 +9,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidewire import _forking
-from tidewire.errors import NameTaken, NodeStopped, NoResponders
+from tidewire._binding import News
+from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.info import MethodInfo, ServiceInfo
 from tidewire.services.names import nearest
 from tidewire.services.policies import Standings
 
 if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.services.options import CallOptions
     from tidewire.services.port import Port
@@ -108,10 +111,15 @@ class Group:
 
 
 class Registry:
-    """The services that a node can reach."""
+    """The services that a node can reach.
+
+    Attributes:
+        news: Rings whenever an instance was added, or the link is back and it is known who is there.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
+        self.news = News()
         # The lock protects the table of groups and the list of what is served here.
         self._lock = _forking.lock()
         self._groups: dict[str, Group] = {}
@@ -140,20 +148,58 @@ class Registry:
         found = self._groups.get(name)
         if found is None:
             self.node._check()
-            raise NoResponders(f"{name}: nobody serves it: {nearest(name, self._groups)}")
+            raise NoResponders(f"{name}: nobody serves it: {self._instead(name)}")
         return found
 
-    async def find_again(self, name: str) -> None:
-        """Ask the hub, if there is one, who serves something that nobody is known to serve: the news may be under way."""
+    def _instead(self, name: str) -> str:
         connection = self.node._connection
-        if name not in self._groups and connection is not None and connection.is_joined:
-            await connection.refresh()
+        if self._groups:
+            return nearest(name, self._groups)
+        if connection is None or not connection.is_joined:
+            return "serve it here, or join the hub where it is served: tw.Node(url)"
+        return "no service is known here: look whether a node that serves it has joined the same hub"
 
-    def find_again_blocking(self, name: str) -> None:
+    async def find_again(self, name: str, within_s: float) -> None:
+        """Ask the hub, if there is one, who serves something that nobody is known to serve: the news may be under way.
+
+        Raises:
+            LinkLost: if the link to the hub is lost.
+            AskTimeout: if the hub gives no answer within that time.
+        """
+        connection = self._asked(name)
+        if connection is not None:
+            try:
+                await connection.refresh(within_s)
+            except TidewireError as error:
+                raise self._not_asked(name, error) from error
+
+    def find_again_blocking(self, name: str, within_s: float) -> None:
         """As ``find_again``, and block this thread."""
+        connection = self._asked(name)
+        if connection is not None:
+            try:
+                connection.refresh_blocking(within_s)
+            except TidewireError as error:
+                raise self._not_asked(name, error) from error
+
+    def _asked(self, name: str) -> Connection | None:
         connection = self.node._connection
-        if name not in self._groups and connection is not None and connection.is_joined:
-            connection.refresh_blocking()
+        return connection if name not in self._groups and connection is not None and connection.is_joined else None
+
+    def _not_asked(self, name: str, error: TidewireError) -> TidewireError:
+        """Return the error of a call as nobody is known to serve it, and the hub can't be asked."""
+        node = self.node
+        if isinstance(error, LinkLost):
+            return LinkLost(
+                f"{name}: nobody is known to serve it, and the link of {node.name!r} to the hub at {node.url} is lost: "
+                "call again once that hub runs; the node joins it again by itself"
+            )
+        if isinstance(error, AskTimeout):
+            return AskTimeout(
+                f"{name}: nobody is known to serve it, and the hub at {node.url} did not say in time who does: "
+                "allow more, or look whether the hub is stopped or blocked"
+            )
+        return error
 
     def infos(self) -> list[ServiceInfo]:
         """Return all services, by name."""
@@ -169,6 +215,11 @@ class Registry:
             group.add(port)
             self._groups[name] = group
         self._tell()
+        self.news.ring()
+
+    def pause(self, wait_s: float, seen: int) -> Pending:
+        """Wait for so long, or until there are other news than were seen."""
+        return self.node._engine.pause(wait_s, self.news, seen)
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
