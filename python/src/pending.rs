@@ -15,7 +15,7 @@ use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
 use crate::fork::Born;
 use crate::held::Held;
-use crate::link::Planned;
+use crate::link::Sketch;
 use crate::wait::{Operation, wait};
 
 /// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
@@ -26,7 +26,7 @@ pub struct Pending {
     acting: Option<ActorId>,
     what: &'static str,
     /// What the operation begins with when somebody waits for it, asyncio included.
-    plan: Option<Py<PyAny>>,
+    plan: Option<Arc<Sketch>>,
     born: Born,
 }
 
@@ -55,6 +55,13 @@ impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorId>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
         Self { state: Mutex::new(state), acting, what, plan: None, born: Born::now() }
+    }
+
+    /// One whose operation begins when somebody waits for it, as `plan` says.
+    pub fn later(what: &'static str, operation: Operation, plan: Arc<Sketch>) -> Self {
+        let mut later = Self::new(what, None, operation);
+        later.plan = Some(plan);
+        later
     }
 
     pub fn done(py: Python<'_>, what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
@@ -188,20 +195,6 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// One whose operation begins when somebody waits for it: `plan` says how.
-    #[new]
-    fn planned(py: Python<'_>, plan: Py<PyAny>) -> Self {
-        let operation = Box::pin(Planned::new(plan.clone_ref(py)));
-        let mut planned = Self::new("call", None, operation);
-        planned.plan = Some(plan);
-        planned
-    }
-
-    #[getter(_plan)]
-    fn plan(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.plan.as_ref().map(|plan| plan.clone_ref(py))
-    }
-
     fn __await__(this: Py<Self>) -> Py<Self> {
         this
     }
@@ -371,7 +364,9 @@ impl Pending {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.plan)?;
+        if let Some(plan) = &self.plan {
+            plan.traverse(&visit)?;
+        }
         // Whoever holds the lock has not come to the end yet: the collector looks again.
         let Some(state) = self.state.try_lock() else { return Ok(()) };
         match &*state {

@@ -92,8 +92,10 @@ class Program:
         self.process.stdin.flush()
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send it a signal; after SIGSTOP it stands still."""
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def halt(self) -> None:
         """Stop it in the middle, and wait until it stands still."""

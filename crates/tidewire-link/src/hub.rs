@@ -507,7 +507,11 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
                     break;
                 }
                 match reading.fill(|room| socket.try_read(room)) {
-                    Ok(Filled::All | Filled::Some) => shared.read(at, &mut reading),
+                    Ok(Filled::All) => {
+                        socket.drained();
+                        shared.read(at, &mut reading);
+                    }
+                    Ok(Filled::Some) => shared.read(at, &mut reading),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         let leaving = shared.leaving(&shared.hub.lock(), at);

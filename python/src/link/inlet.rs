@@ -1,5 +1,6 @@
 //! What comes in over a link, on its way to the loop that handles it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use pyo3::prelude::*;
@@ -11,6 +12,7 @@ use tidewire_proto::generated::limits;
 use crate::bridge::{Inlet, Line};
 use crate::held::Held;
 use crate::link::Taking;
+use crate::link::gate::Gate;
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
 use crate::link::pulse::Pulse;
 use crate::link::reader::SocketReader;
@@ -34,7 +36,7 @@ struct Queue {
 }
 
 enum Came {
-    Call(Call, Arc<Exchanging>, u64),
+    Call(Call, Arc<Exchanging>, Place),
     Message(Published, u64),
     /// Something changed for a call that Python knows.
     Changed(Arc<Exchanging>),
@@ -66,8 +68,18 @@ impl Came {
 /// A subscription of a link, which feeds an intake.
 pub struct Door {
     pub intake: Arc<Intake>,
+    pub place: Place,
+}
+
+/// Where what comes by a door is handed over.
+#[derive(Clone)]
+pub struct Place {
     /// What the Python side knows it by.
     pub number: u64,
+    /// Where calls go in, if it is not Python that takes them.
+    pub gate: Option<Arc<Held<Gate>>>,
+    /// Whether the subscription lasts.
+    pub open: Arc<AtomicBool>,
 }
 
 impl Intake {
@@ -155,11 +167,19 @@ impl Inlet for Intake {
 
 impl Intake {
     fn hand_over(&self, py: Python<'_>, came: Vec<Came>) -> PyResult<()> {
-        let list = PyList::empty(py);
+        let mut list = PyList::empty(py);
         for one in came {
             match one {
-                Came::Call(call, exchange, number) => {
-                    list.append((number, Py::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?))?;
+                Came::Call(call, exchange, place) => {
+                    let call = Bound::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?;
+                    match place.gate.filter(|_| place.open.load(Ordering::Acquire)) {
+                        Some(gate) => {
+                            // What came before it is handed over before it.
+                            self.hand_list(std::mem::replace(&mut list, PyList::empty(py)))?;
+                            gate.get().admit(&call)?;
+                        }
+                        None => list.append((place.number, call))?,
+                    }
                 }
                 Came::Message(message, number) => list.append((number, Py::new(py, RemoteMessage::new(message))?))?,
                 Came::Changed(exchange) => exchange.tell(py),
@@ -169,7 +189,11 @@ impl Intake {
                 Came::Left(node) => list.append((node, py.None()))?,
             }
         }
-        if list.is_empty() { Ok(()) } else { self.receive.call1(py, (list,)).map(drop) }
+        self.hand_list(list)
+    }
+
+    fn hand_list(&self, list: Bound<'_, PyList>) -> PyResult<()> {
+        if list.is_empty() { Ok(()) } else { self.receive.call1(list.py(), (&list,)).map(drop) }
     }
 }
 
@@ -177,11 +201,11 @@ impl Handler for Door {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         let intake: Weak<Intake> = Arc::downgrade(&self.intake);
         let exchange = Arc::new(Exchanging::new(intake, call.head().credit));
-        self.intake.came(Came::Call(call, Arc::clone(&exchange), self.number));
+        self.intake.came(Came::Call(call, Arc::clone(&exchange), self.place.clone()));
         Some(exchange)
     }
 
     fn published(&self, message: Published) {
-        self.intake.came(Came::Message(message, self.number));
+        self.intake.came(Came::Message(message, self.place.number));
     }
 }

@@ -23,7 +23,7 @@ from tidewire.links.tls import Tls, certificates
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, LinkSubscription, Listening, Pending, RemoteMessage
+    from tidewire._binding import ActorRef, Gate, LinkSubscription, Listening, Pending, RemoteMessage
     from tidewire.links.agents import RemoteAgents
     from tidewire.node import Node
     from tidewire.objects.references import Objects
@@ -264,12 +264,14 @@ class Connection:
 
     # What comes in
 
-    def subscribe(self, pattern: str, queue: str, says: dict[str, str] | None, target: _Target) -> Pending:
-        """Have what comes on a pattern handed to a function on the loop. The pending is done when the hub has it."""
+    def subscribe(
+        self, pattern: str, queue: str, says: dict[str, str] | None, target: _Target, gate: Gate | None = None
+    ) -> Pending:
+        """Have what comes on a pattern handed to a function on the loop, or calls to a gate. The pending is done when the hub has it."""
         number = next(self._numbers)
         self._targets[number] = target
         self._patterns[number] = pattern
-        subscription, pending = self.link.subscribe(pattern, queue, says, number)
+        subscription, pending = self.link.subscribe(pattern, queue, says, number, gate)
         self._kept[number] = subscription
         return pending
 
@@ -350,9 +352,9 @@ class Connection:
         assert info is not None
         says = known.described(info)
         pendings = [
-            self.subscribe(f"svc.{info.name}.*", info.name, None, porter),
+            self.subscribe(f"svc.{info.name}.*", info.name, None, porter, porter.gate),
             # Behind the other one: who is told of the instance can call it either way.
-            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter),
+            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter, porter.gate),
         ]
         return pendings, porter
 
