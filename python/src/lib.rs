@@ -48,14 +48,14 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Listening>()?;
     module.add_class::<link::Link>()?;
     module.add_class::<link::LinkSubscription>()?;
+    module.add_class::<news::Told>()?;
+    module.add_function(wrap_pyfunction!(link::sender_of_value, module)?)?;
+    module.add_function(wrap_pyfunction!(link::check_address, module)?)?;
     module.add_class::<link::Calling>()?;
     module.add_class::<link::LinkCall>()?;
     module.add_class::<link::Route>()?;
     module.add_class::<link::Gate>()?;
     module.add_class::<link::Handling>()?;
-    module.add_class::<news::Told>()?;
-    module.add_function(wrap_pyfunction!(link::sender_of_value, module)?)?;
-    module.add_function(wrap_pyfunction!(link::check_address, module)?)?;
     module.add_class::<link::RemoteCall>()?;
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;

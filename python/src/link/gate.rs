@@ -77,15 +77,10 @@ impl Method {
         })))
     }
 
-    /// Whether it is a coroutine that gives one value.
-    fn is_value(&self) -> bool {
-        self.0.coroutine && !self.0.streams
-    }
-
-    /// Whether it can be called with these arguments as they are.
+    /// Whether it is a coroutine that can be called with these arguments as they are.
     fn takes(&self, args: &Bound<'_, PyTuple>) -> bool {
         let of = &*self.0;
-        if !(of.least..=of.most).contains(&args.len()) {
+        if !of.coroutine || of.streams || !(of.least..=of.most).contains(&args.len()) {
             return false;
         }
         let exact = |value: Bound<'_, PyAny>, class: &Option<Py<PyType>>| {
@@ -176,22 +171,14 @@ impl Gate {
         if remote.cancelled() {
             return Ok(None);
         }
-        if let Some(method) = remote.method().get().filter(|method| method.is_value() && !remote.has_credit()) {
-            let value = match remote.decoded(py) {
-                Ok(value) => value,
-                // It can't be read a second time.
-                Err(error) => {
-                    gate.porter(py).call_method1(intern!(py, "unread"), (call, error.into_value(py)))?;
-                    return Ok(None);
-                }
-            };
-            if let Ok(args) = value.cast_into_exact::<PyTuple>()
-                && method.takes(&args)
-            {
-                let (me, call) = (this.clone().unbind(), call.clone().unbind());
-                let handling = Handling::new(me, call, method.clone(), args.unbind());
-                return Ok(Some(Steps::Call(Py::new(py, handling)?)));
-            }
+        if let Some(method) = remote.method().get()
+            && !remote.reads_items(py)?
+            && let Ok(value) = remote.decoded(py)
+            && let Ok(args) = value.cast_into_exact::<PyTuple>()
+            && method.takes(&args)
+        {
+            let handling = Handling::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args.unbind());
+            return Ok(Some(Steps::Call(Py::new(py, handling)?)));
         }
         let coroutine = gate.porter(py).call_method1(intern!(py, "_receive"), (call,))?;
         Steps::of(&coroutine).map(Some)

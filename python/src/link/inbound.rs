@@ -109,7 +109,7 @@ pub struct RemoteCall {
     deadline: Option<Instant>,
     payload_bytes: usize,
     /// The value that it came with, once somebody has looked at it.
-    value: PyOnceLock<Py<PyAny>>,
+    value: PyOnceLock<Result<Py<PyAny>, PyErr>>,
     method: OnceLock<Method>,
 }
 
@@ -129,11 +129,6 @@ impl RemoteCall {
         }
     }
 
-    /// Whether its caller has given credit for items.
-    pub fn has_credit(&self) -> bool {
-        self.exchange.credit.load(Ordering::Acquire) > 0
-    }
-
     /// What is called: the last token of the subject; and in which lane.
     pub fn about<T>(&self, py: Python<'_>, look: impl FnOnce(&str, usize) -> T) -> PyResult<T> {
         self.with(py, |call| {
@@ -148,19 +143,20 @@ impl RemoteCall {
         &self.method
     }
 
-    /// The value that it came with. It is read once.
+    /// The value that it came with. It is read once: a long payload is used up.
     pub fn decoded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(value) = self.value.get(py) {
-            return Ok(value.bind(py).clone());
+        let read = || {
+            let origin = self.with(py, |call| Ok(call.head().origin))?;
+            let value = sent_by(origin, || match self.long_payload() {
+                Some(payload) => self.taking.use_up(py, payload),
+                None => self.with(py, |call| self.taking.decode(py, call.message.payload())),
+            });
+            value.map(Bound::unbind)
+        };
+        match self.value.get_or_init(py, read) {
+            Ok(value) => Ok(value.bind(py).clone()),
+            Err(error) => Err(error.clone_ref(py)),
         }
-        let origin = self.with(py, |call| Ok(call.head().origin))?;
-        // A long payload is used up.
-        let value = sent_by(origin, || match self.long_payload() {
-            Some(payload) => self.taking.use_up(py, payload),
-            None => self.with(py, |call| self.taking.decode(py, call.message.payload())),
-        })?;
-        let _ = self.value.set(py, value.clone().unbind());
-        Ok(value)
     }
 
     /// Cancels this when the caller has gone; at once if it has.
@@ -238,7 +234,7 @@ impl RemoteCall {
 
     /// Whether its caller reads a stream: it has given credit for items.
     #[getter]
-    fn reads_items(&self, py: Python<'_>) -> PyResult<bool> {
+    pub fn reads_items(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |call| Ok(call.head().credit > 0))
     }
 

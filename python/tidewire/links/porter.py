@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidewire.services.host import Host
 
 _R = TypeVar("_R", bound=Request)
-_INVALID_ARGUMENT = 9
+_INVALID_ARGUMENT, _LIMIT_EXCEEDED = 9, 14
 _IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
 _IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 _MAILBOX = Mailbox(65_536, "fail")
@@ -119,10 +119,6 @@ class Porter:
             CancelledError: if the loop is ending.
         """
         self.answer(handling.call, handling.call.node, self._host.raised(handling, error))
-
-    def unread(self, call: RemoteCall, error: BaseException) -> None:
-        """Answer a call whose arguments could not be read. The gate calls this."""
-        fail(call, error)
 
     def answer(self, call: RemoteCall, node: str, value: Any) -> None:
         """Answer a call with what its handler gave."""
