@@ -73,9 +73,14 @@ class Entry:
 
 
 class Given:
-    """All that a node has given. Whoever calls it holds a lock."""
+    """All that a node has given. Whoever calls it holds a lock.
 
-    def __init__(self) -> None:
+    Attributes:
+        most: How many objects it may be.
+    """
+
+    def __init__(self, most: int = REMOTE_OBJECTS.default) -> None:
+        self.most = most
         self._entries: dict[str, Entry] = {}
         self._known: dict[tuple[str, object], Entry] = {}
 
@@ -92,9 +97,9 @@ class Given:
         Raises:
             LimitExceeded: if so much has been given already.
         """
-        if len(self._entries) >= REMOTE_OBJECTS.max:
+        if len(self._entries) >= self.most:
             raise LimitExceeded(
-                f"remote_objects={REMOTE_OBJECTS.max:,}: so many functions and objects have been given to other nodes "
+                f"remote_objects={self.most:,}: so many functions and objects have been given to other nodes "
                 "already: let some go (dispose), or give them shorter leases"
             )
         self._entries[entry.key] = entry
