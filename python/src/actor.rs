@@ -243,7 +243,7 @@ impl ActorRef {
         self.inner.id().get()
     }
 
-    fn __repr__(&self) -> String {
+    pub fn __repr__(&self) -> String {
         let name = self.inner.name().map(|name| format!(" {name:?}")).unwrap_or_default();
         let state = if self.alive() { "" } else { " stopped" };
         format!("<ActorRef {}{name}{state}>", self.inner.id())

@@ -6,13 +6,12 @@ import asyncio
 import dataclasses
 import random
 import signal
-from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import Programs
 from link_programs import until_served
 from tidewire.links import known
 from tidewire.services import resending
@@ -20,12 +19,6 @@ from tidewire.services.calls import Call
 from tidewire.services.registry import registry_of
 from tidewire.services.resending import Resending
 from tidewire.services.sending import Sending
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def lost() -> tw.LinkLost:
@@ -36,8 +29,7 @@ def lost() -> tw.LinkLost:
 
 @pytest.mark.parametrize("sync", [False, True])
 def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Programs, sync: bool) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -52,7 +44,7 @@ def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Pro
                 await other
             assert raised.value.retryable
             assert perf_counter() - since < 5, "it waited for its deadline"
-            hub.process.wait(30)
+            hub.ended()
             await asyncio.to_thread(started.hub, url)
             assert await steady == "server 2"
 
@@ -136,15 +128,14 @@ def test_a_call_goes_to_another_instance_when_the_first_is_lost(started: Program
 
 
 def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(started: Programs) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         none = {"links": {"link_resends": 0}}
         async with tw.Node(url, name="caller") as node, tw.Node(url, name="never", config=none) as never:
-            patient = asyncio.ensure_future(node.client("workshop").with_(timeout=2.0).steady("server"))
+            patient = asyncio.ensure_future(node.client("workshop").with_(timeout=1.0).steady("server"))
             await asyncio.to_thread(server.expect, "trying")
-            hub.signal(signal.SIGSTOP)
+            hub.halt()
             other = asyncio.ensure_future(never.client("workshop").steady("server"))
             await asyncio.sleep(0)
             since = perf_counter()

@@ -7,24 +7,18 @@ import functools
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import Programs
 from link_programs import until, until_served
 from tidewire._limits import STREAM_AHEAD
 
 TIDEWIRE = [sys.executable, "-m", "tidewire"]
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 class Echo(tw.Service):
@@ -112,14 +106,13 @@ def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
 
 
 def test_a_silent_node_is_noticed_within_two_heartbeats_of_its_hub(started: Programs) -> None:
-    _, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=200")
-    server = started.server(url)
+    _, url, server = started.hub_and_server("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=200")
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
             call = asyncio.ensure_future(node.client("workshop").hold())
             await asyncio.to_thread(server.expect, "holding")
-            server.signal(signal.SIGSTOP)
+            server.halt()
             since = perf_counter()
             with pytest.raises(tw.LinkLost):
                 await call
@@ -130,12 +123,11 @@ def test_a_silent_node_is_noticed_within_two_heartbeats_of_its_hub(started: Prog
 
 
 def test_a_silent_hub_is_noticed_within_two_heartbeats_of_a_node(started: Programs) -> None:
-    hub, url = started.hub()
-    started.server(url)
+    hub, url, _ = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller", config=links(link_heartbeat_ms=200)) as node:
-            hub.signal(signal.SIGSTOP)
+            hub.halt()
             since = perf_counter()
             with pytest.raises(tw.LinkLost):
                 await node.client("workshop").label()

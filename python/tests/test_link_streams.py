@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
+from link_processes import Program, Programs
+from link_stories import said
 from tidewire import _limits
 
 CREDIT = _limits.STREAM_CREDIT.default
@@ -18,16 +19,9 @@ Run = Callable[[Callable[[Any, Program], Coroutine[Any, Any, None]]], None]
 
 
 @pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
-
-
-@pytest.fixture
 def run(started: Programs) -> Run:
     """Runs a story with a client of a server, and that server."""
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
 
     def run(story: Callable[[Any, Program], Coroutine[Any, Any, None]]) -> None:
         async def main() -> None:
@@ -37,10 +31,6 @@ def run(started: Programs) -> Run:
         asyncio.run(main())
 
     return run
-
-
-async def said(program: Program, word: str) -> str:
-    return await asyncio.to_thread(program.expect, word)
 
 
 def test_ten_thousand_items_come_in_order(run: Run) -> None:
@@ -57,12 +47,11 @@ def test_a_slow_reader_stops_the_writer(run: Run) -> None:
     async def story(workshop: Any, server: Program) -> None:
         stream = workshop.count(ENDLESS)
         assert await anext(stream) == 0
-        ahead = -1
         # The writer stops by itself: other calls go back and forth on the link meanwhile.
-        while ahead != (ahead := await workshop.ahead()):
-            for _ in range(50):
-                await workshop.echo(None)
-        assert ahead <= 4 * CREDIT
+        await said(server, "ahead")
+        for _ in range(50):
+            await workshop.echo(None)
+        assert CREDIT <= await workshop.ahead() <= 4 * CREDIT
         for n in range(1, 500):
             assert await anext(stream) == n
         await stream.aclose()
@@ -243,8 +232,7 @@ def test_a_stream_with_a_deadline_ends_at_it(run: Run) -> None:
 
 
 def test_plain_generators_and_plain_threads_stream_too(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
     with tw.Node(url, name="caller") as node:
         workshop = node.client("workshop").sync
         assert list(workshop.count_plainly(1_000)) == list(range(1_000))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from remote_support import World, counts, play, until
+from remote_support import World, counts, let_go, play
 from tidewire._limits import REMOTE_OBJECTS
 from tidewire.objects.given import Entry, Given
 
@@ -110,7 +110,7 @@ def test_a_service_object_is_called_where_it_lives() -> None:
                 await cart.secret()
             with pytest.raises(tw.NoSuchTarget, match="no method 'unmarked'"):
                 await cart.unmarked()
-        await until(lambda: counts(world.server) == (0, 0) and counts(world.caller) == (0, 0))
+        await let_go(world.server, world.caller)
 
     service = Shop()
     play(service, story)
@@ -194,7 +194,7 @@ def test_many_functions_at_once_are_given_and_let_go() -> None:
         functions = [functools.partial(number) for _ in range(3_000)]
         back = await world.caller.client("desk").echo(functions)
         assert all(one is other for one, other in zip(functions, back, strict=True))
-        await until(lambda: counts(world.caller) == (0, 0) and counts(world.server) == (0, 0))
+        await let_go(world.caller, world.server)
 
     play(Shop(), story)
 

@@ -75,12 +75,23 @@ def remote(node: Node) -> dict[str, int]:
 
 
 def links(node: Node) -> dict[str, Any]:
-    """Return what the link of a node has counted, and what the hub has that it is."""
+    """Return the hub that a node is joined to at present, how many nodes have joined here, and how many instances of services it can reach.
+
+    While it is joined, also what the link has counted, and what the hub has that it is.
+    """
     connection = node._connection
-    if connection is None or not connection.is_joined:
-        return {}
-    found: dict[str, Any] = {"dropped": connection.link.dropped}
-    return found if connection.hub is None else {**found, "hub": connection.hub.statistics()}
+    module = sys.modules.get("tidewire.services.registry")
+    is_current = connection is not None and connection.is_current
+    found: dict[str, Any] = {
+        "hub": None if connection is None else connection.hub_name,
+        "nodes": 0 if connection is None else connection.nodes,
+        "services": {} if module is None else module.registry_of(node).counts(is_current),
+    }
+    if connection is not None and connection.is_joined:
+        found["dropped"] = connection.link.dropped
+        if connection.hub is not None:
+            found["of_hub"] = connection.hub.statistics()
+    return found
 
 
 def _settled(live: Any) -> list[Any]:

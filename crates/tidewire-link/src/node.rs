@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidewire_core::link::assembly::Message;
+use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_core::link::session::{Fault, Greeting, Joined, Named, Refused, Sending, Session};
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -131,6 +132,7 @@ struct Shared {
     dropped: AtomicU64,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    on_lost: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     left: Mutex<Option<OnLeft>>,
     pulse: Mutex<Option<Pulse>>,
     me: Weak<Self>,
@@ -270,6 +272,7 @@ impl Link {
             look: Notify::new(),
             log,
             again: Mutex::new(None),
+            on_lost: Mutex::new(None),
             pulse: Mutex::new(None),
             left: Mutex::new(None),
             me: Weak::clone(me),
@@ -283,9 +286,19 @@ impl Link {
         self.shared.state.lock().joined.clone()
     }
 
+    /// Which of its connections this is, counted while it joins again: what was known of others by another one may have changed.
+    pub fn epoch(&self) -> u32 {
+        self.shared.state.lock().epoch
+    }
+
     /// Calls this whenever the node has joined again after its link was lost, and has subscribed again.
     pub fn on_joined_again(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.again.lock() = Some(Box::new(call));
+    }
+
+    /// Calls this whenever the link is lost, or has been ended. Called on any thread: it must be quick, and must not wait.
+    pub fn on_lost(&self, call: impl Fn() + Send + Sync + 'static) {
+        *self.shared.on_lost.lock() = Some(Box::new(call));
     }
 
     /// Asks this for how many milliseconds the event loop of the handlers has been blocked, from time to time while calls are open.
@@ -495,7 +508,7 @@ impl Shared {
         if self.holds(&way) {
             return;
         }
-        let flushed = way.writing.flush(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
+        let flushed = way.writing.flush(|burst| self.take(&way, burst), |burst| way.kind.write(burst));
         if flushed.is_err() {
             way.end.notify_one();
         }
@@ -513,10 +526,11 @@ impl Shared {
         held
     }
 
-    fn take(&self, bytes: &mut Vec<u8>, count: usize) -> bool {
-        let count = count.min(self.greeting.batch.bytes);
+    fn take(&self, way: &Way, burst: &mut Burst) -> bool {
+        let count = self.greeting.batch.write_bytes();
         let mut state = self.state.lock();
-        let taken = state.session.out.take(bytes, count);
+        let out = &mut state.session.out;
+        let taken = if way.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
         if taken {
             state.session.sent(now_us());
         }
@@ -547,13 +561,16 @@ impl Shared {
     /// Every exchange has ended; those who wait are told.
     fn lost(&self) {
         let mut events = Vec::new();
-        {
+        let was_joined = {
             let mut state = self.state.lock();
-            state.joined = None;
             state.session.lost(&mut events);
             state.welcome = None;
-        }
+            state.joined.take().is_some()
+        };
         self.deliver(events, 0);
+        if was_joined && let Some(on_lost) = &*self.on_lost.lock() {
+            on_lost();
+        }
     }
 }
 

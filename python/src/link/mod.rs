@@ -1,9 +1,14 @@
 //! Links of a node: conversions between Python values and the frames of `tidewire_link`.
 
+mod calling;
+mod gate;
+mod gathering;
+mod handling;
 mod hub;
 mod inbound;
 mod inlet;
 mod joined;
+mod outgoing;
 mod planned;
 mod pulse;
 mod reader;
@@ -11,11 +16,14 @@ mod reply;
 mod settings;
 mod stream;
 
+pub use calling::{Calling, LinkCall, Route};
+pub use gate::Gate;
+pub use handling::Handling;
 pub use hub::{Hub, Listening, check_address};
 pub use inbound::{RemoteCall, RemoteMessage};
 
 pub use joined::{Link, LinkSubscription};
-pub use planned::Planned;
+pub use outgoing::Sketch;
 pub use stream::RemoteStream;
 
 use std::borrow::Cow;
@@ -52,7 +60,7 @@ fn runtime() -> PyResult<Runtime> {
 /// In the child of a fork: the thread of links stayed in the parent.
 pub fn after_fork() {
     RUNTIME.get();
-    joined::after_fork();
+    gathering::after_fork();
 }
 
 /// Headers as fields of a frame.
@@ -155,6 +163,11 @@ impl Taking {
     /// Reads a value.
     pub fn decode<'py>(&self, py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         crate::values::decode(py, blob, self.0.get(py).map(|hook| hook.bind(py)))
+    }
+
+    /// Reads the value of a message, which is used up by it.
+    pub fn use_up<'py>(&self, py: Python<'py>, payload: (Vec<u8>, usize)) -> PyResult<Bound<'py, PyAny>> {
+        crate::values::use_up(py, payload, self.0.get(py).map(|hook| hook.bind(py)))
     }
 }
 

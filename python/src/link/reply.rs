@@ -121,7 +121,7 @@ impl Future for Asking {
 impl Asking {
     fn value(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
         match outcome {
-            Outcome::Replied(message) => self.taking.decode(py, message.payload()).map(Bound::unbind),
+            Outcome::Replied(message) => self.taking.use_up(py, message.into_payload()).map(Bound::unbind),
             Outcome::Failed(failure) => Err(failed(py, &self.title, &failure)),
             Outcome::Over => Ok(py.None()),
             Outcome::TimedOut => Err(self.timed_out(py)),

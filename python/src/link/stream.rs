@@ -178,7 +178,7 @@ impl Future for Next {
         if let Some((key, want)) = want {
             self.link.want(key, want);
         }
-        Poll::Ready(attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
+        Poll::Ready(attach(|py| self.taking.use_up(py, item.into_payload()).map(Bound::unbind)))
     }
 }
 

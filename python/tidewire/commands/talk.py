@@ -118,6 +118,7 @@ def sub(hub: Hub, pattern: str, count: int | None, queue: str | None) -> int:
     async def work(node: tw.Node) -> int:
         left = count
         async with node.subscription(pattern, queue=queue) as messages:
+            print(f"sub: {pattern} at {hub.url}", file=sys.stderr, flush=True)
             async for one in messages:
                 hub.say(
                     {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},

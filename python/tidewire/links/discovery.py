@@ -24,28 +24,40 @@ _TIMEOUT_S = 5.0
 
 
 class Discovery:
-    """The services of other nodes, as far as this one has been told."""
+    """The services of other nodes, as far as this one has been told.
+
+    Attributes:
+        epoch: The link over which all of them were told, by its ``epoch``; None before that.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.epoch: int | None = None
         # For each list under way, the instances of which something was told meanwhile: that is newer than the list.
         self._newer: list[set[str]] = []
 
     async def refresh(self, within_s: float = math.inf) -> None:
         """Ask the hub what is served, and note it."""
-        newer = self._begin()
+        newer, epoch = self._begin(), self._connection.link.epoch
         try:
             self._note(await self._listed(within_s), newer)
+            self.is_complete(epoch)
         finally:
             self._end(newer)
 
     def refresh_blocking(self, within_s: float = math.inf) -> None:
         """As ``refresh``, and block this thread."""
-        newer = self._begin()
+        newer, epoch = self._begin(), self._connection.link.epoch
         try:
             self._note(self._listed(within_s).wait(), newer)
+            self.is_complete(epoch)
         finally:
             self._end(newer)
+
+    def is_complete(self, epoch: int | None = None) -> None:
+        """Note that all services are known that can be reached over a link; without its epoch, over the one that there is now."""
+        self.epoch = self._connection.link.epoch if epoch is None else epoch
+        self._connection.tell()
 
     async def renew(self) -> None:
         """Learn what came and went while the link was lost: nobody told of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidewire._limits import REMOTE_OBJECTS
@@ -75,12 +75,14 @@ class Entry:
 class Given:
     """All that a node has given. Whoever calls it holds a lock.
 
-    Attributes:
+    Args:
         most: How many objects it may be.
+        tell: Called when there is more or less of it.
     """
 
-    def __init__(self, most: int = REMOTE_OBJECTS.default) -> None:
+    def __init__(self, most: int = REMOTE_OBJECTS.default, tell: Callable[[], object] = lambda: None) -> None:
         self.most = most
+        self._tell = tell
         self._entries: dict[str, Entry] = {}
         self._known: dict[tuple[str, object], Entry] = {}
 
@@ -104,6 +106,7 @@ class Given:
             )
         self._entries[entry.key] = entry
         self._known[entry.holder, entry.same] = entry
+        self._tell()
 
     def give(self, entry: Entry, now: float) -> None:
         """Note that a reference is given once more."""
@@ -144,6 +147,7 @@ class Given:
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
             del self._known[entry.holder, entry.same]
+            self._tell()
 
     def left(self, origin: int) -> None:
         """Let all go that the node of a link held."""
@@ -157,6 +161,7 @@ class Given:
         """Let all go."""
         self._entries.clear()
         self._known.clear()
+        self._tell()
 
     def find(self, key: str) -> Entry | None:
         """Return what a key names."""

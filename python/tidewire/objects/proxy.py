@@ -80,6 +80,10 @@ class _Group(Group):
         self._holding = holding
         self.add(_Way(holding))
 
+    def _routed(self) -> None:
+        # Each call looks whether the object is still held.
+        return None
+
     def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
         self._holding.check()
         try:
@@ -106,6 +110,7 @@ class _Registry:
     def __init__(self, holding: Holding) -> None:
         self.holding = holding
         self._group = _Group(holding)
+        self.groups: dict[str, Group] = {}
 
     @property
     def node(self) -> Node:

@@ -50,7 +50,7 @@ class Objects:
         self._lock = threading.RLock()
         links = connection.node.links
         self._lease_s = links.remote_lease_ms / 1000
-        self._given = Given(links.remote_objects)
+        self._given = Given(links.remote_objects, connection.tell)
         self._held = Held(connection)
         self._door: Door | None = None
         self._target = self._receive

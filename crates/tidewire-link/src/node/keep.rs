@@ -173,7 +173,7 @@ pub(super) fn gone() -> Fault {
 impl Shared {
     /// Goes on with writing.
     fn resume(&self, way: &Way) -> Result<(), Fault> {
-        let resumed = way.writing.resume(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
+        let resumed = way.writing.resume(|burst| self.take(way, burst), |burst| way.kind.write(burst));
         resumed.map_err(|_| gone())
     }
 
