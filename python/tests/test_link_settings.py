@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_processes import Programs
-from link_programs import until, until_served
+from link_programs import until_served
 from tidewire._limits import STREAM_AHEAD
 
 TIDEWIRE = [sys.executable, "-m", "tidewire"]
@@ -243,7 +243,7 @@ def test_streams_and_what_is_given_keep_to_the_settings_of_their_nodes() -> None
                     await desk.keep([functools.partial(int, n) for n in range(4)])
                 await desk.keep([functools.partial(int, "7")])
                 assert await kept[0]() == 7
-                await until(lambda: caller.statistics()["remote"]["given"] == 0)
+                await caller.until(lambda now: now["remote"]["given"] == 0, timeout=20)
                 with pytest.raises(tw.RemoteGone):
                     await kept[0]()
 
