@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,6 +15,8 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_processes import Programs
+from link_programs import until_served
+from tidewire._limits import STREAM_AHEAD
 
 TIDEWIRE = [sys.executable, "-m", "tidewire"]
 
@@ -207,3 +211,40 @@ def test_a_frame_lingers_for_company() -> None:
                 assert perf_counter() - since < 10, "each call would have waited 0.1 s"
 
     asyncio.run(story())
+
+
+def test_streams_and_what_is_given_keep_to_the_settings_of_their_nodes() -> None:
+    written = 0
+
+    async def count() -> AsyncIterator[int]:
+        nonlocal written
+        for number in range(1_000):
+            written += 1
+            yield number
+
+    async def keep(functions: list[Any]) -> None:
+        kept.extend(functions)
+
+    kept: list[Any] = []
+
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            small = links(stream_credit=2, remote_objects=3, remote_lease_ms=200)
+            async with tw.Node(url, name="server") as server, tw.Node(url, name="caller", config=small) as caller:
+                await server.serve({"count": count, "keep": keep}, name="desk")
+                await until_served(caller, "desk")
+                desk = caller.client("desk")
+                async with desk.count() as stream:
+                    assert await anext(stream) == 0
+                    await desk.keep([])
+                    assert written <= 2 + STREAM_AHEAD.max + 2
+                with pytest.raises(tw.LimitExceeded, match="remote_objects=3"):
+                    await desk.keep([functools.partial(int, n) for n in range(4)])
+                await desk.keep([functools.partial(int, "7")])
+                assert await kept[0]() == 7
+                await caller.until(lambda now: now["remote"]["given"] == 0, timeout=20)
+                with pytest.raises(tw.RemoteGone):
+                    await kept[0]()
+
+    asyncio.run(asyncio.wait_for(story(), 30))

@@ -354,7 +354,7 @@ def _as_it_is(stands: dict[str, Any], value: object) -> dict[str, Any]:
 
 def test_a_node_gives_no_more_than_its_limit() -> None:
     given = Given()
-    for number in range(REMOTE_OBJECTS.max):
+    for number in range(REMOTE_OBJECTS.default):
         given.add(_entry("b", number))
     with pytest.raises(tw.LimitExceeded, match="remote_objects=10,000"):
         given.add(_entry("b", -1))

@@ -237,7 +237,7 @@ VALUE_INLINE_BYTES: Final = Limit("value_inline_bytes", "bytes", 4096, 4096, 409
 SUBSCRIPTION_BYTES: Final = Limit("subscription_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
 """Bytes of messages from other nodes that wait for one subscriber whose mailbox is full, and lets senders wait."""
 
-REMOTE_OBJECTS: Final = Limit("remote_objects", "objects", 10_000, 10_000, 10_000)
+REMOTE_OBJECTS: Final = Limit("remote_objects", "objects", 10_000, 1, 1_000_000)
 """Functions, objects and streams that a node has given to others, or holds of others, at once."""
 
 REMOTE_LEASE_MS: Final = Limit("remote_lease_ms", "ms", 600_000, 1, 604_800_000)

@@ -36,6 +36,9 @@ class LinkConfig:
         link_subscriptions: Subscriptions of one node that joined this one.
         link_resends: How often a call of an idempotent method is made again after its link was lost.
         hub_links: Nodes that join this one.
+        stream_credit: Items of a stream that are under way to this node before it has asked for more.
+        remote_objects: Functions and objects that the node has given to others, and that it holds of others.
+        remote_lease_ms: How long a function or object that was given lives without being used, unless ``tw.remote`` says otherwise.
 
     Raises:
         ConfigError: if values are not allowed; it names all of them at once.
@@ -59,6 +62,9 @@ class LinkConfig:
     link_subscriptions: int = _limits.LINK_SUBSCRIPTIONS.default
     link_resends: int = _limits.LINK_RESENDS.default
     hub_links: int = _limits.HUB_LINKS.default
+    stream_credit: int = _limits.STREAM_CREDIT.default
+    remote_objects: int = _limits.REMOTE_OBJECTS.default
+    remote_lease_ms: int = _limits.REMOTE_LEASE_MS.default
 
     def __post_init__(self) -> None:
         _numbers.check("links", self)

@@ -91,7 +91,7 @@ fn a_call_and_its_answer_are_shorter_on_the_wire_and_whole_at_their_ends() {
 fn a_long_error_is_shorter_on_the_wire_and_whole_at_its_end() {
     for bytes in [20_000, 3 * MIB] {
         let (mut world, caller, callee) = pair_of(3, &Greeting::new("a"), &Greeting::new("b"));
-        call_packed(&mut world, caller, "svc", b"", 1);
+        world.call(caller, "svc", b"", 1);
         world.settle();
         let (call, said) = (world.called(callee), text(bytes));
         world.nodes[callee].session.fail(call.id, ErrorCode::RemoteError, packed(&said)).unwrap();

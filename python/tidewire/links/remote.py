@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _limits
 from tidewire._binding import Route
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.giving import Giving
@@ -99,7 +98,7 @@ class RemotePort:
                 self._prefix + request.method,
                 [request.args, request.kwargs] if request.kwargs else request.args,
                 request.left_s(),
-                _limits.STREAM_CREDIT.default,
+                self._connection.node.links.stream_credit,
                 request.priority,
                 _headers(request),
                 giving,

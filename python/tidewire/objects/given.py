@@ -76,10 +76,12 @@ class Given:
     """All that a node has given. Whoever calls it holds a lock.
 
     Args:
+        most: How many objects it may be.
         tell: Called when there is more or less of it.
     """
 
-    def __init__(self, tell: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, most: int = REMOTE_OBJECTS.default, tell: Callable[[], object] = lambda: None) -> None:
+        self.most = most
         self._tell = tell
         self._entries: dict[str, Entry] = {}
         self._known: dict[tuple[str, object], Entry] = {}
@@ -97,9 +99,9 @@ class Given:
         Raises:
             LimitExceeded: if so much has been given already.
         """
-        if len(self._entries) >= REMOTE_OBJECTS.max:
+        if len(self._entries) >= self.most:
             raise LimitExceeded(
-                f"remote_objects={REMOTE_OBJECTS.max:,}: so many functions and objects have been given to other nodes "
+                f"remote_objects={self.most:,}: so many functions and objects have been given to other nodes "
                 "already: let some go (dispose), or give them shorter leases"
             )
         self._entries[entry.key] = entry

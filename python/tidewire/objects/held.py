@@ -7,7 +7,6 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tidewire._limits import REMOTE_OBJECTS
 from tidewire.errors import LimitExceeded, TidewireError, WireError
 from tidewire.objects.proxy import Holding, proxy_of
 
@@ -53,9 +52,10 @@ class Held:
             if holding is not None and proxy is not None:
                 holding.count += 1
                 return proxy
-            if len(self._holdings) >= REMOTE_OBJECTS.max:
+            most = self._connection.node.links.remote_objects
+            if len(self._holdings) >= most:
                 raise LimitExceeded(
-                    f"remote_objects={REMOTE_OBJECTS.max:,}: this node holds so many functions and objects of others already: "
+                    f"remote_objects={most:,}: this node holds so many functions and objects of others already: "
                     "let some go (dispose)"
                 )
             holding = Holding(self, self._connection, stands)

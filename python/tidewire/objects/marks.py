@@ -19,10 +19,10 @@ class Remote:
 
     Attributes:
         target: The object.
-        lease_s: Seconds that it lives without being used.
+        lease_s: Seconds that it lives without being used; None: as long as the node that gives it says.
     """
 
-    def __init__(self, target: Any, lease_s: float) -> None:
+    def __init__(self, target: Any, lease_s: float | None) -> None:
         self.target = target
         self.lease_s = lease_s
         self._disposals: list[weakref.WeakMethod[Callable[[Any], None]]] = []
@@ -68,7 +68,7 @@ def remote(target: Any, *, lease: float | None = None) -> Any:
 
     Args:
         target: A function, or an object with methods.
-        lease: Seconds that it lives without being used; the default is 10 minutes.
+        lease: Seconds that it lives without being used; the default is ``remote_lease_ms`` of the node that gives it, 10 minutes.
 
     Returns:
         What to give; ``dispose()``, or the end of ``with``, lets it go everywhere.
@@ -84,7 +84,7 @@ def remote(target: Any, *, lease: float | None = None) -> Any:
         raise InvalidArgument(f"target: {short(target)} is not allowed: give a function, or an object with methods")
     least, most = REMOTE_LEASE_MS.min / 1000, REMOTE_LEASE_MS.max / 1000
     if lease is None:
-        lease = REMOTE_LEASE_MS.default / 1000
+        return Remote(target, None)
     if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not least <= lease <= most:
         raise InvalidArgument(
             f"lease: {short(lease)} is not allowed: give seconds from {least} to {most:,.0f}, or None"

@@ -11,7 +11,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import sender_of_value
-from tidewire._limits import REMOTE_LEASE_MS, REMOTE_OBJECTS
 from tidewire.errors import InvalidArgument, LinkLost
 from tidewire.objects.given import Entry, Given
 from tidewire.objects.held import Held
@@ -34,7 +33,6 @@ CALL = "call"
 TAKE = "take"
 """The method of a stream."""
 
-_LEASE_S = REMOTE_LEASE_MS.default / 1000
 _TAKES = {TAKE: Bound(TAKE, lambda: None, Signature(None, Hints(), 0), True, True, "private")}
 _LOOK_LEAST_S = 0.01
 
@@ -50,7 +48,9 @@ class Objects:
         self._connection = connection
         # The lock protects what was given. An object that is let go by the collector takes it again.
         self._lock = threading.RLock()
-        self._given = Given(connection.tell)
+        links = connection.node.links
+        self._lease_s = links.remote_lease_ms / 1000
+        self._given = Given(links.remote_objects, connection.tell)
         self._held = Held(connection)
         self._door: Door | None = None
         self._target = self._receive
@@ -98,7 +98,7 @@ class Objects:
         """
         if isinstance(value, Proxy):
             return None, value._back(peer)
-        found = _what(value)
+        found = self._what(value)
         if found is None:
             return None, None
         joined = self._connection.link.joined
@@ -115,13 +115,25 @@ class Objects:
             "methods": [[bound.name, bound.streams, None] for bound in entry.methods.values()],
         }
 
+    def _what(self, value: Any) -> tuple[str, Any, float] | None:
+        """Return how a value may be given: its kind, the object and its lease; None if it may not be."""
+        if isinstance(value, Remote):
+            target = value.target
+            kind = "function" if callable(target) and not is_service(target) else "object"
+            return kind, target, self._lease_s if value.lease_s is None else value.lease_s
+        if isinstance(value, Fed):
+            return "items", value, self._lease_s
+        if is_function(value):
+            return "function", value, self._lease_s
+        return ("object", value, self._lease_s) if is_service(value) else None
+
     def _entry(self, peer: str, value: Any, kind: str, target: Any, lease_s: float) -> Entry:
         same, now = _sameness(target), monotonic()
         entry = self._given.known(peer, same)
         if entry is None:
             title, methods = _methods(kind, target)
             entry = Entry(same, peer, target, kind, title, methods, lease_s)
-            if len(self._given) >= REMOTE_OBJECTS.max:
+            if len(self._given) >= self._given.most:
                 self._given.expire(now)
             self._given.add(entry)
             self._look_at(now + lease_s)
@@ -235,18 +247,6 @@ class Objects:
             next_at = self._given.expire(monotonic())
         if next_at is not None:
             self._arm(next_at)
-
-
-def _what(value: Any) -> tuple[str, Any, float] | None:
-    """Return how a value may be given: its kind, the object and its lease; None if it may not be."""
-    if isinstance(value, Remote):
-        target = value.target
-        return "function" if callable(target) and not is_service(target) else "object", target, value.lease_s
-    if isinstance(value, Fed):
-        return "items", value, _LEASE_S
-    if is_function(value):
-        return "function", value, _LEASE_S
-    return ("object", value, _LEASE_S) if is_service(value) else None
 
 
 def _sameness(target: Any) -> object:

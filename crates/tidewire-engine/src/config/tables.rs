@@ -58,6 +58,9 @@ pub(super) const LINK_KEYS: &[&Limit] = &[
     &limits::LINK_SUBSCRIPTIONS,
     &limits::LINK_RESENDS,
     &limits::HUB_LINKS,
+    &limits::STREAM_CREDIT,
+    &limits::REMOTE_OBJECTS,
+    &limits::REMOTE_LEASE_MS,
 ];
 
 /// The numbers of one table, by the names of their limits in `spec/limits.toml`.

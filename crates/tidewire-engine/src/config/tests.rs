@@ -250,7 +250,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
     );
 }
 
-const LINK_NAMES: [&str; 18] = [
+const LINK_NAMES: [&str; 21] = [
     "link_heartbeat_ms",
     "link_greeting_ms",
     "link_greetings",
@@ -269,4 +269,7 @@ const LINK_NAMES: [&str; 18] = [
     "link_subscriptions",
     "link_resends",
     "hub_links",
+    "stream_credit",
+    "remote_objects",
+    "remote_lease_ms",
 ];

@@ -443,7 +443,7 @@ pub const SUBSCRIPTION_BYTES: Limit =
 ///
 /// At the limit: One more fails with LimitExceeded.
 pub const REMOTE_OBJECTS: Limit =
-    Limit { name: "remote_objects", unit: "objects", default: 10_000, min: 10_000, max: 10_000 };
+    Limit { name: "remote_objects", unit: "objects", default: 10_000, min: 1, max: 1_000_000 };
 
 /// How long a function or object that was given to another node lives without being used, unless `remote` says
 /// otherwise.

@@ -10,10 +10,8 @@ use super::{Hub, Link, LinkId};
 impl Hub {
     /// Does what time asks for, on all links.
     pub fn tick(&mut self, now_us: u64) {
-        while let Some(&Reverse((due_us, at))) = self.due.peek()
-            && due_us <= now_us
-        {
-            self.due.pop();
+        // Each once: what is to be written is written later, and until then a link that gathers stays due.
+        for (due_us, at) in self.take_due(now_us) {
             let Some(link) = self.link(at).filter(|link| link.looked_at_us == due_us) else { continue };
             link.looked_at_us = u64::MAX;
             if link.closing {
@@ -39,6 +37,17 @@ impl Hub {
             self.look_at(at);
         }
         self.close_choked();
+    }
+
+    fn take_due(&mut self, now_us: u64) -> Vec<(u64, LinkId)> {
+        let mut due = Vec::new();
+        while let Some(&Reverse(next)) = self.due.peek()
+            && next.0 <= now_us
+        {
+            self.due.pop();
+            due.push(next);
+        }
+        due
     }
 
     /// When [`tick`](Self::tick) has something to do next, or to look at: what was said meanwhile may have put it off.
