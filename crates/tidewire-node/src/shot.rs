@@ -162,7 +162,11 @@ impl Shot {
             Outcome::Replied(_) | Outcome::Over => None,
         };
         let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| failed == Some(code.number()));
-        self.giving.ended(is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]));
+        if is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]) {
+            self.giving.ended(true);
+        }
+        // What else was given stays until the answer was read, which may bring it back.
+        self.giving.close_streams();
         if let Some(mut chosen) = self.chosen.take() {
             chosen.ended(&self.core.directory, Some(failed.is_some()));
         }
