@@ -73,9 +73,10 @@ impl ActorRef {
             Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask_with(make, timeout, priority)),
             None => self.inner.ask_with(make, timeout, priority),
         };
+        let cell = Arc::clone(self.inner.cell());
         let operation = async move {
-            let answer = pending.await.map_err(|error| attach(|py| errors::ask(py, error)))?;
-            Ok(answer.into_py())
+            let told = |error| attach(|py| errors::ask(py, error, cell.name()));
+            Ok(pending.await.map_err(told)?.into_py())
         };
         Pending::new("ask", acting, Box::pin(operation))
     }
@@ -110,7 +111,7 @@ impl ActorRef {
     #[pyo3(signature = (message, priority = None))]
     fn tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         self.born.check(py)?;
-        self.offer(py, message, priority).map_err(|refusal| errors::refusal(py, refusal))
+        self.offer(py, message, priority).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
     #[pyo3(signature = (message, priority = None))]
@@ -126,7 +127,7 @@ impl ActorRef {
         match self.offer(py, message, priority) {
             Ok(_) => Ok(true),
             Err(Refusal::Full { .. }) if self.inner.cell().senders_wait() => Ok(false),
-            Err(refusal) => Err(errors::refusal(py, refusal)),
+            Err(refusal) => Err(errors::refusal(py, refusal, self.inner.name())),
         }
     }
 
@@ -139,7 +140,7 @@ impl ActorRef {
         let envelope = match cell.push(envelope, priority) {
             Ok(_) => return Pending::none(py),
             Err((Refusal::Full { .. }, envelope)) if cell.senders_wait() => envelope,
-            Err((refusal, _)) => return Err(errors::refusal(py, refusal)),
+            Err((refusal, _)) => return Err(errors::refusal(py, refusal, self.inner.name())),
         };
         if tidewire_engine::raw::current_actor() == Some(self.inner.id()) {
             let text = format!(
@@ -160,7 +161,7 @@ impl ActorRef {
                 }
                 Err((refusal, envelope)) => {
                     drop(envelope);
-                    std::task::Poll::Ready(Err(attach(|py| errors::refusal(py, refusal))))
+                    std::task::Poll::Ready(Err(attach(|py| errors::refusal(py, refusal, cell.name()))))
                 }
             }
         });
@@ -211,12 +212,15 @@ impl ActorRef {
         self.born.check(py)?;
         let handler = Handler::inspect(&handler, "handler", self.on_loop())?;
         let change = Change::Become { handler: Box::new(handler), stack: stack.0 };
-        self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal))
+        self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
     fn request_unbecome(&self, py: Python<'_>) -> PyResult<()> {
         self.born.check(py)?;
-        self.inner.request(Change::Unbecome).map(drop).map_err(|refusal| errors::refusal(py, refusal))
+        self.inner
+            .request(Change::Unbecome)
+            .map(drop)
+            .map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -239,7 +243,7 @@ impl ActorRef {
         self.inner.id().get()
     }
 
-    fn __repr__(&self) -> String {
+    pub fn __repr__(&self) -> String {
         let name = self.inner.name().map(|name| format!(" {name:?}")).unwrap_or_default();
         let state = if self.alive() { "" } else { " stopped" };
         format!("<ActorRef {}{name}{state}>", self.inner.id())

@@ -12,6 +12,7 @@ use crate::actor::ActorRef;
 use crate::errors::error;
 
 /// The lane of a message, by its name.
+#[derive(Clone, Copy)]
 pub struct Priority(tidewire_engine::Priority);
 
 impl Priority {

@@ -1,23 +1,24 @@
-//! Actors whose handlers are coroutines: they run on the node's event loop, each activation as one task.
+//! Actors whose handlers are coroutines: they run on the node's event loop, in tasks.
+//!
+//! A task handles one message after the other. As long as handlers are over at their first step one task is enough for a burst;
+//! once one of them waits for something, the others get tasks of their own, as many as the actor may have.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
 use tidewire_engine::raw::Mutex;
-use tidewire_engine::raw::{ActorCell, ActorId, Behaviours, Driver, Envelope, Turn};
+use tidewire_engine::raw::{ActorId, Behaviours, Driver, Turn};
 use tidewire_engine::{Fault, Signal};
 
-use crate::actor::{ActorRef, MessageMeta};
+use crate::actor::ActorRef;
 use crate::attach::attach;
-use crate::context::Context;
 use crate::errors;
-use crate::fork::Born;
-use crate::function::{Handler, Parts, change_behaviour, logged, reference, terminated};
+use crate::function::{Handler, Parts, logged, reference, terminated};
 use crate::held::Held;
-use crate::message::{Extra, Message};
+use crate::intake::{First, Intake};
+use crate::message::Message;
 
 /// The actor that waits when its handler asks, if it handles one message at a time.
 pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorId> {
@@ -41,8 +42,67 @@ pub struct Coroutine {
     node: Held<PyAny>,
     me: Option<Held<ActorRef>>,
     concurrency: usize,
-    active: Arc<AtomicUsize>,
+    tasks: Arc<Tasks>,
     stopping: Stopping,
+}
+
+/// The tasks of one actor. Only the thread of the loop changes it.
+#[derive(Default)]
+pub struct Tasks {
+    active: AtomicUsize,
+    /// Those that take the next message by themselves: they are about to begin, or at a handler that has not waited yet.
+    taking: AtomicUsize,
+    /// The last handler was over at its first step.
+    quick: AtomicBool,
+    /// Messages were left to the task that takes.
+    left: AtomicBool,
+}
+
+impl Tasks {
+    fn began(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.taking.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One has ended.
+    pub fn over(&self, was_taking: bool) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+        if was_taking {
+            self.taking.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The handler of one waits for something. Answers whether messages are left that it would have taken.
+    pub fn waits(&self) -> bool {
+        self.taking.fetch_sub(1, Ordering::Relaxed);
+        self.quick.store(false, Ordering::Relaxed);
+        self.left.swap(false, Ordering::Relaxed)
+    }
+
+    /// A handler is over, and its task takes the next message.
+    pub fn takes(&self, had_waited: bool) {
+        if had_waited {
+            self.taking.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.quick.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether what waits is left to the task that takes.
+    fn leaves(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Whether another task is of use.
+    fn wants_another(&self, concurrency: usize) -> bool {
+        if self.active.load(Ordering::Relaxed) >= concurrency {
+            self.left.store(false, Ordering::Relaxed);
+            return false;
+        }
+        let leaves = self.quick.load(Ordering::Relaxed) && self.taking.load(Ordering::Relaxed) > 0;
+        self.left.store(leaves, Ordering::Relaxed);
+        !leaves
+    }
 }
 
 #[derive(PartialEq)]
@@ -61,7 +121,7 @@ impl Coroutine {
             node: node.into(),
             me: None,
             concurrency,
-            active: Arc::default(),
+            tasks: Arc::default(),
             stopping: Stopping::No,
         }
     }
@@ -69,27 +129,23 @@ impl Coroutine {
     /// Starts a task that begins with `envelope`, and goes on with what follows.
     fn launch(&mut self, py: Python<'_>, turn: &Turn<'_, Message>, first: First) -> Result<(), Fault> {
         let me = reference(py, &mut self.me, turn)?;
-        let intake = Intake {
-            cell: turn.cell().clone(),
-            me: me.clone_ref(py),
-            node: self.node.clone_ref(py),
-            base: self.parts.handler.clone_ref(py),
-            behaviours: Arc::clone(&self.behaviours),
-            active: Arc::clone(&self.active),
-            state: Mutex::new(Present { first: Some(first), ..Present::default() }),
-            born: Born::now(),
-        };
-        self.active.fetch_add(1, Ordering::Relaxed);
+        let intake = Intake::new(
+            turn.cell().clone(),
+            me,
+            self.node.clone_ref(py),
+            self.parts.handler.clone_ref(py),
+            Arc::clone(&self.behaviours),
+            Arc::clone(&self.tasks),
+            first,
+            self.concurrency == 1,
+        );
+        self.tasks.began();
         crate::bridge::has_coroutines();
-        let start = start(py);
-        let intake = Py::new(py, intake).map_err(errors::fault)?;
-        start
-            .and_then(|start| start.bind(py).call1((intake.clone_ref(py), me, self.concurrency == 1)))
-            .map(drop)
-            .map_err(|error| {
-                self.active.fetch_sub(1, Ordering::Relaxed);
-                errors::fault(error)
-            })
+        let started = Py::new(py, intake).and_then(|intake| start(py)?.bind(py).call1((intake,)));
+        started.map(drop).map_err(|error| {
+            self.tasks.over(true);
+            errors::fault(error)
+        })
     }
 }
 
@@ -107,7 +163,7 @@ impl Driver<Message> for Coroutine {
 
     fn turn(&mut self, turn: &mut Turn<'_, Message>) {
         attach(|py| {
-            while self.active.load(Ordering::Relaxed) < self.concurrency {
+            while self.tasks.wants_another(self.concurrency) {
                 let Some(envelope) = turn.take() else { return };
                 if let Err(fault) = self.launch(py, turn, First::Message(Box::new(envelope))) {
                     if let Some(me) = &self.me {
@@ -116,7 +172,7 @@ impl Driver<Message> for Coroutine {
                     return turn.awaiting();
                 }
             }
-            turn.awaiting();
+            if self.tasks.leaves() { turn.leave() } else { turn.awaiting() }
         });
     }
 
@@ -128,7 +184,7 @@ impl Driver<Message> for Coroutine {
     }
 
     fn finish(&mut self, turn: &mut Turn<'_, Message>) -> bool {
-        if self.active.load(Ordering::Relaxed) > 0 {
+        if self.tasks.active.load(Ordering::Relaxed) > 0 {
             return false;
         }
         if self.stopping == Stopping::Hook {
@@ -162,201 +218,4 @@ impl Driver<Message> for Coroutine {
 fn start(py: Python<'_>) -> PyResult<&Py<PyAny>> {
     static START: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     START.get_or_try_init(py, || PyModule::import(py, "tidewire._drive")?.getattr("start").map(Bound::unbind))
-}
-
-enum First {
-    Message(Box<Envelope<Message>>),
-    Notice(Held<PyAny>),
-    Hook(Handler),
-}
-
-/// One task's view of the actor: gives messages, takes their ends. Used by `tidewire._drive` only.
-#[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct Intake {
-    cell: Arc<ActorCell<Message>>,
-    me: Held<ActorRef>,
-    node: Held<PyAny>,
-    base: Handler,
-    behaviours: Arc<Mutex<Behaviours<Handler>>>,
-    active: Arc<AtomicUsize>,
-    state: Mutex<Present>,
-    born: Born,
-}
-
-#[derive(Default)]
-struct Present {
-    first: Option<First>,
-    message: Option<Message>,
-    meta: MessageMeta,
-    context: Option<Py<Context>>,
-    handled: u32,
-    /// What is present counts as a message of the mailbox.
-    counts: bool,
-}
-
-#[pymethods]
-impl Intake {
-    fn __iter__(this: Py<Self>) -> Py<Self> {
-        this
-    }
-
-    /// The next call to make, as an awaitable. Asking for it says that the one before has returned.
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        self.born.back(py, Ok(()))?;
-        loop {
-            let (first, tired) = {
-                let mut state = self.state.lock();
-                (state.first.take(), state.handled >= TURN)
-            };
-            let envelope = match first {
-                Some(First::Hook(hook)) => match self.call_hook(py, &hook)? {
-                    Some(call) => return Ok(Some(call)),
-                    None => continue,
-                },
-                Some(First::Notice(notice)) => match self.call(py, Message::plain(notice), None, false)? {
-                    Some(call) => return Ok(Some(call)),
-                    None => continue,
-                },
-                Some(First::Message(envelope)) => Some(*envelope),
-                None => self.finish_and_take(py, !tired),
-            };
-            let Some(envelope) = envelope else { return Ok(None) };
-            let (message, mut meta) = envelope.split();
-            match message {
-                Some(message) => {
-                    if let Some(call) = self.call(py, message, meta, true)? {
-                        return Ok(Some(call));
-                    }
-                }
-                None => {
-                    if let Some(change) = meta.as_mut().and_then(|meta| meta.change.take()) {
-                        change_behaviour(&mut self.behaviours.lock(), change);
-                    }
-                    self.cell.outside(|turn| turn.handled(meta));
-                }
-            }
-        }
-    }
-
-    /// The present call has returned something else than None.
-    fn returned(&self, py: Python<'_>, value: Py<PyAny>) {
-        let Ok(value) = self.born.back(py, Ok(value)) else { return };
-        let context = self.state.lock().context.as_ref().map(|context| context.clone_ref(py));
-        if let Some(context) = context {
-            context.bind(py).get().returned(value);
-        }
-    }
-
-    /// The present call has raised. Answers whether the task may go on.
-    fn failed(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> bool {
-        let failed = self.born.back::<()>(py, Err(PyErr::from_value(error)));
-        let Err(error) = failed else { return true };
-        let (context, meta, counts, message) = self.take_present();
-        if counts && errors::says_expired(py, &error) {
-            self.cell.outside(|turn| turn.expired_in_handler(message, meta, errors::fault(error)));
-            return true;
-        }
-        let fault = logged(py, &self.me, "receive", error);
-        if let Some(context) = &context {
-            for change in context.bind(py).get().take_changes() {
-                change_behaviour(&mut self.behaviours.lock(), change);
-            }
-        }
-        if counts {
-            self.cell.outside(|turn| turn.failed(message, meta, fault))
-        } else {
-            self.cell.outside(|turn| turn.after_failure(fault.to_string()))
-        }
-    }
-
-    /// The task is over: the actor looks at its mailbox itself again.
-    fn over(&self) {
-        self.active.fetch_sub(1, Ordering::Relaxed);
-        self.cell.resume();
-    }
-}
-
-static COROUTINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-
-/// Most messages that one task handles before it makes room for others.
-const TURN: u32 = 256;
-
-impl Intake {
-    /// Calls the handler. None: it was a plain function, and has returned already.
-    fn call(&self, py: Python<'_>, message: Message, meta: MessageMeta, counts: bool) -> PyResult<Option<Py<PyAny>>> {
-        let handler = self.behaviours.lock().top().map(|handler| handler.clone_ref(py));
-        let handler = handler.as_ref().unwrap_or(&self.base);
-        let Message { object, sender, extra } = message;
-        let needs = handler.takes_context || extra.as_ref().is_some_and(|extra| extra.reply.is_some());
-        let failures = meta.as_ref().map_or(0, |meta| meta.failures);
-        let context = needs.then(|| self.context(py, sender, extra.map(|extra| *extra), failures)).transpose()?;
-        {
-            let mut state = self.state.lock();
-            state.handled += 1;
-            state.message = Some(Message::plain(object.clone_ref(py)));
-            state.meta = meta;
-            state.context = context.as_ref().map(|context| context.clone_ref(py));
-            state.counts = counts;
-        }
-        let value = match (&context, handler.takes_context) {
-            (Some(context), true) => handler.call.call1(py, (object.bind(py), context.bind(py))),
-            _ => handler.call.call1(py, (object.bind(py),)),
-        };
-        self.unless_returned(py, value.map_err(|error| errors::inside_next(py, error))?)
-    }
-
-    fn unless_returned(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        let coroutine = COROUTINE.import(py, "types", "CoroutineType")?;
-        let value_type = value.bind(py).get_type();
-        if value_type.is(coroutine) || value_type.hasattr(pyo3::intern!(py, "__await__"))? {
-            return Ok(Some(value));
-        }
-        self.returned(py, value);
-        Ok(None)
-    }
-
-    /// Reports the end of the present call, and takes the next message if `more`.
-    fn finish_and_take(&self, py: Python<'_>, more: bool) -> Option<Envelope<Message>> {
-        let (context, meta, counts, message) = self.take_present();
-        drop(message);
-        if let Some(context) = context {
-            for change in context.bind(py).get().take_changes() {
-                change_behaviour(&mut self.behaviours.lock(), change);
-            }
-            context.bind(py).get().returned(py.None());
-            drop(context);
-        }
-        self.cell.outside(|turn| {
-            if counts {
-                turn.handled(meta);
-            }
-            if more { turn.take() } else { None }
-        })
-    }
-
-    fn call_hook(&self, py: Python<'_>, hook: &Handler) -> PyResult<Option<Py<PyAny>>> {
-        if !hook.takes_context {
-            let value = hook.call.call0(py);
-            return self.unless_returned(py, value.map_err(|error| errors::inside_next(py, error))?);
-        }
-        let context = self.context(py, None, None, 0)?;
-        self.state.lock().context = Some(context.clone_ref(py));
-        let value = hook.call.call1(py, (context.bind(py),));
-        self.unless_returned(py, value.map_err(|error| errors::inside_next(py, error))?)
-    }
-
-    fn context(
-        &self,
-        py: Python<'_>,
-        sender: Option<Held<ActorRef>>,
-        extra: Option<Extra>,
-        failures: u32,
-    ) -> PyResult<Py<Context>> {
-        Py::new(py, Context::new(self.me.clone_ref(py), self.node.clone_ref(py), sender, extra, failures))
-    }
-
-    fn take_present(&self) -> (Option<Py<Context>>, MessageMeta, bool, Option<Message>) {
-        let mut state = self.state.lock();
-        (state.context.take(), state.meta.take(), std::mem::take(&mut state.counts), state.message.take())
-    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::{
@@ -26,6 +27,7 @@ use crate::errors::{self, error};
 use crate::fork::Own;
 use crate::function::{Function, Parts};
 use crate::message::{Extra, Message};
+use crate::news::{Changed, News, Told};
 use crate::pause::Pause;
 use crate::pending::Pending;
 use crate::statistics;
@@ -55,12 +57,18 @@ pub struct Engine {
     inner: Own<tidewire_engine::Engine>,
     external: Arc<External>,
     place: Place,
+    news: Arc<News>,
 }
 
 impl Engine {
     /// The engine, for what watches deadlines by it.
     pub fn handle(&self) -> tidewire_engine::EngineHandle {
         self.inner.handle()
+    }
+
+    /// What has those look again who wait for the state of the node.
+    pub fn news(&self) -> Arc<News> {
+        Arc::clone(&self.news)
     }
 }
 
@@ -70,6 +78,36 @@ pub struct Subscription {
     actor: Option<Py<ActorRef>>,
     /// Called once when it ends.
     ended: tidewire_engine::raw::Mutex<Option<Py<PyAny>>>,
+    /// Done when the hub has it. None where there is no hub.
+    shared: tidewire_engine::raw::Mutex<Option<Py<Pending>>>,
+}
+
+/// Waits until a subscription is in force, and gives it.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+struct InForce {
+    subscription: Py<Subscription>,
+    shared: Option<Py<Pending>>,
+}
+
+#[pymethods]
+impl InForce {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Pending>>> {
+        match &self.shared {
+            Some(shared) if Pending::is_under_way(shared.bind(py))? => Ok(Some(shared.clone_ref(py))),
+            Some(shared) => shared.get().outcome(py).map(drop).and_then(|()| self.give(py)),
+            None => self.give(py),
+        }
+    }
+}
+
+impl InForce {
+    fn give(&self, py: Python<'_>) -> PyResult<Option<Py<Pending>>> {
+        Err(PyStopIteration::new_err((self.subscription.clone_ref(py),)))
+    }
 }
 
 #[pymethods]
@@ -82,7 +120,12 @@ impl Subscription {
             // The actor was made for this subscription.
             actor.bind(py).get().inner.stop_quietly();
         }
-        let call = self.ended.lock().take();
+        let (call, shared) = (self.ended.lock().take(), self.shared.lock().take());
+        if let Some(shared) = shared {
+            // Whoever waits for it would wait for ever.
+            let cancelled = Pending::cancel(shared.bind(py), None);
+            debug_assert!(cancelled.is_ok(), "nothing of the user is called");
+        }
         if let Some(call) = call
             && let Err(error) = call.call0(py)
         {
@@ -94,6 +137,25 @@ impl Subscription {
     /// Calls something when it is ended here.
     fn on_end(&self, call: Py<PyAny>) {
         *self.ended.lock() = Some(call);
+    }
+
+    /// Notes what is done when the hub has it.
+    fn share(&self, shared: Py<Pending>) {
+        *self.shared.lock() = Some(shared);
+    }
+
+    /// Waits until it is in force at the hub too, and gives it.
+    fn __await__(this: &Bound<'_, Self>) -> InForce {
+        let shared = this.get().shared.lock().as_ref().map(|shared| shared.clone_ref(this.py()));
+        InForce { subscription: this.clone().unbind(), shared }
+    }
+
+    /// Blocks until it is in force at the hub too, and gives it. Not for the thread of an event loop.
+    fn wait(this: &Bound<'_, Self>) -> PyResult<Py<Self>> {
+        let py = this.py();
+        let shared = this.get().shared.lock().as_ref().map(|shared| shared.clone_ref(py));
+        shared.map_or(Ok(()), |shared| Pending::block(shared.bind(py)).map(drop))?;
+        Ok(this.clone().unbind())
     }
 
     #[getter]
@@ -144,7 +206,10 @@ impl Engine {
             .paused(true)
             .build()
             .map_err(|failure| error(py, "ConfigError", &failure.to_string(), &[]))?;
-        Ok(Self { inner: Own::new(inner), external, place })
+        let news = Arc::new(News::default());
+        let told = Arc::clone(&news);
+        inner.dead_letters().on_added(move || told.tell());
+        Ok(Self { inner: Own::new(inner), external, place, news })
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<()> {
@@ -236,6 +301,7 @@ impl Engine {
             inner: Own::new(inner),
             actor: own.then(|| actor.0.to_owned().unbind()),
             ended: tidewire_engine::raw::Mutex::new(None),
+            shared: tidewire_engine::raw::Mutex::new(None),
         })
     }
 
@@ -317,7 +383,7 @@ impl Engine {
                     waiting = Some(envelope);
                     Poll::Pending
                 }
-                Err((refusal, _)) => Poll::Ready(Err(attach(|py| errors::refusal(py, refusal)))),
+                Err((refusal, _)) => Poll::Ready(Err(attach(|py| errors::refusal(py, refusal, cell.name())))),
             }
         });
         Ok(Pending::new("deliver", None, Box::pin(operation)))
@@ -398,11 +464,31 @@ impl Engine {
         Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()
     }
 
-    /// Something to await for so many seconds.
-    fn pause(&self, seconds: f64) -> PyResult<Pending> {
+    /// Something to await for so many seconds, or until there are other news than were `seen`.
+    fn pause(&self, seconds: f64, news: &Told, seen: u64) -> PyResult<Pending> {
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let pause = Pause::new(std::time::Instant::now() + wait, self.handle());
-        Ok(Pending::new("pause", None, Box::pin(pause)))
+        let changed = Changed::new(Arc::clone(&news.0), seen, Some(pause));
+        Ok(Pending::new("pause", None, Box::pin(changed)))
+    }
+
+    /// How often something that `changed` tells of has changed.
+    fn told(&self) -> u64 {
+        self.news.told()
+    }
+
+    /// Notes that something has changed: those who wait for it look again.
+    fn tell(&self) {
+        self.news.tell();
+    }
+
+    /// Something to await: True once more has changed than was `seen`, False after so many seconds.
+    fn changed(&self, py: Python<'_>, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
+        self.inner.born.check(py)?;
+        let wait = seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+        let at = wait.and_then(|wait| std::time::Instant::now().checked_add(wait));
+        let pause = at.map(|at| Pause::new(at, self.handle()));
+        Ok(Pending::new("until", None, Box::pin(Changed::new(Arc::clone(&self.news), seen, pause))))
     }
 
     fn links(&self) -> std::collections::BTreeMap<&'static str, u64> {
@@ -436,7 +522,7 @@ impl Engine {
     fn requeue(&self, py: Python<'_>, number: Letter) -> PyResult<()> {
         self.inner.born.check(py)?;
         self.inner.dead_letters().requeue(number.0).map_err(|failure| match failure {
-            RequeueError::Refused(refusal) => errors::refusal(py, refusal),
+            RequeueError::Refused(refusal) => errors::refusal(py, refusal, None::<&str>),
             other => error(py, "NoSuchTarget", &other.to_string(), &[]),
         })
     }

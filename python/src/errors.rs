@@ -79,12 +79,13 @@ pub fn inside_next(py: Python<'_>, error: PyErr) -> PyErr {
     outer
 }
 
-pub fn refusal(py: Python<'_>, refusal: Refusal) -> PyErr {
+/// A refusal of an actor, with its name where it has one.
+pub fn refusal(py: Python<'_>, refusal: Refusal, actor: Option<impl AsRef<str>>) -> PyErr {
     let name = match refusal {
         Refusal::Full { .. } => "MailboxFull",
         Refusal::Stopped { .. } => "ActorStopped",
     };
-    error(py, name, &refusal.to_string(), &[])
+    error(py, name, &refusal.about(actor.as_ref().map(AsRef::as_ref)), &[])
 }
 
 pub fn spawn(py: Python<'_>, failure: &SpawnError) -> PyErr {
@@ -108,11 +109,12 @@ pub fn subscribe(py: Python<'_>, failure: &SubscribeError) -> PyErr {
     error(py, name, &failure.to_string(), &[])
 }
 
-pub fn ask(py: Python<'_>, failure: AskError) -> PyErr {
-    let text = failure.to_string();
+/// The error of an ask, with the name of the actor where it has one.
+pub fn ask(py: Python<'_>, failure: AskError, actor: Option<impl AsRef<str>>) -> PyErr {
+    let text = failure.about(actor.as_ref().map(AsRef::as_ref));
     match failure {
         AskError::Timeout { .. } => error(py, "AskTimeout", &text, &[]),
-        AskError::Refused(reason) => refusal(py, reason),
+        AskError::Refused(reason) => refusal(py, reason, actor),
         AskError::Lost { reason: DeadReason::Dropped, .. } => error(py, "MailboxFull", &text, &[]),
         AskError::Lost { .. } => error(py, "ActorStopped", &text, &[]),
         AskError::NoReply { .. } => error(py, "NoReply", &text, &[]),

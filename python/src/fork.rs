@@ -84,6 +84,11 @@ impl<T> Own<T> {
         if self.born.is_past() { None } else { self.value.as_ref() }
     }
 
+    /// The same, to be changed.
+    pub fn mine_mut(&mut self) -> Option<&mut T> {
+        if self.born.is_past() { None } else { self.value.as_mut() }
+    }
+
     /// Takes it out, if it belongs to this process.
     pub fn into_mine(mut self) -> Option<T> {
         if self.born.is_past() { None } else { self.value.take() }

@@ -15,7 +15,7 @@ use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
 use crate::fork::Born;
 use crate::held::Held;
-use crate::link::Planned;
+use crate::link::Sketch;
 use crate::wait::{Operation, wait};
 
 /// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
@@ -26,7 +26,7 @@ pub struct Pending {
     acting: Option<ActorId>,
     what: &'static str,
     /// What the operation begins with when somebody waits for it, asyncio included.
-    plan: Option<Py<PyAny>>,
+    plan: Option<Arc<Sketch>>,
     born: Born,
 }
 
@@ -55,6 +55,13 @@ impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorId>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
         Self { state: Mutex::new(state), acting, what, plan: None, born: Born::now() }
+    }
+
+    /// One whose operation begins when somebody waits for it, as `plan` says.
+    pub fn later(what: &'static str, operation: Operation, plan: Arc<Sketch>) -> Self {
+        let mut later = Self::new(what, None, operation);
+        later.plan = Some(plan);
+        later
     }
 
     pub fn done(py: Python<'_>, what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
@@ -164,6 +171,16 @@ impl Pending {
 }
 
 impl Pending {
+    /// Looks whether it is ready; if not, whoever yields this to a task is called when it is.
+    pub fn is_under_way(this: &Bound<'_, Self>) -> PyResult<bool> {
+        let owned = this.clone().unbind();
+        let under_way = this.get().poll(&owned, this.py())?.is_none();
+        if under_way && let State::Running { blocking, .. } = &mut *this.get().state.lock() {
+            *blocking = true;
+        }
+        Ok(under_way)
+    }
+
     /// Blocks this thread until the operation is ready, unless an event loop runs on it.
     pub fn block(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let py = this.py();
@@ -178,20 +195,6 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// One whose operation begins when somebody waits for it: `plan` says how.
-    #[new]
-    fn planned(py: Python<'_>, plan: Py<PyAny>) -> Self {
-        let operation = Box::pin(Planned::new(plan.clone_ref(py)));
-        let mut planned = Self::new("call", None, operation);
-        planned.plan = Some(plan);
-        planned
-    }
-
-    #[getter(_plan)]
-    fn plan(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.plan.as_ref().map(|plan| plan.clone_ref(py))
-    }
-
     fn __await__(this: Py<Self>) -> Py<Self> {
         this
     }
@@ -206,10 +209,7 @@ impl Pending {
             return Ok(None);
         }
         let owned = this.clone().unbind();
-        if this.get().poll(&owned, py)?.is_none() {
-            if let State::Running { blocking, .. } = &mut *this.get().state.lock() {
-                *blocking = true;
-            }
+        if Self::is_under_way(this)? {
             return Ok(Some(owned));
         }
         let value = this.get().outcome(py).map_err(|error| errors::inside_next(py, error))?;
@@ -315,7 +315,7 @@ impl Pending {
 
     /// Cancels the operation. Answers whether it was still under way.
     #[pyo3(signature = (msg=None))]
-    fn cancel(this: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+    pub fn cancel(this: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         let py = this.py();
         drop(msg);
         let before = {
@@ -364,7 +364,9 @@ impl Pending {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.plan)?;
+        if let Some(plan) = &self.plan {
+            plan.traverse(&visit)?;
+        }
         // Whoever holds the lock has not come to the end yet: the collector looks again.
         let Some(state) = self.state.try_lock() else { return Ok(()) };
         match &*state {

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import compileall
 import logging
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
+from link_processes import Programs, programs
+
+
+def pytest_sessionstart() -> None:
+    """Compile what hundreds of processes import, also where Python is told to write no bytecode by itself."""
+    for place in (Path(tw.__file__).parent, Path(__file__).parent):
+        compileall.compile_dir(place, quiet=2)
 
 
 @pytest.fixture
@@ -39,3 +48,33 @@ def run() -> Callable[[Callable[[tw.Node], Coroutine[Any, Any, Any]]], Any]:
 def quiet() -> None:
     """Failures that a test provokes are looked at by the test, not on the screen."""
     logging.getLogger("tidewire").setLevel(logging.CRITICAL)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
+    """The processes of a story about links. They end with it. They, and nodes of the story, soon try again to join a hub."""
+    monkeypatch.setenv("TIDEWIRE_LINKS__LINK_BACKOFF_MAX_MS", "50")
+    with programs() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def workshop_url() -> Iterator[str]:
+    """A hub and a server of a workshop, for all stories of a file."""
+    with programs() as found:
+        _, url, _ = found.hub_and_server()
+        yield url
+
+
+@pytest.fixture
+def at_workshop(workshop_url: str) -> Callable[[Callable[[tw.Node, Any], Coroutine[Any, Any, None]]], None]:
+    """Runs a story with a node that has joined, and a client of the workshop."""
+
+    def run(story: Callable[[tw.Node, Any], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            async with tw.Node(workshop_url, name="caller") as node:
+                await story(node, node.client("workshop"))
+
+        asyncio.run(main())
+
+    return run

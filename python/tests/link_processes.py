@@ -6,15 +6,14 @@ import contextlib
 import json
 import os
 import queue
+import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 PATIENCE_S = 30.0
@@ -86,20 +85,43 @@ class Program:
                 return line
             passed.append(line)
 
+    def tell(self, *arguments: str) -> None:
+        """Tell one that was started without arguments what it is to do."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(arguments) + "\n")
+        self.process.stdin.flush()
+
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send it a signal; after SIGSTOP it stands still."""
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def halt(self) -> None:
+        """Stop it in the middle, and wait until it stands still."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
         self.process.kill()
-        self.process.wait(PATIENCE_S)
+        self.process.wait()
 
     def end(self) -> int:
         """Close its input, and wait until it has ended by itself."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return self.process.wait(PATIENCE_S)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait until it has ended, and return its exit code."""
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(self.process.pid)
+            try:
+                assert select.select([pidfd], [], [], PATIENCE_S)[0], "it goes on"
+            finally:
+                os.close(pidfd)
+        return self.process.wait()
 
     @property
     def rss_bytes(self) -> int:
@@ -137,6 +159,14 @@ class Programs:
         program = self.run(_PROGRAMS, "listen", url, name, service, name)
         return program, program.expect("ready")
 
+    def hub_and_server(self, url: str = "tide://127.0.0.1:0", *options: str) -> tuple[Program, str, Program]:
+        """Run a hub with its real URL, and a server. They are started at the same time."""
+        server = self.run(_PROGRAMS)
+        hub, found = self.hub(url, *options)
+        server.tell("serve", found, "server", "workshop", "server")
+        server.expect("ready")
+        return hub, found, server
+
     def server(self, url: str, name: str = "server", service: str = "workshop", **env: str) -> Program:
         """Run a node that joins and serves; its name is that of its instance."""
         program = self.run(_PROGRAMS, "serve", url, name, service, name, env=env)
@@ -161,14 +191,6 @@ class Programs:
         program.expect("reading")
         return program
 
-    def refused(self, url: str) -> None:
-        """Wait until nobody listens at a place any more."""
-        host, port = url.removeprefix("tide://").rsplit(":", 1)
-        until = monotonic() + PATIENCE_S
-        with contextlib.suppress(ConnectionError):
-            while monotonic() < until:
-                socket.create_connection((host, int(port)), PATIENCE_S).close()
-
     def run_at(self, before: list[str], *arguments: str) -> Program:
         """Run one of the programs behind another command, such as one that enters a network."""
         program = Program(_PROGRAMS, *arguments, before=before)
@@ -183,9 +205,9 @@ class Programs:
     def end(self) -> None:
         """Kill what is left."""
         for program in self._all:
-            if program.process.poll() is None:
-                program.process.send_signal(signal.SIGCONT)
-                program.kill()
+            program.process.kill()
+        for program in self._all:
+            program.process.wait()
             for stream in (program.process.stdin, program.process.stdout, program.process.stderr):
                 assert stream is not None
                 with contextlib.suppress(BrokenPipeError):

@@ -14,9 +14,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import tidewire as tw
+from tidewire import _limits
 from tidewire.services.context import context
 
 PATIENCE_S = 30.0
+CREDIT = _limits.STREAM_CREDIT.default
 
 
 class Unsent:
@@ -134,6 +136,8 @@ class Workshop(tw.Service):
         try:
             for number in range(most):
                 self.written += 1
+                if self.written == CREDIT:
+                    say("ahead")
                 yield number
         finally:
             say("closed")
@@ -231,31 +235,13 @@ def _short_hub(url: str, heartbeat_ms: str, *_: str) -> None:
     sys.stdin.read()
 
 
-async def until(holds: Any) -> None:
-    """Wait until something holds. The story has an outer timeout."""
-
-    async def look() -> None:
-        while not holds():
-            # What a hub tells its nodes has no signal of its own here: the loop goes on until it has been told.
-            await asyncio.sleep(0.002)
-
-    await asyncio.wait_for(look(), PATIENCE_S)
-
-
 async def until_served(node: tw.Node, service: str, instances: int = 1) -> None:
     """Wait until a node knows a service with so many instances."""
-
-    def known() -> bool:
-        from tidewire.services.registry import registry_of
-
-        group = registry_of(node).find(service)
-        return (0 if group is None else len(group.ports)) == instances
-
-    await until(known)
+    await node.until(lambda now: now["links"]["services"].get(service, 0) == instances, PATIENCE_S)
 
 
 if __name__ == "__main__":
-    role, *arguments = sys.argv[1:]
+    role, *arguments = sys.argv[1:] or json.loads(sys.stdin.readline())
     if role == "short_hub":
         _short_hub(*arguments)
     else:

@@ -150,6 +150,11 @@ def leave_child(path: str) -> int:
     os._exit(9)
 
 
+def leave_thread(_: Any) -> None:
+    """Leave a thread behind for which the interpreter would wait at its end."""
+    threading.Thread(target=threading.Event().wait).start()
+
+
 def close_all_files(_: Any) -> None:
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
 
@@ -190,3 +195,15 @@ class Adder:
 
     def __call__(self, m: int) -> int:
         return self.n + m
+
+
+def leave_a_thread(n: int) -> int:
+    """Return, and keep the process from ending."""
+    threading.Thread(target=threading.Event().wait).start()
+    return n
+
+
+def say_and_hang(path: str) -> None:
+    """Write to a named pipe, and never come back."""
+    Path(path).write_bytes(b"x")
+    threading.Event().wait()

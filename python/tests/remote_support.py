@@ -35,14 +35,15 @@ def counts(node: tw.Node) -> tuple[int, int]:
     return found["given"], found["held"]
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds: what one node tells another has no signal that a story could wait for."""
+async def has(node: tw.Node, given: int, held: int) -> None:
+    """Wait until a node has given so many objects, and holds so many."""
+    await node.until(lambda now: now["remote"] == {"given": given, "held": held}, PATIENCE_S)
 
-    async def look() -> None:
-        while not holds():
-            await asyncio.sleep(0.001)
 
-    await asyncio.wait_for(look(), PATIENCE_S)
+async def let_go(*nodes: tw.Node) -> None:
+    """Wait until nodes have given nothing, and hold nothing."""
+    for node in nodes:
+        await has(node, 0, 0)
 
 
 def play(service: Any, story: Story) -> None:

@@ -336,3 +336,24 @@ def test_the_error_of_a_handler_reaches_the_requester_within_50_ms(run: Run) -> 
         assert min(took_s) < 0.05, "the quickest of twenty: the machine may be busy with something else"
 
     run(story)
+
+
+def test_the_errors_of_an_agent_that_is_asked_name_it(run: Run) -> None:
+    inside, gate = threading.Event(), threading.Event()
+
+    def hold(payload: object) -> None:
+        inside.set()
+        gate.wait(30)
+
+    async def story(node: tw.Node) -> None:
+        node.agent(hold, id="slow", mailbox=tw.Mailbox(1, "fail"))
+        desk = node.agent(nothing, id="desk")
+        with pytest.raises(tw.AskTimeout, match=r'actor #\d+ "slow" gave no reply'):
+            await desk.request(1, to="slow", timeout=0.05)
+        assert await asyncio.to_thread(inside.wait, 30)
+        await desk.send(2, to="slow")
+        with pytest.raises(tw.MailboxFull, match=r'actor #\d+ "slow" is full'):
+            await desk.request(3, to="slow")
+        gate.set()
+
+    run(story)

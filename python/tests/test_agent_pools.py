@@ -121,7 +121,8 @@ def test_others_find_the_pool_as_one_agent_and_its_workers_share_the_work(run: R
         assert statistics["function"] == "Counter"
         shown = condense(node.statistics(), 5)
         assert ("c", 20) in [(row["id"], row["handled"]) for row in shown["agents"]]
-        assert [(row["name"], row["function"], row["handled"]) for row in shown["pools"]] == [("c", "Counter", 20)]
+        # Pools are those of the process: one of another story that has failed may be among them.
+        assert ("c", "Counter", 20) in [(row["name"], row["function"], row["handled"]) for row in shown["pools"]]
 
     run(story)
 
@@ -146,7 +147,7 @@ def test_a_message_that_kills_its_workers_is_quarantined_and_not_tried_again(run
         make = functools.partial(agents.Fragile, str(tmp_path), 1_000)
         node.pool(make, workers=1, kind="process", id="fragile", max_deliveries=3, retry=tw.Retry(5, backoff_ms=1))
         desk = node.agent(nothing, id="desk")
-        with pytest.raises(tw.TaskQuarantined):
+        with pytest.raises(tw.TaskQuarantined, match=r"at <Task \d+ payload=-1 deliveries=3>"):
             await desk.request(-1, to="fragile", timeout=PATIENCE)
         receipt = await desk.send(-2, to="fragile", receipt=True)
         assert await receipt.wait(PATIENCE) == "failed"
@@ -228,8 +229,7 @@ def test_what_is_not_begun_in_its_time_expires(run: Run, kind: str, tmp_path: Pa
         desk = node.agent(nothing, id="desk")
         desk.tell(str(gate), to="waiting")
         with await asyncio.to_thread(open, gate, "w"):
-            receipts = [await desk.send("", to="waiting", ttl=0.01, receipt=True) for _ in range(2)]
-            await asyncio.sleep(0.02)
+            receipts = [await desk.send("", to="waiting", ttl=1e-6, receipt=True) for _ in range(2)]
         assert [await receipt.wait(PATIENCE) for receipt in receipts] == ["expired", "expired"]
         assert pool.agent is not None
         assert pool.agent.statistics()["expired"] == 2

@@ -23,10 +23,10 @@ def desk(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @needs_flights
 def test_the_answer_agrees_with_a_plain_loop_and_names_what_is_missing() -> None:
-    done = desk("--deadline", "12")
+    done = desk("--deadline", "8")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "take Delta Air Lines Inc. (said without taxiing and history)" in done.stdout
-    assert "history  is missing: no answer within 12 s" in done.stdout
+    assert "history  is missing: no answer within 8 s" in done.stdout
     assert "2 workers of pool 'taxiing' ended" in done.stdout
     assert "a plain loop over the same files finds the same" in done.stdout
 

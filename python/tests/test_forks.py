@@ -192,8 +192,7 @@ def test_links_work_in_the_child_and_those_of_the_parent_go_on() -> None:
 
         async def told(url, name):
             async with tw.Node(url, name=name) as caller:
-                while not any(info.name == "echo" for info in await caller.services()):
-                    await asyncio.sleep(0)
+                await caller.until(lambda now: now["links"]["services"], 30)
                 return await caller.client("echo").say(name)
 
         async def main():
@@ -201,8 +200,7 @@ def test_links_work_in_the_child_and_those_of_the_parent_go_on() -> None:
                 url = hub.listen("tide://127.0.0.1:0").url
                 await hub.serve(Echo(), name="echo")
                 async with tw.Node(url, name="caller") as caller:
-                    while not any(info.name == "echo" for info in await caller.services()):
-                        await asyncio.sleep(0)
+                    await caller.until(lambda now: now["links"]["services"], 30)
                     echo = caller.client("echo")
                     print(await echo.say("a"))
 

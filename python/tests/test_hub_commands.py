@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tidewire as tw
@@ -45,27 +46,43 @@ def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_all(url: str, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
+    """Run several commands at once."""
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(lambda command: run(url, *command), commands))
+
+
 def test_a_service_is_listed_and_called(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
-    listed = run(url, "services", "--json")
+    listed, table, quoted, ticks = run_all(
+        url,
+        ("services", "--json"),
+        ("services",),
+        ("call", "pricing.quote", "X", "qty=3"),
+        ("call", "pricing.ticks", "3", "--json"),
+    )
     (found,) = json.loads(listed.stdout)
     assert (found["name"], found["description"]) == ("pricing", "Says what things cost.")
-    assert "pricing" in run(url, "services").stdout
-    assert run(url, "call", "pricing.quote", "X", "qty=3").stdout == "7.5\n"
-    assert run(url, "call", "pricing.ticks", "3", "--json").stdout.split() == ["0", "1", "2"]
+    assert "pricing" in table.stdout
+    assert quoted.stdout == "7.5\n"
+    assert ticks.stdout.split() == ["0", "1", "2"]
 
 
 def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
-    for arguments, said in (
+    problems: tuple[tuple[tuple[str, ...], str], ...] = (
         (("call", "pricing.quote", "Y"), "KeyError: 'Y' (raised by the handler)"),
         (("call", "pricing.qote", "X"), "no_such_target: pricing has no method 'qote'"),
         (("call", "nobody.home"), "no_responders: nobody"),
-        (("req", "nobody.listens", "1"), "no_responders: "),
+        (("req", "nobody.listens", "1"), 'nobody answers calls on "nobody.listens": subscribe a handler there'),
+        (("pub", "x", '{"id": 7'), """invalid_argument: MESSAGE: '{"id": 7' begins like JSON and is none (Expecting"""),
+        (("req", "x", " [1, 2"), "or send it as text with --text"),
+        (("call", "pricing.quote", "symbol={a"), "invalid_argument: symbol: '{a' begins like JSON"),
         (("pub", "a..b", "1"), "invalid_subject: "),
         (("pub", "a", "1", "--header", "x"), "--header: 'x' is not allowed: write NAME=VALUE"),
-    ):
-        done = run(url, *arguments)
+    )
+    ended = run_all(url, *(arguments for arguments, _ in problems))
+    for done, (_, said) in zip(ended, problems, strict=True):
         assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
         assert said in done.stderr
     assert run(url, "call", "quote").returncode == 2
@@ -74,17 +91,43 @@ def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -
     assert gone.stderr.startswith("link_lost: url: there is no hub at tide://127.0.0.1:1")
 
 
+def test_an_error_is_an_object_where_the_result_would_be_one(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    for arguments, code, kind in (
+        (("call", "pricing.quote", "Y"), "remote_error", "KeyError"),
+        (("call", "pricing.qote", "X"), "no_such_target", None),
+        (("req", "nobody.listens", "1"), "no_responders", None),
+        (("pub", "x", "{"), "invalid_argument", None),
+        (("call", "quote"), "invalid_argument", None),
+    ):
+        done = run(url, *arguments, "--json")
+        assert done.returncode == (2 if arguments == ("call", "quote") else 1)
+        assert not done.stdout
+        told = json.loads(done.stderr)["error"]
+        assert (told["code"], told.get("type"), told["retryable"]) == (code, kind, code == "no_responders")
+        assert told["message"]
+    assert json.loads(run("tide://127.0.0.1:1", "services", "--json").stderr)["error"]["code"] == "link_lost"
+
+
+def test_what_looks_like_json_is_text_if_that_is_said(hub: tuple[tw.Node, str]) -> None:
+    node, url = hub
+    node.subscribe("echo", lambda message: [message])
+    for message in ('{"id": 7', '{"id": 7}', "[x", "7"):
+        assert json.loads(run(url, "req", "echo", message, "--text").stdout) == [message]
+    assert json.loads(run(url, "req", "echo", '{"id": 7}').stdout) == [{"id": 7}]
+    assert json.loads(run(url, "req", "echo", "7 [x]").stdout) == ["7 [x]"]
+
+
 def test_a_message_goes_from_pub_to_sub_and_a_request_is_answered(hub: tuple[tw.Node, str]) -> None:
     node, url = hub
     node.subscribe("double", lambda number: number * 2)
     assert run(url, "req", "double", "21").stdout == "42\n"
-    with subprocess.Popen(
-        [*TIDEWIRE, "sub", "orders.>", "--count", "2", "--url", url], stdout=subprocess.PIPE, text=True
-    ) as reader:
+    command = [*TIDEWIRE, "sub", "orders.>", "--count", "2", "--url", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
         assert reader.stdout is not None
-        # It reads once its first message comes: publishing is at most once, so this goes on until it is there.
-        while node.statistics() and not node._connection.hub.statistics()["published"]:  # type: ignore[union-attr]
-            node.publish("orders.created", {"id": 7})
+        assert reader.stderr is not None
+        assert reader.stderr.readline() == f"sub: orders.> at {url}\n"
+        node.publish("orders.created", {"id": 7})
         assert reader.stdout.readline() == 'orders.created  {"id": 7}\n'
         assert run(url, "pub", "orders.paid", "at noon").stdout == "published on orders.paid\n"
         assert reader.wait(30) == 0
@@ -107,13 +150,12 @@ def test_up_says_where_it_listens_and_ends_on_sigterm() -> None:
 
 def test_up_refuses_what_is_open_to_all_and_what_is_taken(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
-    for listen, said in (
-        ("tide://0.0.0.0:0", "can be reached from other machines"),
-        (url, "can't listen at"),
-        ("http://x", "is not allowed: use tide://host:port"),
-    ):
-        done = subprocess.run(
-            [*TIDEWIRE, "up", "--listen", listen], capture_output=True, text=True, timeout=30, check=False
-        )
+    problems = {
+        "tide://0.0.0.0:0": "can be reached from other machines",
+        url: "can't listen at",
+        "http://x": "is not allowed: use tide://host:port",
+    }
+    ended = run_all(url, *(("up", "--listen", place) for place in problems))
+    for done, said in zip(ended, problems.values(), strict=True):
         assert done.returncode == 1
         assert said in done.stderr

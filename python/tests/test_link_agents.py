@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
 import tidewire as tw
+from link_processes import PATIENCE_S
+from link_stories import known, play, three
 
 TIMEOUT_S = 20
 
@@ -30,37 +30,13 @@ class Pricing(tw.Agent):
         return order.qty * 2.5
 
 
-@asynccontextmanager
-async def three() -> AsyncIterator[tuple[tw.Node, tw.Node, tw.Node]]:
-    async with tw.Node(name="hub") as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        async with tw.Node(url, name="a") as a, tw.Node(url, name="b") as b:
-            yield hub, a, b
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Wait until news has come around, which nobody here is told of."""
-    async with asyncio.timeout(TIMEOUT_S) if hasattr(asyncio, "timeout") else _no_limit():
-        while not true():
-            await asyncio.sleep(0.001)
-
-
-@asynccontextmanager
-async def _no_limit() -> AsyncIterator[None]:
-    yield
-
-
-def run(story: Callable[[], object]) -> None:
-    asyncio.run(asyncio.wait_for(story(), TIMEOUT_S * 2))  # type: ignore[arg-type]
-
-
 def test_an_agent_is_found_by_what_it_can_do_wherever_it_lives() -> None:
     async def story() -> None:
         async with three() as (hub, a, b):
             a.agent(Pricing(), id="pricing 1.x")
             desk = b.agent(lambda payload: None, id="desk")
             for node in (b, hub):
-                await until(lambda node=node: node.agents.list(capability="quote"))
+                await known(node, "pricing 1.x")
             for where in ({"capability": "quote"}, {"type": "pricing"}, {"to": "pricing 1.x"}):
                 assert await desk.request(Order("X", 4), timeout=TIMEOUT_S, **where) == 10.0
             (found,) = b.agents.list(type="pricing")
@@ -68,11 +44,11 @@ def test_an_agent_is_found_by_what_it_can_do_wherever_it_lives() -> None:
             assert repr(found) == "<RemoteAgent 'pricing 1.x' at 'a'>"
             # Its end is news too.
             await a.agents.find("pricing 1.x").stop()
-            await until(lambda: not b.agents.list(type="pricing"))
+            await b.until(lambda _: not b.agents.list(type="pricing"), PATIENCE_S)
             with pytest.raises(tw.NoSuchTarget, match="capability='quote'"):
                 await desk.request(Order("X", 4), capability="quote")
 
-    run(story)
+    play(story)
 
 
 def test_agents_that_were_there_before_the_link_are_found_too() -> None:
@@ -84,7 +60,7 @@ def test_agents_that_were_there_before_the_link_are_found_too() -> None:
                 desk = late.agent(lambda payload: None, id="desk")
                 assert await desk.request(Order("X", 2), to="early", timeout=TIMEOUT_S) == 5.0
 
-    run(story)
+    play(story)
 
 
 def test_a_message_arrives_with_everything_that_belongs_to_it() -> None:
@@ -97,7 +73,7 @@ def test_a_message_arrives_with_everything_that_belongs_to_it() -> None:
 
             a.agent(audit, id="audit")
             desk = b.agent(lambda payload: None, id="desk")
-            await until(lambda: "audit" in b.agents)
+            await known(b, "audit")
             await desk.send(Order("X", 1), to="audit", priority="high", headers={"h": "v"}, correlation_id="c", ttl=60)
             payload, message = await came.get()
             assert payload == Order("X", 1)
@@ -106,13 +82,13 @@ def test_a_message_arrives_with_everything_that_belongs_to_it() -> None:
             assert message.ttl is not None
             assert 0 < message.ttl <= 60
             await desk.share({"shared": 1}, to="audit")
-            await until(lambda: a.agents.find("audit").context == {"shared": 1})
             desk.tell("told", to="audit")
             assert (await came.get())[0] == "told"
+            assert a.agents.find("audit").context == {"shared": 1}
             assert desk.broadcast("all") == 1
             assert (await came.get())[1].kind == "broadcast"
 
-    run(story)
+    play(story)
 
 
 def test_receipts_and_errors_come_back() -> None:
@@ -120,7 +96,7 @@ def test_receipts_and_errors_come_back() -> None:
         async with three() as (_, a, b):
             a.agent(lambda payload: 1 / payload, id="divider")
             desk = b.agent(lambda payload: None, id="desk")
-            await until(lambda: "divider" in b.agents)
+            await known(b, "divider")
             receipt = await desk.send(4, to="divider", receipt=True)
             assert await receipt.wait(TIMEOUT_S) == "handled"
             receipt = await desk.send(0, to="divider", receipt=True)
@@ -130,7 +106,7 @@ def test_receipts_and_errors_come_back() -> None:
                 await desk.request(0, to="divider", timeout=TIMEOUT_S)
             assert isinstance(raised.value.__cause__, tw.RemoteError)
 
-    run(story)
+    play(story)
 
 
 def test_what_can_not_be_sent_fails_at_the_sender() -> None:
@@ -138,12 +114,12 @@ def test_what_can_not_be_sent_fails_at_the_sender() -> None:
         async with three() as (_, a, b):
             a.agent(Pricing(), id="pricing")
             desk = b.agent(lambda payload: None, id="desk")
-            await until(lambda: "pricing" in b.agents)
+            await known(b, "pricing")
             for send in (desk.send, desk.request, desk.tell):
                 with pytest.raises(tw.InvalidArgument, match=r"lambda|function"):
                     send(lambda: None, to="pricing")
 
-    run(story)
+    play(story)
 
 
 PROGRAM = """
@@ -153,6 +129,7 @@ import tidewire as tw
 async def main():
     async with tw.Node(sys.argv[1], name="other") as node:
         async def wait(payload):
+            print("asked", flush=True)
             await asyncio.Event().wait()
         node.agent(wait, id="waits")
         print("ready", flush=True)
@@ -170,13 +147,13 @@ def test_an_agent_whose_process_is_killed_is_gone_and_its_request_has_failed() -
             other = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, url, stdout=subprocess.PIPE)
             assert other.stdout is not None
             assert await other.stdout.readline() == b"ready\n"
-            await until(lambda: "waits" in hub.agents)
+            await known(hub, "waits")
             asked = asyncio.ensure_future(desk.request("x", to="waits", timeout=None))
-            await until(lambda: hub.agents.find("waits").ref.outstanding)
+            assert await other.stdout.readline() == b"asked\n"
             other.kill()
             with pytest.raises(tw.LinkLost):
                 await asyncio.wait_for(asked, TIMEOUT_S)
-            await until(lambda: "waits" not in hub.agents)
+            await hub.until(lambda _: "waits" not in hub.agents, PATIENCE_S)
             await other.wait()
 
-    run(story)
+    play(story)

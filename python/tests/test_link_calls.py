@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 import tidewire as tw
+from link_programs import until_served
 from tidewire.services.errand import LinkCall
 from tidewire.services.registry import registry_of
 
 TIMEOUT_S = 30.0
+
+_mark: ContextVar[int | None] = ContextVar("mark", default=None)
 
 
 class Workshop(tw.Service):
@@ -23,6 +28,8 @@ class Workshop(tw.Service):
     def __init__(self) -> None:
         self.begun: asyncio.Queue[int] = asyncio.Queue()
         self.cancelled: asyncio.Queue[int] = asyncio.Queue()
+        self.here: set[int] = set()
+        self.all_here = asyncio.Event()
 
     @tw.method
     async def echo(self, value: Any) -> Any:
@@ -38,6 +45,31 @@ class Workshop(tw.Service):
             await asyncio.Event().wait()
         finally:
             self.cancelled.put_nowait(number)
+
+    @tw.method
+    async def meet(self, number: int, wanted: int) -> int:
+        """Wait until so many calls are here at once."""
+        self.here.add(number)
+        if len(self.here) == wanted:
+            self.all_here.set()
+        await self.all_here.wait()
+        return number
+
+    @tw.method
+    async def mark(self, value: int) -> int | None:
+        """Set a variable, and give what it was before."""
+        before = _mark.get()
+        _mark.set(value)
+        if value % 2:
+            await asyncio.sleep(0)
+            assert _mark.get() == value
+        return before
+
+    @tw.method
+    async def hurry(self) -> str:
+        """Look at the task, and at the call."""
+        async with asyncio.timeout(TIMEOUT_S) if hasattr(asyncio, "timeout") else nullcontext():
+            return f"{asyncio.current_task() is not None} {tw.context().node} {tw.context().method}"
 
     @tw.method
     async def fail(self) -> None:
@@ -60,8 +92,7 @@ async def joined() -> AsyncIterator[tuple[tw.Node, Workshop, Any]]:
         url = hub.listen("tide://127.0.0.1:0").url
         async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
             await server.serve(workshop, name="workshop")
-            while not any(info.name == "workshop" for info in await caller.services()):
-                await asyncio.sleep(0)
+            await until_served(caller, "workshop")
             yield caller, workshop, caller.client("workshop")
 
 
@@ -148,3 +179,105 @@ async def test_long_bytes_arrive_whole_wherever_they_are_in_a_value() -> None:
         long, other = bytes(range(256)) * 2_000, bytes(range(255)) * 1_000
         for value in [long, [1, long, "x"], {"a": long, "b": other}, bytearray(long), (long[:65_536], b"")]:
             assert await asyncio.wait_for(client.echo(value), TIMEOUT_S) == value
+
+
+@told
+async def test_calls_that_wait_are_at_work_at_once_among_others_that_do_not() -> None:
+    async with joined() as (_, _, client):
+        for _ in range(3):
+            assert await client.echo(0) == 0
+        calls = [client.meet(number, 100) if number % 2 else client.echo(number) for number in range(200)]
+        assert await asyncio.wait_for(asyncio.gather(*calls), TIMEOUT_S) == list(range(200))
+
+
+@told
+async def test_what_a_handler_sets_in_a_variable_is_gone_with_its_call() -> None:
+    async with joined() as (_, _, client):
+        assert await asyncio.gather(*map(client.mark, range(20))) == [None] * 20
+        assert await client.mark(1) is None
+
+
+@told
+async def test_a_handler_runs_in_a_task_and_sees_its_call_from_its_first_step_on() -> None:
+    async with joined() as (_, _, client):
+        assert await asyncio.gather(client.hurry(), client.hurry()) == ["True caller hurry"] * 2
+
+
+@told
+async def test_a_service_with_a_call_under_way_is_stopped_between_quick_ones() -> None:
+    workshop = Workshop()
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
+            served = await server.serve(workshop, name="workshop")
+            client = caller.client("workshop")
+            while not any(info.name == "workshop" for info in await caller.services()):
+                await asyncio.sleep(0)
+            meeting = asyncio.ensure_future(client.meet(1, 2))
+            assert await asyncio.gather(*map(client.echo, range(300))) == list(range(300))
+            stopping = asyncio.ensure_future(served.stop())
+            await asyncio.sleep(0)
+            assert not stopping.done()
+            workshop.all_here.set()
+            assert await asyncio.wait_for(meeting, TIMEOUT_S) == 1
+            ledger = await asyncio.wait_for(stopping, TIMEOUT_S)
+            assert (ledger.accepted, ledger.handled) == (301, 301)
+            summary = served.statistics()
+            assert (summary["calls"], summary["errors"], summary["in_flight"]) == (301, 0, 0)
+
+
+@told
+async def test_a_client_goes_by_another_way_when_one_is_served_or_gone() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="a") as a, tw.Node(url, name="b") as b, tw.Node(url, name="caller") as caller:
+
+            async def where() -> str:
+                return "a"
+
+            async def elsewhere() -> str:
+                return "b"
+
+            first = await a.serve({"where": where}, name="place")
+            await until_instances(caller, 1)
+            client = caller.client("place")
+            assert [await client.where() for _ in range(3)] == ["a"] * 3
+            await b.serve({"where": elsewhere}, name="place")
+            await until_instances(caller, 2)
+            assert set(await asyncio.gather(*(client.where() for _ in range(10)))) == {"a", "b"}
+            await first.stop()
+            await until_instances(caller, 1)
+            assert [await client.where() for _ in range(3)] == ["b"] * 3
+
+
+async def until_instances(node: tw.Node, count: int) -> None:
+    while [len(info.instances) for info in await node.services()] != [count]:
+        await asyncio.sleep(0)
+
+
+@told
+async def test_a_service_that_was_called_and_stopped_leaves_nothing_behind() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="caller") as caller:
+            workshop, client = Workshop(), caller.client("workshop")
+            async with tw.Node(url, name="server") as server:
+                served = await server.serve(workshop, name="workshop")
+                await until_instances(caller, 1)
+                assert await asyncio.gather(*map(client.echo, range(5))) == list(range(5))
+                waiting = asyncio.ensure_future(client.stay(1))
+                await asyncio.wait_for(until_begun(workshop, 1), TIMEOUT_S)
+                waiting.cancel()
+                assert await asyncio.wait_for(workshop.cancelled.get(), TIMEOUT_S) == 1
+                await served.stop()
+            left = [weakref.ref(workshop), weakref.ref(server)]
+            del workshop, server, served
+            async with asyncio.timeout(TIMEOUT_S) if hasattr(asyncio, "timeout") else nullcontext():
+                while any(one() is not None for one in left):
+                    gc.collect()
+                    await asyncio.sleep(0)
+
+
+async def until_begun(workshop: Workshop, number: int) -> None:
+    while await workshop.begun.get() != number:
+        pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 from time import monotonic
 
 import pytest
@@ -24,18 +23,12 @@ from link_frames import (
     published,
     subscribed,
 )
-from link_processes import PATIENCE_S, Programs, programs
+from link_processes import PATIENCE_S, Programs
 from tidewire.values import encode
 
 NEAR = {"links": {"link_compress_near_bytes": 1_000}}
 ENV = {"TIDEWIRE_LINKS__LINK_COMPRESS_NEAR_BYTES": "1000"}
 TEXT = "wind, tide and harbour; " * 400
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def reader(url: str, **texts: str) -> Raw:
@@ -93,29 +86,31 @@ def test_nothing_is_compressed_within_a_host_unless_that_is_asked_for(started: P
 
 
 def test_nobody_gets_what_it_can_not_read(started: Programs) -> None:
-    _, url = started.hub()
-    started.server(url, **ENV)
-    new = reader(url, features="lz4")
-    with tw.Node(url, name="caller", config=NEAR) as node:
-        assert is_packed(new, node)
-        old = reader(url)
-        # The caller has heard of it before: its own call was answered after the hub took that node in.
-        assert node.client("workshop").sync.echo(TEXT) == TEXT
-        assert not is_packed(new, node)
-        assert len(heard(old, PUBLISH)) > len(TEXT)
-        # It calls by itself, and is answered so that it can read it.
-        old.send(frame(CALL, called(), encode((TEXT,)), id=ID + 1))
-        assert TEXT.encode() in heard(old, REPLY)
-        assert not old.flags & COMPRESSED
-        old.close()
-        until = monotonic() + PATIENCE_S
-        while not is_packed(new, node):
-            assert monotonic() < until, "once it has gone, the others are told"
+    with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        started.server(url, **ENV)
+        new = reader(url, features="lz4")
+        with tw.Node(url, name="caller", config=NEAR) as node:
+            echo = node.client("workshop").sync.echo
+            assert is_packed(new, node)
+            old = reader(url)
+            # The caller has heard of it before: its own call was answered after the hub took that node in.
+            assert echo(TEXT) == TEXT
+            assert not is_packed(new, node)
+            assert len(heard(old, PUBLISH)) > len(TEXT)
+            # It calls by itself, and is answered so that it can read it.
+            old.send(frame(CALL, called(), encode((TEXT,)), id=ID + 1))
+            assert TEXT.encode() in heard(old, REPLY)
+            assert not old.flags & COMPRESSED
+            joined = hub.statistics()["links"]["nodes"]
+            old.close()
+            hub.sync.until(lambda now: now["links"]["nodes"] == joined - 1, PATIENCE_S)
+            assert echo(TEXT) == TEXT
+            assert is_packed(new, node), "once it has gone, the others are told"
 
 
 def test_a_broken_payload_costs_its_call_alone(started: Programs) -> None:
-    program, url = started.hub()
-    started.server(url)
+    program, url, _ = started.hub_and_server()
     raw = Raw.joined(url, features="lz4")
     flags = 2 | COMPRESSED
     for number, (payload, rule) in enumerate(
@@ -143,3 +138,25 @@ def test_who_compresses_without_having_said_so_is_told(started: Programs) -> Non
     told = raw.until_end()
     assert told is not None
     assert "the feature lz4 was not named by both sides" in told
+
+
+def test_a_message_that_can_not_be_inflated_is_counted_and_logged_once(started: Programs) -> None:
+    _, url = started.hub()
+    with tw.Node(url, name="reader") as node:
+        node.subscribe("news", lambda message: None)
+        broken = frame(PUBLISH, published(b"news"), struct.pack("<Q", 100) + b"x", COMPRESSED | 2)
+        raw = Raw.joined(url, features="lz4")
+        node._link().refresh_blocking()
+        for _ in range(3):
+            raw.send(broken)
+        assert raw.is_alive()
+        until = monotonic() + PATIENCE_S
+        while node.statistics()["links"]["dropped"] < 3:
+            assert monotonic() < until, "they are not counted"
+            node._link().refresh_blocking()
+        assert node.statistics()["links"]["dropped"] == 3
+        raw.close()
+    with tw.Node(name="hub") as node:
+        assert "of_hub" not in node.statistics()["links"]
+        node.listen("tide://127.0.0.1:0")
+        assert node.statistics()["links"]["of_hub"]["nodes"] == 1

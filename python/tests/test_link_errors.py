@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import programs
 from link_programs import Workshop, until_served
 
-Story = Callable[[tw.Node, Any], Coroutine[Any, Any, None]]
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A hub and a server for all stories of this file."""
-    with programs() as started:
-        _, url = started.hub()
-        started.server(url)
-        yield url
-
-
-@pytest.fixture
-def run(url: str) -> Callable[[Story], None]:
-    """Runs a story with a node that joined and a client of the server."""
-
-    def run(story: Story) -> None:
-        async def main() -> None:
-            async with tw.Node(url, name="caller") as node:
-                await story(node, node.client("workshop"))
-
-        asyncio.run(main())
-
-    return run
 
 
 class Closed(Exception):
@@ -69,28 +43,32 @@ class Desk(tw.Service):
     [({"a": [1, object()]}, r"\['a'\]\[1\]"), ([1 << 64], r"\[0\]"), ({"f": Closed}, r"\['f'\]")],
     ids=["object", "large int", "class"],
 )
-def test_an_argument_that_can_not_be_sent_fails_at_the_caller_with_its_path(run: Any, value: Any, path: str) -> None:
+def test_an_argument_that_can_not_be_sent_fails_at_the_caller_with_its_path(
+    at_workshop: Any, value: Any, path: str
+) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         with pytest.raises(tw.InvalidArgument, match=path):
             await workshop.echo(value)
         assert await workshop.echo(1) == 1
 
-    run(story)
+    at_workshop(story)
 
 
-def test_a_result_that_can_not_be_sent_fails_the_call_with_its_path(run: Any) -> None:
+def test_a_result_that_can_not_be_sent_fails_the_call_with_its_path(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         with pytest.raises(tw.InvalidArgument, match=r"\['a'\]\[1\].*Unsent"):
             await workshop.unsent()
         assert await workshop.echo(1) == 1
 
-    run(story)
+    at_workshop(story)
 
 
 @pytest.mark.parametrize(
     ("kind", "error"), [("key", KeyError("a")), ("value", ValueError("b", 2)), ("tide", tw.NoReply("c"))]
 )
-def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(run: Any, kind: str, error: Exception) -> None:
+def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(
+    at_workshop: Any, kind: str, error: Exception
+) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         with pytest.raises(type(error)) as raised:
             await workshop.fail(kind)
@@ -99,20 +77,22 @@ def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(run: An
         assert "in fail" in raised.value.__cause__.remote_traceback
         assert "link_programs.py" in raised.value.__cause__.remote_traceback
 
-    run(story)
+    at_workshop(story)
 
 
-def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(run: Any) -> None:
+def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         with pytest.raises(tw.RemoteError, match=r"OnlyHere.*x") as raised:
             await workshop.fail("own")
         assert "in fail" in raised.value.remote_traceback
 
-    run(story)
+    at_workshop(story)
 
 
 @pytest.mark.parametrize(("method", "args"), [("fail", ("front", 3)), ("fail_plainly", ("back", 4))])
-def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of(run: Any, method: str, args: tuple[Any, ...]) -> None:
+def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of(
+    at_workshop: Any, method: str, args: tuple[Any, ...]
+) -> None:
     async def story(node: tw.Node, _: Any) -> None:
         async with tw.Node(node.url, name="desk") as desk:
             await desk.serve(Desk(), name="desk")
@@ -121,10 +101,10 @@ def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of(run: Any, meth
                 await getattr(node.client("desk"), method)()
             assert (raised.value.door, raised.value.since) == args
 
-    run(story)
+    at_workshop(story)
 
 
-def test_a_call_of_what_is_not_there_says_so(run: Any) -> None:
+def test_a_call_of_what_is_not_there_says_so(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         with pytest.raises(tw.NoSuchTarget, match=r"no method 'eco'.*echo"):
             await workshop.eco(1)
@@ -133,10 +113,10 @@ def test_a_call_of_what_is_not_there_says_so(run: Any) -> None:
         with pytest.raises(tw.InvalidArgument, match="number"):
             await workshop.plain("x")
 
-    run(story)
+    at_workshop(story)
 
 
-def test_a_nested_call_has_what_is_left_of_the_time(run: Any) -> None:
+def test_a_nested_call_has_what_is_left_of_the_time(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         await node.serve(Workshop("mine"), name="third")
         await node.serve(Waiting(), name="fourth")
@@ -148,7 +128,7 @@ def test_a_nested_call_has_what_is_left_of_the_time(run: Any) -> None:
             await workshop.with_(timeout=0.3).relay("fourth", "wait", 20.0)
         assert perf_counter() - since < 2.0
 
-    run(story)
+    at_workshop(story)
 
 
 class Waiting(tw.Service):
@@ -168,7 +148,7 @@ class Waiting(tw.Service):
             raise
 
 
-def test_cancelling_a_call_cancels_what_its_handler_had_called(run: Any) -> None:
+def test_cancelling_a_call_cancels_what_its_handler_had_called(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         waiting = Waiting()
         await node.serve(waiting, name="third")
@@ -177,10 +157,10 @@ def test_cancelling_a_call_cancels_what_its_handler_had_called(run: Any) -> None
         call.cancel()
         await asyncio.wait_for(waiting.cancelled.wait(), 30)
 
-    run(story)
+    at_workshop(story)
 
 
-def test_the_error_of_a_nested_call_comes_through(run: Any) -> None:
+def test_the_error_of_a_nested_call_comes_through(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         async def fail() -> None:
             raise KeyError("deep")
@@ -190,4 +170,14 @@ def test_the_error_of_a_nested_call_comes_through(run: Any) -> None:
             await workshop.relay("third", "fail", 10.0)
         assert raised.value.__cause__ is not None
 
-    run(story)
+    at_workshop(story)
+
+
+def test_a_call_that_is_not_answered_in_time_is_called_what_its_caller_calls_it(
+    at_workshop: Any,
+) -> None:
+    async def story(node: tw.Node, workshop: Any) -> None:
+        with pytest.raises(tw.AskTimeout, match=r'^workshop.hold of the instance "server": no answer came in time'):
+            await workshop.with_(timeout=0.1).hold()
+
+    at_workshop(story)

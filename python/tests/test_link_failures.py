@@ -4,42 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
 from time import perf_counter
-from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
+from link_processes import Programs
 from link_programs import until_served
+from link_stories import SOON_S, fails, said
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
-SOON_S = 1.0
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
-
-
-async def said(program: Program, word: str) -> str:
-    return await asyncio.to_thread(program.expect, word)
-
-
-async def fails(call: Any, error: type[Exception], within_s: float = SOON_S) -> Exception:
-    """Wait for a call to fail, and see that it did so in time."""
-    since = perf_counter()
-    with pytest.raises(error) as raised:
-        await call
-    assert perf_counter() - since < within_s, "it waited for its deadline"
-    return raised.value
 
 
 @KINDS
 def test_a_callee_that_is_killed_fails_its_calls_at_once(started: Programs, kind: str) -> None:
-    _, url = started.hub(started.url(kind))
-    server = started.server(url)
+    _, url, server = started.hub_and_server(started.url(kind))
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -57,14 +35,13 @@ def test_a_callee_that_is_killed_fails_its_calls_at_once(started: Programs, kind
 
 
 def test_a_callee_that_hangs_costs_its_callers_their_deadline_and_no_more(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
             workshop = node.client("workshop")
             assert await workshop.label() == "server"
-            server.signal(signal.SIGSTOP)
+            server.halt()
             since = perf_counter()
             with pytest.raises(tw.AskTimeout, match="workshop"):
                 await workshop.with_(timeout=0.3).label()
@@ -83,7 +60,7 @@ def test_a_callee_that_is_silent_for_two_heartbeats_is_given_up(started: Program
         async with tw.Node(url, name="caller") as node:
             workshop = node.client("workshop")
             assert await workshop.label() == "server"
-            server.signal(signal.SIGSTOP)
+            server.halt()
             error = await fails(workshop.label(), tw.LinkLost, 0.4 + SOON_S)
             assert error.__class__ is tw.LinkLost
             assert "link_heartbeat_ms=200" in await said(hub, "log")
@@ -98,8 +75,7 @@ def test_a_callee_that_is_silent_for_two_heartbeats_is_given_up(started: Program
 
 @KINDS
 def test_a_caller_that_gives_up_cancels_the_handler(started: Programs, kind: str) -> None:
-    _, url = started.hub(started.url(kind))
-    server = started.server(url)
+    _, url, server = started.hub_and_server(started.url(kind))
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -120,8 +96,7 @@ def test_a_caller_that_gives_up_cancels_the_handler(started: Programs, kind: str
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_caller_that_is_killed_cancels_the_handler(started: Programs, number: int) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
     caller = started.caller(url, "hold")
     server.expect("holding")
     caller.signal(number)
@@ -129,8 +104,7 @@ def test_a_caller_that_is_killed_cancels_the_handler(started: Programs, number: 
 
 
 def test_a_reader_that_is_killed_closes_the_generator(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
     reader = started.reader(url)
     reader.signal(signal.SIGKILL)
     server.expect("closed", SOON_S)

@@ -4,44 +4,61 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import socket
 import subprocess
-from collections.abc import Iterator
+import sys
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
-from link_programs import Workshop, until, until_served
+from link_processes import PATIENCE_S, Programs
+from link_programs import Workshop, until_served
+from link_stories import SOON_S, fails, joined, logged, lost, said
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
-SOON_S = 1.0
 
 
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
+ALONE = """
+import os, signal, sys, tidewire as tw, asyncio
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+async def main():
+    async with tw.Node(sys.argv[1], name="alone") as node:
+        assert await node.client("workshop").echo(1) == 1
+        print("ready", flush=True)
+        # Nothing is read of the socket before this loop goes round again.
+        sys.stdin.readline()
+        for _ in range(3):
+            node.publish("nobody", bytes(300_000))
+        await asyncio.sleep(0)
+        print("alive", flush=True)
+
+asyncio.run(main())
+"""
 
 
-async def said(program: Program, word: str) -> str:
-    return await asyncio.to_thread(program.expect, word)
-
-
-async def fails(call: Any, error: type[Exception], within_s: float = SOON_S) -> Exception:
-    """Wait for a call to fail, and see that it did so in time."""
-    since = perf_counter()
-    with pytest.raises(error) as raised:
-        await call
-    assert perf_counter() - since < within_s, "it waited for its deadline"
-    return raised.value
+@KINDS
+def test_a_program_that_dies_of_broken_pipes_outlives_its_hub(started: Programs, kind: str) -> None:
+    hub, url = started.hub(started.url(kind))
+    started.server(url)
+    alone = subprocess.Popen(
+        [sys.executable, "-c", ALONE, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert alone.stdin
+    assert alone.stdout
+    assert alone.stdout.readline() == "ready\n"
+    hub.signal(signal.SIGKILL)
+    hub.process.wait(30)
+    out, _ = alone.communicate("go\n", timeout=30)
+    assert (out, alone.returncode) == ("alive\n", 0)
 
 
 @KINDS
 def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(started: Programs, kind: str) -> None:
-    hub, url = started.hub(started.url(kind))
-    server = started.server(url)
+    hub, url, server = started.hub_and_server(started.url(kind))
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -55,9 +72,10 @@ def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(starte
             for _ in calls:
                 await said(server, "cancelled")
             await fails(workshop.label(), tw.LinkLost)
-            hub.process.wait(30)
+            hub.ended()
             await asyncio.to_thread(started.hub, url)
-            await answered(workshop.label, "server")
+            await until_served(node, "workshop")
+            assert await workshop.label() == "server"
             # What was subscribed to before is in force again: services that come and go are still told of.
             await asyncio.to_thread(started.server, url, "late")
             await until_served(node, "workshop", 2)
@@ -66,21 +84,6 @@ def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(starte
             assert await workshop.label() == "late"
 
     asyncio.run(story())
-
-
-async def answered(method: Any, answer: object) -> None:
-    """Call until there is an answer: the error says that it may be tried again."""
-
-    async def try_again() -> None:
-        while True:
-            try:
-                assert await method() == answer
-                return
-            except (tw.LinkLost, tw.NoResponders) as error:
-                assert error.retryable
-                await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(try_again(), 30)
 
 
 def test_services_that_went_while_the_hub_was_gone_are_forgotten(started: Programs) -> None:
@@ -94,9 +97,9 @@ def test_services_that_went_while_the_hub_was_gone_are_forgotten(started: Progra
             hub.kill()
             gone.kill()
             await asyncio.to_thread(started.hub, url)
-            await until(lambda: node._link().link.joined is not None)
-            await answered(workshop.with_(instance="stays").label, "stays")
-            await until_served(node, "workshop", 1)
+            await joined(node)
+            await until_served(node, "workshop")
+            assert await workshop.with_(instance="stays").label() == "stays"
             assert stays.process.poll() is None
 
     asyncio.run(story())
@@ -106,7 +109,7 @@ def test_services_that_came_while_the_link_was_lost_are_learned(started: Program
     hub, url = started.short_hub(100)
     # The stopped process is given up by its hub, misses what comes meanwhile, and joins again.
     waiting = started.caller_of_late(url)
-    waiting.signal(signal.SIGSTOP)
+    waiting.halt()
     assert "caller" in hub.expect("log")
     started.server(url, "late", "late")
     waiting.signal(signal.SIGCONT)
@@ -117,26 +120,19 @@ def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) -> Non
     hub, url = started.hub()
 
     async def story() -> None:
-        from tidewire._binding import Link
-
-        def log(line: str) -> None:
-            loop.call_soon_threadsafe(lines.put_nowait, line)
-
-        loop, lines = asyncio.get_running_loop(), asyncio.Queue[str]()
-        link = await asyncio.to_thread(Link.join, url, "caller", None, {"link_heartbeat_ms": 200}, log)
-        hub.signal(signal.SIGSTOP)
-        assert "nothing was heard" in await asyncio.wait_for(lines.get(), 30)
-        assert link.joined is None
-        hub.signal(signal.SIGCONT)
-        await until(lambda: link.joined is not None)
-        link.close()
+        async with tw.Node(url, name="caller", config={"links": {"link_heartbeat_ms": 200}}) as node:
+            with logged() as lines:
+                hub.halt()
+                await lost(node)
+                assert "nothing was heard" in await asyncio.to_thread(lines.get, timeout=PATIENCE_S)
+            hub.signal(signal.SIGCONT)
+            await joined(node)
 
     asyncio.run(story())
 
 
 def test_a_hub_that_is_told_to_end_finishes_the_calls_that_pass_through_it(started: Programs) -> None:
-    hub, url = started.hub("tide://127.0.0.1:0", "--timeout", "20")
-    server = started.server(url)
+    hub, url, server = started.hub_and_server("tide://127.0.0.1:0", "--timeout", "20")
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node, tw.Node(url, name="other") as other:
@@ -147,33 +143,23 @@ def test_a_hub_that_is_told_to_end_finishes_the_calls_that_pass_through_it(start
             opening = asyncio.ensure_future(other.client("workshop").hold())
             await said(server, "holding")
             hub.signal(signal.SIGTERM)
+            await asyncio.to_thread(hub.expect_log, "takes no new calls", "(11)")
             # New calls are refused while those in progress go on.
-            await until_refused(workshop.label)
-            with pytest.raises(subprocess.TimeoutExpired):
-                await asyncio.to_thread(hub.process.wait, 1.0)
+            with pytest.raises((tw.NodeStopped, tw.NoResponders)) as raised:
+                await workshop.label()
+            assert raised.value.retryable
+            assert hub.process.poll() is None
             assert not any(call.done() for call in calls), "calls in progress go on"
             server.signal(signal.SIGUSR1)
             assert await asyncio.gather(*calls, opening) == ["server"] * 11
             assert '"balanced": true' in await asyncio.to_thread(hub.line)
-            assert await asyncio.to_thread(hub.process.wait, 30) == 0
+            assert await asyncio.to_thread(hub.ended) == 0
 
     asyncio.run(story())
 
 
-async def until_refused(method: Any) -> None:
-    async def try_again() -> None:
-        while True:
-            try:
-                await method()
-            except (tw.NodeStopped, tw.NoResponders):
-                return
-
-    await asyncio.wait_for(try_again(), 30)
-
-
 def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Programs) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -194,9 +180,10 @@ def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Pr
             assert all(len(found) == 1 for found in ends)
             assert [ends[number] for number in range(1, 1_000, 2)] == [[tw.LinkLost]] * 500
             assert [ends[number] for number in range(0, 1_000, 2)] == [[number] for number in range(0, 1_000, 2)]
-            hub.process.wait(30)
+            hub.ended()
             await asyncio.to_thread(started.hub, url)
-            await answered(workshop.label, "server")
+            await until_served(node, "workshop")
+            assert await workshop.label() == "server"
             assert node._link().link.open_calls == 0
 
     asyncio.run(story())
@@ -220,7 +207,8 @@ def test_a_node_that_was_a_hub_ends_its_links_when_it_stops() -> None:
                 await asyncio.wait_for(begun.wait(), 30)
                 await hub.stop(1)
                 await fails(call, tw.LinkLost)
-                await until(lambda: server._link().link.joined is None and node._link().link.joined is None)
+                await lost(server)
+                await lost(node)
 
     asyncio.run(story())
 
@@ -232,7 +220,7 @@ def test_a_node_whose_hub_is_gone_stops_without_waiting_for_it(started: Programs
         async with tw.Node(url, name="caller") as node:
             await node.serve(Workshop("here"), name="workshop")
             hub.kill()
-            await until(lambda: node._link().link.joined is None)
+            await lost(node)
             since = perf_counter()
             ledger = await node.stop(10)
             assert perf_counter() - since < SOON_S
@@ -247,7 +235,8 @@ def test_what_is_served_while_the_hub_is_gone_is_served_by_the_next_one(started:
     async def story() -> None:
         async with tw.Node(url, name="maker") as maker, tw.Node(url, name="caller") as node:
             hub.kill()
-            await until(lambda: maker._link().link.joined is None and node._link().link.joined is None)
+            await lost(maker)
+            await lost(node)
             serving = maker.serve(Workshop("made"), name="workshop")
             await asyncio.to_thread(started.hub, url)
             await asyncio.wait_for(_awaited(serving), 30)
@@ -267,7 +256,7 @@ def test_what_waits_for_a_hub_that_never_comes_back_ends_with_its_node(started: 
     async def story() -> None:
         async with tw.Node(url, name="maker") as maker:
             hub.kill()
-            await until(lambda: maker._link().link.joined is None)
+            await lost(maker)
             serving = asyncio.ensure_future(_awaited(maker.serve(Workshop("made"), name="workshop")))
             await maker.stop(10)
             await fails(serving, tw.LinkLost)
@@ -276,8 +265,7 @@ def test_what_waits_for_a_hub_that_never_comes_back_ends_with_its_node(started: 
 
 
 def test_a_handler_of_a_link_that_was_lost_does_not_touch_the_calls_of_the_next_one(started: Programs) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -287,7 +275,8 @@ def test_a_handler_of_a_link_that_was_lost_does_not_touch_the_calls_of_the_next_
             hub.kill()
             await fails(lingering, tw.LinkLost)
             await asyncio.to_thread(started.hub, url)
-            call = asyncio.ensure_future(until_taken(workshop.hold))
+            await until_served(node, "workshop")
+            call = asyncio.ensure_future(workshop.hold())
             await said(server, "holding")
             # The old handler ends; its call had the id that this one has now.
             server.signal(signal.SIGUSR2)
@@ -300,9 +289,74 @@ def test_a_handler_of_a_link_that_was_lost_does_not_touch_the_calls_of_the_next_
     asyncio.run(story())
 
 
-async def until_taken(method: Any) -> Any:
-    while True:
-        try:
-            return await method()
-        except (tw.LinkLost, tw.NoResponders):
-            await asyncio.sleep(0.01)
+def test_what_is_asked_for_while_the_hub_is_gone_says_so_and_what_to_do(started: Programs) -> None:
+    hub, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            assert repr(node).startswith(f"<Node 'caller' {url} running, ")
+            unknown = node.client("unknown")
+            with pytest.raises(tw.NoResponders, match="no service is known here: look whether"):
+                await unknown.work()
+            hub.kill()
+            await lost(node)
+            assert "running, link lost" in repr(node)
+            told = r"unknown: nobody is known to serve it, and the link of 'caller' to the hub at tide://.* is lost: call again"
+            with pytest.raises(tw.LinkLost, match=told):
+                await unknown.work()
+            with pytest.raises(tw.LinkLost, match=told):
+                await asyncio.to_thread(unknown.sync.work)
+            with pytest.raises(tw.LinkLost, match=told):
+                await anext(aiter(unknown.work()))
+            with pytest.raises(tw.LinkLost, match="try again once it is back"):
+                await node.request("a.b", None, timeout=5)
+
+    asyncio.run(story())
+
+
+def test_a_hub_that_hangs_does_not_keep_a_call_longer_than_its_own_time(started: Programs) -> None:
+    hub, url = started.hub()
+
+    async def story() -> None:
+        # Else the link would be given up first.
+        patient = {"links": {"link_heartbeat_ms": 60_000}}
+        async with tw.Node(url, name="caller", config=patient) as node:
+            hub.signal(signal.SIGSTOP)
+            await asyncio.to_thread(os.waitid, os.P_PID, hub.process.pid, os.WSTOPPED | os.WNOWAIT)
+            since = perf_counter()
+            with pytest.raises(
+                tw.AskTimeout, match=r"unknown: nobody is known to serve it, and the hub at tide://.* did not say"
+            ):
+                await node.client("unknown").with_(timeout=0.2).work()
+            assert perf_counter() - since < 4
+            hub.signal(signal.SIGCONT)
+
+    asyncio.run(story())
+
+
+def test_a_hub_shows_where_it_can_be_joined() -> None:
+    with tw.Node(name="hub") as node:
+        assert "<Node 'hub' mem:// running, " in repr(node)
+        first, second = node.listen("tide://127.0.0.1:0"), node.listen("tide://127.0.0.1:0")
+        assert f"<Node 'hub' {first.url} {second.url} running, " in repr(node)
+        first.close()
+        assert f"<Node 'hub' {second.url} running, " in repr(node)
+
+
+def test_a_node_that_tries_to_join_again_stops_at_once(started: Programs) -> None:
+    """Whoever listens where its hub was takes connections, and says nothing."""
+    hub, url = started.hub("ws://127.0.0.1:0")
+    place = ("127.0.0.1", int(url.rsplit(":", 1)[1].strip("/")))
+    with socket.socket() as silent:
+        with tw.Node(url, name="caller", config={"links": {"link_greeting_ms": 60_000}}):
+            hub.kill()
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            silent.bind(place)
+            silent.listen()
+            silent.settimeout(PATIENCE_S)
+            connection, _ = silent.accept()
+            connection.settimeout(PATIENCE_S)
+            assert connection.recv(4) == b"GET "
+        with connection:
+            while connection.recv(4_096):
+                pass

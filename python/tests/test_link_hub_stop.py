@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from time import perf_counter
-from typing import Any
 
 import pytest
 import tidewire as tw
@@ -15,12 +16,21 @@ class Gate(tw.Service):
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.open = asyncio.Event()
+        self.closed = asyncio.Event()
 
     @tw.method
     async def wait(self) -> str:
         self.begun.set()
         await self.open.wait()
         return "through"
+
+    @tw.method
+    async def count(self) -> AsyncIterator[int]:
+        try:
+            for number in itertools.count():
+                yield number
+        finally:
+            self.closed.set()
 
 
 async def three(stack: AsyncExitStack) -> tuple[tw.Node, tw.Node, Gate]:
@@ -32,17 +42,6 @@ async def three(stack: AsyncExitStack) -> tuple[tw.Node, tw.Node, Gate]:
     return hub, await stack.enter_async_context(tw.Node(url, name="caller")), gate
 
 
-async def refused(client: Any) -> tw.TidewireError:
-    """Call until the hub takes no more calls."""
-    while True:
-        try:
-            await client.with_(timeout=0.05).wait()
-        except tw.AskTimeout:
-            continue
-        except tw.TidewireError as error:
-            return error
-
-
 def test_calls_that_pass_through_end_before_the_hub_does() -> None:
     async def story() -> None:
         async with AsyncExitStack() as stack:
@@ -51,15 +50,32 @@ def test_calls_that_pass_through_end_before_the_hub_does() -> None:
             call = asyncio.ensure_future(client.wait())
             await gate.begun.wait()
             stopping = asyncio.ensure_future(hub.stop(timeout=20))
-            # The hub tells the caller nothing until it is asked; a call that was still taken is cut off by its deadline.
-            raised = await refused(client)
-            assert raised.retryable
+            # From its first step on the hub takes no new calls.
+            await asyncio.sleep(0)
+            with pytest.raises((tw.NodeStopped, tw.NoResponders)) as raised:
+                await client.wait()
+            assert raised.value.retryable
             assert not stopping.done()
             gate.open.set()
             assert await call == "through"
             assert (await stopping).balanced
 
     asyncio.run(story())
+
+
+def test_a_hub_does_not_wait_for_streams_and_their_readers_are_told() -> None:
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            hub, caller, gate = await three(stack)
+            stream = caller.client("gate").count()
+            assert await anext(stream) == 0
+            assert (await asyncio.wait_for(hub.stop(timeout=1_000), 20)).balanced
+            with pytest.raises(tw.LinkLost):
+                async for _ in stream:
+                    pass
+            await gate.closed.wait()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
 
 
 def test_a_hub_waits_no_longer_than_its_timeout() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from remote_support import World, counts, play, until
+from remote_support import World, let_go, play
 from tidewire._limits import STREAM_AHEAD, STREAM_CREDIT
 
+LEAST_AHEAD = STREAM_AHEAD.max
 MOST_AHEAD = 2 * (STREAM_AHEAD.max + STREAM_CREDIT.default)
 
 
@@ -25,6 +26,7 @@ class Desk(tw.Service):
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.errors: list[BaseException] = []
+        self.failed = asyncio.Event()
         self.reading = asyncio.Event()
         self.go_on = asyncio.Event()
 
@@ -67,6 +69,7 @@ class Desk(tw.Service):
                 self.reading.set()
         except BaseException as error:
             self.errors.append(error)
+            self.failed.set()
             raise
 
     @tw.method
@@ -100,12 +103,15 @@ class Source:
 
     def __init__(self) -> None:
         self.written = 0
+        self.ahead = asyncio.Event()
         self.closed = asyncio.Event()
 
     async def count(self, most: int, error: Exception | None = None) -> AsyncIterator[int]:
         try:
             for number in range(most):
                 self.written = number + 1
+                if self.written == LEAST_AHEAD:
+                    self.ahead.set()
                 yield number
             if error is not None:
                 raise error
@@ -124,7 +130,7 @@ def test_items_come_in_order_and_to_the_end() -> None:
         assert await desk.first(Source().count(500), 500) == list(range(500))
         assert await desk.total(Source().count(0)) == 0
         assert await desk.total(numbers=Source().count(3)) == 3
-        await until(lambda: counts(world.caller) == (0, 0) and counts(world.server) == (0, 0))
+        await let_go(world.caller, world.server)
 
     play(Desk(), story)
 
@@ -159,16 +165,16 @@ def test_two_streams_do_not_wait_for_each_other() -> None:
 
 def test_a_slow_reader_stops_the_generator() -> None:
     async def story(world: World) -> None:
-        source, ahead = Source(), -1
+        source = Source()
         desk = world.caller.client("desk")
         async with asyncio.timeout(30) if hasattr(asyncio, "timeout") else world.node("unused"):
             call = asyncio.ensure_future(desk.one_and_wait(source.count(ENDLESS)))
             await service.reading.wait()
             # The generator stops by itself: other calls go back and forth on the link meanwhile.
-            while ahead != (ahead := source.written):
-                for _ in range(20):
-                    await desk.forget([])
-            assert ahead <= MOST_AHEAD
+            await source.ahead.wait()
+            for _ in range(20):
+                await desk.forget([])
+            assert source.written <= MOST_AHEAD
             service.go_on.set()
             await call
         assert source.closed.is_set()
@@ -200,7 +206,7 @@ def test_a_callee_that_returns_early_or_never_reads_closes_the_generator() -> No
         assert await desk.forget(generator) == 7
         with pytest.raises(StopAsyncIteration):
             await anext(generator)
-        await until(lambda: counts(world.caller) == (0, 0))
+        await let_go(world.caller)
 
     play(Desk(), story)
 
@@ -242,7 +248,7 @@ def test_a_caller_that_cancels_closes_its_generator_and_the_handler() -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         assert source.closed.is_set()
-        await until(lambda: service.errors)
+        await service.failed.wait()
         assert isinstance(service.errors[0], asyncio.CancelledError)
 
     service = Desk()
@@ -255,7 +261,7 @@ def test_a_deadline_closes_the_generator() -> None:
         with pytest.raises(tw.AskTimeout):
             await world.caller.client("desk").with_(timeout=0.1).keep_reading(source.count(ENDLESS))
         assert source.closed.is_set()
-        await until(lambda: service.errors)
+        await service.failed.wait()
 
     service = Desk()
     play(service, story)
@@ -271,7 +277,7 @@ def test_a_caller_that_leaves_ends_the_handler_that_reads() -> None:
             with pytest.raises(tw.LinkLost):
                 await call
             assert source.closed.is_set()
-        await until(lambda: service.errors)
+        await service.failed.wait()
         assert isinstance(service.errors[0], (asyncio.CancelledError, tw.TidewireError))
 
     service = Desk()

@@ -8,13 +8,13 @@ import sys
 
 import tidewire as tw
 
-HELD_US = 2_000_000
+HELD_US = 1_000_000
 
 STRANGER = """
 import select, socket, sys, time
 port, longest = int(sys.argv[1]), 0.0
 print("ready", flush=True)
-while not select.select([sys.stdin], [], [], 0.01)[0]:
+while not select.select([sys.stdin], [], [], 0)[0]:
     since = time.monotonic()
     with socket.create_connection(("127.0.0.1", port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\\r\\nHost: here\\r\\n\\r\\n")

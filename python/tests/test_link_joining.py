@@ -8,21 +8,14 @@ import gc
 import signal
 import socket
 import weakref
-from collections.abc import Iterator
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import PATIENCE_S, Programs
 from link_programs import Workshop, until_served
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def free_port() -> int:
@@ -34,8 +27,7 @@ def free_port() -> int:
 
 @KINDS
 def test_a_service_is_called_through_a_hub_by_another_process(started: Programs, kind: str) -> None:
-    hub, url = started.hub(started.url(kind))
-    server = started.server(url)
+    hub, url, server = started.hub_and_server(started.url(kind))
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -56,7 +48,7 @@ def test_a_service_is_called_through_a_hub_by_another_process(started: Programs,
     assert server.expect("ledger") == '{"balanced": true}'
     hub.signal(signal.SIGTERM)
     assert '"balanced": true' in hub.line()
-    assert hub.process.wait(30) == 0
+    assert hub.ended() == 0
 
 
 @KINDS
@@ -79,8 +71,7 @@ def test_a_node_that_listens_is_a_hub_for_others(started: Programs, kind: str) -
 
 @KINDS
 def test_plain_threads_call_and_serve_without_asyncio(started: Programs, kind: str) -> None:
-    _, url = started.hub(started.url(kind))
-    started.server(url)
+    _, url, _ = started.hub_and_server(started.url(kind))
     with tw.Node(url, name="caller") as node:
         workshop = node.client("workshop").sync
         assert workshop.echo([1, 2]) == [1, 2]
@@ -249,23 +240,8 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
             gone = weakref.ref(forgotten._link())
             del forgotten
             gc.collect()
-            await until_joined(url, "forgotten")
+            await hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S)
             gc.collect()
             assert gone() is None, "its link is kept"
 
     asyncio.run(story())
-
-
-async def until_joined(url: str, name: str) -> None:
-    """Wait until a name is free, and have it for a moment."""
-
-    async def join() -> None:
-        while True:
-            try:
-                async with tw.Node(url, name=name):
-                    return
-            except tw.NameTaken:
-                # The hub hears that a node has gone when it has read the end of its link.
-                await asyncio.sleep(0.002)
-
-    await asyncio.wait_for(join(), 30.0)

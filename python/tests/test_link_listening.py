@@ -6,23 +6,16 @@ import asyncio
 import os
 import signal
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import Programs
 from link_programs import Workshop, until_served
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 def test_a_hub_lets_in_who_has_one_of_its_tokens(started: Programs) -> None:
@@ -132,7 +125,7 @@ def test_listening_where_others_reach_it_needs_a_word(host: str) -> None:
 
 def test_the_command_refuses_it_too(started: Programs) -> None:
     program = started.run("-m", "tidewire", "up", "--listen", "tide://0.0.0.0:0")
-    assert program.process.wait(30) == 1
+    assert program.ended() == 1
     assert "--insecure" in program.expect_log("up:")
 
 
@@ -150,21 +143,19 @@ def test_the_command_refuses_it_too(started: Programs) -> None:
 def test_the_command_names_what_is_wrong_with_its_options(started: Programs, options: list[str], problem: str) -> None:
     program = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", *options)
     assert problem in program.expect_log("up:")
-    assert program.process.wait(30) == 1
+    assert program.ended() == 1
 
 
 def test_a_second_signal_does_not_wait_for_the_calls_in_progress(started: Programs) -> None:
-    hub, url = started.hub("tide://127.0.0.1:0", "--timeout", "1000")
-    server = started.server(url)
+    hub, url, server = started.hub_and_server("tide://127.0.0.1:0", "--timeout", "1000")
     caller = started.caller(url, "hold")
     server.expect("holding")
     hub.signal(signal.SIGTERM)
-    # Its goodbye has been heard once the place is closed.
-    started.refused(url)
+    hub.expect_log("takes no new calls")
     hub.signal(signal.SIGTERM)
-    assert hub.process.wait(30) == 0
+    assert hub.ended() == 0
     server.expect("cancelled")
-    assert caller.process.wait(30) != 0
+    assert caller.ended() != 0
 
 
 def test_a_port_that_is_taken_is_named() -> None:
@@ -208,7 +199,7 @@ def test_a_socket_that_a_killed_hub_left_behind_is_replaced(started: Programs) -
     with tw.Node(url, name="caller"):
         pass
     again.signal(signal.SIGTERM)
-    assert again.process.wait(30) == 0
+    assert again.ended() == 0
     assert not os.path.exists(path)
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import signal
-from collections.abc import Iterator
 from time import perf_counter
+from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import Programs
 from link_programs import until_served
+from tidewire.links import known
+from tidewire.services import resending
+from tidewire.services.calls import Call
+from tidewire.services.registry import registry_of
 from tidewire.services.resending import Resending
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
+from tidewire.services.sending import Sending
 
 
 def lost() -> tw.LinkLost:
@@ -29,8 +29,7 @@ def lost() -> tw.LinkLost:
 
 @pytest.mark.parametrize("sync", [False, True])
 def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Programs, sync: bool) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -45,11 +44,69 @@ def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Pro
                 await other
             assert raised.value.retryable
             assert perf_counter() - since < 5, "it waited for its deadline"
-            hub.process.wait(30)
+            hub.ended()
             await asyncio.to_thread(started.hub, url)
             assert await steady == "server 2"
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["awaited", "blocking", "unknown"])
+def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_a_wait(
+    started: Programs, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(resending, "_FIRST_S", 1_000.0)
+    monkeypatch.setattr(resending, "_LONGEST_S", 1_000.0)
+    hub, url = started.hub()
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop").with_(timeout=80_000.0)
+            sending = Sending(registry_of(node), "workshop", "steady", ("server",), {}, workshop._options)
+            made: Any = {
+                "awaited": lambda: workshop.steady("server"),
+                "blocking": lambda: asyncio.to_thread(workshop.sync.steady, "server"),
+                "unknown": lambda: Call(sending),
+            }[kind]()
+            steady = asyncio.ensure_future(made)
+            await asyncio.to_thread(server.expect, "trying")
+            hub.kill()
+            await asyncio.to_thread(started.hub, url)
+            assert await steady == "server 2"
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: Programs) -> None:
+    _, url = started.hub()
+    started.server(url)
+    node_stopped, refused = 13, list[float]()
+
+    async def story() -> None:
+        async with tw.Node(url, name="refusing") as refusing, tw.Node(url, name="caller") as caller:
+            (info,) = await caller.services()
+            came: asyncio.Queue[Any] = asyncio.Queue()
+            says = known.described(dataclasses.replace(info, instances=("refusing",)))
+            await refusing._link().subscribe("svc.workshop.refusing.*", "", says, came.put_nowait)
+            await until_served(caller, "workshop", 2)
+            workshop = caller.client("workshop").with_(timeout=50.0)
+            # One of the two gets each call in turn.
+            while not refused:
+                calling = asyncio.create_task(workshop.caller())
+                getting = asyncio.create_task(came.get())
+                await asyncio.wait({calling, getting}, return_when=asyncio.FIRST_COMPLETED)
+                if getting.done():
+                    since = perf_counter()
+                    # What passes is the time of the call.
+                    await asyncio.sleep(0.3)
+                    refused.append(perf_counter() - since)
+                    getting.result().refuse(node_stopped, "stopping")
+                getting.cancel()
+                _, _, left = await calling
+            assert left < 50.001 - refused[0]
+
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_a_call_goes_to_another_instance_when_the_first_is_lost(started: Programs) -> None:
@@ -71,15 +128,14 @@ def test_a_call_goes_to_another_instance_when_the_first_is_lost(started: Program
 
 
 def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(started: Programs) -> None:
-    hub, url = started.hub()
-    server = started.server(url)
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         none = {"links": {"link_resends": 0}}
         async with tw.Node(url, name="caller") as node, tw.Node(url, name="never", config=none) as never:
-            patient = asyncio.ensure_future(node.client("workshop").with_(timeout=2.0).steady("server"))
+            patient = asyncio.ensure_future(node.client("workshop").with_(timeout=1.0).steady("server"))
             await asyncio.to_thread(server.expect, "trying")
-            hub.signal(signal.SIGSTOP)
+            hub.halt()
             other = asyncio.ensure_future(never.client("workshop").steady("server"))
             await asyncio.sleep(0)
             since = perf_counter()

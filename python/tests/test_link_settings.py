@@ -6,22 +6,15 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
+from link_processes import Programs
 
 TIDEWIRE = [sys.executable, "-m", "tidewire"]
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
 
 
 class Echo(tw.Service):
@@ -66,6 +59,31 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         tw.LinkConfig(hub_links=True, link_linger_us="soon")  # type: ignore[arg-type]
 
 
+def test_what_can_not_be_is_refused_by_what_it_was_given_to() -> None:
+    with pytest.raises(
+        tw.ConfigError, match="link_backoff_ms: 2000 is above link_backoff_max_ms=1500: lower it, or raise"
+    ):
+        tw.LinkConfig(link_backoff_ms=2_000, link_backoff_max_ms=1_500)
+    with pytest.raises(tw.ConfigError, match="link_backoff_ms: 30000 is above link_backoff_max_ms"):
+        tw.Node(config=links(link_backoff_ms=30_000))
+    with pytest.raises(
+        tw.InvalidArgument, match=r'url: "tide://127.0.0.1:99999" is not allowed: the port is a number from 0'
+    ):
+        tw.Node("tide://127.0.0.1:99999")
+    with pytest.raises(tw.InvalidArgument, match=r"name: 'nnn.* has 300 bytes: give at most name_bytes=255"):
+        tw.Node(name="n" * 300)
+    with pytest.raises(
+        tw.InvalidArgument, match=r"publish: 'a\.\.b' is not allowed: give tokens divided by single dots"
+    ):
+        tw.Token("long enough", publish=("ok.>", "a..b"))
+    with tw.Node() as node:
+        twice = [tw.Token("long enough", user="max"), tw.Token("long enough", user="rita")]
+        with pytest.raises(
+            tw.InvalidArgument, match="tokens: those of the users 'max' and 'rita' are the same: give each"
+        ):
+            node.listen("tide://127.0.0.1:0", tokens=twice)
+
+
 def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
     wrong = ["--set", "links.link_heartbeat=1", "--set", "links.hub_links=many", "--set", "lane_burst=0"]
     done = subprocess.run([*TIDEWIRE, "up", *wrong], capture_output=True, text=True, timeout=30, check=False)
@@ -84,14 +102,13 @@ def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
 
 
 def test_a_silent_node_is_noticed_within_two_heartbeats_of_its_hub(started: Programs) -> None:
-    _, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=200")
-    server = started.server(url)
+    _, url, server = started.hub_and_server("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=200")
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
             call = asyncio.ensure_future(node.client("workshop").hold())
             await asyncio.to_thread(server.expect, "holding")
-            server.signal(signal.SIGSTOP)
+            server.halt()
             since = perf_counter()
             with pytest.raises(tw.LinkLost):
                 await call
@@ -102,12 +119,11 @@ def test_a_silent_node_is_noticed_within_two_heartbeats_of_its_hub(started: Prog
 
 
 def test_a_silent_hub_is_noticed_within_two_heartbeats_of_a_node(started: Programs) -> None:
-    hub, url = started.hub()
-    started.server(url)
+    hub, url, _ = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller", config=links(link_heartbeat_ms=200)) as node:
-            hub.signal(signal.SIGSTOP)
+            hub.halt()
             since = perf_counter()
             with pytest.raises(tw.LinkLost):
                 await node.client("workshop").label()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs, programs
+from link_processes import Program, Programs
+from link_stories import said
 from tidewire import _limits
 
 CREDIT = _limits.STREAM_CREDIT.default
@@ -18,16 +19,9 @@ Run = Callable[[Callable[[Any, Program], Coroutine[Any, Any, None]]], None]
 
 
 @pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
-
-
-@pytest.fixture
 def run(started: Programs) -> Run:
     """Runs a story with a client of a server, and that server."""
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
 
     def run(story: Callable[[Any, Program], Coroutine[Any, Any, None]]) -> None:
         async def main() -> None:
@@ -37,10 +31,6 @@ def run(started: Programs) -> Run:
         asyncio.run(main())
 
     return run
-
-
-async def said(program: Program, word: str) -> str:
-    return await asyncio.to_thread(program.expect, word)
 
 
 def test_ten_thousand_items_come_in_order(run: Run) -> None:
@@ -57,12 +47,11 @@ def test_a_slow_reader_stops_the_writer(run: Run) -> None:
     async def story(workshop: Any, server: Program) -> None:
         stream = workshop.count(ENDLESS)
         assert await anext(stream) == 0
-        ahead = -1
         # The writer stops by itself: other calls go back and forth on the link meanwhile.
-        while ahead != (ahead := await workshop.ahead()):
-            for _ in range(50):
-                await workshop.echo(None)
-        assert ahead <= 4 * CREDIT
+        await said(server, "ahead")
+        for _ in range(50):
+            await workshop.echo(None)
+        assert CREDIT <= await workshop.ahead() <= 4 * CREDIT
         for n in range(1, 500):
             assert await anext(stream) == n
         await stream.aclose()
@@ -160,6 +149,70 @@ def test_more_streams_than_calls_are_allowed_do_not_keep_calls_waiting(run: Run)
     run(story)
 
 
+class Otherwise(tw.Service, name="workshop"):
+    """What a caller takes the workshop for."""
+
+    @tw.method
+    async def count(self, most: int) -> int:
+        raise NotImplementedError
+
+    @tw.method
+    async def count_plainly(self, most: int) -> int:
+        raise NotImplementedError
+
+    @tw.method
+    async def hold(self) -> AsyncIterator[str]:
+        yield ""
+
+
+@pytest.mark.parametrize("method", ["count", "count_plainly"])
+def test_a_stream_that_is_called_for_one_value_says_so_at_once(started: Programs, method: str) -> None:
+    _, url = started.hub()
+    started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            with pytest.raises(tw.InvalidArgument, match=r"it is a stream.*async for"):
+                await getattr(node.client(Otherwise), method)(3)
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_a_value_that_is_read_as_a_stream_is_refused_before_its_handler_begins(started: Programs) -> None:
+    _, url = started.hub()
+    server = started.server(url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            with pytest.raises(tw.InvalidArgument, match=r"it gives one value.*await it"):
+                async for _ in node.client(Otherwise).hold():
+                    pass
+            assert await node.client("workshop").steady("") == "server 1"
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+    assert server.line() == "trying 1"
+
+
+def test_a_reader_whose_peer_answers_with_one_value_is_told(started: Programs) -> None:
+    """As a node does that takes any call."""
+    _, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
+
+            async def answer(message: object) -> int:
+                return 1
+
+            server.subscribe("one", answer)
+            # A call of the hub comes behind it.
+            await server._link().refresh()
+            stream = caller._link().link.open("one", None, 5.0, CREDIT)
+            with pytest.raises(tw.InvalidArgument, match="no stream"):
+                await stream.take()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
 def test_large_items_come_whole(run: Run) -> None:
     async def story(workshop: Any, server: Program) -> None:
         sizes = [len(item) async for item in workshop.blocks(20, 1 << 20)]
@@ -179,8 +232,7 @@ def test_a_stream_with_a_deadline_ends_at_it(run: Run) -> None:
 
 
 def test_plain_generators_and_plain_threads_stream_too(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
     with tw.Node(url, name="caller") as node:
         workshop = node.client("workshop").sync
         assert list(workshop.count_plainly(1_000)) == list(range(1_000))

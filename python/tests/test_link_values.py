@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 import decimal
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +14,8 @@ import numpy as np
 import pydantic
 import pytest
 import tidewire as tw
-from link_processes import programs
 from link_programs import Workshop, until_served
 
-Story = Callable[[tw.Node, Any], Coroutine[Any, Any, None]]
 MIB = 1 << 20
 
 
@@ -36,29 +33,6 @@ class Order(msgspec.Struct):
 class Price(pydantic.BaseModel):
     item: str
     cents: int
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A hub and a server for all stories of this file."""
-    with programs() as started:
-        _, url = started.hub()
-        started.server(url)
-        yield url
-
-
-@pytest.fixture
-def run(url: str) -> Callable[[Story], None]:
-    """Runs a story with a node that joined and a client of the server."""
-
-    def run(story: Story) -> None:
-        async def main() -> None:
-            async with tw.Node(url, name="caller") as node:
-                await story(node, node.client("workshop"))
-
-        asyncio.run(main())
-
-    return run
 
 
 PLAIN = [
@@ -85,28 +59,28 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("value", PLAIN, ids=lambda value: type(value).__name__)
-def test_a_plain_value_comes_back_as_it_was_sent(run: Any, value: Any) -> None:
+def test_a_plain_value_comes_back_as_it_was_sent(at_workshop: Any, value: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         assert same(await workshop.echo(value), value)
         assert same(await workshop.echo(value=value), value)
 
-    run(story)
+    at_workshop(story)
 
 
 @pytest.mark.parametrize(
     "value", [Point(1, 2.5), Order("nut", 3), Price(item="bolt", cents=5)], ids=lambda value: type(value).__name__
 )
-def test_a_record_comes_back_as_its_type_where_both_sides_know_it(run: Any, value: Any) -> None:
+def test_a_record_comes_back_as_its_type_where_both_sides_know_it(at_workshop: Any, value: Any) -> None:
     async def story(node: tw.Node, _: Any) -> None:
         async with tw.Node(node.url, name="desk") as desk:
             await desk.serve(Workshop(), name="desk")
             await until_served(node, "desk")
             assert same(await node.client("desk").echo(value), value)
 
-    run(story)
+    at_workshop(story)
 
 
-def test_arrays_come_back_writable_with_their_shape_and_type(run: Any) -> None:
+def test_arrays_come_back_writable_with_their_shape_and_type(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         for array in (
             np.arange(12, dtype=np.int32).reshape(3, 4),
@@ -119,20 +93,20 @@ def test_arrays_come_back_writable_with_their_shape_and_type(run: Any) -> None:
             assert back.flags.writeable
         assert same(await workshop.echo(np.float32(1.5)), np.float32(1.5))
 
-    run(story)
+    at_workshop(story)
 
 
 @pytest.mark.parametrize("size", [65_536, 65_537, 2 * MIB, 64 * MIB])
-def test_a_large_payload_comes_back_whole(run: Any, size: int) -> None:
+def test_a_large_payload_comes_back_whole(at_workshop: Any, size: int) -> None:
     payload = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
 
     async def story(node: tw.Node, workshop: Any) -> None:
         assert await workshop.echo(payload) == payload
 
-    run(story)
+    at_workshop(story)
 
 
-def test_small_calls_pass_by_large_ones(run: Any) -> None:
+def test_small_calls_pass_by_large_ones(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         large = [asyncio.ensure_future(workshop.echo(bytes(16 * MIB))) for _ in range(3)]
         ended = []
@@ -142,20 +116,20 @@ def test_small_calls_pass_by_large_ones(run: Any) -> None:
         assert ended[0] == 0, "the first small call waited for large ones"
         assert [len(back) for back in await asyncio.gather(*large)] == [16 * MIB] * 3
 
-    run(story)
+    at_workshop(story)
 
 
-def test_a_payload_over_the_limit_is_refused_at_the_sender(run: Any) -> None:
+def test_a_payload_over_the_limit_is_refused_at_the_sender(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         with pytest.raises(tw.PayloadTooLarge, match="268435456"):
             await workshop.echo(bytes(268_435_457))
         assert await workshop.echo(1) == 1
 
-    run(story)
+    at_workshop(story)
 
 
 @pytest.mark.parametrize("call", ["call", "stream"])
-def test_headers_over_their_limits_are_refused_at_the_sender(run: Any, call: str) -> None:
+def test_headers_over_their_limits_are_refused_at_the_sender(at_workshop: Any, call: str) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         async def send(headers: dict[str, str]) -> Any:
             client = workshop.with_(headers=headers)
@@ -167,12 +141,12 @@ def test_headers_over_their_limits_are_refused_at_the_sender(run: Any, call: str
             await send({"name": "x" * 20_000})
         assert await send({"name": "x" * 1_000}) in (1, [0])
 
-    run(story)
+    at_workshop(story)
 
 
-def test_a_thousand_calls_at_once_get_their_own_answers(run: Any) -> None:
+def test_a_thousand_calls_at_once_get_their_own_answers(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         assert await asyncio.gather(*(workshop.echo(n) for n in range(1_000))) == list(range(1_000))
         assert await asyncio.gather(*(workshop.plain(n) for n in range(1_000))) == list(range(1, 1_001))
 
-    run(story)
+    at_workshop(story)

@@ -80,16 +80,17 @@ def test_a_stop_without_drain_gives_the_messages_back(node: tw.Node) -> None:
 
 
 def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -> None:
-    gate = threading.Event()
+    entered, gate = threading.Event(), threading.Event()
 
     def stuck(_: object) -> None:
+        entered.set()
         gate.wait(60)
 
     ref = node.spawn(stuck, name="stuck")
     ref.tell(1)
     ref.tell(2)
-    while ref.statistics()["depth"] != 1:
-        node.sync.ask(node.spawn(lambda _: None), 0)
+    assert entered.wait(30)
+    assert ref.statistics()["depth"] == 1
     ledger = node.sync.stop(ref, timeout=0.05)
     gate.set()
     assert (ledger.reason, ledger.dead_lettered, ledger.balanced) == ("abandoned", 2, True)
@@ -172,9 +173,7 @@ def test_dead_letters_can_be_listed_requeued_and_dropped(node: tw.Node) -> None:
     ref = node.spawn(moody)
     for n in range(3):
         ref.tell(n)
-    node.sync.ask(node.spawn(lambda _: None), 0)
-    while len(node.dead_letters) < 3:
-        node.sync.ask(node.spawn(lambda _: None), 0)
+    node.sync.until(lambda now: now["dead_letters"] == {"failed": 3}, 30)
     healthy.set()
     first, second, _ = node.dead_letters.list()
     node.dead_letters.requeue(first)

@@ -182,12 +182,13 @@ def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) ->
     chance = random.Random(1)
 
     async def kill_one(pool: Pool) -> None:
-        victims: list[int] = []
-        while not victims:
-            victims = [worker["pid"] for worker in busy(pool) if worker["handled"] and worker["pid"] not in killed]
-            await asyncio.sleep(0)
-        killed.add(chance.choice(victims))
-        os.kill(max(killed & set(victims)), signal.SIGKILL)
+        def victims(now: dict[str, Any]) -> list[int]:
+            at_work = [worker for worker in now["workers"] if worker["task"] is not None and worker["handled"]]
+            return [worker["pid"] for worker in at_work if worker["pid"] not in killed]
+
+        victim = chance.choice(victims(await pool.until(victims, PATIENCE)))
+        killed.add(victim)
+        os.kill(victim, signal.SIGKILL)
 
     async def main() -> None:
         function = functools.partial(functions.noted, str(tmp_path))
@@ -284,20 +285,22 @@ def test_a_child_of_a_worker_does_not_keep_it_alive(gate: str) -> None:
 
 
 @pytest.mark.parametrize("stuck", [False, True])
-def test_workers_end_with_a_parent_that_is_killed(stuck: bool) -> None:
+def test_workers_end_with_a_parent_that_is_killed(stuck: bool, gate: str) -> None:
     code = f"""
         import os, signal, sys, threading
         sys.path.insert(0, {str(HERE)!r})
         import pool_functions
         from tidewire.pools import Pool
-        pool = Pool(pool_functions.hang_if, 3, "process")
+        pool = Pool(pool_functions.say_and_hang, 3, "process")
         pool.start()
         if {stuck}:
+            said = os.open({gate!r}, os.O_RDWR)
             for _ in range(3):
-                threading.Thread(target=pool.sync.submit, args=(-1,), daemon=True).start()
-        wanted = "busy" if {stuck} else "ready"
-        while [worker["state"] for worker in pool.statistics()["workers"]] != [wanted] * 3:
-            pass
+                threading.Thread(target=pool.sync.submit, args=({gate!r},), daemon=True).start()
+            for _ in range(3):
+                assert os.read(said, 1) == b"x"
+        else:
+            pool.sync.until(lambda now: [worker["state"] for worker in now["workers"]] == ["ready"] * 3)
         print(*(worker["pid"] for worker in pool.statistics()["workers"]), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -516,6 +519,18 @@ def test_stop_gives_up_on_what_is_stuck_and_names_it(gate: str) -> None:
     story(main)
 
 
+def test_stop_kills_a_worker_that_would_never_end_by_itself() -> None:
+    async def main() -> None:
+        pool = process_pool(functions.leave_thread, 1)
+        await pool.submit(None)
+        (worker,) = pids(pool)
+        ledger = await pool.stop()
+        assert (ledger.handled, ledger.stuck) == (1, ())
+        assert ends(worker)
+
+    story(main)
+
+
 def test_nothing_is_left_after_stop() -> None:
     def usage() -> tuple[list[str], int]:
         return sorted(os.listdir("/proc/self/fd")), threading.active_count()
@@ -534,6 +549,14 @@ def test_nothing_is_left_after_stop() -> None:
         cycle(functions.die_if)
     gc.collect()
     assert usage() == before
+
+
+def test_a_worker_that_does_not_end_by_itself_is_killed_and_the_pool_stops() -> None:
+    with process_pool(functions.leave_a_thread, 1) as pool:
+        assert pool.sync.submit(1) == 1
+        (pid,) = pids(pool)
+    assert pool.ledger == tw.Ledger(1, 1, 0, 0, reason="stopped")
+    assert not os.path.exists(f"/proc/{pid}")
 
 
 def test_an_idle_pool_does_not_wake_up() -> None:
@@ -617,8 +640,12 @@ def test_ctrl_c_lets_the_parent_drain(tmp_path: Path, ready: bool) -> None:
         async def main():
             async with Pool(pool_functions.work, 2, "process", on_dead=print) as pool:
                 futures.extend(pool.submit(2_000) for _ in range(200))
-                while not pool.statistics()["workers"] if not {ready} else not futures[0].done():
-                    await asyncio.sleep(0)
+                # A shell that runs the tests in the background has it ignored.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                if {ready}:
+                    await futures[0]
+                else:
+                    await pool.until(lambda now: now["workers"])
                 os.killpg(0, signal.SIGINT)
                 await asyncio.sleep(60)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from remote_support import World, counts, play, until
+from link_programs import until_served
+from remote_support import World, counts, has, let_go, play
 
 
 class Desk(tw.Service):
@@ -103,7 +104,7 @@ def test_every_kind_of_function_can_be_an_argument() -> None:
         assert await desk.work(3, functools.partial(pow, 2)) == [1, 2, 4]
         assert await desk.work_plainly(double) == [0, 2, 4]
         assert await desk.call(function=double, number=4) == 8
-        await until(lambda: counts(world.caller) == (0, 0) and counts(world.server) == (0, 0))
+        await let_go(world.caller, world.server)
 
     play(Desk(), story)
 
@@ -184,7 +185,7 @@ def test_a_plain_thread_gives_a_function_and_waits() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
         assert await asyncio.to_thread(desk.sync.work, 3, double) == [0, 2, 4]
-        await until(lambda: counts(world.caller) == (0, 0))
+        await let_go(world.caller)
 
     play(Desk(), story)
 
@@ -196,7 +197,7 @@ def test_a_function_is_called_after_the_call_that_gave_it() -> None:
         assert [await desk.ring() for _ in range(3)] == [0, 0, 0]
         assert counts(world.caller) == (1, 0) and counts(world.server) == (0, 1)
         await desk.drop()
-        await until(lambda: counts(world.caller) == (0, 0) and counts(world.server) == (0, 0))
+        await let_go(world.caller, world.server)
 
     play(Desk(), story)
 
@@ -211,7 +212,7 @@ def test_the_same_function_is_the_same_proxy_and_comes_back_as_itself() -> None:
         await desk.keep(double)
         assert counts(world.caller)[0] == 1
         await desk.drop()
-        await until(lambda: counts(world.caller) == (0, 0))
+        await let_go(world.caller)
 
     play(Desk(), story)
 
@@ -229,7 +230,7 @@ def test_a_result_may_be_a_function_and_so_may_items() -> None:
         assert [await add(1) async for add in desk.adders()] == [1, 2, 3]
         del add
         gc.collect()
-        await until(lambda: counts(world.server) == (0, 0) and counts(world.caller) == (0, 0))
+        await let_go(world.server, world.caller)
 
     play(Desk(), story)
 
@@ -253,10 +254,10 @@ def test_a_lease_ends_without_use_and_each_use_renews_it() -> None:
         desk = world.caller.client("desk")
         await desk.keep(tw.remote(double, lease=0.3))
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + 1.0
+        until_s = loop.time() + 0.5
         while loop.time() < until_s:
             assert await desk.ring() == 0
-        await until(lambda: counts(world.caller) == (0, 0))
+        await let_go(world.caller)
         with pytest.raises(tw.RemoteGone, match="lease"):
             await desk.ring()
 
@@ -276,7 +277,7 @@ def test_a_lease_stands_still_during_the_call_that_gives() -> None:
         other = asyncio.ensure_future(desk.keep(tw.remote(double, lease=0.001)))
         await other
         # The lease of the other is over, and long that of the first would be.
-        await until(lambda: counts(world.caller) == (1, 0))
+        await has(world.caller, 1, 0)
         service.go_on.set()
         await waiting
         assert called.is_set()
@@ -292,11 +293,11 @@ def test_nothing_survives_the_link_of_its_holder() -> None:
             await holder.serve(kept, name="other")
             other = world.caller.client("other")
             await other.keep(double)
-            await until(lambda: counts(world.caller) == (1, 0))
+            await has(world.caller, 1, 0)
             # It has claimed it before it answers another call.
             assert await other.ring() == 0
             holder._link().close()
-            await until(lambda: counts(world.caller) == (0, 0))
+            await let_go(world.caller)
 
     play(Desk(), story)
 
@@ -337,15 +338,10 @@ def test_a_third_node_gets_no_proxy_of_what_another_owns() -> None:
         add = await world.caller.client("desk").adder(1)
         async with world.node("third") as third:
             await third.serve(Desk(), name="other")
-            await until(lambda: "other" in [info.name for info in _known(world.caller)])
+            await until_served(world.caller, "other")
             with pytest.raises(tw.InvalidArgument, match="belongs to another node"):
                 await world.caller.client("other").keep(add)
             assert await world.caller.client("other").call(lambda number: add.sync(number), 4) == 5
-
-    def _known(node: tw.Node) -> Any:
-        from tidewire.services.serving import known
-
-        return known(node)
 
     play(Desk(), story)
 

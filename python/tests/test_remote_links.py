@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs, programs
-from link_programs import until
-from remote_support import PATIENCE_S, counts
-
-
-@pytest.fixture
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
-
-
-async def answers(workshop: Any) -> None:
-    """Wait until the server has joined the next hub too."""
-
-    async def ask() -> None:
-        while True:
-            try:
-                await workshop.label()
-                return
-            except (tw.NoResponders, tw.LinkLost):
-                # Nobody tells this node that the other one is still on its way.
-                await asyncio.sleep(0.002)
-
-    await asyncio.wait_for(ask(), PATIENCE_S)
+from link_processes import Programs
+from link_programs import until_served
+from link_stories import joined
+from remote_support import counts, let_go
 
 
 async def number() -> int:
@@ -40,8 +18,7 @@ async def number() -> int:
 
 
 def test_a_holder_that_is_killed_holds_nothing(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
+    _, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="owner") as node:
@@ -50,14 +27,13 @@ def test_a_holder_that_is_killed_holds_nothing(started: Programs) -> None:
             assert await workshop.call_kept() == 7
             assert counts(node) == (1, 0)
             server.signal(signal.SIGKILL)
-            await until(lambda: counts(node) == (0, 0))
+            await let_go(node)
 
     asyncio.run(story())
 
 
 def test_a_lost_hub_takes_all_with_it_and_the_next_one_begins_anew(started: Programs) -> None:
-    hub, url = started.hub(started.url("tcp"))
-    started.server(url)
+    hub, url, _ = started.hub_and_server(started.url("tcp"))
 
     async def story() -> None:
         async with tw.Node(url, name="owner") as node:
@@ -65,11 +41,11 @@ def test_a_lost_hub_takes_all_with_it_and_the_next_one_begins_anew(started: Prog
             await workshop.keep(number)
             assert await workshop.call_kept() == 7
             hub.signal(signal.SIGKILL)
-            await asyncio.to_thread(hub.process.wait, 30)
+            await asyncio.to_thread(hub.ended)
             await asyncio.to_thread(started.hub, url)
-            await until(lambda: node._link().link.joined is not None)
-            await until(lambda: counts(node) == (0, 0))
-            await answers(workshop)
+            await joined(node)
+            await let_go(node)
+            await until_served(node, "workshop")
             with pytest.raises(tw.RemoteGone):
                 await workshop.call_kept()
             await workshop.keep(number)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from remote_support import World, counts, play, until
+from remote_support import World, counts, let_go, play
 from tidewire._limits import REMOTE_OBJECTS
 from tidewire.objects.given import Entry, Given
 
@@ -110,7 +110,7 @@ def test_a_service_object_is_called_where_it_lives() -> None:
                 await cart.secret()
             with pytest.raises(tw.NoSuchTarget, match="no method 'unmarked'"):
                 await cart.unmarked()
-        await until(lambda: counts(world.server) == (0, 0) and counts(world.caller) == (0, 0))
+        await let_go(world.server, world.caller)
 
     service = Shop()
     play(service, story)
@@ -194,7 +194,7 @@ def test_many_functions_at_once_are_given_and_let_go() -> None:
         functions = [functools.partial(number) for _ in range(3_000)]
         back = await world.caller.client("desk").echo(functions)
         assert all(one is other for one, other in zip(functions, back, strict=True))
-        await until(lambda: counts(world.caller) == (0, 0) and counts(world.server) == (0, 0))
+        await let_go(world.caller, world.server)
 
     play(Shop(), story)
 
@@ -283,13 +283,73 @@ def test_what_is_given_again_while_it_is_let_go_stays() -> None:
     given.add(entry)
     given.give(entry, 0.0)
     given.give(entry, 0.0)
-    given.release(entry.key, "b", 1)
+    given.release(entry.key, "b", 7, 1)
     assert given.known("b", 0) is entry
-    given.release(entry.key, "c", 1)
-    given.release(entry.key, "b", -5)
+    given.release(entry.key, "c", 7, 1)
+    given.release(entry.key, "b", 7, -5)
     assert len(given) == 1
-    given.release(entry.key, "b", 1)
+    given.release(entry.key, "b", 7, 1)
     assert given.known("b", 0) is None and len(given) == 0
+
+
+def test_what_was_given_is_let_go_over_the_link_of_its_holder_alone() -> None:
+    given, entry = Given(), _entry("b")
+    given.add(entry)
+    given.give(entry, 0.0)
+    given.use(entry.key, "b", 7, 1.0)
+    # Another node that has taken the name since.
+    given.release(entry.key, "b", 8, 1)
+    assert len(given) == 1
+    given.release(entry.key, "b", 7, 1)
+    assert len(given) == 0
+
+
+def test_what_comes_back_from_a_node_that_it_was_not_given_to_is_refused() -> None:
+    class Desk:
+        def __init__(self) -> None:
+            self.kept: Any = None
+
+        async def keep(self, function: Any) -> None:
+            self.kept = function
+
+    def own() -> None: ...
+
+    async def story(world: World) -> None:
+        await world.caller.serve({"own": is_own}, name="owner")
+        await world.caller.client("desk").keep(own)
+        key = desk.kept._holding.key
+        stands = {"kind": "back", "key": key}
+        async with world.node("thief") as thief:
+            for node, allowed in ((world.server, True), (thief, False)):
+                instance = (await asks(node, "owner")).instances[0]
+                give = functools.partial(_as_it_is, stands)
+                call = node._link().link.call(
+                    node._engine, f"svc.owner.{instance}.own", (Stand(),), 10.0, None, None, give
+                )
+                if allowed:
+                    assert await call is True
+                else:
+                    with pytest.raises(tw.RemoteGone, match="has not given it to the node that it comes from"):
+                        await call
+        desk.kept.dispose()
+
+    async def asks(node: tw.Node, service: str) -> tw.ServiceInfo:
+        await node._link().refresh()
+        return next(info for info in await node.services() if info.name == service)
+
+    async def is_own(function: Any) -> bool:
+        return function is own
+
+    desk = Desk()
+    play({"keep": desk.keep}, story)
+
+
+class Stand:
+    """What is given in its place is said by the story."""
+
+
+def _as_it_is(stands: dict[str, Any], value: object) -> dict[str, Any]:
+    return stands
 
 
 def test_a_node_gives_no_more_than_its_limit() -> None:
@@ -323,7 +383,7 @@ def test_whatever_happens_nothing_lives_beyond_its_lease_or_holder(seed: int) ->
         elif what == 4 and entry.busy:
             given.ended(entry, now)
         elif what == 5:
-            given.release(entry.key, entry.holder, 1)
+            given.release(entry.key, entry.holder, 7, 1)
             del alive[entry.key]
         elif what == 6 and dice.random() < 0.1:
             origin = dice.choice((1, 2))

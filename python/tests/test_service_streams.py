@@ -26,6 +26,7 @@ class Ticks(Service):
 
     def __init__(self) -> None:
         self.written = 0
+        self.ahead = threading.Event()
         self.closed = threading.Event()
         self.waiting = threading.Event()
 
@@ -34,7 +35,7 @@ class Ticks(Service):
         """Count from 0."""
         try:
             for n in range(most):
-                self.written += 1
+                self._write()
                 yield n
         finally:
             self.closed.set()
@@ -43,10 +44,15 @@ class Ticks(Service):
     def count_plainly(self, most: int = 1_000_000_000) -> Iterator[int]:
         try:
             for n in range(most):
-                self.written += 1
+                self._write()
                 yield n
         finally:
             self.closed.set()
+
+    def _write(self) -> None:
+        self.written += 1
+        if self.written == AHEAD:
+            self.ahead.set()
 
     @method
     async def wait_after(self, most: int) -> AsyncIterator[int]:
@@ -127,9 +133,8 @@ def test_an_infinite_stream_starts_at_once_and_ends_early(run: Run, count: str) 
         assert seen == list(range(1_001))
         assert await set_soon(ticks.closed), "a stream that nobody holds is closed"
         assert ticks.written <= 1_001 + AHEAD
-        while served.statistics()["in_flight"]:
-            await asyncio.sleep(0)
-        assert served.statistics()["cancelled"] == 1
+        await soon(served.stop())
+        assert (served.statistics()["in_flight"], served.statistics()["cancelled"]) == (0, 1)
 
     run(story)
 
@@ -141,12 +146,9 @@ def test_a_slow_reader_stops_the_writer(run: Run, count: str) -> None:
         serve(node, ticks)
         stream = getattr(client(node, Ticks), count)()
         assert await anext(stream) == 0
-        before = -1
-        # The writer stops when it is ahead; another service call goes through the same loop and threads meanwhile.
-        while ticks.written != before:
-            before = ticks.written
-            for _ in range(100):
-                await asyncio.sleep(0)
+        assert await set_soon(ticks.ahead)
+        # The writer has stopped; another service call goes through the same loop and threads meanwhile.
+        assert await client(node, Ticks).wait_after(1).__anext__() == 0
         assert ticks.written <= 1 + AHEAD
         assert [await anext(stream) for _ in range(3 * AHEAD)] == list(range(1, 1 + 3 * AHEAD))
         assert ticks.written <= 1 + 4 * AHEAD
@@ -295,8 +297,8 @@ def test_two_thousand_streams_at_once(run: Run) -> None:
         assert served.statistics()["in_flight"] == 2_000
         del streams
         gc.collect()
-        while served.statistics()["in_flight"]:
-            await asyncio.sleep(0)
+        await soon(served.stop())
+        assert (served.statistics()["in_flight"], served.statistics()["cancelled"]) == (0, 2_000)
 
     run(story)
 
@@ -398,8 +400,7 @@ def test_streams_are_cut_when_their_instance_stops(run: Run, count: str) -> None
         served = serve(node, ticks)
         stream = getattr(client(node, Ticks), count)()
         assert await anext(stream) == 0
-        while ticks.written < AHEAD:
-            await asyncio.sleep(0)
+        assert await set_soon(ticks.ahead)
         assert (await soon(served.stop())).balanced
         assert await set_soon(ticks.closed), "also where nobody reads on"
         with pytest.raises(tw.ActorStopped, match="is stopping"):

@@ -28,6 +28,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from rich.console import Console
+from tidewire.top import serving
 from tidewire.top.answer import ANSWER_BYTES_MAX, OTHERS_MAX, look
 from tidewire.top.finding import ask
 from tidewire.top.rates import with_rates
@@ -96,15 +97,12 @@ def program(text: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
             started.wait(PATIENCE_S)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end_s
-        time.sleep(0.001)
+def inspectors() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.endswith("-inspect")]
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.endswith("-inspect")]
+    return [thread.name for thread in inspectors()]
 
 
 # What is seen
@@ -172,6 +170,19 @@ def test_services_are_seen_in_statistics_and_in_the_table(node: tw.Node) -> None
     seen = with_rates(json.loads(look(node, 1.0)), None)
     (line,) = [line for line in drawn(seen, 100, None).splitlines() if line.startswith("math")]
     assert line.split()[:3] == ["math", "blue", "0"]
+
+
+def test_agents_of_other_nodes_are_looked_at_there(place: Path) -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="other") as other:
+                hub.agent(abs, id="here")
+                other.agent(abs, id="there")
+                await hub.until(lambda _: "there" in hub.agents, PATIENCE_S)
+                assert [row["id"] for row in json.loads(look(hub, 1.0))["agents"]] == ["here"]
+
+    asyncio.run(story())
 
 
 def test_statistics_do_not_load_what_is_not_used() -> None:
@@ -304,8 +315,9 @@ def test_they_end_also_in_asyncio_and_with_a_node_that_nobody_holds(place: Path)
     forgotten.start()
     del forgotten
     gc.collect()
-    until(lambda: not threads())
-    assert list(place.iterdir()) == []
+    for thread in inspectors():
+        thread.join(PATIENCE_S)
+    assert (list(place.iterdir()), threads()) == ([], [])
 
 
 def test_a_process_ends_although_its_node_was_never_stopped(place: Path) -> None:
@@ -332,18 +344,16 @@ def test_the_child_of_a_fork_does_not_keep_the_socket(place: Path) -> None:
         "    for ends in (True, False):\n"
         "        child = os.fork()\n"
         "        if child == 0 and ends:\n            sys.exit(0)\n"
-        "        if child == 0:\n            print('ready', flush=True)\n            signal.pause()\n"
+        "        if child == 0:\n            signal.pause()\n"
         "        if ends:\n            os.waitpid(child, 0)\n"
         "    node.spawn(lambda n: n, name=f'child-{child}')\n"
-        "    node.spawn(lambda n: n, name='last')\n"
+        "    print('ready', flush=True)\n"
         "    sys.stdin.readline()\n"
     )
     with program(forking) as parent:
         (path,) = place.iterdir()
-        actors: list[dict[str, Any]] = []
-        while "last" not in [row["name"] for row in actors]:
-            actors = ask(path, "top", PATIENCE_S)["actors"]
-        child = next(int(row["name"].removeprefix("child-")) for row in actors if row["name"] != "last")
+        (row,) = ask(path, "top", PATIENCE_S)["actors"]
+        child = int(row["name"].removeprefix("child-"))
         try:
             parent.kill()
             parent.wait(PATIENCE_S)
@@ -445,7 +455,13 @@ def test_a_question_that_is_not_known_is_named(place: Path) -> None:
             ask(path, "fly", PATIENCE_S)
 
 
-def test_slow_clients_are_dropped_and_others_get_their_turn(place: Path) -> None:
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node waits a shorter time for those who ask it."""
+    monkeypatch.setattr(serving, "CLIENT_S", 0.5)
+
+
+def test_slow_clients_are_dropped_and_others_get_their_turn(place: Path, short_patience: None) -> None:
     with tw.Node(inspect=True) as node:
         (path,) = place.iterdir()
         slow = [calling(path) for _ in range(CLIENTS_MAX + 2)]
@@ -458,7 +474,7 @@ def test_slow_clients_are_dropped_and_others_get_their_turn(place: Path) -> None
             client.close()
 
 
-def test_a_client_that_does_not_read_is_dropped(place: Path) -> None:
+def test_a_client_that_does_not_read_is_dropped(place: Path, short_patience: None) -> None:
     with tw.Node(inspect=True) as node:
         for n in range(500):
             node.agent(lambda n: n, id=f"agent-{n}", capabilities=["c" * 1_000])
@@ -546,12 +562,14 @@ class Terminal:
 
     def end(self) -> int:
         """Wait for the end. What is shown is read meanwhile, since top waits for room to show it."""
-        end_s = time.monotonic() + PATIENCE_S
-        while self.top.poll() is None:
-            assert time.monotonic() < end_s, self.shown
-            if select.select([self.keyboard], [], [], 0.01)[0]:
+        ended = os.pidfd_open(self.top.pid)
+        try:
+            while ended not in (ready := select.select([self.keyboard, ended], [], [], PATIENCE_S)[0]):
+                assert ready, self.shown
                 self.shown += os.read(self.keyboard, 65_536)
-        return self.top.returncode
+        finally:
+            os.close(ended)
+        return self.top.wait()
 
     def close(self) -> None:
         self.top.kill()

@@ -1,4 +1,4 @@
-"""Runs the handlers of coroutine actors: one task for each burst of messages."""
+"""Runs the handlers of coroutine actors: a task goes from one message to the next."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 _running: set[asyncio.Task[None]] = set()
 
 
-def start(intake: Intake, actor: ActorRef, alone: bool) -> None:
+def start(intake: Intake) -> None:
     """Start a task that handles messages of one actor until none is left."""
-    task = asyncio.get_running_loop().create_task(_run(intake, actor, alone))
+    task: asyncio.Task[None] = asyncio.get_running_loop().create_task(intake)
     _running.add(task)
-    task.add_done_callback(_running.discard)
 
 
 def handles(task: object) -> bool:
@@ -26,21 +25,14 @@ def handles(task: object) -> bool:
     return task in _running
 
 
-async def _run(intake: Intake, actor: ActorRef, alone: bool) -> None:
+def over(task: asyncio.Task[None]) -> None:
+    """Let go of a task that is at its end."""
+    # A callback of the task would cost one more round of the loop.
+    _running.discard(task)
+
+
+def begin(actor: ActorRef, alone: bool) -> asyncio.Task[None] | None:
+    """Note which actor the task that runs belongs to, and return the task."""
     _current.actor.set(actor)
     _current.alone.set(alone)
-    going = True
-    try:
-        while going:
-            try:
-                for call in intake:
-                    value = await call
-                    if value is not None:
-                        intake.returned(value)
-                going = False
-            # Whatever a handler raises concerns its message and its actor, never the loop. The CancelledError of this
-            # very task ends it, once the message is accounted for.
-            except BaseException as error:  # noqa: BLE001
-                going = intake.failed(error) and not isinstance(error, asyncio.CancelledError)
-    finally:
-        intake.over()
+    return asyncio.current_task()

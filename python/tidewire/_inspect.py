@@ -74,6 +74,26 @@ def remote(node: Node) -> dict[str, int]:
     return {"given": 0, "held": 0} if objects is None else objects.statistics()
 
 
+def links(node: Node) -> dict[str, Any]:
+    """Return the hub that a node is joined to at present, how many nodes have joined here, and how many instances of services it can reach.
+
+    While it is joined, also what the link has counted, and what the hub has that it is.
+    """
+    connection = node._connection
+    module = sys.modules.get("tidewire.services.registry")
+    is_current = connection is not None and connection.is_current
+    found: dict[str, Any] = {
+        "hub": None if connection is None else connection.hub_name,
+        "nodes": 0 if connection is None else connection.nodes,
+        "services": {} if module is None else module.registry_of(node).counts(is_current),
+    }
+    if connection is not None and connection.is_joined:
+        found["dropped"] = connection.link.dropped
+        if connection.hub is not None:
+            found["of_hub"] = connection.hub.statistics()
+    return found
+
+
 def _settled(live: Any) -> list[Any]:
     while True:
         try:

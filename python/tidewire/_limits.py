@@ -216,7 +216,7 @@ LINK_LINGER_US: Final = Limit("link_linger_us", "us", 0, 0, 100_000)
 LINK_BACKOFF_MS: Final = Limit("link_backoff_ms", "ms", 50, 1, 60_000)
 """Wait before the first attempt to join a lost hub again; it doubles, with jitter."""
 
-LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 5000, 1, 3_600_000)
+LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 1000, 1, 3_600_000)
 """Longest wait between two attempts to join a lost hub again."""
 
 LINK_RESENDS: Final = Limit("link_resends", "calls", 5, 0, 1000)

@@ -36,6 +36,10 @@ def _close_with(loop: asyncio.AbstractEventLoop, bridge: Bridge) -> None:
             with contextlib.suppress(OSError, ValueError):
                 loop.remove_reader(bridge.fileno())
         bridge.close()
+        # Else it would keep its pipe until the collector comes: the loop holds this function, and this function the loop.
+        _bridges.pop(loop, None)
+        with contextlib.suppress(AttributeError):
+            del loop.close
         close()
 
     # An event loop has no hook for its end. A loop whose class forbids the attribute keeps its bridge until it is collected.

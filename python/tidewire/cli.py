@@ -107,6 +107,7 @@ TokenText = Annotated[
     typer.Option("--token", help="For hubs that ask for one.  [default: TIDEWIRE_TOKEN]", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
+Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
@@ -118,12 +119,13 @@ def pub(
     header: Header = None,
     url: Url = None,
     token: TokenText = None,
+    text: Text = False,
     json: Json = False,
 ) -> None:
     """Publish a message through a hub."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.pub(talk.Hub(url, token, json), subject, message, header or []))
+    raise typer.Exit(talk.pub(talk.Hub(url, token, json, text), subject, message, header or []))
 
 
 @app.command(epilog="Example: tidewire sub 'orders.>' --count 10")
@@ -151,12 +153,13 @@ def req(
     header: Header = None,
     url: Url = None,
     token: TokenText = None,
+    text: Text = False,
     json: Json = False,
 ) -> None:
     """Ask whoever is subscribed to a subject, and print the reply."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.req(talk.Hub(url, token, json), subject, message, timeout, header or []))
+    raise typer.Exit(talk.req(talk.Hub(url, token, json, text), subject, message, timeout, header or []))
 
 
 @app.command(epilog="Example: tidewire call pricing.quote X qty=3")
@@ -166,12 +169,13 @@ def call(
     timeout: Timeout = 30.0,
     url: Url = None,
     token: TokenText = None,
+    text: Text = False,
     json: Json = False,
 ) -> None:
     """Call a method of a service, and print its result, or the items of its stream as they come."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.call(talk.Hub(url, token, json), method, arguments or [], timeout))
+    raise typer.Exit(talk.call(talk.Hub(url, token, json, text), method, arguments or [], timeout))
 
 
 @app.command(epilog="Example: tidewire services --json")

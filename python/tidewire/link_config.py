@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from tidewire import _limits, _numbers
+from tidewire.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,12 @@ class LinkConfig:
 
     def __post_init__(self) -> None:
         _numbers.check("links", self)
+        if self.link_backoff_ms > self.link_backoff_max_ms:
+            problem = (
+                f"links.link_backoff_ms: {self.link_backoff_ms} is above link_backoff_max_ms={self.link_backoff_max_ms}: "
+                "lower it, or raise the other"
+            )
+            raise ConfigError(f"configuration: {problem}", problems=[problem])
 
     def to_dict(self) -> dict[str, int]:
         """Return the settings as the table that a configuration takes."""

@@ -12,11 +12,11 @@ from time import monotonic
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from tidewire import _current, _handlers, _inspect
-from tidewire._binding import ActorRef, Engine
+from tidewire import _current, _handlers, _inspect, _watching
+from tidewire._binding import ActorRef, Engine, check_address
 from tidewire._forking import in_child
 from tidewire._ledger import Ledger
-from tidewire._limits import CONCURRENCY, SUBSCRIPTION_CAPACITY
+from tidewire._limits import CONCURRENCY, NAME_BYTES, SUBSCRIPTION_CAPACITY
 from tidewire._log import logger
 from tidewire._urls import is_link
 from tidewire.broker import BrokerConfig
@@ -83,11 +83,17 @@ class Node:
         tls: Tls | None = None,
     ) -> None:
         self._joins = is_link(url)
+        if self._joins:
+            check_address(url)
         if token is not None and (not isinstance(token, str) or not token):
             raise InvalidArgument("token: what was given is not allowed: give a string that is not empty, or None")
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidArgument(
                 f"name: {name!r} is not allowed: give a string, or None for a name made from the process id"
+            )
+        if name is not None and len(name.encode()) > NAME_BYTES.max:
+            raise InvalidArgument(
+                f"name: {name[:40]!r}... has {len(name.encode())} bytes: give at most name_bytes={NAME_BYTES.max}"
             )
         self.url = url
         self.name = name if name is not None else f"node-{os.getpid()}"
@@ -284,7 +290,7 @@ class Node:
             from tidewire.agents.directory import Directory
 
             with self._lock:
-                self._agents = self._agents or Directory()
+                self._agents = self._agents or Directory(self._engine.tell)
         return self._agents
 
     def agent(
@@ -461,6 +467,10 @@ class Node:
             target: An actor, or a function or coroutine function: ``def f(message)`` or ``def f(message, ctx)``.
             queue: Members of a queue group share the messages: each goes to one of them.
 
+        Returns:
+            The subscription. Awaiting it (``.wait()`` in a plain thread) waits until it gets what other nodes publish too; what the
+            hub refuses is raised there.
+
         Raises:
             InvalidSubject: if the pattern is malformed.
             InvalidArgument: if the target can't take messages.
@@ -483,7 +493,8 @@ class Node:
     def _note_subscription(self, subscription: Subscription, actor: ActorRef, pattern: str, queue: str | None) -> None:
         """Share a subscription with other nodes, now or when this one becomes a hub."""
         if self._connection is not None and self._connection.is_joined:
-            share = self._connection.share(actor, pattern, queue)
+            share, shared = self._connection.share(actor, pattern, queue)
+            subscription.share(shared)
             subscription.on_end(lambda: self._link().unsubscribe(share))
             return
         with self._lock:
@@ -623,7 +634,9 @@ class Node:
     def statistics(self) -> dict[str, Any]:
         """Return counters and times of all actors, agents, dispatchers, services and the pools of this process.
 
-        The cost grows with the number of actors.
+        Under ``links``, ``hub`` is the name of the hub that this node is joined to at present, or None; ``nodes`` how many nodes have
+        joined here, itself included, 0 if it is no hub; ``services`` how many instances of each service it can reach at present, here
+        and at other nodes. The cost grows with the number of actors.
         """
         return {
             **self._engine.statistics(),
@@ -631,11 +644,36 @@ class Node:
             "pools": _inspect.pools(),
             "services": _inspect.services(self),
             "remote": _inspect.remote(self),
+            "links": _inspect.links(self),
         }
+
+    async def until(
+        self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Wait until the statistics fit a condition, and return them.
+
+        It is looked at whenever the node is told of something: its link is lost or it has joined again, a node has joined here or
+        gone, a service or an agent of any node came or went, a function or object was given or let go, a message became a dead letter. What is counted for
+        each message shows in the statistics, and is told by nothing.
+
+        Args:
+            condition: Called with ``statistics()``; true if they fit.
+            timeout: Seconds after which it is given up; None for no limit.
+
+        Raises:
+            TimeoutError: if they do not fit in time.
+            NodeStopped: if the node has stopped, and they do not fit.
+            InvalidArgument: if an argument is not allowed.
+        """
+        return await _watching.wait(self, condition, timeout)
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"
-        return f"<Node {self.name!r} {self.url} {state}, {self._engine.actors} actors>"
+        connection, url = self._connection, self.url
+        if connection is not None and not self._stopped:
+            url = " ".join(connection.places) or url
+            state += ", link lost" if connection.is_lost else ""
+        return f"<Node {self.name!r} {url} {state}, {self._engine.actors} actors>"
 
     # Inside
 
@@ -776,6 +814,7 @@ class Node:
             if self._loop_thread is not None:
                 self._loop_thread.end()
             _live.discard(self)
+            self._engine.tell()
         return self._ledger
 
     def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:

@@ -58,14 +58,18 @@ class SubscriptionStream:
         self._actor = self._node.spawn(receive, mailbox=self._mailbox)
         try:
             self._subscription = self._node.subscribe(self._pattern, self._actor, queue=self._group)
+            await self._subscription
         except BaseException:
-            self._actor.stop(drain=False)
+            await self._end()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
         if self._subscription is not None:
             self._subscription.unsubscribe()
         if self._actor is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _watching
 from tidewire._binding import ActorRef, send_blocking
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
@@ -51,6 +52,12 @@ class Sync:
     ) -> Any:
         """Ask whoever is subscribed to ``subject``, and block until it replies. Raises as ``ask`` does, and NoResponders."""
         return _wait(self._node.request(subject, message, timeout=timeout, headers=headers))
+
+    def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
+        """Block until the statistics of the node fit a condition, and return them, as ``node.until`` does."""
+        if running_loop() is not None:
+            raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
+        return _watching.wait_blocking(self._node, condition, timeout)
 
     def stop(self, ref: ActorRef, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop an actor, and block until it has stopped or the time is up; the configuration's ``stop_timeout_ms`` if none is given."""

@@ -2,9 +2,9 @@
 
 mod link_support;
 
-use link_support::{KIB, MIB, World, failure, filled};
+use link_support::{KIB, MIB, World, failure, filled, pair};
 use tidewire_core::link::hub::HubOptions;
-use tidewire_core::link::session::{Event, Greeting};
+use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, SubscribeHead};
 
@@ -125,4 +125,52 @@ fn fields(name: &[u8], value: &[u8]) -> Vec<u8> {
     said.extend_from_slice(&(value.len() as u16).to_le_bytes());
     said.extend_from_slice(value);
     said
+}
+
+#[test]
+fn who_answers_with_more_items_than_it_has_credit_for_is_told_and_closed() {
+    for further in [0, 3] {
+        let (mut world, caller, callee) = pair(10);
+        let (other, head) = (world.join("other"), CallHead { subject: "svc", credit: 2, ..CallHead::default() });
+        let id = world.nodes[caller].session.call(&head, Flags::NORMAL, b""[..].into(), 1).unwrap();
+        world.settle();
+        let call = world.called(callee).id;
+        if further > 0 {
+            world.nodes[caller].session.want(id, further);
+            world.settle();
+            world.events(callee);
+        }
+        for _ in 0..2 + further {
+            world.nodes[callee].session.answer_item(call, Flags::NORMAL, filled(100_000, 0)[..].into()).unwrap();
+            world.settle();
+        }
+        assert_eq!(world.events(caller).len(), 2 + further as usize, "what there is credit for comes");
+        world.nodes[callee].session.answer_item(call, Flags::NORMAL, b"more"[..].into()).unwrap();
+        world.settle();
+        let Some(Fault::Told { number, text }) = &world.nodes[callee].fault else { panic!("it is told") };
+        assert_eq!(*number, ErrorCode::LimitExceeded.number());
+        assert_eq!(
+            *text,
+            format!("stream_credit={} is exceeded: send an item only when there is credit for it", 2 + further)
+        );
+        assert_eq!(failure(&mut world, caller).1, ErrorCode::LinkLost);
+        assert!(world.nodes[caller].link.is_some() && world.nodes[other].link.is_some());
+    }
+}
+
+#[test]
+fn who_sends_more_input_than_was_asked_for_is_told_and_closed() {
+    let (mut world, caller, callee) = pair(11);
+    let id = world.call(caller, "svc", b"", 1);
+    world.settle();
+    let call = world.called(callee).id;
+    world.invite((callee, call), (caller, 1), 1);
+    for item in [b"one", b"two"] {
+        world.nodes[caller].session.item(id, Flags::NORMAL, item[..].into()).unwrap();
+    }
+    world.settle();
+    let Some(Fault::Told { text, .. }) = &world.nodes[caller].fault else { panic!("it is told") };
+    assert!(text.starts_with("stream_credit=1 is exceeded"), "{text}");
+    assert!(matches!(world.events(callee)[..], [Event::Input(_), Event::Cancelled(_)]));
+    assert!(world.nodes[callee].link.is_some());
 }

@@ -240,6 +240,7 @@ fn a_node_that_stops_finishes_what_it_has() {
     let back = world.call(callee, "svc", b"of its own", 9);
     world.settle();
     let own = world.called(callee);
+    world.invite((callee, own.id), (callee, 9), 1);
     world.call(caller, "svc", b"before", 1);
     world.settle();
     let before = world.called(callee);

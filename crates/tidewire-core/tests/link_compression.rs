@@ -88,12 +88,31 @@ fn a_call_and_its_answer_are_shorter_on_the_wire_and_whole_at_their_ends() {
 }
 
 #[test]
+fn a_long_error_is_shorter_on_the_wire_and_whole_at_its_end() {
+    for bytes in [20_000, 3 * MIB] {
+        let (mut world, caller, callee) = pair_of(3, &Greeting::new("a"), &Greeting::new("b"));
+        call_packed(&mut world, caller, "svc", b"", 1);
+        world.settle();
+        let (call, said) = (world.called(callee), text(bytes));
+        world.nodes[callee].session.fail(call.id, ErrorCode::RemoteError, packed(&said)).unwrap();
+        assert!(waiting(&world, callee) < bytes / 2, "{bytes}");
+        world.settle();
+        let events = world.events(caller);
+        let [Event::Failed(1, number, message)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(*number, ErrorCode::RemoteError.number());
+        assert!(message.payload() == said, "{bytes}");
+        nothing_is_left(&world);
+    }
+}
+
+#[test]
 fn items_of_both_sides_are_compressed_in_their_order() {
     let (mut world, caller, callee) = pair_of(2, &Greeting::new("a"), &Greeting::new("b"));
     let head = CallHead { subject: "svc", credit: 9, ..CallHead::default() };
     let id = world.nodes[caller].session.call(&head, lane(1), b""[..].into(), 1).unwrap();
     world.settle();
     let call = world.called(callee);
+    world.invite((callee, call.id), (caller, 1), 2);
     let (long, short) = (text(2 * MIB), text(2_000));
     for payload in [&long, &short] {
         world.nodes[callee].session.answer_item(call.id, Flags::NORMAL, packed(payload)).unwrap();
@@ -319,11 +338,17 @@ fn a_broken_payload_fails_its_call_and_nothing_else() {
         world.subscribe(callee, "news", "");
         let head = PublishHead { subject: "news", ..PublishHead::default() };
         world.nodes[caller].session.publish(&head, flags, payload[..].into()).unwrap();
+        world.settle();
+        let events = world.events(callee);
+        assert!(matches!(&events[..], [Event::Dropped(why)] if why.contains(problem)), "{events:?}");
         let id = world.call(caller, "svc", b"question", 3);
+        world.settle();
+        let call = world.called(callee);
+        world.invite((callee, call.id), (caller, 3), 1);
         world.nodes[caller].session.item(id, flags, payload[..].into()).unwrap();
         world.settle();
         let events = world.events(callee);
-        assert!(matches!(&events[..], [Event::Called(_), Event::Cancelled(_)]), "{events:?}");
+        assert!(matches!(&events[..], [Event::Cancelled(_)]), "{events:?}");
         assert_eq!(failure(&mut world, caller).1, ErrorCode::WireError);
         assert!(world.nodes[caller].link.is_some() && world.nodes[callee].link.is_some(), "both links stay");
         nothing_is_left(&world);

@@ -220,7 +220,8 @@ fn empty_items_for_a_node_that_does_not_read_end_their_call_and_nothing_else() {
     world.subscribe(callee, "svc", "");
     let id = world.call(caller, "svc", b"", 1);
     world.settle();
-    world.called(callee);
+    let call = world.called(callee).id;
+    world.invite((callee, call), (caller, 1), 120_000);
     world.nodes[callee].down.paused = true;
     for _ in 0..120_000 {
         // Refused once the call has failed.

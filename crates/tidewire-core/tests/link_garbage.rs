@@ -313,6 +313,23 @@ fn a_hub_that_asks_and_never_reads_ends_the_link() {
     assert!(session.out.bytes() < 4 * MIB);
 }
 
+#[test]
+fn a_hub_that_passes_on_more_items_than_were_asked_for_is_told_so() {
+    let mut session = joined(&Greeting::new("node"));
+    let head = CallHead { subject: "svc", credit: 2, ..CallHead::default() };
+    let id = session.call(&head, Flags::NORMAL, b""[..].into(), 1).unwrap();
+    session.want(id, 1);
+    let item = frame(Kind::Item, Flags::NORMAL.with_answer(true), id, &[], b"");
+    let item = wire::read(&item, 100).unwrap().unwrap();
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        session.received(&item, 0, &mut events).unwrap();
+    }
+    let expected = WireError::Limit { name: "stream_credit", max: 3 };
+    assert_eq!(session.received(&item, 0, &mut events), Err(Fault::Wire(expected)));
+    assert_eq!(events.len(), 3);
+}
+
 fn joined(greeting: &Greeting) -> Session<u32> {
     let mut session = Session::join(greeting, 0).unwrap();
     session.out.clear();

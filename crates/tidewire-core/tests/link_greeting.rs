@@ -223,5 +223,5 @@ fn nothing_can_be_sent_before_the_hub_has_answered() {
     let at = world.connect(&Greeting::new("a"));
     let head = PublishHead { subject: "s", ..PublishHead::default() };
     let sent = world.nodes[at].session.publish(&head, Flags::NORMAL, b"x"[..].into());
-    assert_eq!(sent.unwrap_err().to_string(), "the link to the hub is lost or closing");
+    assert_eq!(sent.unwrap_err().to_string(), "the link to the hub is lost or closing: try again once it is back");
 }

@@ -24,6 +24,10 @@ struct Seen {
     subscriptions: Vec<u64>,
     /// Calls of others that are to be answered.
     open: BTreeSet<u64>,
+    /// How many items they may be answered with.
+    items: BTreeMap<u64, u32>,
+    /// How many items the calls that have not ended may send, by tag.
+    input: BTreeMap<u32, u32>,
     /// The last message of each sender, lane, and subscription.
     last: BTreeMap<(u32, usize, u64), u32>,
     /// How many it has published in each lane.
@@ -166,7 +170,10 @@ impl History {
                 false
             }
             _ => {
-                let _ = session.answer_item(id, flags, payload[..].into());
+                let credit = self.seen[node].items.entry(id).or_default();
+                if *credit > 0 && session.answer_item(id, flags, payload[..].into()).is_ok() {
+                    *credit -= 1;
+                }
                 false
             }
         };
@@ -219,11 +226,14 @@ impl History {
     }
 
     fn input(&mut self, node: usize) {
-        let waiting: Vec<_> = self.seen[node].waiting.values().copied().collect();
+        let waiting: Vec<_> = self.seen[node].waiting.iter().map(|(&tag, &id)| (tag, id)).collect();
         let (bytes, flags) = (self.size(), self.lane());
-        if let Some(id) = self.one_of(&waiting) {
+        if let Some((tag, id)) = self.one_of(&waiting) {
             let session = &mut self.world.nodes[node].session;
-            let _ = session.item(id, flags, filled(bytes, 7)[..].into());
+            let credit = self.seen[node].input.entry(tag).or_default();
+            if *credit > 0 && session.item(id, flags, filled(bytes, 7)[..].into()).is_ok() {
+                *credit -= 1;
+            }
             session.want(id, 2);
             if self.random.chance(3) {
                 self.world.nodes[node].session.over(id);
@@ -262,6 +272,7 @@ impl History {
                     "history {number}: a call is whole"
                 );
                 assert!(seen.open.insert(call.id), "history {number}: a call came twice");
+                seen.items.insert(call.id, head.credit);
             }
             Event::Cancelled(id) => assert!(seen.open.remove(&id) || seen.over, "history {number}: {id} was not open"),
             Event::Replied(tag, message) => {
@@ -280,12 +291,16 @@ impl History {
             Event::Input(item) => {
                 assert!(item.payload() == filled(item.payload().len(), 7), "history {number}: input is whole");
             }
-            Event::Credited(tag, _) | Event::Alive(tag, _) => {
-                assert!(seen.waiting.contains_key(&tag), "history {number}")
+            Event::Credited(tag, items) => {
+                assert!(seen.waiting.contains_key(&tag), "history {number}");
+                *seen.input.entry(tag).or_default() += items;
             }
+            Event::Alive(tag, _) => assert!(seen.waiting.contains_key(&tag), "history {number}"),
+            Event::Wanted(id, items) => *seen.items.entry(id).or_default() += items,
             Event::Published(message) => self.published(node, &message),
-            Event::Joined(_) | Event::InputOver(_) | Event::Wanted(..) => {}
+            Event::Joined(_) | Event::InputOver(_) => {}
             Event::Left(_) => {}
+            Event::Dropped(why) => panic!("history {number}: {why}"),
             Event::Goodbye => panic!("history {number}: nobody says goodbye"),
         }
     }
@@ -357,6 +372,7 @@ fn name_of(event: &Event<u32>) -> &'static str {
         Event::InputOver(_) => "input over",
         Event::Wanted(..) => "wanted",
         Event::Published(_) => "published",
+        Event::Dropped(_) => "unreadable",
         Event::Subscribed(_) => "subscribed",
         Event::Replied(..) => "replied",
         Event::Failed(..) => "failed",

@@ -286,6 +286,7 @@ fn a_payload_is_too_long_for_the_one_that_takes_less() {
         let id = world.call(big, "small", b"", 4);
         world.settle();
         let call = world.called(small);
+        world.invite((small, call.id), (big, 4), 1);
         world.nodes[big].session.item(id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
         too_large(&mut world, big, 4);

@@ -300,6 +300,17 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
+    /// As [`resume`](Self::resume), where nothing has failed: an actor with nothing to do stays idle.
+    pub fn resume_unless_idle(self: &Arc<Self>) {
+        let idle = {
+            let inbox = self.inbox.lock();
+            inbox.run == Run::Idle && inbox.waiting() == 0 && inbox.is_quiet()
+        };
+        if !idle {
+            self.resume();
+        }
+    }
+
     /// Puts a message back in order behind a change, or asks for a change of behaviour.
     pub(crate) fn schedule(self: &Arc<Self>) {
         self.dispatcher.schedule(Arc::clone(self) as Task);

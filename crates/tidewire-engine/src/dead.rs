@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use tidewire_sync::Mutex;
@@ -53,6 +53,7 @@ impl std::fmt::Debug for DeadLetter {
 pub struct DeadLetters {
     state: Mutex<State>,
     capacity: usize,
+    added: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -89,7 +90,7 @@ impl std::error::Error for RequeueError {}
 
 impl DeadLetters {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { state: Mutex::default(), capacity }
+        Self { state: Mutex::default(), capacity, added: OnceLock::new() }
     }
 
     /// Copies of the letters kept, oldest first. The messages themselves are shared, not copied.
@@ -115,6 +116,12 @@ impl DeadLetters {
     /// How many were let go because the store was full.
     pub fn let_go(&self) -> u64 {
         self.state.lock().let_go
+    }
+
+    /// Calls this after each letter that comes, on whichever thread gave the message up: it must be quick, and must not wait.
+    /// Answers whether it will: an engine has one such call, the first.
+    pub fn on_added(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
+        self.added.set(Box::new(call)).is_ok()
     }
 
     /// Tells a letter's message to its actor again, and removes the letter.
@@ -165,6 +172,9 @@ impl DeadLetters {
             full.then(|| state.letters.pop_front())
         };
         drop(old);
+        if let Some(added) = self.added.get() {
+            added();
+        }
     }
 
     fn find(&self, number: u64) -> Option<DeadLetter> {

@@ -181,6 +181,16 @@ impl<M: Send + 'static> Turn<'_, M> {
         self.end = End::Awaiting;
     }
 
+    /// Ends the turn: what is under way takes the messages that wait, and calls
+    /// [`ActorCell::resume_unless_idle`](crate::raw::ActorCell::resume_unless_idle) when it is over. With none waiting the actor is idle.
+    pub fn leave(&mut self) {
+        let nothing = self.hand.is_empty() && {
+            let inbox = self.cell.inbox.lock();
+            inbox.waiting() == 0 && inbox.is_quiet()
+        };
+        self.end = if nothing { End::Empty } else { End::Awaiting };
+    }
+
     /// Gives a message back, to be taken next.
     pub fn put_back(&mut self, envelope: Envelope<M>) {
         self.hand.push_front(envelope);

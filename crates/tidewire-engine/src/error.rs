@@ -36,18 +36,35 @@ pub enum Refusal {
     },
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Refusal {
+    /// The text of the error, with the name of the actor where it has one.
+    pub fn about(&self, name: Option<&str>) -> String {
         match self {
-            Self::Full { actor, capacity } => write!(
-                f,
-                "the mailbox of actor {actor} is full (capacity {capacity}): send() waits for room, \
-                 a larger mailbox or another overflow policy takes more"
+            Self::Full { actor, capacity } => format!(
+                "the mailbox of actor {} is full (capacity {capacity}): send() waits for room, \
+                 a larger mailbox or another overflow policy takes more",
+                Known(*actor, name)
             ),
             Self::Stopped { actor } => {
-                write!(f, "actor {actor} is stopping or has stopped: it takes no more messages")
+                format!("actor {} is stopping or has stopped: it takes no more messages", Known(*actor, name))
             }
         }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.about(None))
+    }
+}
+
+/// An actor by its id, and its name where it has one.
+struct Known<'a>(ActorId, Option<&'a str>);
+
+impl fmt::Display for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        self.1.map_or(Ok(()), |name| write!(f, " {name:?}"))
     }
 }
 
@@ -113,27 +130,36 @@ pub enum AskError {
     Failed(Fault),
 }
 
-impl fmt::Display for AskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl AskError {
+    /// The text of the error, with the name of the actor that was asked where it has one.
+    pub fn about(&self, name: Option<&str>) -> String {
+        let known = |actor: &ActorId| Known(*actor, name).to_string();
         match self {
-            Self::Timeout { actor, after } => {
-                write!(f, "actor {actor} gave no reply within {after:?}: allow more time, or look at its queueing time")
-            }
-            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Timeout { actor, after } => format!(
+                "actor {} gave no reply within {after:?}: allow more time, or look at its queueing time",
+                known(actor)
+            ),
+            Self::Refused(refusal) => refusal.about(name),
             Self::Lost { actor, reason } => {
-                write!(f, "actor {actor} did not handle the message: it was dead-lettered as {reason}")
+                format!("actor {} did not handle the message: it was dead-lettered as {reason}", known(actor))
             }
-            Self::NoReply { actor } => {
-                write!(f, "actor {actor} handled the message and kept no place for its reply: send one, or use tell")
-            }
-            Self::Cycle { path } => write!(
-                f,
+            Self::NoReply { actor } => format!(
+                "actor {} handled the message and kept no place for its reply: send one, or use tell",
+                known(actor)
+            ),
+            Self::Cycle { path } => format!(
                 "waiting would close a ring of actors that wait for each other ({}): \
                  reply before asking, or tell instead of ask in one of them",
                 path.join(" -> ")
             ),
-            Self::Failed(fault) => write!(f, "the handler failed: {fault}"),
+            Self::Failed(fault) => format!("the handler failed: {fault}"),
         }
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.about(None))
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -483,7 +484,7 @@ impl Actor for Parent {
     }
 
     fn receive(&mut self, (): (), _: &mut Ctx<'_, ()>) -> Result<(), Fault> {
-        Ok(())
+        Ok(self.events.send("parent has a message".into())?)
     }
 
     fn signal(&mut self, signal: Signal, _: &mut Ctx<'_, ()>) -> Result<(), Fault> {
@@ -521,7 +522,7 @@ fn children_stop_before_their_parent() {
     parent.tell(()).unwrap();
     parent.stop(drain()).wait().unwrap();
     let order: Vec<String> = told.iter().filter(|event| !event.starts_with("told")).collect();
-    assert_eq!(order, ["child stopped", "parent stopped"]);
+    assert_eq!(order, ["parent has a message", "child stopped", "parent stopped"]);
     assert_eq!(engine.actors(), 0);
 }
 
@@ -533,14 +534,10 @@ fn a_failure_that_escalates_is_the_parents_failure_and_watchers_are_told() {
     let parent = engine.spawn_with(options, move || Parent { events: events.clone(), escalates: true }).unwrap();
     let (done, finished) = channel();
     let watcher = engine.spawn(Watcher { watched: parent.clone(), done }).unwrap();
-    let child = loop {
-        // The child is spawned by the parent's start hook, on another thread.
-        if let Some(child) = engine.lookup::<u8>("child") {
-            break child;
-        }
-        std::thread::yield_now();
-    };
-    child.tell(0).unwrap();
+    // The child is spawned by the parent's start hook, on another thread.
+    parent.tell(()).unwrap();
+    assert_eq!(wait(&told), "parent has a message");
+    engine.lookup::<u8>("child").unwrap().tell(0).unwrap();
     assert_eq!(wait(&finished), StopReason::Failed("child is ill".into()));
     assert_eq!(wait(&told), "child stopped");
     drop(watcher);
@@ -618,12 +615,20 @@ fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
 fn dead_letters_are_bounded_and_can_be_told_again() {
     let config = config::EngineConfig { dead_letters: 3, ..config::EngineConfig::default() };
     let engine = Engine::builder().config(config).threads(1).build().unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&told);
+    let added = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    assert!(engine.dead_letters().on_added(added));
     let fail = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let (actor, seen) = fragile(&engine, Supervision::default());
     (0..5).for_each(|_| assert_eq!(actor.tell(0).unwrap(), Sent::Accepted));
     actor.tell(9).unwrap();
     assert_eq!(wait(&seen), [9]);
     assert_eq!((engine.dead_letters().len(), engine.dead_letters().let_go()), (3, 2));
+    assert_eq!(told.load(Ordering::Relaxed), 5, "each is told of once, kept or not");
+    assert!(!engine.dead_letters().on_added(|| {}), "the first call stays");
     let letter = engine.dead_letters().list().remove(0);
     engine.dead_letters().requeue(letter.number).unwrap();
     assert_eq!(engine.dead_letters().requeue(letter.number), Err(RequeueError::Unknown));
@@ -682,10 +687,10 @@ fn an_actor_that_is_a_future_handles_messages_and_can_ask() {
     (1..=3).for_each(|n| assert_eq!(task.tell(n).unwrap(), Sent::Accepted));
     assert_eq!([wait(&reported), wait(&reported), wait(&reported)], [1, 3, 6]);
     assert_eq!(task.stop(drain()).wait().unwrap().ledger.handled, 3);
-    let short = engine.spawn_task(SpawnOptions::new(), |_: Inbox<u8>| async { Ok(()) }).unwrap();
-    while short.is_alive() {
-        std::thread::yield_now();
-    }
+    let short = engine.spawn_task(SpawnOptions::new(), |_: Inbox<()>| async { Ok(()) }).unwrap();
+    let (done, finished) = channel();
+    engine.spawn(Watcher { watched: short.clone(), done }).unwrap();
+    assert_eq!(wait(&finished), StopReason::Finished);
     assert_eq!(short.stop(drain()).wait().unwrap().reason, StopReason::Finished);
 }
 

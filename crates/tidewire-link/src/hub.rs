@@ -1,16 +1,17 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
+use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_proto::wire;
 use tidewire_sync::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;
 use crate::clock::{instant, now_us};
@@ -22,6 +23,8 @@ use crate::writing::Writing;
 
 /// Connections that wait to be taken in.
 const BACKLOG: u32 = 1_024;
+/// What is as good as for ever, for a clock.
+const FOR_EVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// Where the frames of a link go inside of this process.
 pub(crate) trait Feed: Send + Sync {
@@ -33,8 +36,8 @@ pub(crate) trait Feed: Send + Sync {
     fn tick(&self);
     /// When time asks for something next.
     fn due_us(&self) -> u64;
-    /// The hub closes the link.
-    fn ended(&self, reason: &str);
+    /// The hub closes the link; the node may join it again if the hub itself goes on.
+    fn ended(&self, reason: &str, may_return: bool);
 }
 
 enum Peer {
@@ -58,6 +61,11 @@ pub(crate) struct Shared {
     batch: Batch,
     greetings: (usize, Duration),
     look: Notify,
+    /// Tells those who wait for the last call to end, and how many they are.
+    idle: (Notify, AtomicUsize),
+    /// Who is told when a node has come or gone, and of how many it was told last.
+    on_nodes: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    nodes: AtomicU64,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
     log: Box<dyn Fn(&str) + Send + Sync>,
@@ -90,6 +98,9 @@ impl HubHandle {
             batch,
             greetings,
             look: Notify::new(),
+            idle: (Notify::new(), AtomicUsize::new(0)),
+            on_nodes: OnceLock::new(),
+            nodes: AtomicU64::new(0),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             runtime: runtime.clone(),
             log: Box::new(log),
@@ -135,9 +146,29 @@ impl HubHandle {
         self.shared.hub.lock().counts()
     }
 
-    /// Calls that are passed on and not answered yet.
+    /// Calls that are passed on and not answered yet, but for streams, which may have no end.
     pub fn open_calls(&self) -> usize {
-        self.shared.hub.lock().open_calls()
+        self.shared.hub.lock().ending_calls()
+    }
+
+    /// Calls this whenever `nodes` of [`counts`](Self::counts) has changed, on any thread: it must be quick, and must not wait. Answers
+    /// whether it will: a hub has one such call, the first.
+    pub fn on_nodes(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
+        self.shared.on_nodes.set(Box::new(call)).is_ok()
+    }
+
+    /// Waits until no call is passed on any more, or the time is up; true if none is. Polled by whichever thread, it is done on that
+    /// of the links. Dropping it gives up waiting.
+    pub fn idle(&self, most: Option<Duration>) -> impl Future<Output = bool> + Send + use<> {
+        let (shared, (mut send, receive)) = (Arc::clone(&self.shared), oneshot::channel());
+        self.shared.runtime.spawn(async move {
+            let within = tokio::time::timeout(most.unwrap_or(FOR_EVER), shared.is_idle());
+            tokio::select! {
+                idle = within => drop(send.send(idle.is_ok())),
+                () = send.closed() => {}
+            }
+        });
+        async { receive.await.unwrap_or(false) }
     }
 
     /// Tells all nodes that no new calls are taken.
@@ -157,9 +188,29 @@ impl HubHandle {
     }
 
     pub(crate) fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
-        let at = self.shared.hub.lock().connected_here(secret(), now_us())?;
-        self.shared.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
-        Some(LocalEnd { shared: Arc::clone(&self.shared), at })
+        self.shared.attach(feed)
+    }
+
+    /// Where nodes of this process join it, without keeping it.
+    pub(crate) fn place(&self) -> Place {
+        Place { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone() }
+    }
+}
+
+/// Where nodes of this process join a hub, for as long as there is one.
+pub(crate) struct Place {
+    hub: Weak<Shared>,
+    runtime: Runtime,
+}
+
+impl Place {
+    pub fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        self.hub.upgrade()?.attach(feed)
+    }
+
+    /// Does something on the thread of the links.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
     }
 }
 
@@ -206,11 +257,17 @@ impl Shared {
                 Peer::Remote { end, .. } => end.notify_one(),
                 Peer::Local { feed, .. } => {
                     if let Some(feed) = feed.upgrade() {
-                        feed.ended("the hub has stopped");
+                        feed.ended("the hub has stopped", false);
                     }
                 }
             }
         }
+    }
+
+    fn attach(self: &Arc<Self>, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        let at = self.hub.lock().connected_here(secret(), now_us())?;
+        self.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
+        Some(LocalEnd { shared: Arc::clone(self), at })
     }
 
     fn keep(&self, at: LinkId, peer: Arc<Peer>) {
@@ -250,13 +307,21 @@ impl Shared {
     /// Writes what is new, and closes what is to be closed.
     fn settle(&self) {
         loop {
-            let (touched, closing, retimed) = {
+            let (touched, closing, retimed, nodes) = {
                 let mut hub = self.hub.lock();
+                if self.idle.1.load(Ordering::Relaxed) > 0 && hub.open_calls() == 0 {
+                    self.idle.0.notify_waiters();
+                }
                 let touched = hub.touched();
                 // Looked up now: their numbers may soon be those of others.
                 let closing = hub.closing().into_iter().map(|(at, reason)| (self.leaving(&hub, at), reason));
-                (touched, closing.collect::<Vec<_>>(), hub.retimed())
+                (touched, closing.collect::<Vec<_>>(), hub.retimed(), hub.counts().nodes)
             };
+            if self.nodes.swap(nodes, Ordering::Relaxed) != nodes
+                && let Some(on_nodes) = self.on_nodes.get()
+            {
+                on_nodes();
+            }
             if retimed {
                 self.look.notify_one();
             }
@@ -269,6 +334,21 @@ impl Shared {
             for (leaving, reason) in closing {
                 self.end(leaving, &reason);
             }
+        }
+    }
+
+    /// Ends when no call is passed on any more.
+    async fn is_idle(&self) {
+        let _counted = Counted::one_more(&self.idle.1);
+        loop {
+            let changed = self.idle.0.notified();
+            tokio::pin!(changed);
+            // From here on it hears what happens, also before it waits.
+            changed.as_mut().enable();
+            if self.hub.lock().open_calls() == 0 {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -295,19 +375,19 @@ impl Shared {
     }
 
     fn flush_to(&self, at: LinkId, peer: &Arc<Peer>) {
-        let take = |bytes: &mut Vec<u8>, count| self.take(at, peer, bytes, count);
+        let take = |burst: &mut Burst| self.take(at, peer, burst.bytes());
         match &**peer {
             Peer::Remote { socket, writing, end } => {
                 if self.holds(at) {
                     return;
                 }
-                if writing.flush(take, |bytes| socket.try_write(bytes)).is_err() {
+                if writing.flush(take, |burst| socket.try_write(burst.frames())).is_err() {
                     end.notify_one();
                 }
             }
             Peer::Local { feed, writing } => {
                 let Some(feed) = feed.upgrade() else { return };
-                let fed = writing.flush(take, |bytes| fed(&*feed, bytes));
+                let fed = writing.flush(take, |burst| fed(&*feed, burst.frames()));
                 debug_assert!(fed.is_ok(), "feeding does not fail");
                 if feed.due_us() < self.sleeps_until_us.load(Ordering::Acquire) {
                     self.look.notify_one();
@@ -321,8 +401,8 @@ impl Shared {
         let Some(peer) = self.peer(at) else { return };
         let Peer::Local { feed, writing } = &*peer else { return };
         let Some(feed) = feed.upgrade() else { return };
-        let take = |bytes: &mut Vec<u8>, count| self.take(at, &peer, bytes, count);
-        let resumed = writing.resume(take, |bytes| fed(&*feed, bytes));
+        let take = |burst: &mut Burst| self.take(at, &peer, burst.bytes());
+        let resumed = writing.resume(take, |burst| fed(&*feed, burst.frames()));
         debug_assert!(resumed.is_ok(), "feeding does not fail");
     }
 
@@ -338,14 +418,13 @@ impl Shared {
         held
     }
 
-    fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>, count: usize) -> bool {
-        let count = count.min(self.batch.bytes);
+    fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>) -> bool {
         let mut hub = self.hub.lock();
         // The number may be that of another link by now. It can't become so while the hub is locked.
         if !self.is_peer(at, peer) {
             return false;
         }
-        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, count));
+        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, self.batch.write_bytes()));
         if taken {
             hub.sent(at, now_us());
         }
@@ -365,7 +444,7 @@ impl Shared {
             Some(Peer::Remote { end, .. }) => end.notify_one(),
             Some(Peer::Local { feed, .. }) => {
                 if let Some(feed) = feed.upgrade() {
-                    feed.ended(reason);
+                    feed.ended(reason, true);
                 }
             }
             None => {}
@@ -380,6 +459,22 @@ impl Shared {
         let peer = Arc::new(Peer::Remote { socket, writing: Writing::new(), end: Notify::new() });
         self.keep(at, Arc::clone(&peer));
         tokio::spawn(serve(Arc::clone(self), at, peer));
+    }
+}
+
+/// One of those who are counted, for as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn one_more(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -402,8 +497,8 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
             () = writing.full.notified(), if !full => full = true,
             ready = socket.writable(), if full => {
                 full = false;
-                let take = |bytes: &mut Vec<u8>, count| shared.take(at, &peer, bytes, count);
-                if ready.is_err() || writing.resume(take, |bytes| socket.try_write(bytes)).is_err() {
+                let take = |burst: &mut Burst| shared.take(at, &peer, burst.bytes());
+                if ready.is_err() || writing.resume(take, |burst| socket.try_write(burst.frames())).is_err() {
                     break;
                 }
             }
@@ -412,7 +507,11 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
                     break;
                 }
                 match reading.fill(|room| socket.try_read(room)) {
-                    Ok(Filled::All | Filled::Some) => shared.read(at, &mut reading),
+                    Ok(Filled::All) => {
+                        socket.drained();
+                        shared.read(at, &mut reading);
+                    }
+                    Ok(Filled::Some) => shared.read(at, &mut reading),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         let leaving = shared.leaving(&shared.hub.lock(), at);

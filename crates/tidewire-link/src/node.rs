@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidewire_core::link::assembly::Message;
+use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_core::link::session::{Fault, Greeting, Joined, Named, Refused, Sending, Session};
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -21,7 +22,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;
 use crate::clock::now_us;
-use crate::hub::{Feed, HubHandle};
+use crate::hub::{Feed, HubHandle, Place};
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 
@@ -125,8 +126,13 @@ struct Shared {
     address: Option<Address>,
     ends: Notify,
     look: Notify,
+    /// The hub of this process that it has joined, if it has.
+    place: Option<Place>,
+    /// Messages that came, and could not be read.
+    dropped: AtomicU64,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    on_lost: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     left: Mutex<Option<OnLeft>>,
     pulse: Mutex<Option<Pulse>>,
     me: Weak<Self>,
@@ -176,7 +182,7 @@ impl Link {
         greeting: Greeting,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Self, JoinError> {
-        let link = Self::new(greeting, Some(address.clone()), Box::new(log))?;
+        let link = Self::new(greeting, Some(address.clone()), None, Box::new(log))?;
         let (shared, to) = (Arc::clone(&link.shared), address.clone());
         let connected = runtime.block_on(async move {
             let frame_max = shared.greeting.frame_bytes;
@@ -207,7 +213,7 @@ impl Link {
     /// [`JoinError`] if the hub has no place, or says no.
     pub fn join_local(hub: &HubHandle, greeting: Greeting) -> Result<Self, JoinError> {
         let address = Address::Tcp { host: "here".to_owned(), port: 0 };
-        let link = Self::new(greeting, None, Box::new(|_| {}))?;
+        let link = Self::new(greeting, None, Some(hub.place()), Box::new(|_| {}))?;
         let feed: Arc<dyn Feed> = Arc::clone(&link.shared) as Arc<dyn Feed>;
         let told = link.shared.begin();
         let Some(end) = hub.attach(Arc::downgrade(&feed)) else {
@@ -231,6 +237,7 @@ impl Link {
     fn new(
         greeting: Greeting,
         address: Option<Address>,
+        place: Option<Place>,
         log: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Self, JoinError> {
         let here = || address.clone().unwrap_or(Address::Tcp { host: "here".to_owned(), port: 0 });
@@ -259,10 +266,13 @@ impl Link {
             compressed_from: AtomicUsize::new(usize::MAX),
             greeting,
             address,
+            place,
+            dropped: AtomicU64::new(0),
             ends: Notify::new(),
             look: Notify::new(),
             log,
             again: Mutex::new(None),
+            on_lost: Mutex::new(None),
             pulse: Mutex::new(None),
             left: Mutex::new(None),
             me: Weak::clone(me),
@@ -276,9 +286,19 @@ impl Link {
         self.shared.state.lock().joined.clone()
     }
 
+    /// Which of its connections this is, counted while it joins again: what was known of others by another one may have changed.
+    pub fn epoch(&self) -> u32 {
+        self.shared.state.lock().epoch
+    }
+
     /// Calls this whenever the node has joined again after its link was lost, and has subscribed again.
     pub fn on_joined_again(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.again.lock() = Some(Box::new(call));
+    }
+
+    /// Calls this whenever the link is lost, or has been ended. Called on any thread: it must be quick, and must not wait.
+    pub fn on_lost(&self, call: impl Fn() + Send + Sync + 'static) {
+        *self.shared.on_lost.lock() = Some(Box::new(call));
     }
 
     /// Asks this for how many milliseconds the event loop of the handlers has been blocked, from time to time while calls are open.
@@ -374,7 +394,7 @@ impl Link {
             if state.joined.is_some() {
                 let head = SubscribeHead { queue, pattern: pattern.as_str() };
                 id = Some(state.session.subscribe(&head, says, waiting)?);
-            } else if state.ended || self.shared.address.is_none() {
+            } else if state.ended || (self.shared.address.is_none() && self.shared.place.is_none()) {
                 return Err(Refused::Closing);
             } else {
                 later = Some(waiting);
@@ -425,6 +445,16 @@ impl Link {
     pub fn is_written(&self) -> bool {
         let way = self.shared.way.lock().clone();
         self.shared.state.lock().session.out.bytes() == 0 && way.is_none_or(|way| way.writing.is_idle())
+    }
+
+    /// The name of the node with this number, as the hub told it.
+    pub fn name_of(&self, node: u32) -> Option<String> {
+        self.shared.state.lock().session.name_of(node).map(|named| named.name.clone())
+    }
+
+    /// Messages that were published, and dropped here because they could not be read.
+    pub fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
     }
 
     /// Calls of others that this node has not answered yet.
@@ -478,7 +508,7 @@ impl Shared {
         if self.holds(&way) {
             return;
         }
-        let flushed = way.writing.flush(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
+        let flushed = way.writing.flush(|burst| self.take(&way, burst), |burst| way.kind.write(burst));
         if flushed.is_err() {
             way.end.notify_one();
         }
@@ -496,10 +526,11 @@ impl Shared {
         held
     }
 
-    fn take(&self, bytes: &mut Vec<u8>, count: usize) -> bool {
-        let count = count.min(self.greeting.batch.bytes);
+    fn take(&self, way: &Way, burst: &mut Burst) -> bool {
+        let count = self.greeting.batch.write_bytes();
         let mut state = self.state.lock();
-        let taken = state.session.out.take(bytes, count);
+        let out = &mut state.session.out;
+        let taken = if way.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
         if taken {
             state.session.sent(now_us());
         }
@@ -530,13 +561,16 @@ impl Shared {
     /// Every exchange has ended; those who wait are told.
     fn lost(&self) {
         let mut events = Vec::new();
-        {
+        let was_joined = {
             let mut state = self.state.lock();
-            state.joined = None;
             state.session.lost(&mut events);
             state.welcome = None;
-        }
+            state.joined.take().is_some()
+        };
         self.deliver(events, 0);
+        if was_joined && let Some(on_lost) = &*self.on_lost.lock() {
+            on_lost();
+        }
     }
 }
 

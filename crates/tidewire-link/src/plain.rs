@@ -1,7 +1,18 @@
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use tidewire_core::link::outbox::Burst;
+
+/// Most slices of one write.
+const SLICES: usize = 16;
+/// A process that has not turned SIGPIPE off must outlive its links. Elsewhere each socket is told so when it is made.
+#[cfg(not(target_vendor = "apple"))]
+const QUIETLY: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const QUIETLY: SendFlags = SendFlags::empty();
 
 /// A stream without layers that waits nowhere: whoever reads or writes it decides where to wait for it.
 pub enum Plain {
@@ -17,10 +28,18 @@ impl Plain {
         }
     }
 
-    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => (&mut &*stream).write(bytes),
-            Self::Unix(stream) => (&mut &*stream).write(bytes),
+    pub fn try_write(&self, burst: &Burst) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut count = 0;
+        for (place, slice) in slices.iter_mut().zip(burst.slices()) {
+            *place = IoSlice::new(slice);
+            count += 1;
+        }
+        match (self, &slices[..count]) {
+            (Self::Tcp(stream), [one]) => (&mut &*stream).write(one),
+            (Self::Unix(stream), [one]) => (&mut &*stream).write(one),
+            (Self::Tcp(stream), several) => send(stream, several),
+            (Self::Unix(stream), several) => send(stream, several),
         }
     }
 
@@ -64,6 +83,11 @@ impl AsFd for Plain {
             Self::Unix(stream) => stream.as_fd(),
         }
     }
+}
+
+/// What `write` does with one slice; the standard library leaves the signal on with several.
+fn send(stream: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), QUIETLY)?)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@ use std::io;
 
 use tidewire_proto::wire::{self, Frame, WireError};
 
-const READ_BYTES: usize = 256 * 1024;
+/// Room for four of the longest chunks that are usual, with what comes before each.
+const READ_BYTES: usize = 272 * 1024;
 
 /// Bytes that were read and are not yet frames.
 pub struct Reading {

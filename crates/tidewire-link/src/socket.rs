@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 
@@ -88,6 +89,18 @@ impl Socket {
             Self::Unix(stream) => stream.try_read(into),
             Self::Layered(layered) => layered.try_read(into),
         }
+    }
+
+    /// Less was read than there was room for, so that nothing is left: [`readable`](Self::readable) waits for more, without
+    /// asking the system once more. Only for the thread of the links, which alone hears of what comes.
+    pub fn drained(&self) {
+        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, nothing),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, nothing),
+            // Some of what came may be kept by the layer.
+            Self::Layered(_) => Ok(()),
+        };
     }
 
     /// Writes whole frames. Whoever is told `WouldBlock` comes again with the same bytes.

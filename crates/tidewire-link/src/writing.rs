@@ -1,11 +1,9 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidewire_core::link::outbox::Burst;
 use tidewire_sync::Mutex;
 use tokio::sync::Notify;
-
-/// Most bytes that are taken out of an outbox for one write.
-const WRITE_BYTES: usize = 256 * 1024;
 
 /// The way from an outbox to a socket, for all threads that send.
 ///
@@ -19,8 +17,7 @@ pub struct Writing {
 
 #[derive(Default)]
 struct State {
-    bytes: Vec<u8>,
-    at: usize,
+    burst: Burst,
     full: bool,
     broken: bool,
 }
@@ -30,11 +27,11 @@ impl Writing {
         Self { state: Mutex::default(), again: AtomicBool::new(false), full: Notify::new() }
     }
 
-    /// Writes as much as the socket takes. `take` moves bytes out of the outbox, with the number of them as a limit.
+    /// Writes as much as the socket takes. `take` moves frames out of the outbox.
     pub fn flush(
         &self,
-        mut take: impl FnMut(&mut Vec<u8>, usize) -> bool,
-        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+        mut take: impl FnMut(&mut Burst) -> bool,
+        mut write: impl FnMut(&Burst) -> io::Result<usize>,
     ) -> io::Result<()> {
         self.again.store(true, Ordering::SeqCst);
         while self.again.load(Ordering::SeqCst) {
@@ -51,8 +48,8 @@ impl Writing {
     /// The socket takes bytes again: goes on as [`flush`](Self::flush).
     pub fn resume(
         &self,
-        take: impl FnMut(&mut Vec<u8>, usize) -> bool,
-        write: impl FnMut(&[u8]) -> io::Result<usize>,
+        take: impl FnMut(&mut Burst) -> bool,
+        write: impl FnMut(&Burst) -> io::Result<usize>,
     ) -> io::Result<()> {
         self.state.lock().full = false;
         self.flush(take, write)
@@ -60,28 +57,24 @@ impl Writing {
 
     /// Whether the socket has taken all that was taken out of the outbox.
     pub fn is_idle(&self) -> bool {
-        self.state.try_lock().is_some_and(|state| state.at == state.bytes.len() || state.broken)
+        self.state.try_lock().is_some_and(|state| state.burst.is_written() || state.broken)
     }
 
     fn write_all(
         &self,
         state: &mut State,
-        take: &mut impl FnMut(&mut Vec<u8>, usize) -> bool,
-        write: &mut impl FnMut(&[u8]) -> io::Result<usize>,
+        take: &mut impl FnMut(&mut Burst) -> bool,
+        write: &mut impl FnMut(&Burst) -> io::Result<usize>,
     ) -> io::Result<()> {
         loop {
-            if state.at == state.bytes.len() {
-                state.bytes.clear();
-                state.at = 0;
-                if state.bytes.capacity() > 4 * WRITE_BYTES {
-                    state.bytes = Vec::new();
-                }
-                if !take(&mut state.bytes, WRITE_BYTES) {
+            if state.burst.is_written() {
+                state.burst.clear();
+                if !take(&mut state.burst) {
                     return Ok(());
                 }
             }
-            match write(&state.bytes[state.at..]) {
-                Ok(count) => state.at += count,
+            match write(&state.burst) {
+                Ok(count) => state.burst.advance(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     state.full = true;
                     self.full.notify_one();

@@ -239,6 +239,11 @@ pub(crate) fn let_in(
         refuse(call, ErrorCode::InvalidArgument, text);
         return None;
     }
+    if !is_stream && call.head().credit > 0 {
+        let text = "it gives one value, and no stream: call it, rather than read it as a stream";
+        refuse(call, ErrorCode::InvalidArgument, text);
+        return None;
+    }
     let (lane, exchange) = (call.message.flags.lane(), Exchanging::new(call.head().credit));
     let job = Job { call, exchange: Arc::clone(&exchange), method, busy };
     let entry = {

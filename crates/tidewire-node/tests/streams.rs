@@ -48,7 +48,7 @@ impl Stream for Count {
 }
 
 fn counting(told: &Told<&'static str>, written: &Arc<AtomicUsize>) -> Service {
-    let (say, written) = (told.0.clone(), Arc::clone(written));
+    let (say, called, written) = (told.0.clone(), told.0.clone(), Arc::clone(written));
     Service::new("counting")
         .stream("count", &["end", "then"], move |_, (end, then): (u64, String)| {
             let at_end = match then.as_str() {
@@ -60,7 +60,10 @@ fn counting(told: &Told<&'static str>, written: &Arc<AtomicUsize>) -> Service {
             let _ends = Some(OnDrop(say.clone(), "closed"));
             Count { next: 0, end, at_end, written: Arc::clone(&written), _ends }
         })
-        .method("one", &[], |_, ()| async { Ok(1) })
+        .method("one", &[], move |_, ()| {
+            let _ = called.send("called");
+            async { Ok(1) }
+        })
 }
 
 fn all(mut items: Items<u64>) -> Vec<Result<u64, ErrorCode>> {
@@ -147,7 +150,8 @@ fn a_stream_is_no_call_and_a_call_is_no_stream() {
     let wrong = client.call::<u64>("count", &(1, "stop")).wait().expect_err("it is a stream");
     assert!(wrong.to_string().contains("read it as a stream"), "{wrong}");
     let wrong = client.stream::<u64>("one", &()).next_blocking().expect("an error").expect_err("it is no stream");
-    assert!(wrong.to_string().contains("use call()"), "{wrong}");
+    assert!(wrong.to_string().contains("call it, rather than read it"), "{wrong}");
+    assert!(told.is_quiet(), "a handler has begun");
     let wrong =
         client.stream::<u64>("count", &("x", "stop")).next_blocking().expect("an error").expect_err("no number");
     assert_eq!(wrong.to_string(), "counting.count: end: invalid type: string \"x\", expected u64");

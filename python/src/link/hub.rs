@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
+use std::time::Duration;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
@@ -12,12 +14,14 @@ use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
 use crate::attach::try_attach;
+use crate::engine::Engine;
 use crate::errors::error;
 use crate::fork::Own;
 use crate::held::Held;
 use crate::link::joined::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options};
+use crate::pending::Pending;
 
 /// Lines that may wait for the interpreter.
 const LOG_LINES: usize = 256;
@@ -92,6 +96,24 @@ impl Hub {
         self.inner.mine().map_or(0, HubHandle::open_calls)
     }
 
+    /// Has those look again who wait for the state of a node, whenever a node has joined or gone.
+    fn tell(&self, engine: &Engine) {
+        let news = engine.news();
+        self.inner.on_nodes(move || news.tell());
+    }
+
+    /// Something to await: True once no call is passed on any more, False after so many seconds.
+    fn idle(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
+        self.inner.born.check(py)?;
+        let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let idle = self.inner.idle(most);
+        let operation = async move {
+            let is_idle = idle.await;
+            crate::attach::attach(|py| is_idle.into_py_any(py))
+        };
+        Ok(Pending::new("idle", None, Box::pin(operation)))
+    }
+
     /// What the hub has counted.
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.inner.born.check(py)?;
@@ -119,6 +141,12 @@ impl Listening {
         &self.url
     }
 
+    /// Whether it takes nodes in.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.inner.lock().is_some()
+    }
+
     /// Takes no more nodes in. Those that joined stay.
     fn close(&self) {
         let listening = self.inner.lock().take();
@@ -137,6 +165,12 @@ pub fn address(py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult
         None => Ok(address),
     });
     parsed.map_err(|wrong| error(py, "InvalidArgument", &wrong.to_string(), &[]))
+}
+
+/// Checks an address without going there.
+#[pyfunction]
+pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
+    address(py, url, None).map(drop)
 }
 
 /// A Python function as a log. Whoever has a line waits for nobody: the function is called on a thread of its own, which begins with

@@ -1,11 +1,12 @@
 //! Calls and messages that come in over a link.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
@@ -16,8 +17,10 @@ use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::Own;
 use crate::held::Held;
+use crate::link::gate::Method;
+use crate::link::handling::Handling;
 use crate::link::inlet::Intake;
-use crate::link::{Taking, detached, refused, sending};
+use crate::link::{Taking, detached, refused, sending, sent_by};
 use crate::pending::Pending;
 
 /// The names of the lanes.
@@ -32,8 +35,14 @@ pub struct Exchanging {
     cancelled: AtomicBool,
     credit: AtomicI64,
     waker: Mutex<Option<Waker>>,
-    on_cancel: Mutex<Option<Held<PyAny>>>,
+    on_cancel: Mutex<Option<OnCancel>>,
     this: Mutex<Weak<Exchanging>>,
+}
+
+/// What is done when the caller has gone.
+enum OnCancel {
+    Call(Held<PyAny>),
+    Cancel(Held<Handling>),
 }
 
 impl Exchanging {
@@ -50,8 +59,12 @@ impl Exchanging {
 
     /// Calls what Python wants to have called when the caller has gone.
     pub fn tell(&self, py: Python<'_>) {
-        let Some(call) = self.on_cancel.lock().take() else { return };
-        if let Err(error) = call.call0(py) {
+        let told = match self.on_cancel.lock().take() {
+            None => return,
+            Some(OnCancel::Call(call)) => call.call0(py).map(drop),
+            Some(OnCancel::Cancel(handling)) => Handling::cancel(handling.bind(py), None),
+        };
+        if let Err(error) = told {
             error.write_unraisable(py, None);
         }
     }
@@ -95,13 +108,66 @@ pub struct RemoteCall {
     taking: Taking,
     deadline: Option<Instant>,
     payload_bytes: usize,
+    /// The value that it came with, once somebody has looked at it.
+    value: PyOnceLock<Py<PyAny>>,
+    method: OnceLock<Method>,
 }
 
 impl RemoteCall {
     pub fn new(call: Call, exchange: Arc<Exchanging>, taking: Taking) -> Self {
         *exchange.this.lock() = Arc::downgrade(&exchange);
         let (flusher, deadline, payload_bytes) = (call.flusher(), call.deadline, call.payload_bytes());
-        Self { call: Mutex::new(Some(Own::new(call))), exchange, flusher, taking, deadline, payload_bytes }
+        Self {
+            call: Mutex::new(Some(Own::new(call))),
+            exchange,
+            flusher,
+            taking,
+            deadline,
+            payload_bytes,
+            value: PyOnceLock::new(),
+            method: OnceLock::new(),
+        }
+    }
+
+    /// What is called: the last token of the subject; and in which lane.
+    pub fn about<T>(&self, py: Python<'_>, look: impl FnOnce(&str, usize) -> T) -> PyResult<T> {
+        self.with(py, |call| {
+            let subject = call.head().subject;
+            let method = subject.rsplit_once('.').map_or(subject, |(_, method)| method);
+            Ok(look(method, call.message.flags.lane()))
+        })
+    }
+
+    /// The method that was found for it.
+    pub fn method(&self) -> &OnceLock<Method> {
+        &self.method
+    }
+
+    /// The value that it came with. It is read once: a long payload is used up.
+    pub fn decoded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let read = || {
+            let origin = self.with(py, |call| Ok(call.head().origin))?;
+            let value = sent_by(origin, || match self.long_payload() {
+                Some(payload) => self.taking.use_up(py, payload),
+                None => self.with(py, |call| self.taking.decode(py, call.message.payload())),
+            });
+            value.map(Bound::unbind)
+        };
+        self.value.get_or_try_init(py, read).map(|value| value.bind(py).clone())
+    }
+
+    /// Cancels this when the caller has gone; at once if it has.
+    pub fn cancels(&self, py: Python<'_>, handling: Py<Handling>) -> PyResult<()> {
+        self.on_gone(py, OnCancel::Cancel(handling.into()));
+        Ok(())
+    }
+
+    fn on_gone(&self, py: Python<'_>, call: OnCancel) {
+        *self.exchange.on_cancel.lock() = Some(call);
+        // It may have gone before; then what was just set may not be called by anybody else.
+        if self.cancelled() {
+            self.exchange.tell(py);
+        }
     }
 
     fn with<T>(&self, py: Python<'_>, read: impl FnOnce(&Call) -> PyResult<T>) -> PyResult<T> {
@@ -113,7 +179,7 @@ impl RemoteCall {
 
     fn flush(&self, py: Python<'_>, company: bool) {
         // With other calls at hand, their answers go in the same write: at the end of this round of the loop.
-        if !(company && super::joined::flush_soon(py, &self.flusher)) {
+        if !(company && super::gathering::flush_soon(py, &self.flusher)) {
             crate::attach::detach(py, || self.flusher.flush());
         }
     }
@@ -123,13 +189,13 @@ impl RemoteCall {
 impl RemoteCall {
     /// What is called.
     #[getter]
-    fn subject(&self, py: Python<'_>) -> PyResult<String> {
+    pub fn subject(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |call| Ok(call.head().subject.to_owned()))
     }
 
     /// The name of the node that called.
     #[getter]
-    fn node(&self, py: Python<'_>) -> PyResult<String> {
+    pub fn node(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |call| Ok(call.from.name.clone()))
     }
 
@@ -163,20 +229,27 @@ impl RemoteCall {
         self.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
+    /// Whether its caller reads a stream: it has given credit for items.
+    #[getter]
+    pub fn reads_items(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |call| Ok(call.head().credit > 0))
+    }
+
     /// Whether the caller has gone.
     #[getter]
-    fn cancelled(&self) -> bool {
+    pub fn cancelled(&self) -> bool {
         self.exchange.cancelled.load(Ordering::Acquire)
     }
 
     /// All that there is to know of it: subject, value, seconds left, headers, priority, node and user.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<Opened<'py>> {
+        let value = self.decoded(py)?;
         self.with(py, |call| {
             let head = call.head();
             let priority = PRIORITIES[call.message.flags.lane()];
             Ok((
                 PyString::new(py, head.subject),
-                self.taking.decode(py, call.message.payload())?,
+                value,
                 self.left(),
                 headers(py, &head.fields)?,
                 PyString::intern(py, priority),
@@ -187,8 +260,8 @@ impl RemoteCall {
     }
 
     /// The value that it came with.
-    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.with(py, |call| self.taking.decode(py, call.message.payload()).map(Bound::unbind))
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.decoded(py)
     }
 
     /// Calls something on the loop when the caller has gone; at once if it has.
@@ -196,17 +269,18 @@ impl RemoteCall {
         if self.cancelled() {
             return call.call0(py).map(drop);
         }
-        *self.exchange.on_cancel.lock() = Some(call.into());
-        // It may have gone in between; then what was just set may not be called by anybody else.
-        if self.cancelled() {
-            self.exchange.tell(py);
-        }
+        self.on_gone(py, OnCancel::Call(call.into()));
         Ok(())
     }
 
     /// Answers with a value. Nothing happens if the caller has gone. `give` is asked for what stands for functions and objects.
     #[pyo3(signature = (value, give = None))]
-    fn reply<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>, give: Option<&Bound<'py, PyAny>>) -> PyResult<()> {
+    pub fn reply<'py>(
+        &self,
+        py: Python<'py>,
+        value: &Bound<'py, PyAny>,
+        give: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
         let mut blob = crate::values::encode(value, "the result", self.payload_bytes, give)?;
         let Some(call) = self.take() else { return Ok(()) };
         let company = call.has_company();
@@ -228,7 +302,7 @@ impl RemoteCall {
     }
 
     /// Answers with an error of this project, by its number, and a text.
-    fn refuse(&self, py: Python<'_>, number: u16, text: &str) {
+    pub fn refuse(&self, py: Python<'_>, number: u16, text: &str) {
         let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
         self.end(py, code, Sending::from(text.as_bytes()));
     }
@@ -283,12 +357,20 @@ impl RemoteCall {
         self.flush(py, company);
     }
 
+    /// The payload, if it is long: what is made of it needs the memory.
+    fn long_payload(&self) -> Option<(Vec<u8>, usize)> {
+        let mut place = self.call.lock();
+        let message = &mut place.as_mut()?.mine_mut()?.message;
+        crate::values::is_long(message.payload().len()).then(|| message.take_payload())
+    }
+
     /// The call, for its answer. None: it has had one, or belongs to the parent of this process.
     fn take(&self) -> Option<Call> {
         self.call.lock().take()?.into_mine()
     }
 
-    fn forget(&self) {
+    /// Nothing is done any more when the caller has gone.
+    pub fn forget(&self) {
         let call = self.exchange.on_cancel.lock().take();
         drop(call);
     }
@@ -298,11 +380,16 @@ impl RemoteCall {
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct RemoteMessage {
     inner: Published,
+    /// The payload, if it is long.
+    long: Option<Mutex<(Vec<u8>, usize)>>,
+    size: usize,
 }
 
 impl RemoteMessage {
-    pub fn new(inner: Published) -> Self {
-        Self { inner }
+    pub fn new(mut inner: Published) -> Self {
+        let size = inner.message.payload().len();
+        let long = crate::values::is_long(size).then(|| Mutex::new(inner.message.take_payload()));
+        Self { inner, long, size }
     }
 
     fn head(&self) -> PublishHead<'_> {
@@ -334,12 +421,15 @@ impl RemoteMessage {
     /// Bytes of what was published.
     #[getter]
     fn size(&self) -> usize {
-        self.inner.message.payload().len()
+        self.size
     }
 
-    /// What was published.
-    fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        crate::values::decode(py, self.inner.message.payload(), None).map(Bound::unbind)
+    /// What was published. To be called once: a long one is used up.
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.long {
+            Some(long) => crate::values::use_up(py, std::mem::take(&mut *long.lock()), None),
+            None => crate::values::decode(py, self.inner.message.payload(), None),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What comes in over a link, on its way to the loop that handles it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use pyo3::prelude::*;
@@ -11,6 +12,7 @@ use tidewire_proto::generated::limits;
 use crate::bridge::{Inlet, Line};
 use crate::held::Held;
 use crate::link::Taking;
+use crate::link::gate::Gate;
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
 use crate::link::pulse::Pulse;
 use crate::link::reader::SocketReader;
@@ -34,10 +36,12 @@ struct Queue {
 }
 
 enum Came {
-    Call(Call, Arc<Exchanging>, u64),
+    Call(Call, Arc<Exchanging>, Place),
     Message(Published, u64),
     /// Something changed for a call that Python knows.
     Changed(Arc<Exchanging>),
+    /// The link is lost.
+    Lost,
     /// The node has joined again.
     JoinedAgain,
     /// The node of this number, which was known here, has gone.
@@ -56,7 +60,7 @@ impl Came {
             + match self {
                 Self::Call(call, ..) => call.message.payload().len(),
                 Self::Message(message, _) => message.message.payload().len(),
-                Self::Changed(_) | Self::JoinedAgain | Self::Left(_) | Self::Readable(_) => 0,
+                Self::Changed(_) | Self::Lost | Self::JoinedAgain | Self::Left(_) | Self::Readable(_) => 0,
             }
     }
 }
@@ -64,13 +68,23 @@ impl Came {
 /// A subscription of a link, which feeds an intake.
 pub struct Door {
     pub intake: Arc<Intake>,
+    pub place: Place,
+}
+
+/// Where what comes by a door is handed over.
+#[derive(Clone)]
+pub struct Place {
     /// What the Python side knows it by.
     pub number: u64,
+    /// Where calls go in, if it is not Python that takes them.
+    pub gate: Option<Arc<Held<Gate>>>,
+    /// Whether the subscription lasts.
+    pub open: Arc<AtomicBool>,
 }
 
 impl Intake {
-    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, None) when the node has joined again;
-    /// (number, None) when the node of this number has gone.
+    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, False) when the link is
+    /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone.
     pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher, taking: Taking) -> Arc<Self> {
         let (line, pulse) = (Arc::clone(line), Pulse::new());
         let intake = Arc::new(Self { queue: Mutex::default(), line, receive: receive.into(), link, pulse, taking });
@@ -112,6 +126,11 @@ impl Intake {
         queue.came
     }
 
+    /// The link is lost.
+    pub fn lost(&self) {
+        self.came(Came::Lost);
+    }
+
     /// The node has joined again after its link was lost.
     pub fn joined_again(&self) {
         self.came(Came::JoinedAgain);
@@ -148,20 +167,33 @@ impl Inlet for Intake {
 
 impl Intake {
     fn hand_over(&self, py: Python<'_>, came: Vec<Came>) -> PyResult<()> {
-        let list = PyList::empty(py);
+        let mut list = PyList::empty(py);
         for one in came {
             match one {
-                Came::Call(call, exchange, number) => {
-                    list.append((number, Py::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?))?;
+                Came::Call(call, exchange, place) => {
+                    let call = Bound::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?;
+                    match place.gate.filter(|_| place.open.load(Ordering::Acquire)) {
+                        Some(gate) => {
+                            // What came before it is handed over before it.
+                            self.hand_list(std::mem::replace(&mut list, PyList::empty(py)))?;
+                            gate.get().admit(&call)?;
+                        }
+                        None => list.append((place.number, call))?,
+                    }
                 }
                 Came::Message(message, number) => list.append((number, Py::new(py, RemoteMessage::new(message))?))?,
                 Came::Changed(exchange) => exchange.tell(py),
+                Came::Lost => list.append((0, false))?,
                 Came::JoinedAgain => list.append((0, py.None()))?,
                 Came::Readable(reader) => SocketReader::begin(py, &self.line, reader)?,
                 Came::Left(node) => list.append((node, py.None()))?,
             }
         }
-        if list.is_empty() { Ok(()) } else { self.receive.call1(py, (list,)).map(drop) }
+        self.hand_list(list)
+    }
+
+    fn hand_list(&self, list: Bound<'_, PyList>) -> PyResult<()> {
+        if list.is_empty() { Ok(()) } else { self.receive.call1(list.py(), (&list,)).map(drop) }
     }
 }
 
@@ -169,11 +201,11 @@ impl Handler for Door {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         let intake: Weak<Intake> = Arc::downgrade(&self.intake);
         let exchange = Arc::new(Exchanging::new(intake, call.head().credit));
-        self.intake.came(Came::Call(call, Arc::clone(&exchange), self.number));
+        self.intake.came(Came::Call(call, Arc::clone(&exchange), self.place.clone()));
         Some(exchange)
     }
 
     fn published(&self, message: Published) {
-        self.intake.came(Came::Message(message, self.number));
+        self.intake.came(Came::Message(message, self.place.number));
     }
 }

@@ -1,6 +1,5 @@
 //! A link of this node to its hub.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,8 +16,10 @@ use crate::bridge::Bridge;
 use crate::engine::Engine;
 use crate::errors::error;
 use crate::fork::Own;
+use crate::link::gate::Gate;
+use crate::link::gathering::{flush_soon, joined_gathering};
 use crate::link::hub::{Certificates, address, logger};
-use crate::link::inlet::{Door, Intake};
+use crate::link::inlet::{Door, Intake, Place};
 use crate::link::reply::{self, Asking};
 use crate::link::settings::{Settings, greeting};
 use crate::link::stream::{self, RemoteStream};
@@ -38,6 +39,7 @@ pub struct Link {
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct LinkSubscription {
     inner: Mutex<Option<Own<tidewire_link::Subscription>>>,
+    open: Arc<AtomicBool>,
 }
 
 impl Link {
@@ -56,7 +58,48 @@ impl Link {
         error(py, class, &failure.to_string(), &[])
     }
 
+    /// Calls a subject with a value in which there is nothing to be given.
+    #[allow(clippy::too_many_arguments)]
+    pub fn ask<'py>(
+        &self,
+        py: Python<'py>,
+        engine: &Engine,
+        subject: &str,
+        value: &Bound<'py, PyAny>,
+        timeout: f64,
+        priority: Priority,
+        now: Instant,
+    ) -> PyResult<Asking> {
+        let place = Arc::new(reply::Place::default());
+        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let key = self.send(py, subject, value, None, Some(timeout), Some(priority), None, 0, waiting)?;
+        self.flush(py);
+        Ok(self.asking(place, key, subject, deadline(engine, Some(timeout), now)))
+    }
+
+    fn asking(
+        &self,
+        place: Arc<reply::Place>,
+        key: CallKey,
+        subject: &str,
+        deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
+    ) -> Asking {
+        Asking {
+            place,
+            link: tidewire_link::Link::clone(&self.inner),
+            key: Some(key),
+            title: subject.to_owned(),
+            taking: self.taking.clone(),
+            deadline,
+            watch: None,
+            elsewhere: None,
+        }
+    }
+
     fn flush(&self, py: Python<'_>) {
+        if joined_gathering(&self.flusher, py) {
+            return;
+        }
         if !(self.inner.is_busy() && flush_soon(py, &self.flusher)) {
             crate::attach::detach(py, || self.inner.flush());
         }
@@ -66,7 +109,7 @@ impl Link {
     fn send<'py>(
         &self,
         py: Python<'py>,
-        subject: &Subject<'_, '_>,
+        subject: &str,
         value: &Bound<'py, PyAny>,
         give: Option<&Bound<'py, PyAny>>,
         timeout: Option<f64>,
@@ -77,19 +120,25 @@ impl Link {
     ) -> PyResult<CallKey> {
         self.inner.born.check(py)?;
         let (mut blob, headers) =
-            (crate::values::encode(value, subject.text, self.inner.payload_bytes(), give)?, fields(py, headers)?);
+            (crate::values::encode(value, subject, self.inner.payload_bytes(), give)?, fields(py, headers)?);
         let head = CallHead {
             deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
             credit,
-            subject: subject.text,
-            fields: Fields::parse("CALL", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?,
+            subject,
+            fields: Fields::parse("CALL", &headers).map_err(|broken| super::wire(py, subject, &broken))?,
             ..CallHead::default()
         };
         let (inner, payload, flags) = (&*self.inner, sending(&mut blob), flags(priority));
         let long = inner.compresses(payload.bytes());
         let key = detached(py, long, || inner.call(&head, flags, payload, waiting));
-        key.map_err(|why| refused(py, subject.text, &why))
+        key.map_err(|why| refused(py, subject, &why))
     }
+}
+
+/// When a call that begins now ends at the latest, and who watches that.
+fn deadline(engine: &Engine, timeout: Option<f64>, now: Instant) -> Option<(Instant, tidewire_engine::EngineHandle)> {
+    let wait = timeout.filter(|seconds| *seconds < 1e9)?;
+    Some((now.checked_add(Duration::from_secs_f64(wait.max(0.0)))?, engine.handle()))
 }
 
 #[pymethods]
@@ -112,13 +161,15 @@ impl Link {
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 
-    /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, None) says
-    /// that the node has joined again, and (n, None) that the node whose link has this number has gone.
+    /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, False) says
+    /// that the link is lost, (0, None) that the node has joined again, and (n, None) that the node whose link has this number has gone.
     fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>) -> PyResult<()> {
         self.inner.born.check(py)?;
         let intake = Intake::open(&bridge.line, receive, self.flusher.clone(), self.taking.clone());
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
+        let weak = Arc::downgrade(&intake);
+        self.inner.on_lost(move || weak.upgrade().into_iter().for_each(|intake| intake.lost()));
         let weak = Arc::downgrade(&intake);
         self.inner.on_pulse(move || weak.upgrade().map_or(0, |intake| intake.blocked_ms()));
         let weak = Arc::downgrade(&intake);
@@ -157,23 +208,9 @@ impl Link {
     ) -> PyResult<Pending> {
         let place = Arc::new(reply::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, &subject, value, give, timeout, priority, headers, 0, waiting)?;
+        let key = self.send(py, subject.text, value, give, timeout, priority, headers, 0, waiting)?;
         self.flush(py);
-        let deadline = timeout
-            .filter(|seconds| *seconds < 1e9)
-            .and_then(|seconds| Instant::now().checked_add(Duration::from_secs_f64(seconds.max(0.0))))
-            .map(|at| (at, engine.handle()));
-        let title = subject.text.to_owned();
-        let asking = Asking {
-            place,
-            link: tidewire_link::Link::clone(&self.inner),
-            key: Some(key),
-            title,
-            taking: self.taking.clone(),
-            deadline,
-            watch: None,
-            elsewhere: None,
-        };
+        let asking = self.asking(place, key, subject.text, deadline(engine, timeout, Instant::now()));
         Ok(Pending::new("call", None, Box::pin(asking)))
     }
 
@@ -193,7 +230,7 @@ impl Link {
     ) -> PyResult<RemoteStream> {
         let place = Arc::new(stream::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, &subject, value, give, timeout, priority, headers, credit, waiting)?;
+        let key = self.send(py, subject.text, value, give, timeout, priority, headers, credit, waiting)?;
         place.opened(key);
         self.flush(py);
         let link = tidewire_link::Link::clone(&self.inner);
@@ -225,7 +262,8 @@ impl Link {
         Ok(())
     }
 
-    /// Subscribes: what comes is handed over with `number`. The pending is done when the hub has it, or says why not.
+    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is one. The pending is done when the hub has it, or says why not.
+    #[pyo3(signature = (pattern, queue, says, number, gate = None))]
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -233,6 +271,7 @@ impl Link {
         queue: &str,
         says: Option<&Bound<'_, PyDict>>,
         number: u64,
+        gate: Option<Py<Gate>>,
     ) -> PyResult<(LinkSubscription, Pending)> {
         self.inner.born.check(py)?;
         let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
@@ -242,7 +281,9 @@ impl Link {
         };
         let says = fields(py, says)?;
         let place = Arc::new(reply::Place::default());
-        let (door, waiting) = (Arc::new(Door { intake, number }), Arc::clone(&place) as Arc<dyn Waiting>);
+        let open = Arc::new(AtomicBool::new(true));
+        let at = Place { number, gate: gate.map(|gate| Arc::new(gate.into())), open: Arc::clone(&open) };
+        let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::clone(&place) as Arc<dyn Waiting>);
         let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
@@ -257,7 +298,7 @@ impl Link {
             elsewhere: None,
         };
         let pending = Pending::new("subscribe", None, Box::pin(asking));
-        Ok((LinkSubscription { inner: Mutex::new(Some(Own::new(inner))) }, pending))
+        Ok((LinkSubscription { inner: Mutex::new(Some(Own::new(inner))), open }, pending))
     }
 
     /// What the hub said: its name, the number of this node, the longest payload; None while the link is lost.
@@ -266,10 +307,27 @@ impl Link {
         self.inner.mine()?.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
     }
 
+    /// Which of its connections this is: what was known of others by another one may have changed.
+    #[getter]
+    fn epoch(&self) -> u32 {
+        self.inner.mine().map_or(0, tidewire_link::Link::epoch)
+    }
+
     /// Calls of others that this node has not answered yet.
     #[getter]
     fn open_calls(&self) -> usize {
         self.inner.mine().map_or(0, tidewire_link::Link::open_calls)
+    }
+
+    /// The name of the node whose link has this number, as the hub told it.
+    fn name_of(&self, node: u32) -> Option<String> {
+        self.inner.mine()?.name_of(node)
+    }
+
+    /// Messages that were published, and dropped here because they could not be read.
+    #[getter]
+    fn dropped(&self) -> u64 {
+        self.inner.mine().map_or(0, tidewire_link::Link::dropped)
     }
 
     /// Takes no new calls, and tells the hub.
@@ -294,81 +352,9 @@ impl Link {
 impl LinkSubscription {
     /// Ends the subscription.
     fn close(&self, py: Python<'_>) {
+        self.open.store(false, Ordering::Release);
         let subscription = self.inner.lock().take();
         crate::attach::detach(py, || drop(subscription));
-    }
-}
-
-thread_local! {
-    static GATHERING: RefCell<Option<Gathering>> = const { RefCell::new(None) };
-}
-
-/// What this thread writes at the end of the round of its loop.
-struct Gathering {
-    link: usize,
-    frames: u32,
-    /// False once the task that writes has run, or is gone with its loop.
-    planned: Arc<AtomicBool>,
-}
-
-/// In the child of a fork: what this thread had gathered is the parent's to write.
-pub fn after_fork() {
-    GATHERING.take();
-}
-
-/// Writes at the end of this round of the loop, if this is the thread of one. Answers whether it will.
-pub fn flush_soon(py: Python<'_>, flusher: &Flusher) -> bool {
-    match gathered(flusher.address()) {
-        // The other side begins while the round of the loop goes on.
-        Some(frames) if (frames as usize).is_multiple_of(flusher.batch_frames()) => {
-            crate::attach::detach(py, || flusher.flush())
-        }
-        Some(_) => {}
-        None => return plan_flush(py, flusher),
-    }
-    true
-}
-
-/// Counts one more frame, if this thread will write the link anyway.
-fn gathered(link: usize) -> Option<u32> {
-    GATHERING.with_borrow_mut(|gathering| {
-        let planned = |one: &&mut Gathering| one.link == link && one.planned.load(Ordering::Relaxed);
-        let gathering = gathering.as_mut().filter(planned)?;
-        gathering.frames += 1;
-        Some(gathering.frames)
-    })
-}
-
-fn plan_flush(py: Python<'_>, flusher: &Flusher) -> bool {
-    let Some(line) = crate::bridge::known_line(py) else { return false };
-    let planned = Arc::new(AtomicBool::new(true));
-    let task = FlushTask { flusher: flusher.clone(), planned: Arc::clone(&planned) };
-    let soon = Py::new(py, task).is_ok_and(|task| line.soon(py, task.into_any()));
-    if soon {
-        GATHERING.set(Some(Gathering { link: flusher.address(), frames: 1, planned }));
-    }
-    soon
-}
-
-/// What a loop calls to write what has gathered.
-#[pyclass(frozen, module = "tidewire._tidewire")]
-struct FlushTask {
-    flusher: Flusher,
-    planned: Arc<AtomicBool>,
-}
-
-#[pymethods]
-impl FlushTask {
-    fn __call__(&self, py: Python<'_>) {
-        self.planned.store(false, Ordering::Relaxed);
-        crate::attach::detach(py, || self.flusher.flush());
-    }
-}
-
-impl Drop for FlushTask {
-    fn drop(&mut self) {
-        // A loop that is closed may not have called it.
-        self.planned.store(false, Ordering::Relaxed);
     }
 }
 

@@ -1,9 +1,14 @@
 //! Links of a node: conversions between Python values and the frames of `tidewire_link`.
 
+mod calling;
+mod gate;
+mod gathering;
+mod handling;
 mod hub;
 mod inbound;
 mod inlet;
 mod joined;
+mod outgoing;
 mod planned;
 mod pulse;
 mod reader;
@@ -11,13 +16,18 @@ mod reply;
 mod settings;
 mod stream;
 
-pub use hub::{Hub, Listening};
+pub use calling::{Calling, LinkCall, Route};
+pub use gate::Gate;
+pub use handling::Handling;
+pub use hub::{Hub, Listening, check_address};
 pub use inbound::{RemoteCall, RemoteMessage};
 
 pub use joined::{Link, LinkSubscription};
-pub use planned::Planned;
+pub use outgoing::Sketch;
 pub use stream::RemoteStream;
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -50,7 +60,7 @@ fn runtime() -> PyResult<Runtime> {
 /// In the child of a fork: the thread of links stayed in the parent.
 pub fn after_fork() {
     RUNTIME.get();
-    joined::after_fork();
+    gathering::after_fork();
 }
 
 /// Headers as fields of a frame.
@@ -78,7 +88,7 @@ fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
         Refused::Wire(WireError::Subject(problem)) => return error(py, "InvalidSubject", problem, &[]),
         Refused::Wire(broken) => broken.code().name(),
     };
-    let raised = error(py, class, &format!("{title}: {refused}"), &[]);
+    let raised = error(py, class, &format!("{}: {refused}", titled(title)), &[]);
     if !matches!(refused, Refused::Closing) {
         return raised;
     }
@@ -89,7 +99,8 @@ fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
 /// The error that a call has failed with.
 fn failed(py: Python<'_>, title: &str, failure: &Failure) -> PyErr {
     let Some(message) = &failure.message else {
-        let text = format!("{title}: the link to the hub was lost before an answer came: call again once it is back");
+        let what = "the link to the hub was lost before an answer came: call again once it is back";
+        let text = format!("{}: {what}", titled(title));
         return of_link(py, error(py, "LinkLost", &text, &[]));
     };
     told(py, title, failure.number, message)
@@ -104,7 +115,7 @@ fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
     }
     let text = String::from_utf8_lossy(message.payload());
     let class = code.map_or("TidewireError", ErrorCode::name);
-    let raised = error(py, class, &format!("{title}: {text}"), &[]);
+    let raised = error(py, class, &format!("{}: {text}", titled(title)), &[]);
     match code {
         Some(ErrorCode::NodeStopped) => {
             // It was not taken: another node may take it, or this one when it is back.
@@ -114,6 +125,18 @@ fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
         _ => {}
     }
     raised
+}
+
+/// What errors call the subject of a call: as whoever made it knows it.
+fn titled(subject: &str) -> Cow<'_, str> {
+    let tokens: Vec<&str> = subject.split('.').collect();
+    match *tokens {
+        ["svc", service, method] => format!("{service}.{method}").into(),
+        ["svc", service, instance, method] => format!("{service}.{method} of the instance {instance:?}").into(),
+        ["agent", id] if !id.starts_with('~') => format!("agent {id:?}").into(),
+        ["$node", _, key, method] => format!("{method} of the object {:?}", key.get(..8).unwrap_or(key)).into(),
+        _ => subject.into(),
+    }
 }
 
 /// Marks an error of the link itself, as opposed to one that a handler raised.
@@ -141,6 +164,30 @@ impl Taking {
     pub fn decode<'py>(&self, py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         crate::values::decode(py, blob, self.0.get(py).map(|hook| hook.bind(py)))
     }
+
+    /// Reads the value of a message, which is used up by it.
+    pub fn use_up<'py>(&self, py: Python<'py>, payload: (Vec<u8>, usize)) -> PyResult<Bound<'py, PyAny>> {
+        crate::values::use_up(py, payload, self.0.get(py).map(|hook| hook.bind(py)))
+    }
+}
+
+thread_local! {
+    /// The number of the node that sent the call whose value is being read; 0 for other values.
+    static SENDER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The number of the node that sent the call whose value this thread is reading; None for other values.
+#[pyfunction]
+pub fn sender_of_value() -> Option<u32> {
+    Some(SENDER.get()).filter(|number| *number != 0)
+}
+
+/// Reads something that a node has sent.
+fn sent_by<T>(node: u32, read: impl FnOnce() -> T) -> T {
+    let before = SENDER.replace(node);
+    let found = read();
+    SENDER.set(before);
+    found
 }
 
 /// Sends without the interpreter what takes its time to be compressed.

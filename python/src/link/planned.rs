@@ -13,7 +13,7 @@ use crate::wait::Operation;
 
 /// The plan has these methods: `begin()` gives a `Pending`; `ended(value)` is called with a result and returns it, or another
 /// `Pending` to go on with; `failed(error)` gives another
-/// `Pending` to go on with, or None; `dropped(begun)` is called if nobody waits for it any more, or nobody ever did.
+/// `Pending` to go on with, or None; `dropped()` is called if nobody waits for it any more.
 pub struct Planned {
     plan: Held<PyAny>,
     operation: Option<Operation>,
@@ -23,6 +23,11 @@ pub struct Planned {
 impl Planned {
     pub fn new(plan: Py<PyAny>) -> Self {
         Self { plan: plan.into(), operation: None, over: false }
+    }
+
+    /// One that was sent, and has failed: the plan says what follows.
+    pub fn failed(plan: Py<PyAny>, error: PyErr) -> Self {
+        Self { plan: plan.into(), operation: Some(Box::pin(std::future::ready(Err(error)))), over: false }
     }
 
     fn begin(&mut self, py: Python<'_>) -> PyResult<()> {
@@ -88,14 +93,12 @@ impl Future for Planned {
 
 impl Drop for Planned {
     fn drop(&mut self) {
-        if self.over {
+        // What was sent is cancelled before the plan hears of it.
+        if self.over || self.operation.take().is_none() {
             return;
         }
-        let begun = self.operation.is_some();
-        // What was sent is cancelled before the plan hears of it.
-        self.operation = None;
         attach(|py| {
-            if let Err(error) = self.plan.bind(py).call_method1(intern!(py, "dropped"), (begun,)) {
+            if let Err(error) = self.plan.bind(py).call_method0(intern!(py, "dropped")) {
                 error.write_unraisable(py, None);
             }
         });

@@ -11,7 +11,7 @@ use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
 use crate::attach::attach;
 use crate::errors::error;
-use crate::link::{Taking, failed};
+use crate::link::{Taking, failed, titled};
 use crate::wait::blocks;
 
 /// What has become of a call.
@@ -121,7 +121,7 @@ impl Future for Asking {
 impl Asking {
     fn value(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
         match outcome {
-            Outcome::Replied(message) => self.taking.decode(py, message.payload()).map(Bound::unbind),
+            Outcome::Replied(message) => self.taking.use_up(py, message.into_payload()).map(Bound::unbind),
             Outcome::Failed(failure) => Err(failed(py, &self.title, &failure)),
             Outcome::Over => Ok(py.None()),
             Outcome::TimedOut => Err(self.timed_out(py)),
@@ -143,7 +143,7 @@ impl Asking {
             }
         };
         let blocked_ms = blocked_ms.into_pyobject(py).map_or_else(|_| py.None(), Bound::unbind);
-        let text = format!("{}: no answer came in time: {what}", self.title);
+        let text = format!("{}: no answer came in time: {what}", titled(&self.title));
         error(py, "AskTimeout", &text, &[("blocked_ms", blocked_ms)])
     }
 }

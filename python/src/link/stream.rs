@@ -10,8 +10,9 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
 
 use crate::attach::attach;
+use crate::errors::error;
 use crate::fork::Own;
-use crate::link::{Taking, failed};
+use crate::link::{Taking, failed, titled};
 use crate::pending::Pending;
 use crate::wait::blocks;
 
@@ -41,6 +42,8 @@ struct State {
 
 enum End {
     Over,
+    /// It was answered with one value.
+    NoStream,
     Failed(Failure),
 }
 
@@ -69,7 +72,7 @@ impl Place {
 
 impl Waiting for Place {
     fn replied(&self, _: Message) {
-        self.change(|state| state.end = Some(End::Over));
+        self.change(|state| state.end = Some(End::NoStream));
     }
 
     fn failed(&self, failure: Failure) {
@@ -156,6 +159,7 @@ impl Future for Next {
                 None => {
                     let ended = match &state.end {
                         Some(End::Over) => Some(Err(PyStopAsyncIteration::new_err(()))),
+                        Some(End::NoStream) => Some(Err(attach(|py| no_stream(py, &self.title)))),
                         Some(End::Failed(failure)) => Some(Err(attach(|py| failed(py, &self.title, failure)))),
                         None => None,
                     };
@@ -174,6 +178,12 @@ impl Future for Next {
         if let Some((key, want)) = want {
             self.link.want(key, want);
         }
-        Poll::Ready(attach(|py| self.taking.decode(py, item.payload()).map(Bound::unbind)))
+        Poll::Ready(attach(|py| self.taking.use_up(py, item.into_payload()).map(Bound::unbind)))
     }
+}
+
+fn no_stream(py: Python<'_>, title: &str) -> PyErr {
+    let text =
+        format!("{}: it gives one value, and no stream: await it, rather than read it with `async for`", titled(title));
+    error(py, "InvalidArgument", &text, &[])
 }

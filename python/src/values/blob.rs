@@ -12,10 +12,16 @@ use tidewire_proto::generated::limits;
 
 use crate::errors::error;
 use crate::held::DroppedAttached;
+use crate::values::elements::Elements;
 use crate::values::forms::{ALIGNMENT, HEADER_BYTES, MARK, VERSION, gap};
+use crate::values::memory;
+use crate::values::passing::Passing;
+use crate::values::reader::Head;
 
 /// A longer blob is cut when it is sent.
-const KEPT_BYTES: usize = limits::LINK_CHUNK_BYTES.default as usize;
+pub const KEPT_BYTES: usize = limits::LINK_CHUNK_BYTES.default as usize;
+/// A buffer is nearly all of a blob if what is beside it is at most this part: so much is copied, or kept with an array.
+const BESIDE_PART: usize = 5;
 
 /// A blob as it is sent.
 pub enum Blob {
@@ -110,7 +116,7 @@ fn header(head: &[u8], lengths: &[usize]) -> Vec<u8> {
 /// Calls `read` with the head and the buffers of a blob.
 pub fn with_parts<'py, R>(
     data: &Bound<'py, PyAny>,
-    read: impl FnOnce(&[u8], Parts<'_, 'py>) -> PyResult<R>,
+    read: impl FnOnce(Head<'_>, Parts<'_, 'py>) -> PyResult<R>,
 ) -> PyResult<R> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return with_parts_of(data.py(), bytes.as_bytes(), read);
@@ -120,18 +126,68 @@ pub fn with_parts<'py, R>(
     let start = copied(&view, 0..Layout::head_end(start.as_bytes(), view.len()?))?;
     let layout = Layout::of(data.py(), start.as_bytes(), view.len()?)?;
     let parts = Parts { memory: Memory::View(&view), ranges: layout.parts, next: 0 };
-    read(&start.as_bytes()[layout.head], parts)
+    read(Head::Kept(&start.as_bytes()[layout.head]), parts)
 }
 
 /// Does the same with a blob in memory that does not change.
 pub fn with_parts_of<'py, R>(
     py: Python<'py>,
     all: &[u8],
-    read: impl FnOnce(&[u8], Parts<'_, 'py>) -> PyResult<R>,
+    read: impl FnOnce(Head<'_>, Parts<'_, 'py>) -> PyResult<R>,
 ) -> PyResult<R> {
     let layout = Layout::of(py, all, all.len())?;
     let parts = Parts { memory: Memory::Fixed(all), ranges: layout.parts, next: 0 };
-    read(&all[layout.head], parts)
+    read(Head::Kept(&all[layout.head]), parts)
+}
+
+/// Does the same with memory that is used up by it.
+pub fn with_own_parts<'py, R>(
+    py: Python<'py>,
+    mut all: Vec<u8>,
+    begin: usize,
+    read: impl FnOnce(Head<'_>, Parts<'_, 'py>) -> PyResult<R>,
+) -> PyResult<R> {
+    let Layout { head, parts } = Layout::of(py, &all[begin..], all.len() - begin)?;
+    let beside = (all.len() - begin) / BESIDE_PART;
+    let main = parts.iter().position(|part| part.len() >= all.len() - begin - beside);
+    if let Some(number) = main {
+        let aside = Aside::of(&mut all[begin..], head, parts, number);
+        let main = begin + aside.main.start..begin + aside.main.end;
+        let memory = Memory::Own { aside: &aside.bytes, number, main: Some((all, main)) };
+        return read(Head::Kept(&aside.bytes[..aside.head]), Parts { memory, ranges: aside.parts, next: 0 });
+    }
+    let (front, rest) = all[begin..].split_at_mut(head.end);
+    let memory = Memory::Passing(Passing::new(rest), head.end);
+    read(Head::Passing(Passing::new(&mut front[head])), Parts { memory, ranges: parts, next: 0 })
+}
+
+/// A copy of what is beside the buffer that is nearly all of a blob.
+struct Aside {
+    bytes: Vec<u8>,
+    /// So many of them are the head.
+    head: usize,
+    /// Where the buffers are in the copy. That of the main one is empty.
+    parts: Vec<Range<usize>>,
+    /// Where the main one is in the blob.
+    main: Range<usize>,
+}
+
+impl Aside {
+    fn of(all: &mut [u8], head: Range<usize>, mut parts: Vec<Range<usize>>, number: usize) -> Self {
+        let main = std::mem::take(&mut parts[number]);
+        let mut bytes = Vec::with_capacity(head.len() + parts.iter().map(Range::len).sum::<usize>());
+        bytes.extend_from_slice(&all[head.clone()]);
+        for part in &mut parts {
+            let from = bytes.len();
+            bytes.extend_from_slice(&all[part.clone()]);
+            *part = from..bytes.len();
+        }
+        if bytes.len() >= memory::STEP_BYTES {
+            memory::let_go(&mut all[..main.start]);
+            memory::let_go(&mut all[main.end..]);
+        }
+        Self { bytes, head: head.len(), parts, main }
+    }
 }
 
 /// Any object with memory, as a view of single bytes.
@@ -145,7 +201,11 @@ fn flat<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 fn copied<'py>(view: &Bound<'py, PyAny>, range: Range<usize>) -> PyResult<Bound<'py, PyBytes>> {
-    Ok(slice(view, range)?.call_method0(intern!(view.py(), "tobytes"))?.cast_into()?)
+    to_bytes(&slice(view, range)?)
+}
+
+fn to_bytes<'py>(view: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(view.call_method0(intern!(view.py(), "tobytes"))?.cast_into()?)
 }
 
 fn slice<'py>(view: &Bound<'py, PyAny>, range: Range<usize>) -> PyResult<Bound<'py, PyAny>> {
@@ -228,14 +288,31 @@ enum Memory<'a, 'py> {
     /// Bytes, which stay as they are.
     Fixed(&'a [u8]),
     View(&'a Bound<'py, PyAny>),
+    /// Bytes that are used up, and where they begin in the blob.
+    Passing(Passing<'a>, usize),
+    /// The buffer with this number is nearly all; the others are aside.
+    Own {
+        aside: &'a [u8],
+        number: usize,
+        main: Option<(Vec<u8>, Range<usize>)>,
+    },
+}
+
+/// Where one buffer is.
+enum Part<'a, 'py> {
+    Fixed(&'a [u8]),
+    View(Bound<'py, PyAny>),
+    Passing(&'a mut [u8]),
+    Own(Vec<u8>, Range<usize>),
 }
 
 impl<'py> Parts<'_, 'py> {
-    /// The place of the next buffer, if `number` is its number.
-    fn take(&mut self, number: u32) -> Option<Range<usize>> {
-        let range = self.ranges.get(self.next).filter(|_| self.next == number as usize)?.clone();
+    /// The next buffer, if `number` is its number.
+    fn take(&mut self, number: u32) -> PyResult<Option<Part<'_, 'py>>> {
+        let at = self.next;
+        let Some(range) = self.ranges.get(at).filter(|_| at == number as usize) else { return Ok(None) };
         self.next += 1;
-        Some(range)
+        self.memory.part(at, range.clone()).map(Some)
     }
 
     pub fn all_taken(&self) -> bool {
@@ -243,29 +320,56 @@ impl<'py> Parts<'_, 'py> {
     }
 
     pub fn bytes(&mut self, py: Python<'py>, number: u32) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let Some(range) = self.take(number) else { return Ok(None) };
-        match &self.memory {
-            Memory::Fixed(all) => Ok(Some(PyBytes::new(py, &all[range]))),
-            Memory::View(view) => copied(view, range).map(Some),
-        }
+        let Some(part) = self.take(number)? else { return Ok(None) };
+        Ok(Some(match part {
+            Part::Fixed(bytes) => PyBytes::new(py, bytes),
+            Part::View(view) => to_bytes(&view)?,
+            Part::Passing(bytes) => memory::bytes(py, bytes)?,
+            Part::Own(mut all, range) => memory::bytes(py, &mut all[range])?,
+        }))
     }
 
     pub fn bytearray(&mut self, py: Python<'py>, number: u32) -> PyResult<Option<Bound<'py, PyByteArray>>> {
-        let Some(range) = self.take(number) else { return Ok(None) };
-        match &self.memory {
-            Memory::Fixed(all) => Ok(Some(PyByteArray::new(py, &all[range]))),
-            Memory::View(view) => PyByteArray::from(&slice(view, range)?).map(Some),
-        }
+        let Some(part) = self.take(number)? else { return Ok(None) };
+        Ok(Some(match part {
+            Part::Fixed(bytes) => PyByteArray::new(py, bytes),
+            Part::View(view) => PyByteArray::from(&view)?,
+            Part::Passing(bytes) => memory::bytearray(py, bytes)?,
+            Part::Own(mut all, range) => memory::bytearray(py, &mut all[range])?,
+        }))
     }
 
     /// Memory that an array may write to: that of the blob itself where that is allowed, else a copy.
     pub fn writable(&mut self, py: Python<'py>, number: u32) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if let Memory::View(view) = &self.memory
-            && !view.getattr(intern!(py, "readonly"))?.is_truthy()?
-        {
-            let view = *view;
-            return self.take(number).map(|range| slice(view, range)).transpose();
-        }
-        Ok(self.bytearray(py, number)?.map(Bound::into_any))
+        let Some(part) = self.take(number)? else { return Ok(None) };
+        Ok(Some(match part {
+            Part::Fixed(bytes) => PyByteArray::new(py, bytes).into_any(),
+            Part::View(view) if view.getattr(intern!(py, "readonly"))?.is_truthy()? => {
+                PyByteArray::from(&view)?.into_any()
+            }
+            Part::View(view) => view,
+            Part::Passing(bytes) => memory::bytearray(py, bytes)?.into_any(),
+            Part::Own(all, range) => Bound::new(py, Elements::new(all, range))?.into_any(),
+        }))
+    }
+}
+
+impl<'py> Memory<'_, 'py> {
+    fn part(&mut self, number: usize, range: Range<usize>) -> PyResult<Part<'_, 'py>> {
+        Ok(match self {
+            Self::Fixed(all) => Part::Fixed(&all[range]),
+            Self::View(view) => Part::View(slice(view, range)?),
+            Self::Passing(rest, from) => {
+                let range = range.start - *from..range.end - *from;
+                rest.pass(range.start);
+                Part::Passing(rest.part(range))
+            }
+            Self::Own { number: main, main: own, .. } if *main == number => {
+                // Each is taken once.
+                let (all, range) = own.take().unwrap_or_default();
+                Part::Own(all, range)
+            }
+            Self::Own { aside, .. } => Part::Fixed(&aside[range]),
+        })
     }
 }

@@ -1,14 +1,16 @@
 //! Bytes to Python objects. Any bytes give a value or a `WireError`; extensions are in `extensions.rs`.
 
+use std::ops::Range;
+
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyUnicodeDecodeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 
 use crate::errors::error;
 use crate::values::blob::Parts;
 use crate::values::forms::DEPTH;
-use crate::values::keys;
-use crate::values::reader::Reader;
+use crate::values::reader::{Head, Reader};
+use crate::values::{keys, memory};
 
 pub struct Decoder<'a, 'b, 'py> {
     pub py: Python<'py>,
@@ -22,7 +24,7 @@ pub struct Decoder<'a, 'b, 'py> {
 pub type Read<'py> = PyResult<Bound<'py, PyAny>>;
 
 impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
-    pub fn new(py: Python<'py>, head: &'a [u8], parts: Parts<'b, 'py>, hook: Option<&'b Bound<'py, PyAny>>) -> Self {
+    pub fn new(py: Python<'py>, head: Head<'a>, parts: Parts<'b, 'py>, hook: Option<&'b Bound<'py, PyAny>>) -> Self {
         Self { py, reader: Reader::new(head), parts, hook, depth: 0 }
     }
 
@@ -87,24 +89,43 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
     }
 
     fn bytes(&mut self, marker: u8) -> Read<'py> {
-        let content = self.binary(marker)?;
-        Ok(PyBytes::new(self.py, content).into_any())
+        let range = self.binary(marker)?;
+        match self.reader.long(range.clone()) {
+            Some(long) => memory::bytes(self.py, long).map(Bound::into_any),
+            None => Ok(PyBytes::new(self.py, self.reader.bytes(range)).into_any()),
+        }
     }
 
-    /// The bytes of a bin value.
-    pub fn binary(&mut self, marker: u8) -> PyResult<&'a [u8]> {
+    /// A `bytearray` of bytes that were taken.
+    pub fn bytearray(&mut self, range: Range<usize>) -> Read<'py> {
+        match self.reader.long(range.clone()) {
+            Some(long) => memory::bytearray(self.py, long).map(Bound::into_any),
+            None => Ok(PyByteArray::new(self.py, self.reader.bytes(range)).into_any()),
+        }
+    }
+
+    /// Where the bytes of a bin value are.
+    pub fn binary(&mut self, marker: u8) -> PyResult<Range<usize>> {
         let length = match marker {
             0xc4 => self.reader.length::<1>(),
             0xc5 => self.reader.length::<2>(),
             _ => self.reader.length::<4>(),
         };
-        length.and_then(|length| self.reader.take(length)).ok_or_else(|| self.cut_off())
+        let length = length.ok_or_else(|| self.cut_off())?;
+        self.take(length)
+    }
+
+    pub fn take(&mut self, length: usize) -> PyResult<Range<usize>> {
+        self.reader.take(length).ok_or_else(|| self.cut_off())
     }
 
     fn text(&mut self, length: usize) -> Read<'py> {
-        let content = self.reader.take(length).ok_or_else(|| self.cut_off())?;
-        let text = PyString::from_bytes(self.py, content).map_err(|failure| self.refused(failure))?;
-        Ok(text.into_any())
+        let range = self.take(length)?;
+        let text = match self.reader.long(range.clone()) {
+            Some(long) => memory::text(self.py, long),
+            None => PyString::from_bytes(self.py, self.reader.bytes(range)),
+        };
+        Ok(text.map_err(|failure| self.refused(failure))?.into_any())
     }
 
     fn long_text(&mut self, marker: u8) -> Read<'py> {
@@ -151,8 +172,8 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
         match self.reader.next() {
             Some(marker @ 0xa0..=0xbf) => {
                 self.reader.marker();
-                let content = self.reader.take(usize::from(marker & 0x1f)).ok_or_else(|| self.cut_off())?;
-                let key = keys::key(self.py, content).map_err(|failure| self.refused(failure))?;
+                let range = self.take(usize::from(marker & 0x1f))?;
+                let key = keys::key(self.py, self.reader.bytes(range)).map_err(|failure| self.refused(failure))?;
                 Ok(key.into_any())
             }
             _ => self.value(),

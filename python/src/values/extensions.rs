@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyComplex, PyFrozenSet, PySet};
+use pyo3::types::{PyBytes, PyComplex, PyFrozenSet, PySet};
 
 use crate::values::decode::{Decoder, Read};
 use crate::values::forms::ext;
@@ -46,10 +46,13 @@ impl<'a, 'py> Decoder<'a, '_, 'py> {
     }
 
     fn flat(&mut self, kind: i8, length: usize) -> Read<'py> {
-        let content = self.reader.take(length).ok_or_else(|| self.cut_off())?;
+        let range = self.take(length)?;
+        if kind == ext::BYTEARRAY {
+            return self.bytearray(range);
+        }
+        let content = self.reader.bytes(range);
         let py = self.py;
         let read = match kind {
-            ext::BYTEARRAY => Ok(Some(PyByteArray::new(py, content).into_any())),
             ext::BUFFER => self.parts.bytes(py, part(content)).map(|bytes| bytes.map(Bound::into_any)),
             ext::BYTEARRAY_BUFFER => self.parts.bytearray(py, part(content)).map(|bytes| bytes.map(Bound::into_any)),
             ext::TIMESTAMP => times::read_timestamp(py, content),
@@ -127,7 +130,10 @@ impl<'a, 'py> Decoder<'a, '_, 'py> {
     /// The elements of an array, as memory that may be written to.
     fn memory(&mut self) -> Read<'py> {
         match self.reader.marker() {
-            Some(marker @ 0xc4..=0xc6) => Ok(PyByteArray::new(self.py, self.binary(marker)?).into_any()),
+            Some(marker @ 0xc4..=0xc6) => {
+                let range = self.binary(marker)?;
+                self.bytearray(range)
+            }
             // Writers use this form, and no other is needed.
             Some(0xd6) => {
                 let kind = self.reader.signed::<1>();

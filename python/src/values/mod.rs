@@ -2,12 +2,15 @@
 
 mod blob;
 mod decode;
+mod elements;
 mod encode;
 mod extensions;
 mod failure;
 mod forms;
 mod keys;
+mod memory;
 mod options;
+mod passing;
 mod plans;
 mod reader;
 mod times;
@@ -58,6 +61,24 @@ pub fn encode<'py>(
 /// Reads the value of a blob that lies in memory of a link. Large parts are copied once.
 pub fn decode<'py>(py: Python<'py>, blob: &[u8], hook: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     blob::with_parts_of(py, blob, |head, parts| Decoder::new(py, head, parts, hook).whole())
+}
+
+/// Whether a blob of this length is worth being [used up](use_up). A shorter one is copied: that costs nothing.
+pub fn is_long(bytes: usize) -> bool {
+    bytes > blob::KEPT_BYTES
+}
+
+/// Does the same with memory of its own, which is used up: long parts of it are let go as soon as they have been read, and an
+/// array that is nearly all of it is made over it.
+pub fn use_up<'py>(
+    py: Python<'py>,
+    (memory, begin): (Vec<u8>, usize),
+    hook: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if !is_long(memory.len() - begin) {
+        return decode(py, &memory[begin..], hook);
+    }
+    blob::with_own_parts(py, memory, begin, |head, parts| Decoder::new(py, head, parts, hook).whole())
 }
 
 /// Reads the value of a blob. The hook makes objects of what stands for them.

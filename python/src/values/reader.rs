@@ -1,16 +1,52 @@
 //! Reading the head, byte by byte. Nothing is believed before it is there.
 
+use std::ops::Range;
+
+use crate::values::memory::LONG_BYTES;
+use crate::values::passing::Passing;
+
+/// A head, and whose it is.
+pub enum Head<'a> {
+    /// It stays as it is.
+    Kept(&'a [u8]),
+    /// It is used up.
+    Passing(Passing<'a>),
+}
+
 /// A place in the head.
 pub struct Reader<'a> {
-    head: &'a [u8],
+    head: Head<'a>,
     at: usize,
     /// Values that were promised and have not begun. Each takes a byte at least, so there are never more than bytes left.
     owed: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(head: &'a [u8]) -> Self {
+    pub fn new(head: Head<'a>) -> Self {
         Self { head, at: 0, owed: 0 }
+    }
+
+    /// Bytes that have been [taken](Self::take), until the next value is read.
+    #[inline]
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.head()[range]
+    }
+
+    /// The same, to be used up; None if they are short, or not to be used up.
+    #[inline]
+    pub fn long(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
+        match &mut self.head {
+            Head::Passing(head) if range.len() >= LONG_BYTES => Some(head.part(range)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn head(&self) -> &[u8] {
+        match &self.head {
+            Head::Kept(head) => head,
+            Head::Passing(head) => head,
+        }
     }
 
     pub fn at(&self) -> usize {
@@ -18,21 +54,27 @@ impl<'a> Reader<'a> {
     }
 
     pub fn left(&self) -> usize {
-        self.head.len() - self.at
+        self.head().len() - self.at
     }
 
-    /// The next bytes, if there are so many.
+    /// Where the next bytes are, if there are so many.
     #[inline]
-    pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let taken = self.head.get(self.at..)?.get(..length)?;
+    pub fn take(&mut self, length: usize) -> Option<Range<usize>> {
+        let from = self.at;
+        if length > self.left() {
+            return None;
+        }
         self.at += length;
-        Some(taken)
+        Some(from..self.at)
     }
 
     /// The first byte of a value.
     #[inline]
     pub fn marker(&mut self) -> Option<u8> {
-        let marker = *self.head.get(self.at)?;
+        if let Head::Passing(head) = &mut self.head {
+            head.pass(self.at);
+        }
+        let marker = *self.head().get(self.at)?;
         self.at += 1;
         self.owed = self.owed.saturating_sub(1);
         Some(marker)
@@ -41,7 +83,7 @@ impl<'a> Reader<'a> {
     /// The first byte of the next value, which stays there.
     #[inline]
     pub fn next(&self) -> Option<u8> {
-        self.head.get(self.at).copied()
+        self.head().get(self.at).copied()
     }
 
     /// Takes note of values that must follow. False if there can't be so many.
@@ -59,7 +101,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn number<const N: usize>(&mut self) -> Option<u64> {
         let bytes = self.take(N)?;
-        Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        Some(self.bytes(bytes).iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
     pub fn length<const N: usize>(&mut self) -> Option<usize> {

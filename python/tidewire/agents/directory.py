@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,9 @@ _Agents = dict[str, "Agent"]
 class Directory:
     """The live agents of a node, at ``node.agents``. Iterating gives them in the order in which they were registered."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], object]) -> None:
+        # Called when an agent has come or gone.
+        self._tell = tell
         self.by_id: _Agents = {}
         self.desks: dict[str | Iterable[str] | None, Desk] = {}
         self._groups: dict[tuple[str, str], _Agents] = {}
@@ -106,12 +108,14 @@ class Directory:
             for key in self._keys[agent.id]:
                 self._groups.setdefault(key, {})[agent.id] = agent
                 self._listed.pop(key, None)
+        self._tell()
 
     def remove(self, desk: Desk) -> None:
         """Forget the agent of a desk, if it is the one registered under its id."""
         with self._lock:
             if self.desks.get(desk.id) is desk:
                 self._drop(desk.id)
+        self._tell()
 
     def look_at_letters(self, node: Node) -> None:
         """Settle the receipts of messages that became dead letters without a handler. Often asked for, and seldom done."""

@@ -15,6 +15,7 @@ from rich.table import Table
 
 import tidewire as tw
 from tidewire.errors import InvalidArgument
+from tidewire.services.names import short
 
 URL = "tide://127.0.0.1:7420"
 
@@ -25,15 +26,19 @@ class Hub:
     Args:
         url: Its address; TIDEWIRE_URL where the command says nothing.
         token: For hubs that ask for one; TIDEWIRE_TOKEN where the command says nothing.
-        as_json: Print data instead of text.
+        as_json: Print data instead of text, errors too.
+        as_text: Take messages and arguments for text, whatever they look like.
         ca: A file with the certificate that the hub's was signed by.
     """
 
-    def __init__(self, url: str | None, token: str | None, as_json: bool, ca: str | None = None) -> None:
+    def __init__(
+        self, url: str | None, token: str | None, as_json: bool, as_text: bool = False, ca: str | None = None
+    ) -> None:
         self.ca = ca or os.environ.get("TIDEWIRE_CA")
         self.url = url or os.environ.get("TIDEWIRE_URL") or URL
         self.token = token
         self.as_json = as_json
+        self.as_text = as_text
 
     def run(self, work: Callable[[tw.Node], Awaitable[int]]) -> int:
         """Join, do something, and return its exit code: 1 if it failed, 130 after Ctrl-C."""
@@ -45,7 +50,7 @@ class Hub:
         try:
             return asyncio.run(joined())
         except tw.TidewireError as error:
-            print(f"{error.code}: {error}", file=sys.stderr)
+            self.complain(error.code, str(error), error.retryable)
             return 1
         except KeyboardInterrupt:
             return 130
@@ -53,7 +58,8 @@ class Hub:
             # What a handler raised is an answer; anything else would be a fault of this command.
             if not isinstance(error.__cause__, tw.RemoteError):
                 raise
-            print(f"{type(error).__name__}: {error} (raised by the handler)", file=sys.stderr)
+            text = str(error) if self.as_json else f"{error} (raised by the handler)"
+            self.complain(tw.RemoteError.code, text, kind=type(error).__name__)
             return 1
 
     def say(self, value: Any, text: str | None = None) -> None:
@@ -61,6 +67,32 @@ class Hub:
         if self.as_json or text is None:
             text = json.dumps(value, default=str, ensure_ascii=False)
         print(text, flush=True)
+
+    def complain(self, code: str, text: str, retryable: bool = False, kind: str | None = None) -> None:
+        """Print an error to the standard error: a line, or an object with ``error``."""
+        if self.as_json:
+            told = {"code": code, "type": kind, "message": text, "retryable": retryable}
+            text = json.dumps({"error": {key: value for key, value in told.items() if value is not None}})
+        else:
+            text = f"{kind or code}: {text}"
+        print(text, file=sys.stderr)
+
+    def value_of(self, field: str, text: str) -> Any:
+        """Return what an argument of a command line stands for: JSON if it is that, else the text itself.
+
+        Raises:
+            InvalidArgument: if it begins like an object or a list of JSON, and is none.
+        """
+        if self.as_text:
+            return text
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            if text.lstrip()[:1] not in ("{", "["):
+                return text
+            raise InvalidArgument(
+                f"{field}: {short(text)} begins like JSON and is none ({error}): mend it, or send it as text with --text"
+            ) from None
 
     @asynccontextmanager
     async def _node(self) -> AsyncIterator[tw.Node]:
@@ -73,7 +105,7 @@ def pub(hub: Hub, subject: str, message: str, headers: Sequence[str]) -> int:
     """Publish one message."""
 
     async def work(node: tw.Node) -> int:
-        node.publish(subject, value_of(message), headers=_headers(headers))
+        node.publish(subject, hub.value_of("MESSAGE", message), headers=_headers(headers))
         hub.say({"published": subject}, f"published on {subject}")
         return 0
 
@@ -86,6 +118,7 @@ def sub(hub: Hub, pattern: str, count: int | None, queue: str | None) -> int:
     async def work(node: tw.Node) -> int:
         left = count
         async with node.subscription(pattern, queue=queue) as messages:
+            print(f"sub: {pattern} at {hub.url}", file=sys.stderr, flush=True)
             async for one in messages:
                 hub.say(
                     {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},
@@ -103,7 +136,9 @@ def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[
     """Ask whoever is subscribed to a subject, and print the reply."""
 
     async def work(node: tw.Node) -> int:
-        reply = await node.request(subject, value_of(message), timeout=timeout, headers=_headers(headers))
+        reply = await node.request(
+            subject, hub.value_of("MESSAGE", message), timeout=timeout, headers=_headers(headers)
+        )
         hub.say(reply, _shown(reply))
         return 0
 
@@ -114,11 +149,12 @@ def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int
     """Call a method of a service, and print its result, or the items of its stream."""
     service, dot, name = method.rpartition(".")
     if not dot:
-        print(f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote", file=sys.stderr)
+        text = f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote"
+        hub.complain(InvalidArgument.code, text)
         return 2
 
     async def work(node: tw.Node) -> int:
-        args, kwargs = _arguments(arguments)
+        args, kwargs = _arguments(hub, arguments)
         found = getattr(node.client(service).with_(timeout=timeout), name)(*args, **kwargs)
         info = next((one for one in await node.services() if one.name == service), None)
         streams = info is not None and any(one.name == name and one.stream for one in info.methods)
@@ -156,14 +192,6 @@ def services(hub: Hub) -> int:
     return hub.run(work)
 
 
-def value_of(text: str) -> Any:
-    """Return what an argument of a command line stands for: JSON if it is that, else the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=_other, ensure_ascii=False)
 
@@ -172,17 +200,17 @@ def _other(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, (bytes, bytearray)) else str(value)
 
 
-def _arguments(texts: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(hub: Hub, texts: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if equals and name.isidentifier():
-            kwargs[name] = value_of(value)
+            kwargs[name] = hub.value_of(name, value)
         elif kwargs:
             raise InvalidArgument(f"ARGUMENTS: {text!r} comes after one with a name: put those with names last")
         else:
-            args.append(value_of(text))
+            args.append(hub.value_of("ARGUMENTS", text))
     return args, kwargs
 
 

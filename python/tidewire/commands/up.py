@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,8 +15,6 @@ from time import monotonic
 import tidewire as tw
 from tidewire._urls import is_secured
 from tidewire.config import Config
-
-_LOOK_S = 0.01
 
 
 def up(
@@ -35,9 +34,16 @@ def up(
 
     The first signal lets the calls that pass through the hub end, within the timeout; a second one does not wait for them.
     """
-    asked, urged = threading.Event(), threading.Event()
+    asked, urged, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def heard(*_: object) -> None:
+        if asked.is_set():
+            urged.set()
+            ended.set()
+        asked.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: (urged if asked.is_set() else asked).set())
+        signal.signal(number, heard)
     try:
         _check_timeout(timeout)
         node = tw.Node(name=name or f"hub-{os.getpid()}", config=Config(file=config, options=_options(settings)))
@@ -56,7 +62,7 @@ def up(
     for listener in listeners:
         listener.close()
     until = monotonic() + timeout
-    _drain(node, until, urged)
+    _drain(node, until, ended)
     ledger = node._stop_blocking(0.0 if urged.is_set() else max(0.0, until - monotonic()))
     _say({"hub": node.name, "balanced": ledger.balanced}, f"hub {node.name} has stopped: {ledger}", as_json)
     return 0
@@ -80,12 +86,21 @@ def _options(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _drain(node: tw.Node, until: float, urged: threading.Event) -> None:
+def _drain(node: tw.Node, until: float, ended: threading.Event) -> None:
     connection = node._link()
     connection.goodbye()
-    # What nodes have open ends on the thread of the links, which tells nobody.
-    while connection.open_calls and monotonic() < until and not urged.wait(_LOOK_S):
-        pass
+    if connection.open_calls:
+        waits = f"it waits for those that pass through it ({connection.open_calls}) until a second signal"
+        print(f"up: hub {node.name} takes no new calls; {waits}", file=sys.stderr, flush=True)
+
+    def drain() -> None:
+        with contextlib.suppress(tw.TidewireError):
+            connection.drain_blocking(until)
+        ended.set()
+
+    # In a thread of its own, so that this one hears a second signal.
+    threading.Thread(target=drain, name="drain", daemon=True).start()
+    ended.wait()
 
 
 def _token(text: str) -> tw.Token:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from time import monotonic, sleep
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Hub, Link, RemoteCall
@@ -22,7 +23,7 @@ from tidewire.links.tls import Tls, certificates
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, LinkSubscription, Listening, Pending, RemoteMessage
+    from tidewire._binding import ActorRef, Gate, LinkSubscription, Listening, Pending, RemoteMessage
     from tidewire.links.agents import RemoteAgents
     from tidewire.node import Node
     from tidewire.objects.references import Objects
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _Target = Callable[[Any], None]
 _NO_RESPONDERS = 17
-_LOOK_S = 0.01
 
 
 class Connection:
@@ -82,6 +82,32 @@ class Connection:
         return self._link is not None
 
     @property
+    def hub_name(self) -> str | None:
+        """The name of the hub, or None while the link is lost."""
+        joined = None if self._link is None else self._link.joined
+        return None if joined is None else joined[0]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what is known of the services of other nodes was told over the link that there is now."""
+        return self.hub_name is not None and self._discovery.epoch == self.link.epoch
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes have joined here, this one included, if it is a hub."""
+        return 0 if self.hub is None else self.hub.statistics()["nodes"]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether there was a link, and it is to be joined again."""
+        return self._link is not None and self._link.joined is None
+
+    @property
+    def places(self) -> list[str]:
+        """The addresses where others can join."""
+        return [one.url for one in self._listening if one.is_open]
+
+    @property
     def open_calls(self) -> int:
         """Calls that pass through this node as a hub and are not answered yet."""
         return 0 if self.hub is None else self.hub.open_calls
@@ -128,7 +154,10 @@ class Connection:
             self._listening.append(listening)
             self._link = hub.join(node.name, tokens[0][0] if tokens else None, settings)
             self.hub, self._tokens = hub, tokens
+            hub.tell(node._engine)
             self._open()
+            # It is told of all that comes from now on.
+            self._discovery.is_complete()
             self._serve_all()
             node._share_all()
             if node._agents is not None:
@@ -154,13 +183,13 @@ class Connection:
         self.objects.open()
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
-    async def refresh(self) -> None:
+    async def refresh(self, within_s: float = math.inf) -> None:
         """Ask the hub what is served, and note it."""
-        await self._discovery.refresh()
+        await self._discovery.refresh(within_s)
 
-    def refresh_blocking(self) -> None:
+    def refresh_blocking(self, within_s: float = math.inf) -> None:
         """As ``refresh``, and block this thread."""
-        self._discovery.refresh_blocking()
+        self._discovery.refresh_blocking(within_s)
 
     @property
     def agents(self) -> RemoteAgents:
@@ -225,26 +254,24 @@ class Connection:
 
     async def drain(self, until: float | None) -> None:
         """Wait until the calls that pass through this node have ended, or the time is up."""
-        while self._passes(until):
-            await asyncio.sleep(_LOOK_S)
+        if self.hub is not None:
+            await self.hub.idle(_left(until))
 
     def drain_blocking(self, until: float | None) -> None:
         """As ``drain``, and block this thread."""
-        while self._passes(until):
-            sleep(_LOOK_S)
-
-    def _passes(self, until: float | None) -> bool:
-        # What nodes have open ends on the thread of the links, which tells nobody.
-        return self.open_calls > 0 and (until is None or monotonic() < until)
+        if self.hub is not None:
+            self.hub.idle(_left(until)).wait()
 
     # What comes in
 
-    def subscribe(self, pattern: str, queue: str, says: dict[str, str] | None, target: _Target) -> Pending:
-        """Have what comes on a pattern handed to a function on the loop. The pending is done when the hub has it."""
+    def subscribe(
+        self, pattern: str, queue: str, says: dict[str, str] | None, target: _Target, gate: Gate | None = None
+    ) -> Pending:
+        """Have what comes on a pattern handed to a function on the loop, or calls to a gate. The pending is done when the hub has it."""
         number = next(self._numbers)
         self._targets[number] = target
         self._patterns[number] = pattern
-        subscription, pending = self.link.subscribe(pattern, queue, says, number)
+        subscription, pending = self.link.subscribe(pattern, queue, says, number, gate)
         self._kept[number] = subscription
         return pending
 
@@ -260,8 +287,11 @@ class Connection:
         if subscription is not None:
             subscription.close()
 
-    def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | None]]) -> None:
+    def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | bool | None]]) -> None:
         for number, what in came:
+            if what is False:
+                self.tell()
+                continue
             if what is None and number:
                 self.objects.left(number)
                 continue
@@ -269,6 +299,7 @@ class Connection:
                 self.objects.lost()
                 self.objects.open()
                 self.renew()
+                self.tell()
                 continue
             target = self._targets.get(number)
             if target is None:
@@ -281,17 +312,22 @@ class Connection:
             except Exception as error:  # noqa: BLE001
                 logger.error("%r could not be taken in: %s", what, error, exc_info=error)
 
+    def tell(self) -> None:
+        """Have those look again who wait for what this node is told of."""
+        node = self._node()
+        if node is not None:
+            node._engine.tell()
+
     def renew(self) -> None:
         """Learn anew what others serve: nobody told of what came and went. On the loop."""
         self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
 
     # Subjects
 
-    def share(self, actor: ActorRef, pattern: str, queue: str | None) -> Share:
-        """Have what other nodes publish on a pattern, and ask on it, go to an actor of this node."""
+    def share(self, actor: ActorRef, pattern: str, queue: str | None) -> tuple[Share, Pending]:
+        """Have what other nodes publish on a pattern, and ask on it, go to an actor of this node. The pending is done when the hub has it."""
         share = Share(self.node._engine, actor, self.unsubscribe)
-        self.subscribe(pattern, queue or "", None, share)
-        return share
+        return share, self.subscribe(pattern, queue or "", None, share)
 
     def keep_shared(self, actor: ActorRef, patterns: list[str]) -> None:
         """End what is shared for an actor, apart from these patterns."""
@@ -316,8 +352,9 @@ class Connection:
         assert info is not None
         says = known.described(info)
         pendings = [
-            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter),
-            self.subscribe(f"svc.{info.name}.*", info.name, None, porter),
+            self.subscribe(f"svc.{info.name}.*", info.name, None, porter, porter.gate),
+            # Behind the other one: who is told of the instance can call it either way.
+            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter, porter.gate),
         ]
         return pendings, porter
 
@@ -330,6 +367,10 @@ def _taking(connection: weakref.ref[Connection]) -> Callable[[Any], Any]:
         return None if found is None else found.objects.take(stands)
 
     return take
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - monotonic())
 
 
 def _log(name: str) -> Callable[[str], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tidewire._log import logger
@@ -23,28 +24,40 @@ _TIMEOUT_S = 5.0
 
 
 class Discovery:
-    """The services of other nodes, as far as this one has been told."""
+    """The services of other nodes, as far as this one has been told.
+
+    Attributes:
+        epoch: The link over which all of them were told, by its ``epoch``; None before that.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.epoch: int | None = None
         # For each list under way, the instances of which something was told meanwhile: that is newer than the list.
         self._newer: list[set[str]] = []
 
-    async def refresh(self) -> None:
+    async def refresh(self, within_s: float = math.inf) -> None:
         """Ask the hub what is served, and note it."""
-        newer = self._begin()
+        newer, epoch = self._begin(), self._connection.link.epoch
         try:
-            self._note(await self._listed(), newer)
+            self._note(await self._listed(within_s), newer)
+            self.is_complete(epoch)
         finally:
             self._end(newer)
 
-    def refresh_blocking(self) -> None:
+    def refresh_blocking(self, within_s: float = math.inf) -> None:
         """As ``refresh``, and block this thread."""
-        newer = self._begin()
+        newer, epoch = self._begin(), self._connection.link.epoch
         try:
-            self._note(self._listed().wait(), newer)
+            self._note(self._listed(within_s).wait(), newer)
+            self.is_complete(epoch)
         finally:
             self._end(newer)
+
+    def is_complete(self, epoch: int | None = None) -> None:
+        """Note that all services are known that can be reached over a link; without its epoch, over the one that there is now."""
+        self.epoch = self._connection.link.epoch if epoch is None else epoch
+        self._connection.tell()
 
     async def renew(self) -> None:
         """Learn what came and went while the link was lost: nobody told of it."""
@@ -81,9 +94,9 @@ class Discovery:
     def _end(self, newer: set[str]) -> None:
         self._newer = [one for one in self._newer if one is not newer]
 
-    def _listed(self) -> Pending:
+    def _listed(self, within_s: float) -> Pending:
         connection = self._connection
-        return connection.link.call(connection.node._engine, _LIST, None, _TIMEOUT_S)
+        return connection.link.call(connection.node._engine, _LIST, None, min(within_s, _TIMEOUT_S))
 
     def _note(self, listed: bytes, newer: set[str]) -> None:
         found = {instance: entry for entry in known.entries(listed) for instance in _instances(entry)}
@@ -95,6 +108,8 @@ class Discovery:
             if instance not in newer:
                 self._add(entry)
         self._connection.keep_agents(found.keys() | newer)
+        # Who waits for somebody to be there may look again.
+        registry.news.ring()
 
     def _remote_ports(self) -> list[RemotePort]:
         registry = registry_of(self._connection.node)

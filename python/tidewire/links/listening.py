@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidewire.errors import InvalidArgument
+from tidewire.services.names import pattern_problem
 
 if TYPE_CHECKING:
     from tidewire._binding import Listening
@@ -44,6 +45,9 @@ class Token:
             patterns = getattr(self, field)
             if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
                 raise InvalidArgument(f"{field}: {patterns!r} is not allowed: give a tuple of patterns")
+            problem = next(filter(None, (pattern_problem(field, pattern) for pattern in patterns)), None)
+            if problem is not None:
+                raise InvalidArgument(problem)
 
     def __repr__(self) -> str:
         return f"Token(user={self.user!r})"
@@ -57,10 +61,16 @@ def grants(tokens: Iterable[Token]) -> list[tuple[str, str, list[str], list[str]
     """
     if isinstance(tokens, Token):
         raise InvalidArgument("tokens: a Token is not allowed: give a list of them, as in tokens=[token]")
-    found = []
+    found: list[tuple[str, str, list[str], list[str], list[str]]] = []
+    users: dict[str, str] = {}
     for token in tokens:
         if not isinstance(token, Token):
             raise InvalidArgument(f"tokens: a {type(token).__name__} is not allowed: give tw.Token objects")
+        if token.token in users:
+            raise InvalidArgument(
+                f"tokens: those of the users {users[token.token]!r} and {token.user!r} are the same: give each user a token of its own"
+            )
+        users[token.token] = token.user
         subscribe, call = [*token.subscribe, _CHANGES], [*token.call, _LIST]
         found.append((token.token, token.user, list(token.publish), subscribe, call))
     return found

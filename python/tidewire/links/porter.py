@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidewire._binding import Gate
 from tidewire._handlers import Plan
 from tidewire._limits import SERVICE_STREAMS
-from tidewire.errors import InvalidArgument, TidewireError
+from tidewire.errors import InvalidArgument
 from tidewire.links.remote import TRACE
 from tidewire.services.local import LocalPort
 from tidewire.services.port import Items, Request
@@ -17,11 +19,13 @@ from tidewire.services.running import Failure, Running
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, RemoteCall
+    from tidewire._binding import ActorRef, Handling, RemoteCall
     from tidewire.services.host import Host
 
 _R = TypeVar("_R", bound=Request)
-_LIMIT_EXCEEDED = 14
+_INVALID_ARGUMENT, _LIMIT_EXCEEDED = 9, 14
+_IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
+_IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 _MAILBOX = Mailbox(65_536, "fail")
 
 
@@ -36,24 +40,26 @@ class Porter:
     def __init__(self, host: Host, concurrency: int) -> None:
         self._host = host
         self._port = LocalPort(host)
-        self._streaming = {method.name for method in host.info.methods if method.stream}
+        self.gate = Gate(self, host.instance, host.tally, host.calls, dict(host.admitted("private")))
         self.actor = self._spawn(None, max(concurrency, 2))
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
         self._streams = self._spawn(self.actor, SERVICE_STREAMS.max) if host.streams_any else self.actor
+        self.gate.open(self.actor, self._streams)
 
     def _spawn(self, parent: ActorRef | None, concurrency: int) -> ActorRef:
         def plan() -> Plan:
-            return Plan(self._receive, takes_context=False, coroutine=True)
+            return Plan(self._handler, takes_context=False, coroutine=True)
 
         return self._host.node._spawn_plan(parent, plan, None, _MAILBOX, "default", concurrency, None)
 
     def __call__(self, call: RemoteCall) -> None:
         """Let a call in, or tell its caller that too many wait."""
-        actor = self._streams if _method(call.subject) in self._streaming else self.actor
-        try:
-            actor.tell(call, call.priority)
-        except TidewireError as error:
-            call.refuse(_LIMIT_EXCEEDED, f"{call.subject}: {error}")
+        self.gate(call)
+
+    @property
+    def _handler(self) -> Callable[[RemoteCall], Any]:
+        """What the actors run: mostly the gate begins a call by itself, and has ``_receive`` do so where more is to be seen to."""
+        return self.gate
 
     async def _receive(self, call: RemoteCall) -> None:
         if call.cancelled:
@@ -61,16 +67,18 @@ class Porter:
         try:
             request = self._request(call)
             method = self._host.method(request)
-            if method.streams:
+            if method.streams != call.reads_items:
+                call.refuse(_INVALID_ARGUMENT, _IS_STREAM if method.streams else _IS_VALUE)
+            elif method.streams:
                 await self._stream(call, request)
             elif method.coroutine:
                 running = Running(request, method, self._host.instance)
                 call.on_cancel(running.cancel)
-                self._answer(call, request.node, await self._host.receive(running))
+                self.answer(call, request.node, await self._host.receive(running))
             else:
                 reply = self._port.call(request)
                 call.on_cancel(reply.cancel)
-                self._answer(call, request.node, await reply)
+                self.answer(call, request.node, await reply)
         except asyncio.CancelledError:
             if not call.cancelled:
                 raise
@@ -104,7 +112,16 @@ class Porter:
         connection = self._host.node._connection
         return None if connection is None else connection.objects.stand_in(node, value)[1]
 
-    def _answer(self, call: RemoteCall, node: str, value: Any) -> None:
+    def raised(self, handling: Handling, error: BaseException) -> None:
+        """Answer a call whose coroutine raised. The gate calls this.
+
+        Raises:
+            CancelledError: if the loop is ending.
+        """
+        self.answer(handling.call, handling.call.node, self._host.raised(handling, error))
+
+    def answer(self, call: RemoteCall, node: str, value: Any) -> None:
+        """Answer a call with what its handler gave."""
         if value.__class__ is Failure:
             fail(call, value.error)
             return

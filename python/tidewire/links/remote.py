@@ -6,15 +6,17 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
+from tidewire._binding import Route
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.giving import Giving
 from tidewire.services.channel import Ended
 from tidewire.services.port import Reply, Request
 
 if TYPE_CHECKING:
-    from tidewire._binding import Link, Pending, RemoteStream
+    from tidewire._binding import Link, Pending, RemoteStream, Standing
     from tidewire.links.connection import Connection
     from tidewire.services.info import ServiceInfo
+    from tidewire.services.registry import Group
 
 TRACE = "tw-trace"
 """The header with the id that a call shares with the one it was made in."""
@@ -39,6 +41,12 @@ class RemotePort:
         self._engine = connection.node._engine
         self._prefix = f"svc.{info.name}.{self.instance}."
         self._subjects: dict[str, str] = {}
+
+    def route(self, group: Group, standing: Standing) -> Route | None:
+        """Return the way there; see ``LinkPort``."""
+        if not self._connection.is_joined:
+            return None
+        return Route(self._connection.link, self._engine, standing, self, group)
 
     def giving(self) -> Giving:
         """Return what is asked for what stands for functions and objects, in one call."""
@@ -71,11 +79,12 @@ class RemotePort:
         headers: dict[str, str] | None = None,
     ) -> Pending:
         """Send a call that nothing else belongs to."""
-        subject = self._subjects.get(method) or self._subject(method)
+        subject = self._subjects.get(method) or self.subject(method)
         value = [args, kwargs] if kwargs else args
         return self._connection.link.call(self._engine, subject, value, timeout_s, priority, headers, give)
 
-    def _subject(self, method: str) -> str:
+    def subject(self, method: str) -> str:
+        """Return what is called for a method."""
         subject = self._prefix + method
         if any(method == known.name for known in self.info.methods):
             self._subjects[method] = subject

@@ -32,7 +32,7 @@ class Share:
         self._engine = engine
         self._gone = gone
         # What came while the mailbox was full, in order, and how many bytes that is.
-        self._later: deque[RemoteMessage] = deque()
+        self._later: deque[tuple[RemoteMessage, Any]] = deque()
         self._later_bytes = 0
         self._giving: asyncio.Task[None] | None = None
 
@@ -48,17 +48,17 @@ class Share:
             self._ask(came)
 
     def _give(self, message: RemoteMessage) -> None:
+        value = message.value()
         if not self._later:
-            value = message.value()
             accepted = self._engine.deliver(self.actor, message.subject, value, message.headers)
             if accepted is False:
                 self._engine.give_up(self.actor, value, "mailbox_full", None)
             if accepted is not None:
                 return
         if self._later_bytes + message.size > _limits.SUBSCRIPTION_BYTES.default:
-            self._engine.give_up(self.actor, message.value(), "mailbox_full", "subscription_bytes is exceeded")
+            self._engine.give_up(self.actor, value, "mailbox_full", "subscription_bytes is exceeded")
             return
-        self._later.append(message)
+        self._later.append((message, value))
         self._later_bytes += message.size
         if self._giving is None:
             self._giving = asyncio.get_running_loop().create_task(self._give_later())
@@ -66,11 +66,11 @@ class Share:
     async def _give_later(self) -> None:
         """Give what waits as there is room. What comes meanwhile waits behind it."""
         while self._later:
-            message = self._later[0]
+            message, value = self._later[0]
             try:
-                await self._engine.deliver_later(self.actor, message.subject, message.value(), message.headers)
+                await self._engine.deliver_later(self.actor, message.subject, value, message.headers)
             except TidewireError as error:
-                self._engine.give_up(self.actor, message.value(), "stopped", str(error))
+                self._engine.give_up(self.actor, value, "stopped", str(error))
             self._later.popleft()
             self._later_bytes -= message.size
         self._giving = None

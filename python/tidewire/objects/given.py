@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidewire._limits import REMOTE_OBJECTS
@@ -67,11 +67,20 @@ class Entry:
         self.until = 0.0
         self.given = self.busy = 0
 
+    def is_held_by(self, holder: str, origin: int) -> bool:
+        """Return whether it was given to a node, and that over the link with this number, as far as it is known."""
+        return self.holder == holder and self.origin in (None, origin)
+
 
 class Given:
-    """All that a node has given. Whoever calls it holds a lock."""
+    """All that a node has given. Whoever calls it holds a lock.
 
-    def __init__(self) -> None:
+    Args:
+        tell: Called when there is more or less of it.
+    """
+
+    def __init__(self, tell: Callable[[], object] = lambda: None) -> None:
+        self._tell = tell
         self._entries: dict[str, Entry] = {}
         self._known: dict[tuple[str, object], Entry] = {}
 
@@ -95,6 +104,7 @@ class Given:
             )
         self._entries[entry.key] = entry
         self._known[entry.holder, entry.same] = entry
+        self._tell()
 
     def give(self, entry: Entry, now: float) -> None:
         """Note that a reference is given once more."""
@@ -108,7 +118,7 @@ class Given:
             RemoteGone: if that node has no such thing.
         """
         entry = self._entries.get(key)
-        if entry is None or entry.holder != holder or entry.origin not in (None, origin):
+        if entry is None or not entry.is_held_by(holder, origin):
             raise RemoteGone(
                 f"{key[:8]}: this node has nothing of this key for {holder!r}: it was let go, its lease is over, or it was "
                 "given to another node"
@@ -117,10 +127,10 @@ class Given:
         entry.until = now + entry.lease_s
         return entry
 
-    def release(self, key: str, holder: str, count: int) -> None:
-        """Note that a node has let go references; what has none left is gone."""
+    def release(self, key: str, holder: str, origin: int, count: int) -> None:
+        """Note that a node has let go references; what has none left is gone. What another node, or another link, holds stays."""
         entry = self._entries.get(key)
-        if entry is not None and entry.holder == holder and count > 0:
+        if entry is not None and entry.is_held_by(holder, origin) and count > 0:
             entry.given -= count
             if entry.given <= 0:
                 self.remove(entry)
@@ -135,6 +145,7 @@ class Given:
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
             del self._known[entry.holder, entry.same]
+            self._tell()
 
     def left(self, origin: int) -> None:
         """Let all go that the node of a link held."""
@@ -148,6 +159,7 @@ class Given:
         """Let all go."""
         self._entries.clear()
         self._known.clear()
+        self._tell()
 
     def find(self, key: str) -> Entry | None:
         """Return what a key names."""

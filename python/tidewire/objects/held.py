@@ -62,6 +62,7 @@ class Held:
             self._holdings[holding.key] = weakref.ref(holding)
             self._claims.setdefault(holding.node, []).append(holding.key)
             proxy = proxy_of(holding)
+        self._connection.tell()
         self._plan()
         return proxy
 
@@ -71,6 +72,7 @@ class Held:
             known = self._holdings.get(holding.key)
             if known is not None and known() in (holding, None):
                 del self._holdings[holding.key]
+                self._connection.tell()
             if holding.gone:
                 return
             counts = self._releases.setdefault(holding.node, {})
@@ -87,6 +89,7 @@ class Held:
             self._holdings.clear()
             self._claims.clear()
             self._releases.clear()
+        self._connection.tell()
 
     def _plan(self) -> None:
         node = self._connection._node()

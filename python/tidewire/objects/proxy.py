@@ -15,9 +15,10 @@ from tidewire.services.names import nearest
 from tidewire.services.options import CallOptions
 from tidewire.services.port import Port, Request
 from tidewire.services.proxy import Client, ClientMethod, NoSuchMethod
-from tidewire.services.registry import Group
+from tidewire.services.registry import Group, registry_of
 
 if TYPE_CHECKING:
+    from tidewire._binding import News, Pending
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.objects.held import Held
@@ -79,6 +80,10 @@ class _Group(Group):
         self._holding = holding
         self.add(_Way(holding))
 
+    def _routed(self) -> None:
+        # Each call looks whether the object is still held.
+        return None
+
     def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
         self._holding.check()
         try:
@@ -105,6 +110,7 @@ class _Registry:
     def __init__(self, holding: Holding) -> None:
         self.holding = holding
         self._group = _Group(holding)
+        self.groups: dict[str, Group] = {}
 
     @property
     def node(self) -> Node:
@@ -115,10 +121,18 @@ class _Registry:
 
     group = find
 
-    async def find_again(self, _: str) -> None:
+    @property
+    def news(self) -> News:
+        return registry_of(self.node).news
+
+    def pause(self, wait_s: float, seen: int) -> Pending:
+        """Wait; see ``Registry.pause``."""
+        return registry_of(self.node).pause(wait_s, seen)
+
+    async def find_again(self, _name: str, _within_s: float) -> None:
         """It is known."""
 
-    def find_again_blocking(self, _: str) -> None:
+    def find_again_blocking(self, _name: str, _within_s: float) -> None:
         """It is known."""
 
 

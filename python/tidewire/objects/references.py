@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from tidewire._binding import sender_of_value
 from tidewire._limits import REMOTE_LEASE_MS, REMOTE_OBJECTS
 from tidewire.errors import InvalidArgument, LinkLost
 from tidewire.objects.given import Entry, Given
@@ -49,7 +50,7 @@ class Objects:
         self._connection = connection
         # The lock protects what was given. An object that is let go by the collector takes it again.
         self._lock = threading.RLock()
-        self._given = Given()
+        self._given = Given(connection.tell)
         self._held = Held(connection)
         self._door: Door | None = None
         self._target = self._receive
@@ -166,11 +167,17 @@ class Objects:
 
     def _given_back(self, key: str) -> Any:
         entry = self._given.find(key)
-        if entry is None:
+        if entry is None or not self._may_give_back(entry):
             from tidewire.errors import RemoteGone
 
-            raise RemoteGone(f"{key[:8]}: it came back to its owner, who has let it go")
+            raise RemoteGone(
+                f"{key[:8]}: it came back to its owner, who has let it go, or has not given it to the node that it comes from"
+            )
         return entry.target
+
+    def _may_give_back(self, entry: Entry) -> bool:
+        number = sender_of_value()
+        return number is None or entry.is_held_by(self._connection.link.name_of(number) or "", number)
 
     # Calls that come
 
@@ -189,7 +196,7 @@ class Objects:
         pairs = call.value()
         with self._lock:
             for key, count in zip(pairs[::2], pairs[1::2], strict=True):
-                self._given.release(str(key), call.node, int(count))
+                self._given.release(str(key), call.node, call.origin, int(count))
 
     def claim(self, call: RemoteCall) -> None:
         """Note what a node has got."""

@@ -8,8 +8,24 @@
 
 from __future__ import annotations
 
-from tidewire.pools.options import Batch, Restarts, Scale
-from tidewire.pools.pool import Pool
-from tidewire.pools.task import Task
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidewire.pools.options import Batch, Restarts, Scale
+    from tidewire.pools.pool import Pool
+    from tidewire.pools.task import Task
 
 __all__ = ["Batch", "Pool", "Restarts", "Scale", "Task"]
+
+_PLACES = {"Batch": "options", "Pool": "pool", "Restarts": "options", "Scale": "options", "Task": "task"}
+
+
+def __getattr__(name: str) -> Any:
+    # Worker processes import this package, and need none of it: they begin sooner.
+    if name not in _PLACES:
+        raise AttributeError(f"module 'tidewire.pools' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"tidewire.pools.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -209,8 +209,10 @@ class Keeper:
     def _wait_for_workers(self) -> None:
         self._replacing.wanted = 0
         while not self._crew.gone():
-            now_ns = time.monotonic_ns()
-            self._sleep(self._crew.work(now_ns))
+            deadline_ns = self._crew.work(time.monotonic_ns())
+            # That may have killed the last one, and then nothing happens any more.
+            if not self._crew.gone():
+                self._sleep(deadline_ns)
 
     def _close(self, stuck: tuple[Stuck, ...]) -> None:
         core = self._core

@@ -45,4 +45,6 @@ class Task:
         self.answer: Answer | None = None
 
     def __repr__(self) -> str:
-        return f"<Task {self.number} args={self.args!r:.200} deliveries={self.deliveries}>"
+        # Behind the payload a pool of agents sends what its workers need to know of the message.
+        what = f"payload={self.args[0]!r:.200}" if self.key == FROM_AGENT else f"args={self.args!r:.200}"
+        return f"<Task {self.number} {what} deliveries={self.deliveries}>"

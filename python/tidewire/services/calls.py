@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import InvalidArgument, TidewireError
@@ -105,7 +105,7 @@ class Call(Coroutine[Any, Any, Any]):
         while True:
             port, since = turn.next(), perf_counter()
             if port is None:
-                sleep(turn.wait_s)
+                turn.pause().wait()
                 continue
             try:
                 value = port.call(turn.request).wait()
@@ -130,7 +130,7 @@ class Call(Coroutine[Any, Any, Any]):
         while True:
             port, since = turn.next(), perf_counter()
             if port is None:
-                yield from asyncio.sleep(turn.wait_s).__await__()
+                yield from turn.pause().__await__()
                 continue
             try:
                 value = yield from port.call(turn.request).__await__()

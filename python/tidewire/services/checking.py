@@ -68,8 +68,10 @@ class Signature:
         self._least = sum(parameter.required for parameter in self.positional)
         self._must_name = any(p.required and p not in self.positional for p in self.named.values())
         every = [*self.positional, *self.named.values(), self.rest, self.rest_named]
+        # None: some must be named.
+        self.counts = None if self._must_name else (self._least, len(self.positional))
         self.plain = all(parameter is None or parameter.convert is None for parameter in every)
-        self._exact = [parameter.exact for parameter in self.positional]
+        self.exact = [parameter.exact for parameter in self.positional]
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -84,9 +86,9 @@ class Signature:
         """Return whether arguments that bind need no look for certain; ``convert`` looks at those where this says no."""
         if self.plain:
             return True
-        if kwargs or len(args) > len(self._exact):
+        if kwargs or len(args) > len(self.exact):
             return False
-        return all(map(_is, map(type, args), self._exact))
+        return all(map(_is, map(type, args), self.exact))
 
     def check(self, title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Check that arguments bind.

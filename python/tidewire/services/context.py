@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire.services.running import Running
+    from tidewire.services.running import AnyRunning
 
-running: ContextVar[Running | None] = ContextVar("tidewire_call", default=None)
+running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
 """The call that this code belongs to."""
 
 
@@ -21,7 +21,7 @@ class CallContext:
 
     __slots__ = ("_running",)
 
-    def __init__(self, of: Running) -> None:
+    def __init__(self, of: AnyRunning) -> None:
         self._running = of
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from tidewire._binding import CallTally
 from tidewire._handlers import Plan
 from tidewire._limits import SERVICE_STREAMS, SERVICE_WAITING
 from tidewire.errors import InvalidArgument, NoSuchTarget
@@ -18,9 +19,8 @@ from tidewire.services.info import ServiceInfo, admits
 from tidewire.services.methods import Bound
 from tidewire.services.names import VISIBILITIES, nearest
 from tidewire.services.outcome import error_for_caller
-from tidewire.services.running import Failure, Running
+from tidewire.services.running import AnyRunning, Failure, Running
 from tidewire.services.streaming import Writing, write
-from tidewire.services.tally import Tally
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class Host:
         self.node = node
         self.info = info
         (self.instance,) = info.instances
-        self.tally = Tally()
+        self.tally = CallTally()
         self.writing: set[Writing] = set()
-        self.calls: set[Running] = set()
+        self.calls: set[AnyRunning] = set()
         self._methods = methods
         self._admitted = {
             origin: {name: method for name, method in methods.items() if admits(method.visibility, origin)}
@@ -96,6 +96,10 @@ class Host:
         """All its actors but those of events."""
         crew = [] if self._crew is None else self._crew.actors
         return [*(actor for actor in (self.values, self.streams) if actor is not None), *crew]
+
+    def admitted(self, origin: str) -> Mapping[str, Bound]:
+        """Return the methods that may be called from there, by name."""
+        return self._admitted[origin]
 
     def method(self, request: Request) -> Bound:
         """Return the method that a request is for.
@@ -139,18 +143,25 @@ class Host:
             value = await running.method.call(*args, **kwargs)
             self.tally.ended((perf_counter_ns() - started_ns) // 1_000)
             return value
-        except asyncio.CancelledError as error:
-            if not running.was_interrupted and _is_cancelled():
-                # The loop is ending, and the task with it.
-                self.tally.cancelled()
-                raise
-            return self._interrupted(running, error)
         # Whatever the handler raises is for its caller.
         except BaseException as error:  # noqa: BLE001
-            return self._failed(running, error)
+            return self.raised(running, error)
         finally:
             self.calls.discard(running)
             running.leave(token)
+
+    def raised(self, running: AnyRunning, error: BaseException) -> Failure | None:
+        """Return what a coroutine that raised answers; None if nobody waits for it.
+
+        Raises:
+            CancelledError: if the loop is ending, and the task with it.
+        """
+        if not isinstance(error, asyncio.CancelledError):
+            return self._failed(running, error)
+        if not running.was_interrupted and _is_cancelled():
+            self.tally.cancelled()
+            raise error
+        return self._interrupted(running, error)
 
     def run(self, running: Running) -> Any:
         """Run a plain function; an actor of the crew calls this for each call."""
@@ -192,11 +203,11 @@ class Host:
         for running in list(self.calls):
             running.cancel(reason())
 
-    def _failed(self, running: Running, error: BaseException) -> Failure:
+    def _failed(self, running: AnyRunning, error: BaseException) -> Failure:
         self.tally.failed()
         return Failure(error_for_caller(running.request.title, error))
 
-    def _interrupted(self, running: Running, error: BaseException) -> Failure | None:
+    def _interrupted(self, running: AnyRunning, error: BaseException) -> Failure | None:
         if not running.was_interrupted:
             return self._failed(running, error)
         self.tally.cancelled()

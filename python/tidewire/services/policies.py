@@ -6,13 +6,11 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tidewire._binding import Standing
 from tidewire.errors import InvalidArgument, NoResponders
 from tidewire.services.names import nearest, short
 
 KINDS = ("first", "random", "least_outstanding", "lowest_latency", "all")
-
-_WEIGHT = 0.2
-_FAILED_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
@@ -50,21 +48,6 @@ class Policy:
         return policy if isinstance(policy, Policy) else cls(policy)
 
 
-@dataclass
-class Standing:
-    """What is known of one instance.
-
-    Attributes:
-        outstanding: Calls that began and have not ended.
-        latency_s: A moving average of how long calls took, the last ones counting most; None before the first has ended.
-        calls: Calls that have ended.
-    """
-
-    outstanding: int = 0
-    latency_s: float | None = None
-    calls: int = 0
-
-
 class Standings:
     """The instances of one service, in the order in which they came."""
 
@@ -84,7 +67,7 @@ class Standings:
         """Note that a call was sent to an instance."""
         standing = self._of.get(instance)
         if standing is not None:
-            standing.outstanding += 1
+            standing.began()
 
     def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None:
         """Note that a call has ended.
@@ -95,17 +78,8 @@ class Standings:
             failed: Whether it failed. A failure may be quick, and must not draw calls: it counts as slower than what was before.
         """
         standing = self._of.get(instance)
-        if standing is None:
-            return
-        if standing.outstanding:
-            standing.outstanding -= 1
-        standing.calls += 1
-        if took_s is None:
-            return
-        before = standing.latency_s
-        if failed:
-            took_s = max(took_s, (before or took_s) * _FAILED_FACTOR)
-        standing.latency_s = took_s if before is None else before + _WEIGHT * (took_s - before)
+        if standing is not None:
+            standing.ended(took_s, failed)
 
     def choose(self, policy: Policy, dice: random.Random, without: Iterable[str] = ()) -> str | None:
         """Return the instance for the next call, or None if there is none left.

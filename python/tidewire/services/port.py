@@ -14,10 +14,11 @@ from tidewire.errors import ActorStopped, AskTimeout
 from tidewire.services import context
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
+    from tidewire._binding import Pending, Route, Standing
     from tidewire.services.feeding import Feed
     from tidewire.services.info import ServiceInfo
-    from tidewire.services.running import Running
+    from tidewire.services.registry import Group
+    from tidewire.services.running import AnyRunning
 
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -72,7 +73,7 @@ class Request:
         user: str | None = None,
         origin: str = "node",
         subject: str | None = None,
-        parent: Running | None = None,
+        parent: AnyRunning | None = None,
         trace: str | None = None,
     ) -> None:
         self.service = service
@@ -190,6 +191,14 @@ class LinkPort(Port, Protocol):
         """It says that it is one."""
         ...
 
+    def route(self, group: Group, standing: Standing) -> Route | None:
+        """Return the way there for calls with nothing unusual, as the only one of a group; None if there is none."""
+        ...
+
+    def subject(self, method: str) -> str:
+        """Return what is called for a method."""
+        ...
+
     def giving(self) -> Any:
         """Return what is asked for what stands for functions and objects, in one call."""
         ...
@@ -205,7 +214,7 @@ class LinkPort(Port, Protocol):
         ...
 
 
-def nested_deadline(title: str, timeout_s: float | None, parent: Running | None) -> float | None:
+def nested_deadline(title: str, timeout_s: float | None, parent: AnyRunning | None) -> float | None:
     """Return when a call ends at the latest: within its own time, and within what is left of the call it is made in.
 
     Raises:
@@ -226,6 +235,6 @@ def nested_deadline(title: str, timeout_s: float | None, parent: Running | None)
     return outer
 
 
-def current() -> Running | None:
+def current() -> AnyRunning | None:
     """Return the call in whose handler this code runs."""
     return context.running.get()

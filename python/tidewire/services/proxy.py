@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
+from tidewire._binding import Calling
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.calls import Call
 from tidewire.services.declared import Declaration, declaration_of, is_declared
-from tidewire.services.errand import Errand, LinkCall
+from tidewire.services.errand import Errand
 from tidewire.services.feeding import has_streams
+from tidewire.services.limits import CALL_TIMEOUT_S
 from tidewire.services.names import nearest, short, token_problem
 from tidewire.services.options import CallOptions
 from tidewire.services.reading import BlockingStream, Stream, refuse_loop
@@ -17,11 +19,15 @@ from tidewire.services.registry import Registry, registry_of
 from tidewire.services.sending import Sending
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from tidewire.node import Node
     from tidewire.services.checking import Signature
     from tidewire.services.registry import Group
 
 _S = TypeVar("_S")
+_NONE = (1, 0)
+"""As many arguments as nobody can give."""
 
 
 class NoSuchMethod(NoSuchTarget, AttributeError):
@@ -104,8 +110,8 @@ class Client:
         made = self._made.get(name)
         if made is None:
             made = self._made[name] = ClientMethod(self, name)
-        if self._declared is not None:
-            # What was declared stays: the next look finds it without coming here.
+        if known is not None:
+            # The next look finds it without coming here.
             self.__dict__[name] = made
         return made
 
@@ -131,8 +137,14 @@ class Client:
         return None if group is None else group.methods
 
 
-class ClientMethod:
+class ClientMethod(Calling):
     """A method of a service, to be called."""
+
+    def __new__(cls, of: Client, name: str) -> Self:
+        declared = None if of._declared is None else of._declared.methods[name]
+        counts = None if declared is None else declared.function.signature.counts or _NONE
+        result = None if declared is None else declared.result
+        return super().__new__(cls, of._service, of._registry.groups, of._options.priority, result, counts)
 
     def __init__(self, of: Client, name: str) -> None:
         self._client = of
@@ -149,16 +161,30 @@ class ClientMethod:
         """Return the method with other options; see ``Client.with_``."""
         return ClientMethod(self._client.with_(**options), self.__name__)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call it. ``Calling`` makes the usual calls by itself."""
         of = self._client
         group = of._registry.find(of._service)
         streams, timeout = self._known(group, args, kwargs)
         if self._one and not streams and group is not None and group.over_links and not has_streams(args, kwargs):
-            return LinkCall(
-                Errand(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
-            )
+            self._note(group, timeout)
+            return self._over_link(args, kwargs)
         sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
         return Stream(sending) if streams else Call(sending)
+
+    def _note(self, group: Group, timeout: float | None) -> None:
+        """Let the next calls be made as usual, if nothing is to be seen to."""
+        route, options = group.route, self._client._options
+        if route is None or options.headers or options.instance is not None or self.__name__ not in group.methods:
+            return
+        subject = route.port.subject(self.__name__)
+        self._goes(route, subject, options.timeout or timeout or CALL_TIMEOUT_S)
+
+    def _errand(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Errand:
+        """Return what makes a call over a link that is not as usual."""
+        of = self._client
+        timeout = self._of(of._registry.find(of._service))[1]
+        return Errand(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
 
     def __repr__(self) -> str:
         return f"<method {self._title} of {self._client!r}>"
@@ -176,9 +202,12 @@ class ClientMethod:
 
     def _known(self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, float | None]:
         """Check the arguments, and return whether it gives a stream and how long it may take, as far as anybody knows."""
+        if self._signature is not None and not self._signature.binds(args, kwargs):
+            self._signature.check(self._title, args, kwargs)
+        return self._of(group)
+
+    def _of(self, group: Group | None) -> tuple[bool, float | None]:
         if self._signature is not None:
-            if not self._signature.binds(args, kwargs):
-                self._signature.check(self._title, args, kwargs)
             return bool(self._streams), self._timeout
         found = None if group is None else group.methods.get(self.__name__)
         return (False, None) if found is None else (found.stream, found.timeout)

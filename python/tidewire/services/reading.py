@@ -86,7 +86,7 @@ class Stream(_Reading, AsyncIterator[Any]):
             raise StopAsyncIteration
         try:
             if self._items is None:
-                await self._sending.registry.find_again(self._sending.service)
+                await self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
             return self._made(await self._opened().take())
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -129,7 +129,7 @@ class BlockingStream(_Reading, Iterator[Any]):
         refuse_loop(self._sending.title)
         try:
             if self._items is None:
-                self._sending.registry.find_again_blocking(self._sending.service)
+                self._sending.registry.find_again_blocking(self._sending.service, self._sending.timeout_s)
             return self._made(self._opened().take_blocking())
         except Ended:
             self._end()

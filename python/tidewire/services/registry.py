@@ -6,18 +6,21 @@ import dataclasses
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidewire import _forking
-from tidewire.errors import NameTaken, NodeStopped, NoResponders
+from tidewire._binding import News
+from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.info import MethodInfo, ServiceInfo
 from tidewire.services.names import nearest
 from tidewire.services.policies import Standings
 
 if TYPE_CHECKING:
+    from tidewire._binding import Pending, Route
+    from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.services.options import CallOptions
-    from tidewire.services.port import Port
+    from tidewire.services.port import LinkPort, Port
     from tidewire.services.serving import Served
 
 
@@ -29,6 +32,7 @@ class Group:
         ports: The ways to its instances by their ids, in the order in which they came.
         methods: Its methods by name.
         over_links: Whether all its instances are in other processes.
+        route: The way to the only instance, if it is in another process. It is another object whenever something has changed.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,6 +40,7 @@ class Group:
         self.ports: dict[str, Port] = {}
         self.methods: dict[str, MethodInfo] = {}
         self.over_links = False
+        self.route: Route | None = None
         # The lock protects the standings: calls begin and end on several threads. A stream that is collected while this
         # thread holds the lock takes it again.
         self._lock = threading.RLock()
@@ -59,12 +64,14 @@ class Group:
             self._take({**self.ports, port.instance: port})
             self.methods = methods
             self._standings.add(port.instance)
+            self.route = self._routed()
 
     def remove(self, instance: str) -> None:
         """Forget an instance."""
         with self._lock:
             self._take({key: port for key, port in self.ports.items() if key != instance})
             self._standings.remove(instance)
+            self.route = self._routed()
 
     def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
         """Return the way to the instance for a call, and note that the call begins.
@@ -95,6 +102,12 @@ class Group:
         """Return the ids of the instances in this process."""
         return {instance for instance, port in self.ports.items() if not _over_link(port)}
 
+    def _routed(self) -> Route | None:
+        if not self.over_links or len(self.ports) != 1:
+            return None
+        ((instance, port),) = self.ports.items()
+        return cast("LinkPort", port).route(self, self._standings[instance])
+
     def _take(self, ports: dict[str, Port]) -> None:
         self.ports = ports
         self.over_links = all(map(_over_link, ports.values()))
@@ -108,13 +121,19 @@ class Group:
 
 
 class Registry:
-    """The services that a node can reach."""
+    """The services that a node can reach.
+
+    Attributes:
+        groups: The instances of each, by name.
+        news: Rings whenever an instance was added, or the link is back and it is known who is there.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
+        self.news = News()
         # The lock protects the table of groups and the list of what is served here.
         self._lock = _forking.lock()
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
         self._served: list[Served] = []
         self._watched = False
 
@@ -128,7 +147,7 @@ class Registry:
 
     def find(self, name: str) -> Group | None:
         """Return the instances of a service, or None if there are none."""
-        return self._groups.get(name)
+        return self.groups.get(name)
 
     def group(self, name: str) -> Group:
         """Return the instances of a service.
@@ -137,47 +156,104 @@ class Registry:
             NoResponders: if there are none.
             NodeStopped: if the node has been stopped.
         """
-        found = self._groups.get(name)
+        found = self.groups.get(name)
         if found is None:
             self.node._check()
-            raise NoResponders(f"{name}: nobody serves it: {nearest(name, self._groups)}")
+            raise NoResponders(f"{name}: nobody serves it: {self._instead(name)}")
         return found
 
-    async def find_again(self, name: str) -> None:
-        """Ask the hub, if there is one, who serves something that nobody is known to serve: the news may be under way."""
+    def _instead(self, name: str) -> str:
         connection = self.node._connection
-        if name not in self._groups and connection is not None and connection.is_joined:
-            await connection.refresh()
+        if self.groups:
+            return nearest(name, self.groups)
+        if connection is None or not connection.is_joined:
+            return "serve it here, or join the hub where it is served: tw.Node(url)"
+        return "no service is known here: look whether a node that serves it has joined the same hub"
 
-    def find_again_blocking(self, name: str) -> None:
+    async def find_again(self, name: str, within_s: float) -> None:
+        """Ask the hub, if there is one, who serves something that nobody is known to serve: the news may be under way.
+
+        Raises:
+            LinkLost: if the link to the hub is lost.
+            AskTimeout: if the hub gives no answer within that time.
+        """
+        connection = self._asked(name)
+        if connection is not None:
+            try:
+                await connection.refresh(within_s)
+            except TidewireError as error:
+                raise self._not_asked(name, error) from error
+
+    def find_again_blocking(self, name: str, within_s: float) -> None:
         """As ``find_again``, and block this thread."""
+        connection = self._asked(name)
+        if connection is not None:
+            try:
+                connection.refresh_blocking(within_s)
+            except TidewireError as error:
+                raise self._not_asked(name, error) from error
+
+    def _asked(self, name: str) -> Connection | None:
         connection = self.node._connection
-        if name not in self._groups and connection is not None and connection.is_joined:
-            connection.refresh_blocking()
+        return connection if name not in self.groups and connection is not None and connection.is_joined else None
+
+    def _not_asked(self, name: str, error: TidewireError) -> TidewireError:
+        """Return the error of a call as nobody is known to serve it, and the hub can't be asked."""
+        node = self.node
+        if isinstance(error, LinkLost):
+            return LinkLost(
+                f"{name}: nobody is known to serve it, and the link of {node.name!r} to the hub at {node.url} is lost: "
+                "call again once that hub runs; the node joins it again by itself"
+            )
+        if isinstance(error, AskTimeout):
+            return AskTimeout(
+                f"{name}: nobody is known to serve it, and the hub at {node.url} did not say in time who does: "
+                "allow more, or look whether the hub is stopped or blocked"
+            )
+        return error
 
     def infos(self) -> list[ServiceInfo]:
         """Return all services, by name."""
         with self._lock:
-            groups = sorted(self._groups.items())
+            groups = sorted(self.groups.items())
         return [group.info for _, group in groups]
 
     def add(self, port: Port) -> None:
         """Add an instance; see ``Group.add``."""
         with self._lock:
             name = port.info.name
-            group = self._groups.get(name) or Group(name)
+            group = self.groups.get(name) or Group(name)
             group.add(port)
-            self._groups[name] = group
+            self.groups[name] = group
+        self._tell()
+        self.news.ring()
+
+    def pause(self, wait_s: float, seen: int) -> Pending:
+        """Wait for so long, or until there are other news than were seen."""
+        return self.node._engine.pause(wait_s, self.news, seen)
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
         with self._lock:
-            group = self._groups.get(service)
+            group = self.groups.get(service)
             if group is None:
                 return
             if set(group.ports) <= {instance}:
-                del self._groups[service]
+                del self.groups[service]
             group.remove(instance)
+        self._tell()
+
+    def counts(self, over_links: bool) -> dict[str, int]:
+        """Return how many instances each service has: those of this process, and perhaps those over links."""
+        with self._lock:
+            groups = sorted(self.groups.items())
+        counts = {name: len(group.ports if over_links else group.local()) for name, group in groups}
+        return {name: count for name, count in counts.items() if count}
+
+    def _tell(self) -> None:
+        node = self._node()
+        if node is not None:
+            node._engine.tell()
 
     def keep(self, served: Served) -> None:
         """End what is served with the node."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from tidewire._binding import Handling
 from tidewire.services import context
 
 if TYPE_CHECKING:
@@ -38,19 +39,19 @@ class Running:
         self._task: asyncio.Task[object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def enter(self) -> Token[Running | None]:
+    def enter(self) -> Token[AnyRunning | None]:
         """Say that the handler begins on this thread. ``leave`` takes what this returns."""
         self.begun = True
         return context.running.set(self)
 
-    def enter_task(self) -> Token[Running | None]:
+    def enter_task(self) -> Token[AnyRunning | None]:
         """Say that the handler begins in this task, which ``cancel`` cancels."""
         self._task = task = asyncio.current_task()
         assert task is not None
         self._loop = task.get_loop()
         return self.enter()
 
-    def leave(self, token: Token[Running | None]) -> None:
+    def leave(self, token: Token[AnyRunning | None]) -> None:
         """Say that the handler has ended. The task that was cancelled for it goes on with other calls."""
         task, self._task = self._task, None
         context.running.reset(token)
@@ -86,3 +87,7 @@ class Running:
         if self._task is not None:
             self._interrupted = True
             self._task.cancel()
+
+
+AnyRunning: TypeAlias = Running | Handling
+"""A call under way, sent from this process or from another one."""

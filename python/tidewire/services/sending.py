@@ -53,12 +53,12 @@ class Sending:
     def finding(self) -> Generator[Any, Any, Group]:
         """Return the instances that it may go to; where nobody is known, the hub is asked."""
         if self.registry.find(self.service) is None:
-            yield from self.registry.find_again(self.service).__await__()
+            yield from self.registry.find_again(self.service, self.timeout_s).__await__()
         return self.group()
 
     def found(self) -> Group:
         """As ``finding``, and block this thread."""
-        self.registry.find_again_blocking(self.service)
+        self.registry.find_again_blocking(self.service, self.timeout_s)
         return self.group()
 
     def is_idempotent(self, group: Group) -> bool:

@@ -10,6 +10,7 @@ from tidewire.services.resending import Resending, is_loss
 from tidewire.services.sending import Sending, noted
 
 if TYPE_CHECKING:
+    from tidewire._binding import Pending
     from tidewire.services.port import Port
     from tidewire.services.registry import Group
 
@@ -20,21 +21,21 @@ class Turn:
     Attributes:
         request: The call as it travels.
         group: The instances that it may go to.
-        wait_s: How long to wait where ``next`` gave none.
     """
 
     def __init__(self, sending: Sending, group: Group) -> None:
         self.group, self.request = group, sending.request(False, group.over_links)
-        self.wait_s = 0.0
         self._sending, self._tried = sending, set[str]()
+        self._wait_s, self._seen = 0.0, 0
         self._resending: Resending | None = None
         self._pausing = False
 
     def next(self) -> Port | None:
-        """Return the way to an instance, or None: wait first."""
+        """Return the way to an instance, or None: wait for ``pause`` first."""
         if self._pausing:
             self._pausing = False
             return None
+        self._seen = self._sending.registry.news.count
         if self._resending is None:
             return self.group.choose(self._sending.options, self._tried)
         try:
@@ -45,6 +46,10 @@ class Turn:
             self._wait(self._resending.while_nobody(error, monotonic()), self._resending.lost or error)
             self._pausing = False
             return None
+
+    def pause(self) -> Pending:
+        """Return what to wait for where ``next`` gave none."""
+        return self._sending.registry.pause(self._wait_s, self._seen)
 
     def failed(self, port: Port, since: float, error: BaseException) -> None:
         """Note that a call failed. Returns if it is to be made once more, else raises the error."""
@@ -62,4 +67,4 @@ class Turn:
     def _wait(self, wait_s: float | None, error: BaseException) -> None:
         if wait_s is None:
             raise error
-        self.wait_s, self._pausing = wait_s, True
+        self._wait_s, self._pausing = wait_s, True

@@ -59,7 +59,9 @@ def encode(answer: _Row) -> bytes:
 
 def condense(statistics: _Row, rows: int) -> _Row:
     """Return of ``node.statistics()`` what ``tidewire top`` shows: the busiest of each kind, and how many there are."""
-    agents, pools = statistics["agents"], statistics["pools"]
+    # Those of other nodes have their counters there.
+    agents = [agent for agent in statistics["agents"] if agent["status"] != "remote"]
+    pools = statistics["pools"]
     registered = {agent["id"] for agent in agents}
     others = [actor for actor in statistics["actors"] if actor["id"] not in registered]
     return {

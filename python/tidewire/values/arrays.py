@@ -38,7 +38,7 @@ def describe(array: Any) -> tuple[str, tuple[int, ...], str, Any]:
 
 
 def build(dtype: Any, lengths: tuple[Any, ...], order: Any, elements: Any) -> Any:
-    """Make an array over the memory of its elements."""
+    """Make an array over the memory of its elements: a buffer, or what NumPy can look at as an array of bytes."""
     np = _numpy()
     kind = _received(dtype)
     if not all(type(length) is int and 0 <= length < 2**62 for length in lengths) or order not in ("C", "F"):
@@ -46,7 +46,9 @@ def build(dtype: Any, lengths: tuple[Any, ...], order: Any, elements: Any) -> An
     if math.prod(lengths) * kind.itemsize != len(elements):
         raise WireError(f"data: an array of {dtype} with lengths {lengths} does not have {len(elements)} bytes")
     try:
-        return np.ndarray(lengths, kind, elements or None, order=order)
+        # What comes over a link may lie in the memory of its message, which is no buffer of Python.
+        memory = np.asarray(elements) if hasattr(elements, "__array_interface__") else elements or None
+        return np.ndarray(lengths, kind, memory, order=order)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
         raise WireError(f"data: not an array of {dtype} with lengths {lengths}: {error}") from error
 

@@ -47,6 +47,13 @@ impl Message {
         (self.bytes, self.payload_at)
     }
 
+    /// Takes the payload out, as [`into_payload`](Self::into_payload) gives it. The head stays, with an empty payload.
+    pub fn take_payload(&mut self) -> (Vec<u8>, usize) {
+        let head = self.bytes[..self.head].to_vec();
+        let begin = std::mem::replace(&mut self.payload_at, head.len());
+        (std::mem::replace(&mut self.bytes, head), begin)
+    }
+
     /// The same with its payload as it was before it was compressed, if it was; at most `most` bytes.
     ///
     /// # Errors

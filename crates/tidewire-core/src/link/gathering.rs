@@ -5,7 +5,7 @@ use tidewire_proto::generated::limits;
 /// How much makes one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Most bytes of one write.
+    /// Most bytes of one write, as [`write_bytes`](Self::write_bytes) counts them.
     pub bytes: usize,
     /// Frames that are written although others might follow.
     pub frames: usize,
@@ -20,6 +20,13 @@ impl Default for Batch {
             frames: limits::LINK_BATCH_FRAMES.default as usize,
             linger_us: limits::LINK_LINGER_US.default,
         }
+    }
+}
+
+impl Batch {
+    /// Most bytes of one write, with what comes before each chunk: as many chunks as their payloads fill make one write.
+    pub fn write_bytes(&self) -> usize {
+        self.bytes + self.bytes / 64
     }
 }
 

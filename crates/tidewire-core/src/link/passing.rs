@@ -5,7 +5,7 @@
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Frame, Kind, WireError};
 
-/// What one side of an exchange has sent of a long payload.
+/// What one side of an exchange has sent of a long payload, and may send of items.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passing {
     /// Bytes that are still to come. None: no payload is under way.
@@ -14,6 +14,14 @@ pub struct Passing {
     window: u64,
     /// Bytes that the receiver asked for and that have not come. What it asked for one payload may reach the sender in the next.
     asked: u64,
+    items: Credit,
+}
+
+/// How many items one side of an exchange may send.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Credit {
+    left: u64,
+    given: u64,
 }
 
 /// The most that is kept of what a receiver asked for: an honest sender never has as much in hand.
@@ -27,7 +35,39 @@ pub fn stated_bytes(frame: &Frame<'_>) -> u64 {
     }
 }
 
+impl Credit {
+    /// So many items to begin with.
+    pub fn new(items: u32) -> Self {
+        Self { left: items.into(), given: items.into() }
+    }
+
+    /// So many further items.
+    pub fn give(&mut self, items: u32) {
+        self.left = self.left.saturating_add(items.into());
+        self.given = self.given.saturating_add(items.into());
+    }
+
+    /// One item has come.
+    ///
+    /// # Errors
+    /// [`WireError::Limit`] if it is more than was given.
+    pub fn take(&mut self) -> Result<(), WireError> {
+        self.left = self.left.checked_sub(1).ok_or(WireError::Limit { name: "stream_credit", max: self.given })?;
+        Ok(())
+    }
+}
+
 impl Passing {
+    /// That of a side which may send so many items.
+    pub fn with_credit(items: u32) -> Self {
+        Self { items: Credit::new(items), ..Self::default() }
+    }
+
+    /// The other side takes so many further items.
+    pub fn credited(&mut self, items: u32) {
+        self.items.give(items);
+    }
+
     /// Checks a frame of this side. False: it belongs to nothing, and is skipped.
     ///
     /// # Errors
@@ -41,8 +81,13 @@ impl Passing {
                 let problem = "the payload before it is not complete: send all of its chunks first";
                 Err(WireError::Unexpected { kind: frame.kind.name(), problem })
             }
-            Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item if frame.flags.more() => {
-                (self.left, self.window) = (Some(stated_bytes(frame)), limits::LINK_WINDOW_BYTES.default);
+            Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item => {
+                if frame.kind == Kind::Item {
+                    self.items.take()?;
+                }
+                if frame.flags.more() {
+                    (self.left, self.window) = (Some(stated_bytes(frame)), limits::LINK_WINDOW_BYTES.default);
+                }
                 Ok(true)
             }
             _ => Ok(true),

@@ -95,6 +95,11 @@ impl<T> Slots<T> {
         self.len() == 0
     }
 
+    /// What is open.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter_map(|entry| if let State::Open(value) = &entry.state { Some(value) } else { None })
+    }
+
     /// Ends all of them.
     pub fn drain(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
         self.free.clear();

@@ -155,8 +155,17 @@ impl World {
     }
 
     pub fn call_in(&mut self, node: usize, flags: Flags, subject: &str, payload: &[u8], tag: u32) -> u64 {
-        let head = CallHead { subject, ..CallHead::default() };
+        // Enough for the items of all stories but those of credit.
+        let head = CallHead { subject, credit: 1_000, ..CallHead::default() };
         self.nodes[node].session.call(&head, flags, payload.into(), tag).expect("a call is sent")
+    }
+
+    /// The callee of a call takes items of its caller.
+    pub fn invite(&mut self, (callee, call): (usize, u64), (caller, tag): (usize, u32), items: u32) {
+        self.nodes[callee].session.want_input(call, items);
+        self.settle();
+        let events = self.events(caller);
+        assert!(matches!(events[..], [Event::Credited(got, count)] if (got, count) == (tag, items)), "{events:?}");
     }
 
     pub fn publish(&mut self, node: usize, flags: Flags, subject: &str, payload: &[u8]) {

@@ -70,6 +70,7 @@ impl Call {
     /// Fails. The frame waits for [`Flusher::flush`].
     pub fn fail(mut self, code: ErrorCode, payload: Sending<'_>) {
         self.answered = true;
+        let payload = self.packed(payload);
         let _ = self.act(|session, id| session.fail(id, code, payload));
         self.link.answered(self.key);
     }

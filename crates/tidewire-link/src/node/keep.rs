@@ -63,7 +63,11 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
             () = tokio::time::sleep(wait) => {}
         }
         let Some(address) = &shared.address else { return };
-        if let Ok(connected) = Socket::connect(address, shared.greeting.frame_bytes).await
+        let connected = tokio::select! {
+            () = shared.ends.notified() => return,
+            connected = Socket::connect(address, shared.greeting.frame_bytes) => connected,
+        };
+        if let Ok(connected) = connected
             && shared.begin_again()
         {
             socket = Some(connected);
@@ -169,7 +173,7 @@ pub(super) fn gone() -> Fault {
 impl Shared {
     /// Goes on with writing.
     fn resume(&self, way: &Way) -> Result<(), Fault> {
-        let resumed = way.writing.resume(|bytes, count| self.take(bytes, count), |bytes| way.kind.write(bytes));
+        let resumed = way.writing.resume(|burst| self.take(way, burst), |burst| way.kind.write(burst));
         resumed.map_err(|_| gone())
     }
 
@@ -223,7 +227,7 @@ impl Shared {
     }
 
     /// A new session, for a new connection. False: the link has been ended.
-    fn begin_again(&self) -> bool {
+    pub(super) fn begin_again(&self) -> bool {
         let mut state = self.state.lock();
         let greeting = Greeting { resume: state.resume.clone(), ..self.greeting.clone() };
         let Ok(session) = Session::join(&greeting, now_us()) else { return false };

@@ -9,6 +9,7 @@ use tidewire_core::link::session::{Event, Fault, Joined, Refused, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, PublishHead, SubscribeHead};
 
+use super::way::{Way, WayKind};
 use super::{Again, Call, CallKey, Exchange, Failure, OF_NODE, Published, Shared, State, Waiting};
 use crate::clock::now_us;
 use crate::hub::Feed;
@@ -90,6 +91,12 @@ impl Shared {
                     exchange.wanted(items);
                 }
             }
+            Event::Dropped(why) => {
+                if self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+                    // A node that sends more of the kind does not fill the log.
+                    (self.log)(&format!("a message that was published is dropped, and others will be counted: {why}"));
+                }
+            }
             Event::Left(number) => {
                 if let Some(left) = &*self.left.lock() {
                     left(number);
@@ -167,9 +174,17 @@ impl Shared {
         };
         let Some(exchange) = handler.called(call) else { return };
         self.exchanges.lock().insert(id, Arc::clone(&exchange));
-        // It may have been answered meanwhile.
-        if !self.with(key, |session| session.is_open(id)).unwrap_or(false) {
-            self.exchanges.lock().remove(&id);
+        // It may have been answered meanwhile, or the link lost: nobody else tells the handler of that.
+        let (is_open, is_lost) = {
+            let mut state = self.state.lock();
+            let is_current = state.epoch == epoch && state.joined.is_some();
+            (is_current && state.session.is_open(id), !is_current)
+        };
+        if !is_open {
+            let exchange = self.exchanges.lock().remove(&id);
+            if let Some(exchange) = exchange.filter(|_| is_lost) {
+                exchange.cancelled();
+            }
         }
     }
 
@@ -199,6 +214,28 @@ impl Shared {
         let is_current = self.state.lock().epoch == key.epoch;
         if is_current {
             self.exchanges.lock().remove(&key.id);
+        }
+    }
+}
+
+impl Shared {
+    /// A link inside of one process was closed by its hub, which goes on: it is joined anew.
+    fn join_again_here(self: Arc<Self>) {
+        let Some(place) = &self.place else { return };
+        // With it goes the hub's end, and what it knew of this node.
+        let before = self.way.lock().take();
+        drop(before);
+        let feed: Arc<dyn Feed> = Arc::clone(&self) as Arc<dyn Feed>;
+        if !self.begin_again() {
+            return;
+        }
+        let Some(end) = place.attach(Arc::downgrade(&feed)) else { return };
+        self.go_by(Arc::new(Way::new(WayKind::Local(end), 0)));
+        self.flush();
+        if self.state.lock().ended {
+            // It was ended meanwhile, when there was no way yet.
+            let way = self.way.lock().take();
+            drop(way);
         }
     }
 }
@@ -236,7 +273,12 @@ impl Feed for Shared {
         self.state.lock().session.telling_us()
     }
 
-    fn ended(&self, reason: &str) {
+    fn ended(&self, reason: &str, may_return: bool) {
+        let was_joined = self.state.lock().joined.is_some();
         self.broken(Fault::Told { number: ErrorCode::LinkLost.number(), text: reason.to_owned() });
+        if let (true, Some(place), Some(this)) = (may_return && was_joined, &self.place, self.me.upgrade()) {
+            // The hub is at work on this very thread.
+            place.spawn(async move { this.join_again_here() });
+        }
     }
 }

@@ -19,12 +19,15 @@ use crate::plain::Plain;
 use crate::reading::{Filled, Reading};
 
 thread_local! {
-    static HERE: u8 = const { 0 };
+    static HERE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A number of this thread, as long as it lives; never 0.
+/// No thread has the number of another one, also if that has ended.
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+
+/// The number of this thread; never 0.
 fn here() -> usize {
-    HERE.with(|here| std::ptr::from_ref(here) as usize)
+    HERE.with(|here| *here)
 }
 
 /// Who reads a socket now.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use tidewire_core::link::outbox::Burst;
 use tokio::sync::Notify;
 
 use super::turn::Turn;
@@ -62,11 +63,16 @@ impl Way {
 }
 
 impl WayKind {
-    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Whether it writes parts of payloads from where they are. The others want whole frames in one piece.
+    pub fn writes_parts(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    pub fn write(&self, burst: &Burst) -> io::Result<usize> {
         match self {
-            Self::Plain(plain) => plain.try_write(bytes),
-            Self::Layered(layered) => layered.try_write(bytes),
-            Self::Local(end) => Ok(end.write(bytes)),
+            Self::Plain(plain) => plain.try_write(burst),
+            Self::Layered(layered) => layered.try_write(burst.frames()),
+            Self::Local(end) => Ok(end.write(burst.frames())),
         }
     }
 }

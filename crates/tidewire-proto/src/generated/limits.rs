@@ -405,7 +405,7 @@ pub const LINK_BACKOFF_MS: Limit = Limit { name: "link_backoff_ms", unit: "ms", 
 ///
 /// At the limit: Further attempts wait as long as this.
 pub const LINK_BACKOFF_MAX_MS: Limit =
-    Limit { name: "link_backoff_max_ms", unit: "ms", default: 5000, min: 1, max: 3_600_000 };
+    Limit { name: "link_backoff_max_ms", unit: "ms", default: 1000, min: 1, max: 3_600_000 };
 
 /// How often a call of an idempotent method whose link was lost is made again, within its deadline.
 ///

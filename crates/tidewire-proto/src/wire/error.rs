@@ -128,6 +128,7 @@ fn mend_of(limit: &str) -> &'static str {
     match limit {
         "link_fields" => "send fewer fields",
         "link_head_bytes" => "send shorter fields, or put them into the payload",
+        "stream_credit" => "send an item only when there is credit for it",
         _ => "send less",
     }
 }

@@ -77,15 +77,31 @@ pub fn write(
     head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
     payload: &[u8],
 ) -> Result<(), WireError> {
+    begin(out, kind, flags, id, head, payload.len())?;
+    out.extend_from_slice(payload);
+    Ok(())
+}
+
+/// Writes what comes before the payload of a frame, which is to have so many bytes.
+///
+/// # Errors
+/// As for [`write`].
+pub fn begin(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    flags: Flags,
+    id: u64,
+    head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+    payload_bytes: usize,
+) -> Result<(), WireError> {
     let at = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, kind as u8, flags.byte(), 0, 0]);
     out.extend_from_slice(&id.to_le_bytes());
-    let written = head(out).and_then(|()| finish_head(out, at, payload.len()));
-    match written {
-        Ok(()) => out.extend_from_slice(payload),
-        Err(_) => out.truncate(at),
+    let begun = head(out).and_then(|()| finish_head(out, at, payload_bytes));
+    if begun.is_err() {
+        out.truncate(at);
     }
-    written
+    begun
 }
 
 /// Gives the frame at the front of `bytes` another id.

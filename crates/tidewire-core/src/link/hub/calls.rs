@@ -97,7 +97,7 @@ impl Hub {
                     break;
                 }
             };
-            let Some(reason) = self.connect(at, to, subscription, key, frame)? else { return Ok(()) };
+            let Some(reason) = self.connect(at, (to, subscription, key), head.credit, frame)? else { return Ok(()) };
             full.push(key);
             refusal = refusal.or(Some(reason));
         }
@@ -131,16 +131,18 @@ impl Hub {
             return Err(self.services(at, frame).err());
         }
         let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(subject, head.choice, full) };
-        responder.ok_or_else(|| Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}"))))
+        responder.ok_or_else(|| {
+            let mend = "subscribe a handler there, and look whether its node has joined this hub";
+            Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}: {mend}")))
+        })
     }
 
     /// Passes a call on to one subscription, or says why it can't be.
     fn connect(
         &mut self,
         at: LinkId,
-        to: LinkId,
-        subscription: u64,
-        key: SubscriptionId,
+        (to, subscription, key): (LinkId, u64, SubscriptionId),
+        credit: u32,
         frame: &Frame<'_>,
     ) -> Result<Option<(ErrorCode, String)>, WireError> {
         self.introduce(to, at);
@@ -156,8 +158,9 @@ impl Hub {
             let text = "the node that answers can't read a compressed call: call again, it is sent as it is then";
             return Ok(Some((ErrorCode::NoResponders, text.to_owned())));
         }
-        let back = Passing::default();
-        let back = Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false };
+        let (back, streams) = (Passing::with_credit(credit), credit > 0);
+        let back =
+            Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false, streams };
         let Ok(id) = callee.ours.insert(back) else {
             let text = "link_in_flight: too many calls are open at the node that answers: try again later";
             return Ok(Some((ErrorCode::LimitExceeded, text.to_owned())));

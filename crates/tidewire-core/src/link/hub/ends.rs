@@ -105,7 +105,7 @@ impl Hub {
     pub(super) fn release(&mut self, at: LinkId) {
         let Some(link) = self.link(at) else { return };
         let (number, theirs, ours) = (link.number, link.theirs.drain(), link.ours.drain());
-        let name = link.name.clone();
+        let (name, known_by) = (link.name.clone(), std::mem::take(&mut link.known_by));
         if self.names.get(&name) == Some(&at) {
             self.names.remove(&name);
         }
@@ -121,7 +121,7 @@ impl Hub {
                 Back::Published { link, id } => self.fan_asked(link, id, (at, own), None),
             }
         }
-        self.forget_node(number);
+        self.forget_node(number, known_by);
         self.count_out(at);
     }
 

@@ -78,6 +78,7 @@ impl Hub {
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
         self.names.insert(name.to_owned(), at);
+        self.look_at(at);
         self.retimed = true;
     }
 

@@ -15,7 +15,8 @@ mod telling;
 mod timing;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
@@ -58,6 +59,10 @@ struct Link {
     missed: bool,
     /// It is of this process.
     here: bool,
+    /// When it is looked at next.
+    looked_at_us: u64,
+    /// The links whose nodes were told its name, and perhaps some that have gone.
+    known_by: BTreeSet<LinkId>,
     closing: bool,
 }
 
@@ -79,6 +84,8 @@ pub struct Hub {
     leaving: bool,
     /// A link has another heartbeat than before.
     retimed: bool,
+    /// When each link is to be looked at, and some times that are no longer true.
+    due: BinaryHeap<Reverse<(u64, LinkId)>>,
     /// Nodes that are joined and can't read what is compressed.
     plain_nodes: usize,
 }
@@ -101,6 +108,7 @@ impl Hub {
             found: Vec::new(),
             leaving: false,
             retimed: false,
+            due: BinaryHeap::new(),
             plain_nodes: 0,
         }
     }
@@ -148,9 +156,12 @@ impl Hub {
             touched: false,
             missed: false,
             here: false,
+            looked_at_us: u64::MAX,
+            known_by: BTreeSet::new(),
             closing: false,
         }));
         self.next_number = self.next_number.checked_add(1).unwrap_or(1);
+        self.look_at(at);
         Some(at)
     }
 
@@ -247,6 +258,12 @@ impl Hub {
     /// Calls that are passed on and not answered yet, and long messages that are under way.
     pub fn open_calls(&self) -> usize {
         self.links.iter().flatten().map(|link| link.ours.len()).sum()
+    }
+
+    /// The same without streams: they may have no end.
+    pub fn ending_calls(&self) -> usize {
+        let is_stream = |back: &&Back| matches!(back, Back::Call { streams: true, .. });
+        self.links.iter().flatten().flat_map(|link| link.ours.values()).filter(|back| !is_stream(back)).count()
     }
 
     /// What nodes have open: calls, subscriptions and long messages.

@@ -1,6 +1,7 @@
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, Frame, Kind, WireError};
 
+use super::super::passing::Passing;
 use super::routes::{Back, Route};
 use super::{Hub, LinkId};
 
@@ -22,11 +23,8 @@ impl Hub {
         if !passing.take(frame)? {
             return Ok(());
         }
-        if frame.kind == Kind::Window {
-            let bytes = wire::read_u32("WINDOW", frame.head)?;
-            if let Some(Back::Call { passing, .. }) = self.link(to).and_then(|link| link.ours.get(id)) {
-                passing.asked(bytes);
-            }
+        if let Some(Back::Call { passing, .. }) = self.link(to).and_then(|link| link.ours.get(id)) {
+            heed(passing, frame)?;
         }
         self.go_on(at, frame.id, (to, id, lane), frame);
         Ok(())
@@ -49,7 +47,7 @@ impl Hub {
     pub(super) fn answer(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         let Some(back) = self.link(at).and_then(|link| link.ours.get(frame.id)) else { return Ok(()) };
         let (to, id, lane, subscription, ending) = match back {
-            Back::Call { link, id, lane, subscription, passing, ending } => {
+            Back::Call { link, id, lane, subscription, passing, ending, .. } => {
                 if !passing.take(frame)? {
                     return Ok(());
                 }
@@ -58,11 +56,8 @@ impl Hub {
             }
             &mut Back::Published { link, id } => return self.answer_of_fan(at, frame, link, id),
         };
-        if frame.kind == Kind::Window {
-            let bytes = wire::read_u32("WINDOW", frame.head)?;
-            if let Some(Route::To { passing, .. }) = self.link(to).and_then(|link| link.theirs.get(id)) {
-                passing.asked(bytes);
-            }
+        if let Some(Route::To { passing, .. }) = self.link(to).and_then(|link| link.theirs.get(id)) {
+            heed(passing, frame)?;
         }
         if !self.link(to).is_none_or(|link| link.reads(frame)) {
             let text = "this node can't read the compressed answer: it did not name the feature lz4";
@@ -97,6 +92,16 @@ impl Hub {
         }
         Ok(())
     }
+}
+
+/// Notes what a frame lets the other side send.
+fn heed(passing: &mut Passing, frame: &Frame<'_>) -> Result<(), WireError> {
+    match frame.kind {
+        Kind::Window => passing.asked(wire::read_u32("WINDOW", frame.head)?),
+        Kind::Credit => passing.credited(wire::read_u32("CREDIT", frame.head)?),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Whether a frame of the answering side ends the exchange.

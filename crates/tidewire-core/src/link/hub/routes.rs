@@ -14,8 +14,16 @@ pub(super) enum Route {
 
 /// An exchange that the hub opened, seen from the node that answers.
 pub(super) enum Back {
-    /// It answers an exchange of another node.
-    Call { link: LinkId, id: u64, subscription: SubscriptionId, lane: u8, passing: Passing, ending: bool },
+    /// It answers an exchange of another node; with a stream, as that has given credit.
+    Call {
+        link: LinkId,
+        id: u64,
+        subscription: SubscriptionId,
+        lane: u8,
+        passing: Passing,
+        ending: bool,
+        streams: bool,
+    },
     /// A long payload that another node publishes.
     Published { link: LinkId, id: u64 },
 }

@@ -1,3 +1,5 @@
+use std::cmp::Reverse;
+
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Flags, Kind};
 
@@ -8,9 +10,13 @@ use super::{Hub, Link, LinkId};
 impl Hub {
     /// Does what time asks for, on all links.
     pub fn tick(&mut self, now_us: u64) {
-        for at in 0..self.links.len() {
-            let Some(link) = self.links[at].as_mut() else { continue };
-            if link.closing || link.here {
+        while let Some(&Reverse((due_us, at))) = self.due.peek()
+            && due_us <= now_us
+        {
+            self.due.pop();
+            let Some(link) = self.link(at).filter(|link| link.looked_at_us == due_us) else { continue };
+            link.looked_at_us = u64::MAX;
+            if link.closing {
                 continue;
             }
             let late = link.greeting_until_us.is_some_and(|until| now_us >= until);
@@ -30,23 +36,24 @@ impl Hub {
                     self.close(at, ErrorCode::LinkLost, &text);
                 }
             }
+            self.look_at(at);
         }
         self.close_choked();
     }
 
-    /// When [`tick`](Self::tick) has something to do next.
+    /// When [`tick`](Self::tick) has something to do next, or to look at: what was said meanwhile may have put it off.
     pub fn next_us(&self) -> u64 {
-        let of = |link: &Link| {
-            let due = link.heart.next_us().min(link.gathering.until_us());
-            due.min(link.greeting_until_us.unwrap_or(u64::MAX))
-        };
-        self.links
-            .iter()
-            .flatten()
-            .filter(|link| !link.closing && !link.here)
-            .map(|link| of(link))
-            .min()
-            .unwrap_or(u64::MAX)
+        self.due.peek().map_or(u64::MAX, |Reverse((due_us, _))| *due_us)
+    }
+
+    /// Has a link looked at in time. Only what comes sooner than it was needs to be told; the rest is found when it is looked at.
+    pub(super) fn look_at(&mut self, at: LinkId) {
+        let Some(link) = self.link(at) else { return };
+        let due_us = link.due_us();
+        if due_us < link.looked_at_us {
+            link.looked_at_us = due_us;
+            self.due.push(Reverse((due_us, at)));
+        }
     }
 
     /// Whether [`next_us`](Self::next_us) may be earlier than it was when this was asked before: a node has stated its heartbeat.
@@ -57,7 +64,11 @@ impl Hub {
     /// Whether what waits for a link is to wait for more, so that it makes one write. [`next_us`](Self::next_us) knows until when.
     pub fn holds(&mut self, at: LinkId, now_us: u64) -> bool {
         let batch = self.options.batch;
-        self.link(at).is_some_and(|link| link.gathering.holds(&batch, link.out.waiting(), now_us))
+        let held = self.link(at).is_some_and(|link| link.gathering.holds(&batch, link.out.waiting(), now_us));
+        if held {
+            self.look_at(at);
+        }
+        held
     }
 
     /// How much it writes at once to a link.
@@ -67,5 +78,16 @@ impl Hub {
 
     fn is_greeting(&self, at: LinkId) -> bool {
         self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.greeting_until_us.is_some())
+    }
+}
+
+impl Link {
+    /// When it has to be looked at. One of this process has no heartbeat.
+    fn due_us(&self) -> u64 {
+        if self.here || self.closing {
+            return u64::MAX;
+        }
+        let due = self.heart.next_us().min(self.gathering.until_us());
+        due.min(self.greeting_until_us.unwrap_or(u64::MAX))
     }
 }

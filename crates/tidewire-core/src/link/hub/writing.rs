@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
 
@@ -25,13 +27,16 @@ impl Hub {
         if let Some(link) = self.link(to) {
             link.knows.insert(number);
         }
+        if let Some(named) = self.link(other) {
+            named.known_by.insert(to);
+        }
         // In the highest lane: it has to come before what it explains.
         self.put(to, Kind::Node, Flags::URGENT, 0, &number.to_le_bytes(), &said);
     }
 
     /// Tells those who know a node that it has gone, so that names don't gather for ever.
-    pub(super) fn forget_node(&mut self, number: u32) {
-        for at in 0..self.links.len() {
+    pub(super) fn forget_node(&mut self, number: u32, known_by: BTreeSet<LinkId>) {
+        for at in known_by {
             if self.link(at).is_some_and(|link| link.knows.remove(&number)) {
                 // In the lowest lane: what the node has sent may still wait.
                 self.tell(at, Kind::Node, Flags::NORMAL.in_lane(3), 0, &number.to_le_bytes());

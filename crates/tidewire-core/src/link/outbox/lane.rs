@@ -1,9 +1,10 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tidewire_proto::wire::{self, Flags, Kind};
 
 use super::frames::Frames;
-use super::{Payload, Tally};
+use super::{Payload, Pieces, Taker, Tally};
 
 /// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
 const KEPT_BYTES: usize = 65_536;
@@ -31,7 +32,7 @@ pub(super) struct Lane {
 pub(super) struct Transfer {
     id: u64,
     flags: Flags,
-    payload: Payload,
+    payload: Arc<dyn Pieces>,
     at: usize,
     /// Bytes that may still be sent before the receiver asks for more.
     pub(super) window: usize,
@@ -93,12 +94,12 @@ impl Lane {
         }
     }
 
-    pub(super) fn take(&mut self, out: &mut Vec<u8>, budget: usize, chunk: usize, tally: &mut Tally) {
-        let (before, until) = (out.len(), out.len() + budget);
+    pub(super) fn take(&mut self, out: &mut impl Taker, budget: usize, chunk: usize, tally: &mut Tally) {
+        let (before, until) = (out.length(), out.length() + budget);
         // Whole frames go first, but if there are always more of them the chunks must not wait for ever.
         let reserved = if self.transfers.iter().any(|transfer| transfer.window > 0) { chunk } else { 0 };
-        self.take_frames(out, budget.saturating_sub(reserved), tally);
-        while out.len() < until {
+        self.take_frames(out.bytes(), budget.saturating_sub(reserved), tally);
+        while out.length() < until {
             let Some(at) = self.next_transfer() else { break };
             let transfer = &mut self.transfers[at];
             tally.bytes -= transfer.cut(out, chunk);
@@ -111,9 +112,10 @@ impl Lane {
                 tally.ended.push(transfer.id);
             }
             self.go_on(transfer.after);
-            self.take_frames(out, until.saturating_sub(out.len()), tally);
+            let left = until.saturating_sub(out.length());
+            self.take_frames(out.bytes(), left, tally);
         }
-        if out.len() - before < KEPT_BYTES {
+        if out.length() - before < KEPT_BYTES {
             // While much goes through, the next burst would need the same memory again.
             self.let_go();
         }
@@ -180,7 +182,7 @@ impl Lane {
 
 impl Transfer {
     pub(super) fn new(id: u64, flags: Flags, payload: Payload, window: usize, published: bool) -> Self {
-        Self { id, flags, payload, at: 0, window, published, begins: 0, after: VecDeque::new() }
+        Self { id, flags, payload: Arc::from(payload), at: 0, window, published, begins: 0, after: VecDeque::new() }
     }
 
     fn is(&self, id: u64, answer: bool) -> bool {
@@ -192,19 +194,12 @@ impl Transfer {
         self.window > 0 && self.begins <= given
     }
 
-    fn cut(&mut self, out: &mut Vec<u8>, chunk: usize) -> usize {
-        let piece = self.payload.piece(self.at);
-        let count = chunk.min(self.window).min(piece.len());
-        let more = count < self.left();
-        let written = wire::write(
-            out,
-            Kind::Chunk,
-            self.flags.with_more(more).with_compressed(false).with_again(false),
-            self.id,
-            |_| Ok(()),
-            &piece[..count],
-        );
-        debug_assert!(written.is_ok(), "a chunk is shorter than a frame may be");
+    fn cut(&mut self, out: &mut impl Taker, chunk: usize) -> usize {
+        let count = chunk.min(self.window).min(self.left());
+        let flags = self.flags.with_more(count < self.left()).with_compressed(false).with_again(false);
+        let begun = wire::begin(out.bytes(), Kind::Chunk, flags, self.id, |_| Ok(()), count);
+        debug_assert!(begun.is_ok(), "a chunk is shorter than a frame may be");
+        out.part(&self.payload, self.at, count);
         self.at += count;
         self.window -= count;
         count

@@ -3,6 +3,7 @@
 //! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was busy makes one write.
 //! A long payload stays where it is and is cut when there is room for a chunk; between its chunks other frames go first.
 
+mod burst;
 mod frames;
 mod lane;
 
@@ -10,6 +11,7 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, WireError};
 
 use super::gathering::Waiting;
+pub use burst::{Burst, Taker};
 use lane::{Behind, Lane, Transfer};
 
 const LANES: usize = 4;
@@ -20,7 +22,7 @@ const SHARE_BYTES: usize = 8_192;
 const CONTROL_BYTES: usize = 65_536;
 
 /// Bytes that somebody else keeps, in one or more pieces. None of the pieces is empty.
-pub trait Pieces: Send {
+pub trait Pieces: Send + Sync {
     /// All of its bytes.
     fn bytes(&self) -> usize;
 
@@ -28,7 +30,7 @@ pub trait Pieces: Send {
     fn piece(&self, at: usize) -> &[u8];
 }
 
-impl<T: AsRef<[u8]> + Send> Pieces for T {
+impl<T: AsRef<[u8]> + Send + Sync> Pieces for T {
     fn bytes(&self) -> usize {
         self.as_ref().len()
     }
@@ -263,16 +265,16 @@ impl Outbox {
     }
 
     /// Moves about `budget` bytes of whole frames to the end of `out`, higher lanes first. Answers whether there was anything.
-    pub fn take(&mut self, out: &mut Vec<u8>, budget: usize) -> bool {
-        let before = out.len();
+    pub fn take(&mut self, out: &mut impl Taker, budget: usize) -> bool {
+        let before = out.length();
         self.tally.frames = 0;
         for at in 0..LANES {
             let below = self.lanes[at + 1..].iter().filter(|lane| !lane.is_idle()).count();
-            let used = out.len() - before;
+            let used = out.length() - before;
             let share = budget.saturating_sub(used + below * SHARE_BYTES).max(SHARE_BYTES);
             self.lanes[at].take(out, share, self.chunk, &mut self.tally);
         }
-        out.len() > before
+        out.length() > before
     }
 
     fn append(&mut self, frame: &[u8], lane: usize, id: u64) -> &mut [u8] {

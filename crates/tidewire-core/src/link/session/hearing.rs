@@ -7,6 +7,7 @@ use tidewire_proto::wire::{
 use super::super::assembly::{Message, Progress};
 use super::super::compression::{FEATURE, Unreadable};
 use super::super::heart::Heart;
+use super::super::passing::Credit;
 use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, check_compressed, taken_slot};
 
 impl<C: Clone> Session<C> {
@@ -113,7 +114,7 @@ impl<C: Clone> Session<C> {
     fn credit(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
         let items = wire::read_u32("CREDIT", frame.head)?;
         if frame.flags.answer() {
-            if let Some(Mine::Call(call, _)) = self.mine.get(frame.id) {
+            if let Some(Mine::Call(call, ..)) = self.mine.get(frame.id) {
                 events.push(Event::Credited(call.clone(), items));
             }
             return Ok(());
@@ -159,12 +160,24 @@ impl<C: Clone> Session<C> {
             Kind::Publish if frame.flags.more() => Theirs::Published,
             Kind::Publish => return Ok(true),
             Kind::Fail => return Ok(self.mine.get(id).is_some()),
+            Kind::Item => return self.may_send(frame),
             _ if frame.flags.answer() => return Ok(self.my_lane(id).is_some()),
-            Kind::Item => return Ok(self.is_open(id)),
             _ => return Ok(self.theirs.get(id).is_some()),
         };
         self.theirs.insert(id, theirs).map_err(|taken| taken_slot(frame.kind.name(), taken))?;
         Ok(true)
+    }
+
+    /// An item comes on credit, whichever side sends it. False: its exchange has ended.
+    fn may_send(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
+        let credit = if frame.flags.answer() {
+            if let Some(Mine::Call(_, _, credit)) = self.mine.get(frame.id) { Some(credit) } else { None }
+        } else if let Some(Theirs::Open { input, .. }) = self.theirs.get(frame.id) {
+            Some(input)
+        } else {
+            None
+        };
+        credit.map_or(Ok(false), |credit| credit.take().map(|()| true))
     }
 
     fn complete(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
@@ -183,12 +196,12 @@ impl<C: Clone> Session<C> {
             }
             Kind::Item if !message.flags.answer() => events.push(Event::Input(message)),
             Kind::Item => {
-                if let Some(Mine::Call(call, _)) = self.mine.get(id) {
+                if let Some(Mine::Call(call, ..)) = self.mine.get(id) {
                     events.push(Event::Item(call.clone(), message));
                 }
             }
             Kind::Reply => {
-                if let Some(Mine::Call(call, _)) = self.end_mine(id) {
+                if let Some(Mine::Call(call, ..)) = self.end_mine(id) {
                     events.push(Event::Replied(call, message));
                 }
             }
@@ -202,7 +215,7 @@ impl<C: Clone> Session<C> {
         let living = self.begin_living(message.head(), now_us);
         let inflates = self.caller_inflates(message.head());
         if let Some(theirs) = self.theirs.get(id) {
-            *theirs = Theirs::Open { lane, living, inflates };
+            *theirs = Theirs::Open { lane, living, inflates, input: Credit::default() };
         }
         if self.closing {
             let flags = Flags::NORMAL.in_lane(lane).with_answer(true);
@@ -222,7 +235,7 @@ impl<C: Clone> Session<C> {
 
     fn failed(&mut self, message: Message, events: &mut Vec<Event<C>>) {
         let Ok(head) = FailHead::parse(message.head()) else { return };
-        if let Some(Mine::Call(call, _) | Mine::Subscribing(call)) = self.end_mine(message.id) {
+        if let Some(Mine::Call(call, ..) | Mine::Subscribing(call)) = self.end_mine(message.id) {
             events.push(Event::Failed(call, head.number, message));
         }
     }
@@ -253,9 +266,12 @@ impl<C: Clone> Session<C> {
         let flags = message.flags.with_compressed(false);
         let frame = Frame { kind: message.kind, flags, id, head: &[], payload: text.as_bytes(), bytes: &[] };
         match message.kind {
-            Kind::Publish => drop(self.theirs.remove(id)),
+            Kind::Publish => {
+                self.theirs.remove(id);
+                events.push(Event::Dropped(text));
+            }
             Kind::Reply | Kind::Fail => {
-                if let Some(Mine::Call(call, _) | Mine::Subscribing(call)) = self.end_mine(id) {
+                if let Some(Mine::Call(call, ..) | Mine::Subscribing(call)) = self.end_mine(id) {
                     let fail = Message::whole(&Frame { kind: Kind::Fail, ..frame });
                     events.push(Event::Failed(call, code.number(), fail));
                 }
@@ -270,14 +286,14 @@ impl<C: Clone> Session<C> {
                 events.push(Event::InputOver(frame.id));
             }
         } else if self.my_lane(frame.id).is_some()
-            && let Some(Mine::Call(call, _)) = self.end_mine(frame.id)
+            && let Some(Mine::Call(call, ..)) = self.end_mine(frame.id)
         {
             events.push(Event::Over(call));
         }
     }
 
     fn is_alive(&mut self, id: u64, blocked_ms: u32, events: &mut Vec<Event<C>>) {
-        if let Some(Mine::Call(call, _)) = self.mine.get(id) {
+        if let Some(Mine::Call(call, ..)) = self.mine.get(id) {
             events.push(Event::Alive(call.clone(), blocked_ms));
         }
     }

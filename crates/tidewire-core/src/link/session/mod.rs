@@ -14,6 +14,7 @@ use super::assembly::Assemblies;
 use super::gathering::{Batch, Gathering};
 use super::heart::{Beat, Heart};
 use super::outbox::Outbox;
+use super::passing::Credit;
 use super::slots::{Mirror, Slots, Taken};
 use living::Living;
 
@@ -53,7 +54,7 @@ struct Reading {
 
 /// An exchange that this node opened. All its frames travel in one lane, so that none overtakes another.
 enum Mine<C> {
-    Call(C, u8),
+    Call(C, u8, Credit),
     Subscribing(C),
     Subscribed,
     Published,
@@ -63,8 +64,8 @@ enum Mine<C> {
 enum Theirs {
     /// A call that is not all there yet. So many items were asked for meanwhile.
     Coming { lane: u8, wanted: u32 },
-    /// A call that is to be answered.
-    Open { lane: u8, living: Living, inflates: bool },
+    /// A call that is to be answered. Its caller may send so many items.
+    Open { lane: u8, living: Living, inflates: bool, input: Credit },
     /// A long message that was published.
     Published,
 }
@@ -146,7 +147,7 @@ impl<C> Session<C> {
     pub fn lost(&mut self, events: &mut Vec<Event<C>>) {
         self.closing = true;
         for (_, mine) in self.mine.drain() {
-            if let Mine::Call(call, _) | Mine::Subscribing(call) = mine {
+            if let Mine::Call(call, ..) | Mine::Subscribing(call) = mine {
                 events.push(Event::Lost(call));
             }
         }
@@ -200,7 +201,7 @@ impl<C> Session<C> {
 
     /// The lane of a call of this node.
     fn my_lane(&mut self, id: u64) -> Option<u8> {
-        if let Some(Mine::Call(_, lane)) = self.mine.get(id) { Some(*lane) } else { None }
+        if let Some(Mine::Call(_, lane, _)) = self.mine.get(id) { Some(*lane) } else { None }
     }
 
     /// The flags of what answers a call that is open.
@@ -218,7 +219,7 @@ impl<C> Session<C> {
     /// Ends a call of this node, and tells the other side.
     fn cancel_mine(&mut self, id: u64) -> Option<C> {
         let lane = self.my_lane(id)?;
-        let Some(Mine::Call(call, _)) = self.mine.retire(id) else { return None };
+        let Some(Mine::Call(call, ..)) = self.mine.retire(id) else { return None };
         self.forget_mine(id);
         self.out.control_last(Kind::Cancel, Flags::NORMAL.in_lane(lane), id);
         Some(call)

@@ -4,7 +4,8 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, Kind, PublishHead, SubscribeHead, WireError};
 
 use super::super::outbox::Payload;
-use super::{Mine, Refused, Sending, Session};
+use super::super::passing::Credit;
+use super::{Mine, Refused, Sending, Session, Theirs};
 
 impl<C> Session<C> {
     /// Calls, and answers with the id of the exchange. All its frames travel in the lane of the call.
@@ -12,7 +13,7 @@ impl<C> Session<C> {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn call(&mut self, head: &CallHead<'_>, flags: Flags, payload: Sending<'_>, call: C) -> Result<u64, Refused> {
-        let mine = Mine::Call(call, flags.lane() as u8);
+        let mine = Mine::Call(call, flags.lane() as u8, Credit::new(head.credit));
         let payload = payload.readable(self.may_compress());
         self.open(mine, payload, Kind::Call, flags, |out| head.put(out))
     }
@@ -71,14 +72,16 @@ impl<C> Session<C> {
     /// [`Refused::Over`] if the call has ended.
     pub fn fail(&mut self, id: u64, code: ErrorCode, payload: Sending<'_>) -> Result<(), Refused> {
         let flags = self.answer_flags(id).ok_or(Refused::Over)?;
-        match self.cut(payload.readable(false)) {
+        let payload = payload.readable(self.may_compress_answer(id));
+        let flags = flags.with_compressed(matches!(payload, Sending::Packed(_)));
+        match self.cut(payload) {
             Framed::Short(text) => self.fail_short(id, flags, code, &text),
             Framed::Long(payload) => {
                 let bytes = payload.bytes();
                 let fits = bytes <= self.payload_max;
                 if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload).is_err() {
                     let text = format!("{}: its {bytes} bytes found no room on the link", code.as_str());
-                    self.fail_short(id, flags, ErrorCode::LimitExceeded, text.as_bytes());
+                    self.fail_short(id, flags.with_compressed(false), ErrorCode::LimitExceeded, text.as_bytes());
                 }
             }
         }
@@ -111,6 +114,9 @@ impl<C> Session<C> {
 
     /// Takes so many further items from the caller of an open call.
     pub fn want_input(&mut self, id: u64, items: u32) {
+        if let Some(Theirs::Open { input, .. }) = self.theirs.get(id) {
+            input.give(items);
+        }
         if let Some(flags) = self.answer_flags(id) {
             self.tell(Kind::Credit, flags, id, items);
         }
@@ -136,8 +142,10 @@ impl<C> Session<C> {
 
     /// Takes so many further items of the answer to a call.
     pub fn want(&mut self, id: u64, items: u32) {
-        if let Some(lane) = self.my_lane(id) {
-            self.tell(Kind::Credit, Flags::NORMAL.in_lane(lane), id, items);
+        if let Some(Mine::Call(_, lane, credit)) = self.mine.get(id) {
+            credit.give(items);
+            let flags = Flags::NORMAL.in_lane(*lane);
+            self.tell(Kind::Credit, flags, id, items);
         }
     }
 

@@ -131,6 +131,8 @@ pub enum Event<C> {
     Wanted(u64, u32),
     /// Something was published.
     Published(Message),
+    /// Something was published and dropped: it can't be read. The text says why.
+    Dropped(String),
     /// A subscription is in force.
     Subscribed(C),
     /// A call was answered; it has ended.
@@ -221,7 +223,7 @@ impl fmt::Display for Refused {
                     "link_queue_bytes: {bytes} bytes wait to be written already: the other side reads too slowly, try again later"
                 )
             }
-            Self::Closing => f.write_str("the link to the hub is lost or closing"),
+            Self::Closing => f.write_str("the link to the hub is lost or closing: try again once it is back"),
             Self::Over => f.write_str("the call has ended: nobody waits for this"),
             Self::Wire(error) => fmt::Display::fmt(error, f),
         }

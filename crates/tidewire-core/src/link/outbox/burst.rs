@@ -1,0 +1,191 @@
+use std::sync::Arc;
+
+use super::Pieces;
+
+/// Parts of payloads that are shorter are copied: that costs less than to keep them.
+const COPIED_BYTES: usize = 4_096;
+/// What a burst keeps of its memory when all of it has been written.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// What takes frames out of an outbox: plain bytes, or a [`Burst`].
+pub trait Taker {
+    /// What has been taken.
+    fn length(&self) -> usize;
+
+    /// Bytes, to add frames to.
+    fn bytes(&mut self) -> &mut Vec<u8>;
+
+    /// Adds `count` bytes of a payload.
+    fn part(&mut self, payload: &Arc<dyn Pieces>, from: usize, count: usize);
+}
+
+impl Taker for Vec<u8> {
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        self
+    }
+
+    fn part(&mut self, payload: &Arc<dyn Pieces>, from: usize, count: usize) {
+        let end = from + count;
+        let mut at = from;
+        while at < end {
+            let piece = payload.piece(at);
+            let piece = &piece[..piece.len().min(end - at)];
+            self.extend_from_slice(piece);
+            at += piece.len();
+        }
+    }
+}
+
+/// What is written at once: frames, and between them parts of long payloads, which stay where they are.
+#[derive(Default)]
+pub struct Burst {
+    bytes: Vec<u8>,
+    kept: Vec<Kept>,
+    kept_bytes: usize,
+    /// So much of it has been written.
+    written: usize,
+}
+
+/// A part of a payload that lies in one of its pieces.
+struct Kept {
+    payload: Arc<dyn Pieces>,
+    from: usize,
+    count: usize,
+    /// It comes before this one of the bytes.
+    before: usize,
+}
+
+impl Burst {
+    /// Whether all of it has been written.
+    pub fn is_written(&self) -> bool {
+        self.written == self.bytes.len() + self.kept_bytes
+    }
+
+    /// Takes note of bytes that have been written.
+    pub fn advance(&mut self, count: usize) {
+        self.written += count;
+    }
+
+    /// Empties it, and lets go of memory that was needed for a very long frame.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.kept.clear();
+        (self.kept_bytes, self.written) = (0, 0);
+    }
+
+    /// What is still to be written, if no parts of payloads were added.
+    pub fn frames(&self) -> &[u8] {
+        debug_assert!(self.kept.is_empty(), "frames alone were taken");
+        &self.bytes[self.written..]
+    }
+
+    /// What is still to be written, in order. Without parts of payloads that is one slice.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let mut skipped = self.written;
+        let all = (0..=self.kept.len()).flat_map(|number| [self.frames_before(number), self.part_at(number)]);
+        all.filter_map(move |slice| {
+            let gone = skipped.min(slice.len());
+            skipped -= gone;
+            (gone < slice.len()).then(|| &slice[gone..])
+        })
+    }
+
+    fn frames_before(&self, number: usize) -> &[u8] {
+        let from = if number == 0 { 0 } else { self.kept[number - 1].before };
+        let to = self.kept.get(number).map_or(self.bytes.len(), |kept| kept.before);
+        &self.bytes[from..to]
+    }
+
+    fn part_at(&self, number: usize) -> &[u8] {
+        self.kept.get(number).map_or(&[], |kept| &kept.payload.piece(kept.from)[..kept.count])
+    }
+}
+
+impl Taker for Burst {
+    fn length(&self) -> usize {
+        self.bytes.len() + self.kept_bytes
+    }
+
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    fn part(&mut self, payload: &Arc<dyn Pieces>, from: usize, count: usize) {
+        let end = from + count;
+        let mut at = from;
+        while at < end {
+            let piece = payload.piece(at);
+            let count = piece.len().min(end - at);
+            if count < COPIED_BYTES {
+                self.bytes.extend_from_slice(&piece[..count]);
+            } else {
+                self.kept.push(Kept { payload: Arc::clone(payload), from: at, count, before: self.bytes.len() });
+                self.kept_bytes += count;
+            }
+            at += count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three pieces, of which the middle one is short.
+    struct Three([Vec<u8>; 3]);
+
+    impl Pieces for Three {
+        fn bytes(&self) -> usize {
+            self.0.iter().map(Vec::len).sum()
+        }
+
+        fn piece(&self, mut at: usize) -> &[u8] {
+            for piece in &self.0 {
+                if at < piece.len() {
+                    return &piece[at..];
+                }
+                at -= piece.len();
+            }
+            &[]
+        }
+    }
+
+    fn filled(taker: &mut impl Taker, payload: &Arc<dyn Pieces>) {
+        for (from, count) in [(0, 6_000), (6_000, 4_000), (10_000, 10_050)] {
+            taker.bytes().extend_from_slice(b"frame");
+            taker.part(payload, from, count);
+        }
+        taker.bytes().extend_from_slice(b"end");
+    }
+
+    #[test]
+    fn a_burst_is_the_same_bytes_however_it_is_written() {
+        let payload: Arc<dyn Pieces> =
+            Arc::new(Three([vec![1; 7_000], vec![2; 50], (0..13_000).map(|at| at as u8).collect()]));
+        let mut plain = Vec::new();
+        filled(&mut plain, &payload);
+        for step in [1, 3, 4_999, 1 << 20] {
+            let mut burst = Burst::default();
+            filled(&mut burst, &payload);
+            assert_eq!(burst.length(), plain.len());
+            assert!(burst.bytes.len() < 6_000 && burst.kept.len() == 3, "long parts stay where they are");
+            let mut written = Vec::new();
+            while !burst.is_written() {
+                let first = burst.slices().next().expect("something is left");
+                assert!(!first.is_empty());
+                let count = first.len().min(step);
+                written.extend_from_slice(&first[..count]);
+                burst.advance(count);
+            }
+            assert!(written == plain && burst.slices().next().is_none());
+            burst.clear();
+            assert!(burst.is_written() && burst.length() == 0);
+        }
+        assert_eq!(Arc::strong_count(&payload), 1, "what has been written is not kept");
+    }
+}

@@ -1,0 +1,237 @@
+//! Calls of methods that other nodes serve: what a client's method is, and what calling it gives.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+use tidewire_engine::raw::Mutex;
+
+use crate::arguments::Priority;
+use crate::engine::Engine;
+use crate::held::Held;
+use crate::link::Link;
+use crate::link::outgoing::{Outgoing, Sketch};
+use crate::pending::Pending;
+use crate::standing::Standing;
+
+/// The way to the one instance of a service, if there is one only, and in another process.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct Route {
+    pub link: Py<Link>,
+    pub engine: Py<Engine>,
+    pub standing: Py<Standing>,
+    pub port: Py<PyAny>,
+    pub group: Py<PyAny>,
+}
+
+#[pymethods]
+impl Route {
+    #[new]
+    fn new(link: Py<Link>, engine: Py<Engine>, standing: Py<Standing>, port: Py<PyAny>, group: Py<PyAny>) -> Self {
+        Self { link, engine, standing, port, group }
+    }
+
+    /// The way as Python knows it.
+    #[getter]
+    fn port(&self, py: Python<'_>) -> Py<PyAny> {
+        self.port.clone_ref(py)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.link)?;
+        visit.call(&self.engine)?;
+        visit.call(&self.standing)?;
+        visit.call(&self.port)?;
+        visit.call(&self.group)
+    }
+}
+
+/// What methods of clients derive from: the usual call, of one value over a link with plain arguments, is made here, and
+/// `_call` makes the others.
+#[pyclass(frozen, subclass, module = "tidewire._tidewire")]
+pub struct Calling {
+    service: Py<PyString>,
+    /// The groups of the registry by name.
+    groups: Py<PyDict>,
+    priority: Priority,
+    /// Makes a result the type that the client knows.
+    result: Option<Py<PyAny>>,
+    /// How many arguments are known to be right.
+    counts: Option<(usize, usize)>,
+    usual: Mutex<Option<Usual>>,
+}
+
+/// How the usual call is made.
+pub struct Usual {
+    pub route: Held<Route>,
+    pub subject: Arc<str>,
+    pub timeout_s: f64,
+}
+
+impl Usual {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self { route: self.route.clone_ref(py), subject: Arc::clone(&self.subject), timeout_s: self.timeout_s }
+    }
+}
+
+#[pymethods]
+impl Calling {
+    #[new]
+    fn new(
+        service: Py<PyString>,
+        groups: Py<PyDict>,
+        priority: Priority,
+        result: Option<Py<PyAny>>,
+        counts: Option<(usize, usize)>,
+    ) -> Self {
+        Self { service, groups, priority, result, counts, usual: Mutex::new(None) }
+    }
+
+    /// From now on, as long as the way to the service is this one, calls go to `subject`.
+    fn _goes(&self, route: Py<Route>, subject: &str, timeout_s: f64) {
+        let before = self.usual.lock().replace(Usual { route: route.into(), subject: subject.into(), timeout_s });
+        drop(before);
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        this: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        let calling = this.get();
+        if kwargs.is_none_or(|kwargs| kwargs.is_empty())
+            && calling.is_plain(args)
+            && let Some(usual) = calling.usual(py)?
+        {
+            return LinkCall::begun_later(py, Sketch::new(this.clone(), args, None, Some(usual)));
+        }
+        let kwargs = kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.clone());
+        this.call_method1(intern!(py, "_call"), (args, kwargs))
+    }
+
+    /// A call over a link that the client's method decides about.
+    fn _over_link<'py>(
+        this: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        LinkCall::begun_later(this.py(), Sketch::new(this.clone(), args, Some(kwargs), None))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.groups)?;
+        visit.call(&self.result)?;
+        // Whoever holds the lock has not come to the end yet: the collector looks again.
+        let Some(usual) = self.usual.try_lock() else { return Ok(()) };
+        usual.as_ref().map_or(Ok(()), |usual| visit.call(&*usual.route))
+    }
+}
+
+impl Calling {
+    /// How the usual call is made at present, if it can be.
+    pub fn usual(&self, py: Python<'_>) -> PyResult<Option<Usual>> {
+        let usual = match &*self.usual.lock() {
+            Some(usual) => usual.clone_ref(py),
+            None => return Ok(None),
+        };
+        let Some(group) = self.groups.bind(py).get_item(&self.service)? else { return Ok(None) };
+        let is_current = group.getattr(intern!(py, "route"))?.is(&*usual.route);
+        Ok(is_current.then_some(usual))
+    }
+
+    pub fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// A result as the type that the client knows.
+    pub fn made(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        match &self.result {
+            None => Ok(value),
+            Some(make) => make.call1(py, (value,)),
+        }
+    }
+
+    /// Whether arguments are as many as the method takes, and none is an iterator.
+    fn is_plain(&self, args: &Bound<'_, PyTuple>) -> bool {
+        self.counts.is_none_or(|(least, most)| (least..=most).contains(&args.len()))
+            && args.iter_borrowed().all(|value| {
+                value.is_none()
+                    || value.is_exact_instance_of::<PyBytes>()
+                    || value.is_exact_instance_of::<PyString>()
+                    || value.is_exact_instance_of::<PyInt>()
+                    || value.is_exact_instance_of::<PyDict>()
+                    || value.is_exact_instance_of::<PyList>()
+                    || value.is_exact_instance_of::<PyFloat>()
+                    || value.is_exact_instance_of::<PyBool>()
+                    || value.is_exact_instance_of::<PyTuple>()
+            })
+    }
+}
+
+/// A call of a method that gives one value, of a service in other processes: a future that begins when somebody waits for it.
+#[pyclass(frozen, extends = Pending, module = "tidewire.services.errand")]
+pub struct LinkCall {
+    sketch: Arc<Sketch>,
+}
+
+impl LinkCall {
+    fn begun_later(py: Python<'_>, sketch: Sketch) -> PyResult<Bound<'_, PyAny>> {
+        let sketch = Arc::new(sketch);
+        let operation = Box::pin(Outgoing::new(Arc::clone(&sketch)));
+        let pending = Pending::later("call", operation, Arc::clone(&sketch));
+        let call = PyClassInitializer::from(pending).add_subclass(Self { sketch });
+        Bound::new(py, call).map(Bound::into_any)
+    }
+}
+
+// A task can be made of it, as of any coroutine.
+#[pymethods]
+impl LinkCall {
+    /// Goes on, as a coroutine does.
+    fn send<'py>(this: &Bound<'py, Self>, value: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        drop(value);
+        this.call_method0(intern!(this.py(), "__next__"))
+    }
+
+    /// Raises an error where it waits, as a coroutine does.
+    #[pyo3(signature = (error, value = None, traceback = None))]
+    fn throw(
+        this: &Bound<'_, Self>,
+        error: Bound<'_, PyAny>,
+        value: Option<Bound<'_, PyAny>>,
+        traceback: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        drop(traceback);
+        Pending::cancel(this.as_super(), None)?;
+        Err(PyErr::from_value(value.unwrap_or(error)))
+    }
+
+    /// Gives it up, as a coroutine does.
+    fn close(this: &Bound<'_, Self>) -> PyResult<()> {
+        this.get().sketch.used.store(true, Ordering::Release);
+        Pending::cancel(this.as_super(), None).map(drop)
+    }
+
+    fn __aiter__<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        let sketch = &this.get().sketch;
+        sketch.used.store(true, Ordering::Release);
+        let reading = PyModule::import(py, "tidewire.services.reading")?;
+        reading.getattr("Stream")?.call1((sketch.errand(py)?,))
+    }
+
+    /// What a task that is made of it shows.
+    #[getter]
+    fn __name__(&self, py: Python<'_>) -> PyResult<String> {
+        self.sketch.title(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<Call {}>", self.sketch.title(py)?))
+    }
+}

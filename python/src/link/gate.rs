@@ -1,0 +1,230 @@
+//! Where calls of other nodes to one instance of a service come in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PySet, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
+use tidewire_engine::Priority;
+use tidewire_engine::raw::Envelope;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::actor::ActorRef;
+use crate::errors;
+use crate::link::handling::Handling;
+use crate::link::inbound::RemoteCall;
+use crate::message::Message;
+use crate::steps::Steps;
+use crate::tally::CallTally;
+
+/// The lanes of a mailbox, in the order of those of a link.
+const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
+
+/// Lets calls in, and begins those of coroutines whose arguments need no second look; the porter gets the others.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct Gate {
+    /// `tidewire.links.porter.Porter`.
+    porter: Py<PyAny>,
+    instance: Py<PyAny>,
+    tally: Py<CallTally>,
+    /// The calls whose handlers are under way.
+    calls: Py<PySet>,
+    methods: HashMap<String, Method>,
+    actors: PyOnceLock<(Py<ActorRef>, Py<ActorRef>)>,
+}
+
+/// A method that can be called from other nodes.
+#[derive(Clone)]
+pub struct Method(Arc<Inner>);
+
+struct Inner {
+    bound: Py<PyAny>,
+    call: Py<PyAny>,
+    streams: bool,
+    coroutine: bool,
+    /// The numbers of arguments that it takes; none if some must be named.
+    least: usize,
+    most: usize,
+    /// The classes of arguments that need no look; None: any.
+    exact: Option<Vec<Option<Py<PyType>>>>,
+    /// The name of the parameter that takes the context, and its place.
+    context: Option<(String, Option<usize>)>,
+}
+
+type Context = Option<(String, Option<usize>)>;
+
+impl Method {
+    /// Reads a `tidewire.services.methods.Bound`.
+    fn of(bound: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let signature = bound.getattr("signature")?;
+        let counts: Option<(usize, usize)> = signature.getattr("counts")?.extract()?;
+        let (least, most) = counts.unwrap_or((1, 0));
+        let exact: Vec<Option<Py<PyType>>> = signature.getattr("exact")?.extract()?;
+        let plain: bool = signature.getattr("plain")?.extract()?;
+        let context: Context = signature.getattr("context")?.extract()?;
+        Ok(Self(Arc::new(Inner {
+            bound: bound.clone().unbind(),
+            call: bound.getattr("call")?.unbind(),
+            streams: bound.getattr("streams")?.extract()?,
+            coroutine: bound.getattr("coroutine")?.extract()?,
+            least,
+            most,
+            exact: (!plain).then_some(exact),
+            context,
+        })))
+    }
+
+    /// Whether it is a coroutine that can be called with these arguments as they are.
+    fn takes(&self, args: &Bound<'_, PyTuple>) -> bool {
+        let of = &*self.0;
+        if !of.coroutine || of.streams || !(of.least..=of.most).contains(&args.len()) {
+            return false;
+        }
+        let exact = |value: Bound<'_, PyAny>, class: &Option<Py<PyType>>| {
+            class.as_ref().is_some_and(|class| value.get_type().as_any().is(class))
+        };
+        of.exact.as_ref().is_none_or(|classes| args.iter().zip(classes).all(|(value, class)| exact(value, class)))
+    }
+
+    pub fn bound(&self, py: Python<'_>) -> Py<PyAny> {
+        self.0.bound.clone_ref(py)
+    }
+
+    pub fn call<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.0.call.bind(py)
+    }
+
+    pub fn context(&self) -> Option<(&str, Option<usize>)> {
+        self.0.context.as_ref().map(|(name, at)| (name.as_str(), *at))
+    }
+}
+
+#[pymethods]
+impl Gate {
+    /// `methods` are those that other nodes may call, by name.
+    #[new]
+    fn new(
+        porter: Py<PyAny>,
+        instance: Py<PyAny>,
+        tally: Py<CallTally>,
+        calls: Py<PySet>,
+        methods: HashMap<String, Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let methods = methods.into_iter().map(|(name, bound)| Ok((name, Method::of(&bound)?)));
+        let methods = methods.collect::<PyResult<_>>()?;
+        Ok(Self { porter, instance, tally, calls, methods, actors: PyOnceLock::new() })
+    }
+
+    /// Says which actors take the calls: those that give one value, and streams.
+    fn open(&self, py: Python<'_>, values: Py<ActorRef>, streams: Py<ActorRef>) {
+        let _ = self.actors.set(py, (values, streams));
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.porter)?;
+        visit.call(&self.calls)?;
+        // Methods are shared with the calls that are under way.
+        if self.methods.values().all(|method| Arc::strong_count(&method.0) == 1) {
+            for method in self.methods.values() {
+                visit.call(&method.0.bound)?;
+                visit.call(&method.0.call)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a call in.
+    fn __call__(&self, call: Bound<'_, RemoteCall>) -> PyResult<()> {
+        self.admit(&call)
+    }
+}
+
+impl Gate {
+    /// Lets a call in, or tells its caller that too many wait.
+    pub fn admit(&self, call: &Bound<'_, RemoteCall>) -> PyResult<()> {
+        let py = call.py();
+        let remote = call.get();
+        let Some((values, streams)) = self.actors.get(py) else { return Ok(()) };
+        let (method, lane) = remote.about(py, |name, lane| (self.methods.get(name).cloned(), PRIORITIES[lane]))?;
+        let streaming = method.as_ref().is_some_and(|method| method.0.streams);
+        method.into_iter().for_each(|method| drop(remote.method().set(method)));
+        let actor = if streaming { streams } else { values }.get();
+        actor.born.check(py)?;
+        let envelope = Envelope::Plain(Message::plain(call.clone().into_any().unbind()));
+        if let Err((refusal, envelope)) = actor.inner.cell().push(envelope, lane) {
+            drop(envelope);
+            let error = errors::refusal(py, refusal, actor.inner.name());
+            let text = format!("{}: {}", remote.subject(py)?, error.value(py));
+            remote.refuse(py, ErrorCode::LimitExceeded.number(), &text);
+        }
+        Ok(())
+    }
+
+    /// Begins a call. None: nobody waits for it any more.
+    pub fn begin(this: &Bound<'_, Self>, call: &Bound<'_, PyAny>) -> PyResult<Option<Steps>> {
+        let (py, gate) = (this.py(), this.get());
+        let call = call.cast::<RemoteCall>()?;
+        let remote = call.get();
+        if remote.cancelled() {
+            return Ok(None);
+        }
+        if let Some(method) = remote.method().get()
+            && !remote.reads_items(py)?
+            && let Ok(value) = remote.decoded(py)
+            && let Ok(args) = value.cast_into_exact::<PyTuple>()
+            && method.takes(&args)
+        {
+            let handling = Handling::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args.unbind());
+            return Ok(Some(Steps::Call(Py::new(py, handling)?)));
+        }
+        let coroutine = gate.porter(py).call_method1(intern!(py, "_receive"), (call,))?;
+        Steps::of(&coroutine).map(Some)
+    }
+
+    pub fn porter<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.porter.bind(py)
+    }
+
+    pub fn tally<'a>(&'a self, py: Python<'a>) -> &'a CallTally {
+        self.tally.bind(py).get()
+    }
+
+    pub fn instance(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(self.instance.clone_ref(py))
+    }
+
+    /// A handler is about to begin.
+    pub fn begins(&self, handling: &Bound<'_, Handling>) -> PyResult<()> {
+        let py = handling.py();
+        self.calls.bind(py).add(handling)?;
+        self.tally(py).began();
+        Ok(())
+    }
+
+    /// A handler has ended.
+    pub fn ended(&self, handling: &Bound<'_, Handling>) -> PyResult<()> {
+        self.calls.bind(handling.py()).discard(handling).map(drop)
+    }
+
+    /// What follows in this context belongs to a call.
+    pub fn enters(&self, handling: &Bound<'_, Handling>) -> PyResult<()> {
+        static SET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = handling.py();
+        let set = SET.get_or_try_init(py, || {
+            PyModule::import(py, "tidewire.services.context")?.getattr("running")?.getattr("set").map(Bound::unbind)
+        })?;
+        set.bind(py).call1((handling,)).map(drop)
+    }
+
+    /// The context of the call that this code belongs to.
+    pub fn context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        static CONTEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let context = CONTEXT.get_or_try_init(py, || {
+            PyModule::import(py, "tidewire.services.context")?.getattr("context").map(Bound::unbind)
+        })?;
+        context.bind(py).call0()
+    }
+}

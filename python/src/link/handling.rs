@@ -1,0 +1,284 @@
+//! A call of another node whose coroutine runs here.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyIterator, PyTuple};
+use tidewire_engine::raw::Mutex;
+
+use crate::link::gate::{Gate, Method};
+use crate::link::inbound::RemoteCall;
+use crate::steps::{Step, step, steps_of};
+
+/// A call under way at its host, as `tidewire.services.running.Running` is one of this process.
+#[pyclass(frozen, weakref, module = "tidewire._tidewire")]
+pub struct Handling {
+    gate: Py<Gate>,
+    call: Py<RemoteCall>,
+    method: Method,
+    began: Instant,
+    cancelled: AtomicBool,
+    interrupted: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the method is called with, until it is.
+    args: Option<Py<PyTuple>>,
+    steps: Option<Py<PyIterator>>,
+    /// What the handler runs in: variables that it sets are gone with it.
+    context: Option<Py<PyAny>>,
+    /// What is to be raised in the handler, and whether its last step was its end.
+    thrown: Option<PyErr>,
+    returned: bool,
+    /// The task that the handler waits in, and its loop.
+    task: Option<(Py<PyAny>, Py<PyAny>)>,
+    request: Option<Py<PyAny>>,
+    reason: Option<Py<PyAny>>,
+}
+
+impl Handling {
+    pub fn new(gate: Py<Gate>, call: Py<RemoteCall>, method: Method, args: Py<PyTuple>) -> Self {
+        Self {
+            gate,
+            call,
+            method,
+            began: Instant::now(),
+            cancelled: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
+            state: Mutex::new(State { args: Some(args), ..State::default() }),
+        }
+    }
+
+    /// Goes one step on, in a task; the end of the handler is its answer to the caller.
+    pub fn step(this: &Bound<'_, Self>, task: &Py<PyAny>, thrown: Option<PyErr>) -> PyResult<Step> {
+        let py = this.py();
+        let handling = this.get();
+        let (first, context) = handling.prepare(py, thrown)?;
+        if first {
+            handling.gate.get().begins(this)?;
+        }
+        let stepped = context.bind(py).call_method1(intern!(py, "run"), (this,));
+        match stepped {
+            Ok(value) if handling.state.lock().returned => {
+                let took_us = u64::try_from(handling.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+                handling.gate.get().tally(py).ended(took_us);
+                handling.leave(this, task)?;
+                handling.answer(this, &value)?;
+            }
+            Ok(waits) => {
+                if first {
+                    handling.waits(this, task)?;
+                }
+                return Ok(Step::Waits(waits.unbind()));
+            }
+            Err(error) => {
+                let left = handling.leave(this, task);
+                let told =
+                    handling.gate.get().porter(py).call_method1(intern!(py, "raised"), (this, error.into_value(py)));
+                left.and(told)?;
+            }
+        }
+        Ok(Step::Returned(py.None()))
+    }
+
+    /// Whether this is the first step, and what the handler runs in.
+    fn prepare(&self, py: Python<'_>, thrown: Option<PyErr>) -> PyResult<(bool, Py<PyAny>)> {
+        static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        {
+            let mut state = self.state.lock();
+            if let Some(context) = &state.context {
+                let context = context.clone_ref(py);
+                state.thrown = thrown;
+                return Ok((false, context));
+            }
+        }
+        let copy = COPY
+            .get_or_try_init(py, || PyModule::import(py, "contextvars")?.getattr("copy_context").map(Bound::unbind))?;
+        let context = copy.bind(py).call0()?.unbind();
+        self.state.lock().context = Some(context.clone_ref(py));
+        Ok((true, context))
+    }
+
+    /// The handler waits for the first time: whoever cancels it finds the task.
+    fn waits(&self, this: &Bound<'_, Self>, task: &Py<PyAny>) -> PyResult<()> {
+        let py = this.py();
+        let running = crate::bridge::running_loop(py)?.unbind();
+        self.state.lock().task = Some((task.clone_ref(py), running));
+        if self.cancelled.load(Ordering::Acquire) {
+            // By another thread, in its first step.
+            return self.interrupt_soon(this);
+        }
+        self.call.get().cancels(py, this.clone().unbind())
+    }
+
+    /// The handler has ended. The task that was cancelled for it goes on with other calls.
+    fn leave(&self, this: &Bound<'_, Self>, task: &Py<PyAny>) -> PyResult<()> {
+        let py = this.py();
+        let gone = {
+            let mut state = self.state.lock();
+            (state.task.take(), state.steps.take(), state.context.take())
+        };
+        drop(gone);
+        self.call.get().forget();
+        self.gate.get().ended(this)?;
+        // Tasks count their cancellations from Python 3.11 on.
+        if self.interrupted.load(Ordering::Acquire) && task.bind(py).hasattr(intern!(py, "uncancel"))? {
+            task.call_method0(py, intern!(py, "uncancel"))?;
+        }
+        Ok(())
+    }
+
+    fn answer(&self, this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = this.py();
+        // Mostly there is nothing in it that has to be given; what can't be sent is looked at closely.
+        if self.call.get().reply(py, value, None).is_ok() {
+            return Ok(());
+        }
+        let node = self.call.get().node(py)?;
+        self.gate.get().porter(py).call_method1(intern!(py, "answer"), (&self.call, node, value)).map(drop)
+    }
+
+    fn interrupt_soon(&self, this: &Bound<'_, Self>) -> PyResult<()> {
+        let py = this.py();
+        let running = self.state.lock().task.as_ref().map(|(_, running)| running.clone_ref(py));
+        let Some(running) = running else { return Ok(()) };
+        let interrupt = this.getattr(intern!(py, "_interrupt"))?;
+        // A loop that is closed runs no handler any more.
+        match running.bind(py).call_method1(intern!(py, "call_soon_threadsafe"), (interrupt,)) {
+            Err(error) if !error.is_instance_of::<pyo3::exceptions::PyRuntimeError>(py) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyIterator>> {
+        let called = match self.method.context() {
+            None => self.method.call(py).call1(args)?,
+            Some((name, at)) => {
+                let context = self.gate.get().context(py)?;
+                match at.filter(|at| *at <= args.len()) {
+                    Some(at) => {
+                        let mut all: Vec<_> = args.iter().collect();
+                        all.insert(at, context);
+                        self.method.call(py).call1(PyTuple::new(py, all)?)?
+                    }
+                    None => {
+                        let named = PyDict::new(py);
+                        named.set_item(name, context)?;
+                        self.method.call(py).call(args, Some(&named))?
+                    }
+                }
+            }
+        };
+        steps_of(&called)
+    }
+}
+
+#[pymethods]
+impl Handling {
+    /// The call as it travels. It is made when it is first asked for.
+    #[getter]
+    fn request(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if let Some(request) = &self.state.lock().request {
+            return Ok(request.clone_ref(py));
+        }
+        let request = self.gate.get().porter(py).call_method1(intern!(py, "_request"), (&self.call,))?.unbind();
+        Ok(self.state.lock().request.get_or_insert(request).clone_ref(py))
+    }
+
+    /// The method that was called.
+    #[getter]
+    fn method(&self, py: Python<'_>) -> Py<PyAny> {
+        self.method.bound(py)
+    }
+
+    /// The id of the instance that was called.
+    #[getter]
+    fn instance(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.gate.get().instance(py)
+    }
+
+    /// Its handler has begun.
+    #[getter]
+    fn begun(&self) -> bool {
+        true
+    }
+
+    /// Whether nobody waits for it any more.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Whether the CancelledError that the handler ended with is ours.
+    #[getter]
+    fn was_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
+    }
+
+    /// What the caller is told of its end, or None.
+    #[getter]
+    fn reason(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.state.lock().reason.as_ref().map(|reason| reason.clone_ref(py))
+    }
+
+    /// The call itself.
+    #[getter]
+    fn call(&self, py: Python<'_>) -> Py<RemoteCall> {
+        self.call.clone_ref(py)
+    }
+
+    /// Cancels the handler, from whichever thread.
+    #[pyo3(signature = (reason = None))]
+    pub fn cancel(this: &Bound<'_, Self>, reason: Option<Py<PyAny>>) -> PyResult<()> {
+        let handling = this.get();
+        {
+            let mut state = handling.state.lock();
+            if handling.cancelled.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
+            state.reason = reason;
+        }
+        handling.interrupt_soon(this)
+    }
+
+    /// Cancels the task if the handler is still in it. On its loop, where no task runs.
+    fn _interrupt(&self, py: Python<'_>) -> PyResult<()> {
+        let task = self.state.lock().task.as_ref().map(|(task, _)| task.clone_ref(py));
+        let Some(task) = task else { return Ok(()) };
+        if self.interrupted.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        task.call_method0(py, intern!(py, "cancel")).map(drop)
+    }
+
+    /// One step, inside of the context of the handler.
+    fn __call__(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let (py, handling) = (this.py(), this.get());
+        let (steps, args, thrown) = {
+            let mut state = handling.state.lock();
+            (state.steps.as_ref().map(|steps| steps.clone_ref(py)), state.args.take(), state.thrown.take())
+        };
+        let steps = match (steps, args) {
+            (Some(steps), _) => steps.into_bound(py),
+            (None, args) => {
+                handling.gate.get().enters(this)?;
+                let args = args.map_or_else(|| PyTuple::empty(py), |args| args.into_bound(py));
+                let steps = handling.begin(py, &args)?;
+                handling.state.lock().steps = Some(steps.clone().unbind());
+                steps
+            }
+        };
+        match step(&steps, thrown)? {
+            Step::Waits(what) => Ok(what),
+            Step::Returned(value) => {
+                handling.state.lock().returned = true;
+                Ok(value)
+            }
+        }
+    }
+}

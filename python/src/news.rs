@@ -1,0 +1,122 @@
+//! What tells those who wait for the state of a node to look again.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use tidewire_engine::raw::Mutex;
+
+use crate::pause::Pause;
+
+/// How often something has changed, and who waits for more of it. It does not say what has.
+#[derive(Default)]
+pub struct News {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    told: u64,
+    waiting: Vec<Waker>,
+}
+
+impl News {
+    /// How often something has changed.
+    pub fn told(&self) -> u64 {
+        self.state.lock().told
+    }
+
+    /// Something has changed.
+    pub fn tell(&self) {
+        let waiting = {
+            let mut state = self.state.lock();
+            state.told += 1;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether something has changed since it was told so often. If not, the waker is woken once it has.
+    fn is_newer(&self, seen: u64, waker: &Waker) -> bool {
+        let mut state = self.state.lock();
+        if state.told != seen {
+            return true;
+        }
+        if !state.waiting.iter().any(|other| other.will_wake(waker)) {
+            state.waiting.push(waker.clone());
+        }
+        false
+    }
+
+    /// Lets go of whoever waits by this waker.
+    fn forget(&self, waker: &Waker) {
+        // What wakes may be the last to hold something: it is dropped after the lock.
+        let gone = {
+            let mut state = self.state.lock();
+            let at = state.waiting.iter().position(|other| other.will_wake(waker));
+            at.map(|at| state.waiting.swap_remove(at))
+        };
+        drop(gone);
+    }
+}
+
+/// News that Python tells, and that pauses end with.
+#[pyclass(frozen, name = "News", module = "tidewire._tidewire")]
+pub struct Told(pub Arc<News>);
+
+#[pymethods]
+impl Told {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// How often there were news.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.0.told()
+    }
+
+    /// Says that there are: the pauses that wait for them end.
+    fn ring(&self) {
+        self.0.tell();
+    }
+}
+
+/// Ends with True when something has changed, or with False when the time is up.
+pub struct Changed {
+    news: Arc<News>,
+    seen: u64,
+    pause: Option<Pause>,
+    waker: Option<Waker>,
+}
+
+impl Changed {
+    pub fn new(news: Arc<News>, seen: u64, pause: Option<Pause>) -> Self {
+        Self { news, seen, pause, waker: None }
+    }
+}
+
+impl Future for Changed {
+    type Output = PyResult<Py<PyAny>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let changed = self.news.is_newer(self.seen, context.waker());
+        let over = !changed && self.pause.as_mut().is_some_and(|pause| Pin::new(pause).poll(context).is_ready());
+        if changed || over {
+            return Poll::Ready(crate::attach::attach(|py| changed.into_py_any(py)));
+        }
+        self.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        if let Some(waker) = &self.waker {
+            self.news.forget(waker);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What an instance of a service counts.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tidewire_core::histogram::Histogram;
+use tidewire_engine::raw::Mutex;
+
+/// Counts of calls and their times.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+#[derive(Default)]
+pub struct CallTally {
+    // Plain functions end on several threads.
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    begun: u64,
+    ended: u64,
+    errors: u64,
+    cancelled: u64,
+    streams: u64,
+    times_us: Histogram,
+}
+
+#[pymethods]
+impl CallTally {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes that a handler has begun.
+    pub fn began(&self) {
+        self.counts.lock().begun += 1;
+    }
+
+    /// Notes that a handler gave its result.
+    pub fn ended(&self, us: u64) {
+        let mut counts = self.counts.lock();
+        counts.ended += 1;
+        counts.times_us.record(us);
+    }
+
+    /// Notes that a handler raised.
+    pub fn failed(&self) {
+        let mut counts = self.counts.lock();
+        counts.ended += 1;
+        counts.errors += 1;
+    }
+
+    /// Notes that a handler ended because nobody waited for it any more.
+    pub fn cancelled(&self) {
+        let mut counts = self.counts.lock();
+        counts.ended += 1;
+        counts.cancelled += 1;
+    }
+
+    /// Notes that a stream has come to its end.
+    fn streamed(&self) {
+        let mut counts = self.counts.lock();
+        counts.ended += 1;
+        counts.streams += 1;
+    }
+
+    /// What people look at. Times are those of handlers that gave a result.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let summary = PyDict::new(py);
+        let counts = self.counts.lock();
+        summary.set_item("calls", counts.begun)?;
+        summary.set_item("errors", counts.errors)?;
+        summary.set_item("cancelled", counts.cancelled)?;
+        summary.set_item("streams", counts.streams)?;
+        summary.set_item("in_flight", counts.begun - counts.ended)?;
+        summary.set_item("p50_us", counts.times_us.percentile(50.0))?;
+        summary.set_item("p99_us", counts.times_us.percentile(99.0))?;
+        drop(counts);
+        Ok(summary)
+    }
+}

@@ -1,0 +1,128 @@
+//! Objects that are made of memory which is used up by it: page after page is let go as soon as it has been copied, so that a
+//! long payload and what is made of it are not there twice.
+//!
+//! Invariant: what is written to here, or let go, is a slice that the caller alone has, or an object that nobody has seen yet.
+//! Miri can't call Python; `tests/test_link_memory.py` reads each of them back.
+#![allow(unsafe_code)]
+
+use std::ffi::c_char;
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyString};
+
+/// What is copied before its memory is let go.
+pub const STEP_BYTES: usize = 1 << 20;
+/// Shorter ones are not let go: to get the same memory again costs more than to keep it for a moment.
+pub const LONG_BYTES: usize = 4 << 20;
+/// A text grows by this part of its length: more often would copy it more often, where it can't grow in its place.
+const TEXT_STEPS: usize = 16;
+
+/// Gives whole pages back to the system. What they held is lost: they read as zeros.
+#[cfg(target_os = "linux")]
+pub fn let_go(bytes: &mut [u8]) {
+    let page = rustix::param::page_size();
+    let skipped = bytes.as_ptr().align_offset(page);
+    let Some(rest) = bytes.get_mut(skipped..) else { return };
+    let whole = rest.len() - rest.len() % page;
+    if whole > 0 {
+        let advice = rustix::mm::Advice::LinuxDontNeed;
+        // SAFETY: the pages lie within a slice that nobody else has. Zeros are bytes like any other. A failure changes nothing.
+        let _ = unsafe { rustix::mm::madvise(rest.as_mut_ptr().cast(), whole, advice) };
+    }
+}
+
+/// Other systems don't promise to take pages back at once.
+#[cfg(not(target_os = "linux"))]
+pub fn let_go(_: &mut [u8]) {}
+
+/// Asks the system for all pages of memory that is about to be written: one after the other they would cost twice as much.
+#[cfg(target_os = "linux")]
+fn get(bytes: *mut u8, length: usize) {
+    let page = rustix::param::page_size();
+    let skipped = bytes.align_offset(page);
+    let whole = length.saturating_sub(skipped) / page * page;
+    if whole > 0 {
+        let advice = rustix::mm::Advice::LinuxPopulateWrite;
+        // SAFETY: it changes no byte. A failure changes nothing.
+        let _ = unsafe { rustix::mm::madvise(bytes.wrapping_add(skipped).cast(), whole, advice) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn get(_: *mut u8, _: usize) {}
+
+/// The bytes of a slice that is used up.
+pub fn bytes<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let length = from.len() as ffi::Py_ssize_t;
+    // SAFETY: without content it makes an object whose bytes are still to be written, or fails with an exception.
+    let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(ptr::null(), length))? };
+    // SAFETY: it has room for as many bytes, and nobody has seen it yet.
+    unsafe { fill(ffi::PyBytes_AsString(made.as_ptr()), from) };
+    Ok(made.cast_into()?)
+}
+
+/// The same as a `bytearray`.
+pub fn bytearray<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyByteArray>> {
+    let length = from.len() as ffi::Py_ssize_t;
+    // SAFETY: as for `bytes`.
+    let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyByteArray_FromStringAndSize(ptr::null(), length))? };
+    // SAFETY: as for `bytes`.
+    unsafe { fill(ffi::PyByteArray_AsString(made.as_ptr()), from) };
+    Ok(made.cast_into()?)
+}
+
+/// The text of a slice of UTF-8 that is used up.
+pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyString>> {
+    if from.len() < LONG_BYTES || str::from_utf8(from).is_err() {
+        return PyString::from_bytes(py, from);
+    }
+    let step = STEP_BYTES.max(from.len() / TEXT_STEPS);
+    let (first, mut rest) = from.split_at_mut(boundary(from, step));
+    let mut whole = PyString::from_bytes(py, first)?.into_ptr();
+    let_go(first);
+    while !rest.is_empty() {
+        let (next, after) = rest.split_at_mut(boundary(rest, step));
+        let piece = PyString::from_bytes(py, next)?;
+        // SAFETY: `whole` is the only reference to a text. It is replaced by a longer one, or by null with an exception.
+        unsafe { ffi::PyUnicode_Append(&mut whole, piece.as_ptr()) };
+        if whole.is_null() {
+            return Err(PyErr::fetch(py));
+        }
+        let_go(next);
+        rest = after;
+    }
+    // SAFETY: it is not null, and this is the only reference to it.
+    let whole = unsafe { Bound::from_owned_ptr(py, whole) };
+    Ok(whole.cast_into()?)
+}
+
+/// Where a character ends, near `step`.
+fn boundary(text: &[u8], step: usize) -> usize {
+    if step >= text.len() {
+        return text.len();
+    }
+    // What goes on with a character begins with the bits 10; there are three at most.
+    (step - 3..=step).rev().find(|&at| text[at] & 0xc0 != 0x80).unwrap_or(step)
+}
+
+/// # Safety
+/// There is room for as many bytes at `to`, and nobody else looks at it.
+unsafe fn fill(to: *mut c_char, from: &mut [u8]) {
+    let is_long = from.len() >= LONG_BYTES;
+    let mut to = to.cast::<u8>();
+    for step in from.chunks_mut(STEP_BYTES) {
+        if is_long {
+            get(to, step.len());
+        }
+        // SAFETY: the caller says that there is room; an object that was just made does not overlap with a slice.
+        unsafe {
+            ptr::copy_nonoverlapping(step.as_ptr(), to, step.len());
+            to = to.add(step.len());
+        }
+        if is_long {
+            let_go(step);
+        }
+    }
+}

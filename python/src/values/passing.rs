@@ -1,0 +1,49 @@
+//! Memory that is used up from front to back.
+
+use std::ops::{Deref, Range};
+
+use crate::values::memory::{LONG_BYTES, STEP_BYTES, let_go};
+
+/// Bytes of which those that have been passed are let go, if they are many.
+pub struct Passing<'a> {
+    bytes: &'a mut [u8],
+    gone: usize,
+    /// Where so much has been passed that it is let go.
+    next_step: usize,
+}
+
+impl<'a> Passing<'a> {
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        let next_step = if bytes.len() >= LONG_BYTES { STEP_BYTES } else { usize::MAX };
+        Self { bytes, gone: 0, next_step }
+    }
+
+    /// Nothing before `at` is needed any more.
+    #[inline]
+    pub fn pass(&mut self, at: usize) {
+        if at >= self.next_step {
+            self.let_go(at);
+        }
+    }
+
+    /// Bytes that are used up by the caller.
+    pub fn part(&mut self, range: Range<usize>) -> &mut [u8] {
+        &mut self.bytes[range]
+    }
+
+    #[cold]
+    fn let_go(&mut self, at: usize) {
+        let_go(&mut self.bytes[self.gone..at]);
+        self.gone = at;
+        self.next_step = at + STEP_BYTES;
+    }
+}
+
+impl Deref for Passing<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}

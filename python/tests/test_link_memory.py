@@ -1,0 +1,162 @@
+"""Links: long values, whose memory is let go while they are read, are whole; and broken ones are refused in the middle of that."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tidewire as tw
+from link_frames import CALL, CHUNK, FAIL, ID, MORE, NORMAL, WINDOW, Raw, called, frame
+from link_processes import programs
+from test_link_subjects import in_force
+
+MIB = 1 << 20
+# A window is what a sender may send ahead; half of it is asked for at a time.
+WINDOW_BYTES, CHUNK_BYTES = 524_288, 65_536
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A hub and a server for all stories of this file."""
+    with programs() as started:
+        _, url = started.hub()
+        started.server(url)
+        yield url
+
+
+def pattern(length: int) -> bytes:
+    """Bytes of which no two pages are alike."""
+    return np.arange(length // 4 + 1, dtype=np.uint32).tobytes()[:length]
+
+
+LONG = {
+    "bytes": pattern(9 * MIB + 5),
+    "bytearray": bytearray(pattern(9 * MIB + 5)),
+    "bytes beside bytes": [pattern(5 * MIB), b"-", pattern(7 * MIB + 1), pattern(5_000), pattern(4 * MIB)],
+    "nearly all": [pattern(5_001), pattern(9 * MIB), bytearray(pattern(70_000)), "end"],
+    "many short ones": [pattern(100_000 + number) for number in range(80)],
+    "ASCII": "".join(chr(97 + number % 26) for number in range(6 * MIB + 1)),
+    "Latin": "straße " * MIB,
+    "Chinese": "一条很长的路" * (MIB // 2),
+    "emoji that a step would cut": "x" + "😀" * (2 * MIB),
+    "one wide character at the end": "x" * (5 * MIB) + "😀",
+    "text beside text": ["a" * (5 * MIB), 1, "b" * (6 * MIB), {"c" * 40: "c" * (4 * MIB)}],
+    "a list of much": [[number, number / 3, str(number)] for number in range(400_000)],
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_value_comes_back_as_it_was_sent(url: str, name: str) -> None:
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            back = await node.client("workshop").echo(LONG[name])
+            assert type(back) is type(LONG[name])
+            assert back == LONG[name]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("beside", [0, 6_000, 5 * MIB])
+def test_a_long_array_may_be_written_to_for_as_long_as_it_is_kept(url: str, order: Any, beside: int) -> None:
+    sent = np.asarray(np.arange(6 * MIB // 8, dtype=np.float64).reshape(512, -1), order=order)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            workshop = node.client("workshop")
+            array, rest = await workshop.echo([sent, bytes(beside)])
+            assert len(rest) == beside
+            assert array.flags.writeable
+            assert array.flags.aligned
+            assert array.flags.f_contiguous == sent.flags.f_contiguous
+            part = array[3:7]
+            array[:] += 1.0
+            del array
+            # Other messages of this length come and go meanwhile.
+            assert len(await workshop.echo(bytes(6 * MIB))) == 6 * MIB
+            assert np.array_equal(part, sent[3:7] + 1.0)
+
+    asyncio.run(story())
+
+
+def test_a_long_message_is_given_to_each_subscription_whole(url: str) -> None:
+    sent = [pattern(5 * MIB), "y" * (5 * MIB), np.arange(5 * MIB, dtype=np.uint8)]
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node, tw.Node(url, name="listener") as listener:
+            came: asyncio.Queue[Any] = asyncio.Queue()
+            for _ in range(2):
+                listener.subscribe("long", listener.spawn(came.put))
+            await in_force(listener)
+            for value in sent:
+                node.publish("long", value)
+                for _ in range(2):
+                    assert np.array_equal(await asyncio.wait_for(came.get(), 30), value)
+
+    asyncio.run(story())
+
+
+def blob(head: bytes, *parts: bytes) -> bytes:
+    """A value with buffers, whose lengths are multiples of 8."""
+    start = struct.pack(f">BBHIQ{len(parts)}Q", 0xC1, 1, 0, len(parts), len(head), *map(len, parts)) + head
+    return start + bytes(-len(start) % 8) + b"".join(parts)
+
+
+def text(content: bytes) -> bytes:
+    return b"\xdb" + struct.pack(">I", len(content)) + content
+
+
+ONE, OTHER = b"\xd6\x05\0\0\0\0", b"\xd6\x05\0\0\0\1"
+LENGTH = 6 * MIB
+BROKEN = {
+    "UTF-8 that breaks off": (text(b"x" * (LENGTH - 1) + b"\xe8"), "unexpected end of data"),
+    "UTF-8 that is none": (text(b"x" * (5 * MIB) + b"\xff" + b"x" * MIB), "in position 5242880"),
+    "half a pair of surrogates": (text(b"\xed\xa0\x80" * (2 * MIB)), "in position 0"),
+    "text that is cut off": (text(b"x" * LENGTH)[:-1], "it ends too early"),
+    "a list that is cut off": (b"\xdd" + struct.pack(">I", LENGTH) + b"\x01" * (LENGTH - 1), "it ends too early"),
+    "bytes after the end": (text(b"x" * LENGTH) + b"\xc0", "bytes after its end"),
+    "a buffer that is named twice": (blob(b"\x92" + ONE + ONE, bytes(LENGTH)), "holds what it must not hold"),
+    "a buffer that nobody names": (blob(b"\x91" + ONE, bytes(LENGTH), bytes(8)), "a buffer that nothing refers to"),
+    "buffers out of order": (blob(b"\x92" + OTHER + ONE, bytes(LENGTH), bytes(LENGTH)), "holds what it must not hold"),
+    "a buffer that is cut off": (blob(b"\x91" + ONE, bytes(LENGTH))[:-8], "a buffer is cut off"),
+    "an array of another length": (
+        blob(b"\xc7\x13\x13\x94\xa3|u1\x91\xce" + struct.pack(">I", 7) + b"\xa1C" + ONE, bytes(LENGTH)),
+        "does not have",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_long_value_that_is_broken_fails_its_call_and_no_other(url: str, name: str) -> None:
+    payload, why = BROKEN[name]
+    raw = Raw.joined(url)
+    assert why in call_with(raw, payload)
+    raw.close()
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            assert await node.client("workshop").echo(1) == 1
+
+    asyncio.run(story())
+
+
+def call_with(raw: Raw, payload: bytes) -> str:
+    """Call with a payload in chunks, and give what the answer says, which must be an error."""
+    raw.send(frame(CALL, called(), struct.pack("<Q", len(payload)), NORMAL | MORE, ID))
+    allowed = WINDOW_BYTES
+    for at in range(0, len(payload), CHUNK_BYTES):
+        chunk = payload[at : at + CHUNK_BYTES]
+        while at + len(chunk) > allowed:
+            kind, _, head, told = raw.receive() or (None, 0, b"", b"")
+            assert kind == WINDOW, told
+            allowed += struct.unpack("<I", head)[0]
+        raw.send(frame(CHUNK, b"", chunk, NORMAL | (MORE if at + len(chunk) < len(payload) else 0), ID))
+    while (found := raw.receive()) is not None:
+        if found[0] != WINDOW:
+            assert found[0] == FAIL
+            return found[3].decode(errors="replace")
+    raise AssertionError("the link was closed")

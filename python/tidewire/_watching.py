@@ -1,0 +1,73 @@
+"""Waits for what the statistics of a node say, without asking for them again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import InvalidArgument, NodeStopped
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.node import Node
+
+Condition = Callable[[dict[str, Any]], object]
+
+
+class Watch:
+    """Looks at the statistics of one node whenever something has changed that the node is told of."""
+
+    def __init__(self, node: Node, condition: Condition, timeout: float | None) -> None:
+        if not callable(condition):
+            raise InvalidArgument(f"condition: {condition!r} is not allowed: give a function that takes the statistics")
+        # What is no number is not at least 0 either.
+        if timeout is not None and (
+            isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0
+        ):
+            raise InvalidArgument(f"timeout: {timeout!r} is not allowed: give seconds, 0 or more, or None")
+        self._node = node
+        self._condition = condition
+        self._timeout = timeout
+        self._until = None if timeout is None else monotonic() + timeout
+
+    def look(self) -> dict[str, Any] | Pending:
+        """Return the statistics if they fit, else what to wait for before the next look.
+
+        Raises:
+            TimeoutError: if the time is up.
+            NodeStopped: if the node has stopped, and they do not fit.
+        """
+        engine, is_over = self._node._engine, self._node.ledger is not None
+        # Before the look: what changes meanwhile is looked at again.
+        seen = engine.told()
+        statistics = self._node.statistics()
+        if self._condition(statistics):
+            return statistics
+        if is_over:
+            raise NodeStopped(f"{self._node!r} has been stopped, and the condition does not hold")
+        return engine.changed(seen, self._left_s())
+
+    def _left_s(self) -> float | None:
+        if self._until is None:
+            return None
+        left_s = self._until - monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"{self._node!r}: the condition does not hold after {self._timeout} s")
+        return left_s
+
+
+async def wait(node: Node, condition: Condition, timeout: float | None) -> dict[str, Any]:
+    """Wait until the statistics fit."""
+    watch = Watch(node, condition, timeout)
+    while not isinstance(found := watch.look(), dict):
+        await found
+    return found
+
+
+def wait_blocking(node: Node, condition: Condition, timeout: float | None) -> dict[str, Any]:
+    """Block until the statistics fit."""
+    watch = Watch(node, condition, timeout)
+    while not isinstance(found := watch.look(), dict):
+        found.wait()
+    return found
