@@ -109,7 +109,7 @@ pub struct RemoteCall {
     deadline: Option<Instant>,
     payload_bytes: usize,
     /// The value that it came with, once somebody has looked at it.
-    value: PyOnceLock<Py<PyAny>>,
+    value: PyOnceLock<Result<Py<PyAny>, PyErr>>,
     method: OnceLock<Method>,
 }
 
@@ -153,7 +153,10 @@ impl RemoteCall {
             });
             value.map(Bound::unbind)
         };
-        self.value.get_or_try_init(py, read).map(|value| value.bind(py).clone())
+        match self.value.get_or_init(py, read) {
+            Ok(value) => Ok(value.bind(py).clone()),
+            Err(error) => Err(error.clone_ref(py)),
+        }
     }
 
     /// Cancels this when the caller has gone; at once if it has.
