@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Waiting};
+use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
 use crate::shot::Shot;
@@ -29,11 +30,11 @@ impl Finding {
         let (runner, finding) = (Arc::clone(&shot.core.runner), shot.find());
         let begins = Arc::clone(&runner);
         let slot = Arc::new(Slot(Mutex::new(State { shot: Some(shot), sent: None, waker: None })));
-        let sends = Arc::clone(&slot);
+        let sends = Sends(Arc::clone(&slot));
         runner.spawn(Box::pin(async move {
             begins.beat();
             let found = finding.await;
-            sends.send(found, credit, waiting);
+            sends.0.send(found, credit, waiting);
         }));
         Self(slot)
     }
@@ -59,20 +60,39 @@ impl Finding {
     }
 }
 
+/// The task's side. One that never comes to send it, as the node is ending, says so.
+struct Sends(Arc<Slot>);
+
+impl Drop for Sends {
+    fn drop(&mut self) {
+        let ending = || Error::new(ErrorCode::NodeStopped, "the node is stopping or has stopped: make a new one");
+        self.0.change(|state| {
+            if state.shot.is_some() {
+                state.sent.get_or_insert_with(|| Err(ending()));
+            }
+        });
+    }
+}
+
 impl Slot {
-    fn send(&self, found: Result<(), Error>, credit: u32, waiting: Arc<dyn Waiting>) {
+    fn change(&self, change: impl FnOnce(&mut State)) {
         let waker = {
             let mut state = self.0.lock();
-            let Some(shot) = &mut state.shot else { return };
-            let sent = found.and_then(|()| {
-                shot.is_found();
-                shot.send(credit, waiting)
-            });
-            state.sent = Some(sent);
+            change(&mut state);
             state.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    fn send(&self, found: Result<(), Error>, credit: u32, waiting: Arc<dyn Waiting>) {
+        self.change(|state| {
+            let Some(shot) = &mut state.shot else { return };
+            state.sent = Some(found.and_then(|()| {
+                shot.is_found();
+                shot.send(credit, waiting)
+            }));
+        });
     }
 }

@@ -79,6 +79,7 @@ impl Shot {
 
     /// Whether it is known where it goes. If not, [`find`](Self::find) it first.
     pub fn is_found(&mut self) -> bool {
+        self.leave();
         let Aim::Service { service, instance, .. } = &self.aim else { return true };
         self.chosen = self.core.directory.choose(service, instance.as_deref(), self.choice, &self.tried);
         self.chosen.is_some()
@@ -146,7 +147,7 @@ impl Shot {
     /// Whether there is another instance to try, as the one that was chosen does not take it.
     pub fn is_found_elsewhere(&mut self, number: u16) -> bool {
         let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
-        let Some(chosen) = self.chosen.take_if(|_| is_refusal) else { return false };
+        let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal) else { return false };
         self.tried.push(Arc::clone(&chosen.instance));
         // What it has given can't be given to another one.
         let is_bound = !self.giving.is_empty();
@@ -161,7 +162,11 @@ impl Shot {
             Outcome::Replied(_) | Outcome::Over => None,
         };
         let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| failed == Some(code.number()));
-        self.giving.ended(is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]));
+        if is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]) {
+            self.giving.ended(true);
+        }
+        // What else was given stays until the answer was read, which may bring it back.
+        self.giving.close_streams();
         if let Some(mut chosen) = self.chosen.take() {
             chosen.ended(&self.core.directory, Some(failed.is_some()));
         }
@@ -176,6 +181,11 @@ impl Shot {
                 slot.close();
             }
         }
+        self.leave();
+    }
+
+    /// The instance that was chosen has it no longer, which says nothing of how that one does.
+    fn leave(&mut self) {
         if let Some(mut chosen) = self.chosen.take() {
             chosen.ended(&self.core.directory, None);
         }

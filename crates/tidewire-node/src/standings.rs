@@ -91,7 +91,7 @@ impl Standings {
             (_, Choice::LeastOutstanding) => self.least(&left),
             (_, Choice::LowestLatency) => match self.fresh(&left) {
                 Some(fresh) => fresh,
-                None if dice % EXPLORES == 0 => any(dice / EXPLORES),
+                None if dice.is_multiple_of(EXPLORES) => any(dice / EXPLORES),
                 None => self.quickest(&left),
             },
         };

@@ -139,7 +139,9 @@ fn declarations_of_events_that_are_not_allowed_are_named() {
 fn rust_and_python_handle_each_others_events() {
     let (hub, told) = (hub(), Told::new());
     let server = join(&hub, "server");
-    server.serve(Service::new("desk").with_event(desk(told.0.clone(), "rust"))).wait().expect("it serves");
+    let rust =
+        Service::new("desk").with_event(desk(told.0.clone(), "rust")).method("ping", &[], |_, ()| async { Ok(()) });
+    server.serve(rust).wait().expect("it serves");
     let Some(mut python) = Python::start("giving.py", "events", &hub) else { return };
     python.expect("ready");
     assert_eq!(told.next(), ("rust", 1));

@@ -167,9 +167,11 @@ fn a_stream_is_dropped_before_its_call_has_ended_however_it_ends() {
     assert_eq!((wrong.code(), told.now()), (ErrorCode::InvalidArgument, Some("dropped")));
     drop(client.call::<i64>("sum", &count(3, AtEnd::Wait, &told)));
     assert_eq!(told.now(), Some("dropped"));
-    let held = client.call::<i64>("sum", &count(3, AtEnd::Wait, &told));
-    drop(server);
-    assert_eq!(held.wait().expect_err("its callee is gone").code(), ErrorCode::LinkLost);
+    let mut held = client.stream::<i64>("doubled", &count(1, AtEnd::Wait, &told));
+    assert_eq!(held.next_blocking().and_then(Result::ok), Some(0));
+    server.stop(Duration::ZERO).wait().expect("it stops");
+    let lost = held.next_blocking().expect("an error").expect_err("its callee is gone");
+    assert!([ErrorCode::NodeStopped, ErrorCode::LinkLost].contains(&lost.code()), "{lost}");
     assert_eq!(told.now(), Some("dropped"));
 }
 

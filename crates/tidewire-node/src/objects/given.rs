@@ -65,7 +65,8 @@ impl Given {
 
     /// What a node names; its lease begins anew.
     pub fn used(&mut self, key: &str, holder: &str, origin: u32, now: Instant) -> Result<&mut Entry, Error> {
-        let fits = |entry: &&mut Entry| &*entry.holder == holder && entry.origin.is_none_or(|known| known == origin);
+        let is_of = |entry: &Entry| &*entry.holder == holder && entry.origin.is_none_or(|known| known == origin);
+        let fits = |entry: &&mut Entry| entry.given > 0 && is_of(entry);
         let Some(entry) = self.entries.get_mut(key).filter(fits) else {
             let key = key.get(..8).unwrap_or(key);
             let text = format!(
@@ -90,12 +91,13 @@ impl Given {
         }
     }
 
-    /// Such a call has ended; answers when its lease is over.
-    pub fn idle(&mut self, key: &str, now: Instant) -> Option<Instant> {
-        let entry = self.entries.get_mut(key)?;
+    /// Such a call has ended. Answers when its lease is over, or what is gone with it.
+    pub fn idle(&mut self, key: &str, now: Instant) -> (Option<Instant>, Option<Entry>) {
+        let Some(entry) = self.entries.get_mut(key) else { return (None, None) };
         entry.busy = entry.busy.saturating_sub(1);
         entry.until = now + entry.lease;
-        Some(entry.until)
+        let (until, is_gone) = (entry.until, entry.given == 0 && entry.busy == 0);
+        if is_gone { (None, self.remove(key)) } else { (Some(until), None) }
     }
 
     /// Whether the holder has ever claimed or called it.
@@ -103,11 +105,11 @@ impl Given {
         self.entries.get(key).is_some_and(|entry| entry.origin.is_some())
     }
 
-    /// The holder has let so many references go; what has none left is gone.
+    /// The holder has let so many references go; what has none left is gone. While a call with it is under way its answer may still bring it back.
     pub fn release(&mut self, key: &str, holder: &str, count: u64) -> Option<Entry> {
         let entry = self.entries.get_mut(key).filter(|entry| &*entry.holder == holder)?;
         entry.given = entry.given.saturating_sub(count);
-        if entry.given == 0 { self.remove(key) } else { None }
+        if entry.given == 0 && entry.busy == 0 { self.remove(key) } else { None }
     }
 
     pub fn remove(&mut self, key: &str) -> Option<Entry> {
@@ -162,6 +164,16 @@ mod tests {
     }
 
     #[test]
+    fn what_was_released_during_a_call_with_it_can_come_back_but_not_be_called() {
+        let (mut given, now) = (Given::default(), Instant::now());
+        given.give("one", Thing::nothing(LEASE), "a", now).expect("room");
+        given.busy("a");
+        assert!(given.release("a", "one", 1).is_none() && given.get("a").is_some());
+        assert!(given.used("a", "one", 1, now).is_err());
+        assert!(given.idle("a", now).1.is_some() && given.get("a").is_none());
+    }
+
+    #[test]
     fn only_the_link_that_claimed_it_may_use_it() {
         let (mut given, now) = (Given::default(), Instant::now());
         given.give("one", Thing::nothing(LEASE), "a", now).expect("room");
@@ -179,8 +191,8 @@ mod tests {
         given.give("one", Thing::nothing(LEASE), "a", begin).expect("room");
         given.busy("a");
         assert!(given.expire(begin + 2 * LEASE).0.is_empty());
-        let until = given.idle("a", begin + 2 * LEASE);
-        assert_eq!(until, Some(begin + 3 * LEASE));
+        let (until, gone) = given.idle("a", begin + 2 * LEASE);
+        assert!(until == Some(begin + 3 * LEASE) && gone.is_none());
         assert!(given.used("a", "one", 1, begin + 5 * LEASE / 2).is_ok());
         let (over, next) = given.expire(begin + 3 * LEASE);
         assert_eq!((over.len(), next), (0, Some(begin + 7 * LEASE / 2)));

@@ -37,9 +37,14 @@ impl Giving {
         self.keys.is_empty() && self.backs.is_empty()
     }
 
-    /// The call has ended. If its callee never had it, what only this call has given is let go; its streams are in any case.
-    pub fn ended(&mut self, is_lost: bool) {
+    /// Drops its streams: the call has ended for whoever reads them.
+    pub fn close_streams(&self) {
         self.feeds.iter().for_each(|slot| slot.close());
+    }
+
+    /// The call has ended, and its answer was read. If its callee never had it, what only this call has given is let go; its streams are in any case.
+    pub fn ended(&mut self, is_lost: bool) {
+        self.close_streams();
         let Some(objects) = self.objects.upgrade() else { return };
         for (key, is_stream) in std::mem::take(&mut self.keys) {
             objects.idle(&key);

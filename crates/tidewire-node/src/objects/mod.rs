@@ -55,6 +55,9 @@ pub(crate) struct Objects {
     state: Mutex<State>,
 }
 
+/// What stands for something, as it is written.
+pub(crate) type Written = Vec<(&'static str, Value)>;
+
 #[derive(Default)]
 struct State {
     /// The number of the link that all below belongs to.
@@ -122,7 +125,7 @@ impl Objects {
     // References that leave
 
     /// What is written for something, with a key of its own.
-    pub fn offered(&self, offer: Offer) -> Result<(Offered, Vec<(&'static str, Value)>), Error> {
+    pub fn offered(&self, offer: Offer) -> Result<(Offered, Written), Error> {
         let text = |text: &str| Value::from(text);
         let thing = match &offer {
             Offer::Back(holding) => {
@@ -208,7 +211,8 @@ impl Objects {
 
     /// A call with an object, or of it, has ended.
     pub fn idle(self: &Arc<Self>, key: &str) {
-        let until = self.state.lock().given.idle(key, Instant::now());
+        let (until, gone) = self.state.lock().given.idle(key, Instant::now());
+        drop(gone);
         if let Some(until) = until {
             self.look_at(until);
         }

@@ -9,8 +9,7 @@ use serde::ser::{Error as _, Serialize, Serializer};
 
 use super::extensions as ext;
 use super::names::name_of;
-use super::value::Value;
-use crate::objects::{Objects, Offer, Offered, Stands, Target};
+use crate::objects::{Objects, Offer, Offered, Stands, Target, Written};
 
 /// What a reference asks its deserializer for.
 pub(crate) const REFERENCE: &str = "\0tidewire:reference";
@@ -97,7 +96,7 @@ impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Refe
 }
 
 /// What stands for something, as a map.
-struct Fields(Vec<(&'static str, Value)>);
+struct Fields(Written);
 
 impl Serialize for Fields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -100,17 +100,9 @@ class Taker(tw.Service):
         return Counter()
 
     @tw.method
-    async def given(self, call: tw.CallContext) -> int:
-        node = self.node
-        given: int = node.statistics()["remote"]["given"]
-        asyncio.get_running_loop().create_task(self._watch())
+    async def given(self) -> int:
+        given: int = self.node.statistics()["remote"]["given"]
         return given
-
-    async def _watch(self) -> None:
-        while self.node.statistics()["remote"]["given"]:
-            # What was sent before is handled once a call through the hub has been answered.
-            await self.node.services()
-        say("all let go")
 
     @tw.method
     async def slow(self) -> None:
@@ -242,7 +234,7 @@ async def objects(url: str) -> None:
             raise AssertionError("it was disposed of")
         await work.let_go()
         while node.statistics()["remote"]["held"]:
-            await node.services()
+            await work.let_go()
         say("done")
         await asyncio.to_thread(sys.stdin.read)
 
@@ -263,7 +255,7 @@ async def events(url: str) -> None:
         node.publish("orders.new", Order(1, "north"))
         await node.serve(Notes(), name="notes")
         # A subscription is in force when a later call through the hub has been answered.
-        await node.services()
+        await node.client("desk").ping()
         say("ready")
         await asyncio.to_thread(sys.stdin.readline)
         [desk] = [info for info in await node.services() if info.name == "desk"]
