@@ -12,7 +12,6 @@ import pytest
 import tidewire as tw
 from link_frames import CALL, CHUNK, FAIL, ID, MORE, NORMAL, WINDOW, Raw, called, frame
 from link_processes import programs
-from test_link_subjects import in_force
 
 MIB = 1 << 20
 # A window is what a sender may send ahead; half of it is asked for at a time.
@@ -90,8 +89,7 @@ def test_a_long_message_is_given_to_each_subscription_whole(url: str) -> None:
         async with tw.Node(url, name="caller") as node, tw.Node(url, name="listener") as listener:
             came: asyncio.Queue[Any] = asyncio.Queue()
             for _ in range(2):
-                listener.subscribe("long", listener.spawn(came.put))
-            await in_force(listener)
+                await listener.subscribe("long", listener.spawn(came.put))
             for value in sent:
                 node.publish("long", value)
                 for _ in range(2):
