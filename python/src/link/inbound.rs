@@ -109,7 +109,7 @@ pub struct RemoteCall {
     deadline: Option<Instant>,
     payload_bytes: usize,
     /// The value that it came with, once somebody has looked at it.
-    value: PyOnceLock<Py<PyAny>>,
+    value: PyOnceLock<PyResult<Py<PyAny>>>,
     method: OnceLock<Method>,
 }
 
@@ -153,7 +153,11 @@ impl RemoteCall {
             });
             value.map(Bound::unbind)
         };
-        self.value.get_or_try_init(py, read).map(|value| value.bind(py).clone())
+        // What is long is used up by the first who reads it, also where that fails.
+        match self.value.get_or_init(py, read) {
+            Ok(value) => Ok(value.bind(py).clone()),
+            Err(failure) => Err(failure.clone_ref(py)),
+        }
     }
 
     /// Cancels this when the caller has gone; at once if it has.
