@@ -197,12 +197,6 @@ class Adder:
         return self.n + m
 
 
-def leave_a_thread(n: int) -> int:
-    """Return, and keep the process from ending."""
-    threading.Thread(target=threading.Event().wait).start()
-    return n
-
-
 def say_and_hang(path: str) -> None:
     """Write to a named pipe, and never come back."""
     Path(path).write_bytes(b"x")

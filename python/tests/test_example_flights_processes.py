@@ -98,7 +98,8 @@ def test_a_process_that_is_killed_is_named_and_the_others_end(whose: str) -> Non
 def test_when_the_coordinator_is_killed_the_others_end() -> None:
     done = disturbed("coordinator", "SIGKILL")
     assert done.returncode == -signal.SIGKILL
-    assert done.stderr == ""
+    # Whether a call was under way when the hub was told to end is a matter of luck.
+    assert re.fullmatch(r"(up: hub \S+ takes no new calls; [^\n]*\n)?", done.stderr), done.stderr
 
 
 def test_ctrl_c_in_the_middle_ends_all_three_with_their_ledgers() -> None:

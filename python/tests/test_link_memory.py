@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import tidewire as tw
 from link_frames import CALL, CHUNK, FAIL, ID, MORE, NORMAL, WINDOW, Raw, called, frame
-from link_processes import programs
 
 MIB = 1 << 20
 # A window is what a sender may send ahead; half of it is asked for at a time.
 WINDOW_BYTES, CHUNK_BYTES = 524_288, 65_536
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A hub and a server for all stories of this file."""
-    with programs() as started:
-        _, url = started.hub()
-        started.server(url)
-        yield url
 
 
 def pattern(length: int) -> bytes:
@@ -49,9 +38,9 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_long_value_comes_back_as_it_was_sent(url: str, name: str) -> None:
+def test_a_long_value_comes_back_as_it_was_sent(workshop_url: str, name: str) -> None:
     async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
+        async with tw.Node(workshop_url, name="caller") as node:
             back = await node.client("workshop").echo(LONG[name])
             assert type(back) is type(LONG[name])
             assert back == LONG[name]
@@ -61,11 +50,11 @@ def test_a_long_value_comes_back_as_it_was_sent(url: str, name: str) -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("beside", [0, 6_000, 5 * MIB])
-def test_a_long_array_may_be_written_to_for_as_long_as_it_is_kept(url: str, order: Any, beside: int) -> None:
+def test_a_long_array_may_be_written_to_for_as_long_as_it_is_kept(workshop_url: str, order: Any, beside: int) -> None:
     sent = np.asarray(np.arange(6 * MIB // 8, dtype=np.float64).reshape(512, -1), order=order)
 
     async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
+        async with tw.Node(workshop_url, name="caller") as node:
             workshop = node.client("workshop")
             array, rest = await workshop.echo([sent, bytes(beside)])
             assert len(rest) == beside
@@ -82,11 +71,11 @@ def test_a_long_array_may_be_written_to_for_as_long_as_it_is_kept(url: str, orde
     asyncio.run(story())
 
 
-def test_a_long_message_is_given_to_each_subscription_whole(url: str) -> None:
+def test_a_long_message_is_given_to_each_subscription_whole(workshop_url: str) -> None:
     sent = [pattern(5 * MIB), "y" * (5 * MIB), np.arange(5 * MIB, dtype=np.uint8)]
 
     async def story() -> None:
-        async with tw.Node(url, name="caller") as node, tw.Node(url, name="listener") as listener:
+        async with tw.Node(workshop_url, name="caller") as node, tw.Node(workshop_url, name="listener") as listener:
             came: asyncio.Queue[Any] = asyncio.Queue()
             for _ in range(2):
                 await listener.subscribe("long", listener.spawn(came.put))
@@ -129,14 +118,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_long_value_that_is_broken_fails_its_call_and_no_other(url: str, name: str) -> None:
+def test_a_long_value_that_is_broken_fails_its_call_and_no_other(workshop_url: str, name: str) -> None:
     payload, why = BROKEN[name]
-    raw = Raw.joined(url)
+    raw = Raw.joined(workshop_url)
     assert why in call_with(raw, payload)
     raw.close()
 
     async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
+        async with tw.Node(workshop_url, name="caller") as node:
             assert await node.client("workshop").echo(1) == 1
 
     asyncio.run(story())

@@ -551,14 +551,6 @@ def test_nothing_is_left_after_stop() -> None:
     assert usage() == before
 
 
-def test_a_worker_that_does_not_end_by_itself_is_killed_and_the_pool_stops() -> None:
-    with process_pool(functions.leave_a_thread, 1) as pool:
-        assert pool.sync.submit(1) == 1
-        (pid,) = pids(pool)
-    assert pool.ledger == tw.Ledger(1, 1, 0, 0, reason="stopped")
-    assert not os.path.exists(f"/proc/{pid}")
-
-
 def test_an_idle_pool_does_not_wake_up() -> None:
     def switches(pid: int) -> list[str]:
         tasks = Path(f"/proc/{pid}/task").iterdir()

@@ -63,7 +63,9 @@ fn all_threads_begin(engine: &Engine, threads: usize) {
         engine.spawn_fn(wait).unwrap()
     };
     let refs: Vec<ActorRef<u8>> = (0..threads).map(|_| meet()).collect();
-    refs.iter().for_each(|actor| drop(actor.tell(0).unwrap()));
+    for actor in &refs {
+        actor.tell(0).unwrap();
+    }
     for actor in refs {
         assert_eq!(actor.stop(drain()).wait().unwrap().ledger.handled, 1);
     }

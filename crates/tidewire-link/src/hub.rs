@@ -309,7 +309,7 @@ impl Shared {
         loop {
             let (touched, closing, retimed, nodes) = {
                 let mut hub = self.hub.lock();
-                if self.idle.1.load(Ordering::Relaxed) > 0 && hub.open_calls() == 0 {
+                if self.idle.1.load(Ordering::Relaxed) > 0 && hub.ending_calls() == 0 {
                     self.idle.0.notify_waiters();
                 }
                 let touched = hub.touched();
@@ -345,7 +345,7 @@ impl Shared {
             tokio::pin!(changed);
             // From here on it hears what happens, also before it waits.
             changed.as_mut().enable();
-            if self.hub.lock().open_calls() == 0 {
+            if self.hub.lock().ending_calls() == 0 {
                 return;
             }
             changed.await;

@@ -32,7 +32,9 @@ fn a_node_in_the_process_of_its_hub_joins_again_after_it_did_not_read() {
     let hub = HubHandle::new(&runtime, HubOptions { queue_bytes: 64 << 10, ..HubOptions::new("hub") }, |_| {});
     let link = Link::join_local(&hub, Greeting::new("here")).unwrap_or_else(|error| panic!("{error}"));
     let (send, again) = sync_channel(1);
-    link.on_joined_again(move || drop(send.try_send(())));
+    link.on_joined_again(move || {
+        let _ = send.try_send(());
+    });
     let (answers, answered) = Answers::new();
     let pattern = Pattern::new("svc.echo").expect("it is a pattern");
     let _kept = link.subscribe(&pattern, "", &[], Arc::new(Echo), answers).expect("there is room");

@@ -11,14 +11,12 @@ use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::client::Shot;
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::pending::wait;
 use crate::place::{Outcome, Place};
+use crate::shot::Shot;
 use crate::values;
-
-/// How often an idempotent call is made again whose link was lost.
-const AGAIN_MAX: u32 = 4;
 
 /// A call under way: `.await` it on any runtime, or [`wait`](Call::wait) for it on a plain thread.
 ///
@@ -35,6 +33,10 @@ pub struct Call<T> {
     again: u32,
     /// A subscriber of this node has it, and nothing is sent.
     is_here: bool,
+    /// It is not known yet where it goes.
+    finding: Option<Finding>,
+    /// The result, while streams are dropped that the call has given.
+    result: Option<Outcome>,
     watch: Option<Watch>,
     of: PhantomData<fn() -> T>,
 }
@@ -52,6 +54,8 @@ impl<T> Call<T> {
             key: None,
             again: 0,
             is_here: false,
+            finding: None,
+            result: None,
             watch: None,
             of: PhantomData,
         };
@@ -70,15 +74,25 @@ impl<T> Call<T> {
             key: None,
             again: 0,
             is_here: true,
+            finding: None,
+            result: None,
             watch: None,
             of: PhantomData,
         }
     }
 
     fn send(&mut self) -> Result<(), Error> {
-        if let Some(shot) = &mut self.shot {
-            self.key = Some(shot.send(0, Arc::clone(&self.place) as Arc<dyn Waiting>)?);
+        let Some(mut shot) = self.shot.take() else { return Ok(()) };
+        let waiting = Arc::clone(&self.place) as Arc<dyn Waiting>;
+        if !shot.is_found() {
+            let late = |at| shot.core.runner.watch(at, Arc::clone(&self.place) as Arc<dyn Fire>);
+            self.watch = shot.deadline.map(late);
+            self.finding = Some(Finding::begin(shot, 0, waiting));
+            return Ok(());
         }
+        let sent = shot.send(0, waiting);
+        self.shot = Some(shot);
+        self.key = Some(sent?);
         Ok(())
     }
 
@@ -86,11 +100,12 @@ impl<T> Call<T> {
     fn may_again(&self, number: u16) -> bool {
         let in_time = |shot: &Shot| {
             shot.idempotent
+                && self.again < shot.core.resends
                 && !self.is_here
                 && shot.core.check().is_ok()
                 && shot.deadline.is_none_or(|at| at > Instant::now())
         };
-        number == ErrorCode::LinkLost.number() && self.again < AGAIN_MAX && self.shot.as_ref().is_some_and(in_time)
+        number == ErrorCode::LinkLost.number() && self.shot.as_ref().is_some_and(in_time)
     }
 
     /// Sends it again, once the link is back.
@@ -110,10 +125,31 @@ impl<T> Call<T> {
 
     /// Ends it, on the other side too if that is still at it.
     fn finish(&mut self) {
-        if let (Some(key), Some(shot)) = (self.key.take(), &self.shot) {
-            shot.core.link.cancel(key);
+        self.take_back();
+        if let Some(shot) = &mut self.shot {
+            if let Some(key) = self.key.take() {
+                shot.core.link.cancel(key);
+            }
+            shot.given_up();
         }
         (self.shot, self.watch) = (None, None);
+    }
+
+    /// Ends the search for where it goes.
+    fn take_back(&mut self) {
+        if let Some((shot, key)) = self.finding.take().and_then(Finding::take_back) {
+            (self.shot, self.key) = (Some(shot), key);
+        }
+    }
+
+    /// Whether it is sent by now, where it first had to be learned where it goes.
+    fn look_found(&mut self, context: &Context<'_>) -> Result<(), Error> {
+        let Some(finding) = &self.finding else { return Ok(()) };
+        if let Poll::Ready((shot, sent)) = finding.poll(context) {
+            (self.shot, self.finding) = (Some(shot), None);
+            self.key = Some(sent?);
+        }
+        Ok(())
     }
 
     fn watch(&mut self) {
@@ -134,31 +170,51 @@ impl<T: DeserializeOwned> Call<T> {
         wait(self)
     }
 
-    /// The result, unless the call is to be made again.
-    fn settled(&mut self, outcome: Outcome) -> Option<Result<T, Error>> {
-        if !matches!(outcome, Outcome::Late) {
-            self.key = None;
+    /// What has become of it, unless the call is to be made again.
+    fn settled(&mut self, outcome: Outcome) -> Option<Outcome> {
+        self.take_back();
+        let Some(shot) = &mut self.shot else { return Some(outcome) };
+        if let (Outcome::Late, Some(key)) = (&outcome, self.key) {
+            shot.core.link.cancel(key);
         }
-        if let Outcome::Failed(number, _) = outcome
-            && self.may_again(number)
-        {
-            (self.place, self.watch) = (Arc::default(), None);
-            return None;
+        self.key = None;
+        if let Outcome::Failed(number, _) = outcome {
+            let elsewhere = shot.is_found_elsewhere(number);
+            if elsewhere || self.may_again(number) {
+                (self.place, self.watch) = (Arc::default(), None);
+                return None;
+            }
         }
-        Some(self.ended(outcome))
+        Some(outcome)
+    }
+
+    /// The result, once the streams that it has given were dropped.
+    fn poll_ended(&mut self, context: &Context<'_>) -> Poll<Result<T, Error>> {
+        if let (Some(shot), Some(outcome)) = (&mut self.shot, &self.result) {
+            shot.ended(outcome);
+            std::task::ready!(shot.poll_closed(context));
+        }
+        let Some(outcome) = self.result.take() else { return Poll::Pending };
+        let result = self.ended(outcome);
+        // It is over, and never sent again: also if it is polled once more.
+        self.finish();
+        Poll::Ready(result)
     }
 
     fn ended(&mut self, outcome: Outcome) -> Result<T, Error> {
         let title = self.shot.as_ref().map_or("call", |shot| &shot.title);
         match outcome {
-            Outcome::Replied(payload) => values::read(title, payload.bytes()),
-            Outcome::Failed(number, Some(payload)) => Err(Error::told(title, number, payload.bytes())),
+            Outcome::Replied(payload) => match &self.shot {
+                Some(shot) => values::read_for(&shot.core.objects, title, payload.bytes()),
+                None => values::read(title, payload.bytes()),
+            },
+            Outcome::Failed(number, Some(payload)) => Err(match &self.shot {
+                Some(shot) => shot.told(number, payload.bytes()),
+                None => Error::told(title, number, payload.bytes()),
+            }),
             Outcome::Failed(_, None) => Err(Error::lost(title)),
             Outcome::Over => Err(Error::invalid(format!("{title}: it gives a stream: read it with stream()"))),
-            Outcome::Late => {
-                let text = format!("{title}: no answer came in time: allow more, or look at what the other side does");
-                Err(Error::new(ErrorCode::AskTimeout, text))
-            }
+            Outcome::Late => Err(Error::late(title, self.place.last_alive())),
         }
     }
 }
@@ -171,28 +227,24 @@ impl<T: DeserializeOwned> Future for Call<T> {
         if let Some(problem) = this.problem.take() {
             return Poll::Ready(Err(problem));
         }
-        loop {
+        while this.result.is_none() {
+            if let Err(error) = this.look_found(context) {
+                this.finish();
+                return Poll::Ready(Err(error));
+            }
             match this.place.poll(context) {
-                Poll::Ready(outcome) => {
-                    if let Some(result) = this.settled(outcome) {
-                        // It is over, and never sent again: also if it is polled once more.
-                        this.finish();
-                        return Poll::Ready(result);
-                    }
-                }
-                Poll::Pending if this.key.is_none() && !this.is_here => {
-                    if let Err(error) = this.poll_again(context) {
+                Poll::Ready(outcome) => this.result = this.settled(outcome),
+                Poll::Pending => {
+                    let is_lost = this.key.is_none() && !this.is_here && this.finding.is_none();
+                    if is_lost && let Err(error) = this.poll_again(context) {
                         return Poll::Ready(Err(error));
                     }
                     this.watch();
                     return Poll::Pending;
                 }
-                Poll::Pending => {
-                    this.watch();
-                    return Poll::Pending;
-                }
             }
         }
+        this.poll_ended(context)
     }
 }
 

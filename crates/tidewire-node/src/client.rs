@@ -4,18 +4,19 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidewire_link::{CallKey, Waiting};
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{CallHead, Fields, FieldsWriter, Flags};
+use tidewire_proto::wire::{FieldsWriter, Flags};
 
 use crate::call::Call;
 use crate::context::{Context, TRACE};
 use crate::core::Core;
+use crate::discovery::listed;
 use crate::error::Error;
 use crate::items::Items;
 use crate::names;
-use crate::node::listed;
 use crate::pending::Pending;
+use crate::shot::{Aim, Shot};
+use crate::values::references::within;
 use crate::values::{Blob, Writer};
 
 /// Which waits less on a wire that is busy.
@@ -42,7 +43,7 @@ impl Priority {
     }
 }
 
-/// Which of several instances gets a call. The hub chooses.
+/// Which of several instances gets a call. The hub chooses, unless the call gives a stream, a function or an object, which is for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// One with the fewest calls in progress.
@@ -52,6 +53,20 @@ pub enum Choice {
     First,
     /// Any.
     Random,
+    /// The one whose calls from this node have taken the least time lately, with those counted that are under way there. Each is tried once, and one call
+    /// in twenty goes to any of them. This node chooses, and not the hub: its first call asks the hub which instances there are.
+    LowestLatency,
+}
+
+impl Choice {
+    /// As the hub is told.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::LeastOutstanding | Self::LowestLatency => 0,
+            Self::First => 1,
+            Self::Random => 2,
+        }
+    }
 }
 
 /// What one instance answered to a call of all of them.
@@ -94,8 +109,8 @@ pub(crate) struct CallOptions {
     pub priority: Priority,
     pub headers: Vec<(String, String)>,
     instance: Option<String>,
-    choice: Choice,
-    idempotent: bool,
+    pub choice: Choice,
+    pub idempotent: bool,
     pub problem: Option<Error>,
 }
 
@@ -110,12 +125,26 @@ impl CallOptions {
         self.timeout = Some(timeout);
     }
 
+    pub fn with_outer(&mut self, context: &Context) {
+        self.until = context.deadline();
+        self.headers.push((TRACE.to_owned(), context.trace().to_owned()));
+    }
+
     pub fn with_header(&mut self, name: String, value: String) {
         if name.starts_with("tw-") {
             let text = format!("header: {name:?} is not allowed: names that begin with tw- belong to the protocol");
             self.note(Err(Error::invalid(text)));
         }
         self.headers.push((name, value));
+    }
+
+    /// Until when a call may take, that has so long where nothing is said.
+    pub fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+        let own = self.timeout.or(timeout).map(|timeout| Instant::now() + timeout);
+        match (own, self.until) {
+            (Some(own), Some(outer)) => Some(own.min(outer)),
+            (own, outer) => own.or(outer),
+        }
     }
 
     /// Keeps the first problem, for the call to tell.
@@ -164,7 +193,8 @@ impl Client {
         self
     }
 
-    /// Says that calls may be made twice: one whose link is lost is made again, up to 4 times within its deadline.
+    /// Says that calls may be made twice: one whose link is lost is made again, within its deadline and up to as often as
+    /// [`NodeOptions::resends`](crate::NodeOptions::resends) says.
     pub fn idempotent(mut self) -> Self {
         self.options.idempotent = true;
         self
@@ -172,8 +202,7 @@ impl Client {
 
     /// Makes calls a part of another one: they end with it at the latest, and share its [trace](Context::trace).
     pub fn within(mut self, context: &Context) -> Self {
-        self.options.until = context.deadline();
-        self.options.headers.push((TRACE.to_owned(), context.trace().to_owned()));
+        self.options.with_outer(context);
         self
     }
 
@@ -199,7 +228,8 @@ impl Client {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let arguments = match Writer::arguments(arguments) {
+        // What is given is for one node, and not for all.
+        let arguments = match within(None, || Writer::arguments(arguments)) {
             Ok(blob) => blob,
             Err(wrong) => return Pending::failed(Error::of_value(&self.title(method), wrong)),
         };
@@ -231,17 +261,27 @@ impl Client {
         arguments: &(impl Serialize + ?Sized),
         timeout: Option<Duration>,
     ) -> Result<Shot, Error> {
-        let blob = Writer::arguments(arguments).map_err(|wrong| Error::of_value(&self.title(method), wrong))?;
+        let blob = within(Some(&self.core.objects), || Writer::arguments(arguments));
+        let blob = blob.map_err(|wrong| Error::of_value(&self.title(method), wrong))?;
         self.shot_of(method, blob, timeout)
     }
 
     fn shot_of(&self, method: &str, blob: Blob, timeout: Option<Duration>) -> Result<Shot, Error> {
         names::token("method", method)?;
-        let subject = match &self.options.instance {
-            Some(instance) => format!("svc.{}.{instance}.{method}", self.service),
-            None => format!("svc.{}.{method}", self.service),
-        };
-        Shot::new(&self.core, subject, self.title(method), blob, &self.options, timeout)
+        let aim = self.aim(method, &blob);
+        Shot::new(&self.core, aim, self.title(method), blob, &self.options, self.options.deadline(timeout))
+    }
+
+    fn aim(&self, method: &str, blob: &Blob) -> Aim {
+        let (service, instance) = (&self.service, &self.options.instance);
+        if !blob.offered.is_empty() || self.options.choice == Choice::LowestLatency {
+            let (service, instance) = (Arc::clone(service), instance.clone());
+            return Aim::Service { service, method: method.to_owned(), instance };
+        }
+        Aim::Subject(match instance {
+            Some(instance) => format!("svc.{service}.{instance}.{method}"),
+            None => format!("svc.{service}.{method}"),
+        })
     }
 }
 
@@ -261,67 +301,6 @@ pub(crate) fn check_timeout(timeout: Duration) -> Result<(), Error> {
         return Err(Error::invalid(text));
     }
     Ok(())
-}
-
-/// A call that is ready to be sent.
-pub(crate) struct Shot {
-    pub core: Arc<Core>,
-    pub title: String,
-    pub deadline: Option<Instant>,
-    pub idempotent: bool,
-    pub subject: String,
-    pub blob: Blob,
-    pub fields: Vec<u8>,
-    flags: Flags,
-    choice: Choice,
-}
-
-impl Shot {
-    pub fn new(
-        core: &Arc<Core>,
-        subject: String,
-        title: String,
-        blob: Blob,
-        options: &CallOptions,
-        timeout: Option<Duration>,
-    ) -> Result<Self, Error> {
-        core.check()?;
-        if let Some(problem) = &options.problem {
-            return Err(problem.clone());
-        }
-        let own = options.timeout.or(timeout).map(|timeout| Instant::now() + timeout);
-        let deadline = match (own, options.until) {
-            (Some(own), Some(outer)) => Some(own.min(outer)),
-            (own, outer) => own.or(outer),
-        };
-        let fields = fields(&title, &options.headers)?;
-        let flags = options.priority.flags().with_again(options.idempotent);
-        let (core, choice, idempotent) = (Arc::clone(core), options.choice, options.idempotent);
-        Ok(Self { core, title, deadline, idempotent, subject, blob, fields, flags, choice })
-    }
-
-    /// Sends it. One that is idempotent keeps its arguments.
-    pub fn send(&mut self, credit: u32, waiting: Arc<dyn Waiting>) -> Result<CallKey, Error> {
-        let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let deadline_ms =
-            left.map_or(0, |left| u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(u32::MAX).max(1));
-        let fields = Fields::parse("CALL", &self.fields).unwrap_or_default();
-        let head = CallHead {
-            deadline_ms,
-            choice: self.choice as u8,
-            credit,
-            subject: &self.subject,
-            fields,
-            ..CallHead::default()
-        };
-        let mut again = self.idempotent.then(|| self.blob.clone());
-        let payload = again.as_mut().unwrap_or(&mut self.blob).sending();
-        let link = &self.core.link;
-        let key =
-            link.call(&head, self.flags, payload, waiting).map_err(|refused| Error::refused(&self.title, &refused))?;
-        link.flush();
-        Ok(key)
-    }
 }
 
 /// Headers as the fields of a frame.

@@ -1,21 +1,23 @@
 //! What all parts of a node share.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use parking_lot::Mutex;
-use tidewire_engine::raw::{Fire, Watch};
+use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_engine::{Engine, EngineHandle, Inbox, SpawnOptions};
 use tidewire_link::{HubHandle, Link, Listening, Runtime};
 
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::host::Host;
 use crate::local::Local;
-use crate::options::{Spawn, Task};
+use crate::objects::Objects;
+use crate::options::{Log, Spawn, Task};
 use crate::pending::Wakers;
 use crate::place::{Outcome, Place};
+use crate::pulse::Pulse;
 use crate::serving::Kept;
 
 /// A node.
@@ -25,10 +27,15 @@ pub(crate) struct Core {
     pub hub: Option<HubHandle>,
     pub runner: Arc<Runner>,
     pub local: Local,
+    pub objects: Arc<Objects>,
+    pub directory: Directory,
     /// Woken when the link is back.
-    pub rejoined: Arc<Wakers>,
+    pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,
     pub served: Mutex<BTreeMap<u64, Kept>>,
+    pub log: Log,
+    /// How often a call is made again whose link was lost, if it may be.
+    pub resends: u32,
     pub is_stopping: AtomicBool,
     pub engine: Engine,
     /// It lives as long as the node does, as the sockets are on it.
@@ -39,17 +46,52 @@ pub(crate) struct Core {
 pub(crate) struct Runner {
     engine: EngineHandle,
     spawn: Option<Spawn>,
+    objects: OnceLock<Weak<Objects>>,
+    pulse: Arc<Pulse>,
     /// Woken when a call or a stream has ended.
     pub ended: Wakers,
 }
 
 impl Runner {
     pub fn new(engine: EngineHandle, spawn: Option<Spawn>) -> Self {
-        Self { engine, spawn, ended: Wakers::default() }
+        Self { engine, spawn, objects: OnceLock::new(), pulse: Pulse::new(), ended: Wakers::default() }
+    }
+
+    /// What handlers are given, and give, belongs to this.
+    pub fn serves(&self, objects: &Arc<Objects>) {
+        let _ = self.objects.set(Arc::downgrade(objects));
+    }
+
+    pub fn objects(&self) -> Option<Arc<Objects>> {
+        self.objects.get()?.upgrade()
     }
 
     /// Runs a task. If the node is ending, it is dropped.
     pub fn spawn(&self, task: Task) {
+        self.pulse.ask();
+        self.run(task);
+    }
+
+    /// A task has begun: those who run them come round.
+    pub fn beat(&self) {
+        self.pulse.beat();
+    }
+
+    /// For how many milliseconds no task has begun that is ready; `log` is told of it once. A task is made ready that has nothing else to do.
+    pub fn blocked_ms(&self, log: &Log) -> u32 {
+        if self.pulse.ask() {
+            let pulse = Arc::clone(&self.pulse);
+            self.run(Box::pin(async move { pulse.beat() }));
+        }
+        let (blocked_ms, is_new) = self.pulse.blocked_ms();
+        if is_new {
+            let mend = "look for handlers that do not await, or give the node more threads";
+            log(&format!("handlers could not begin for {blocked_ms} ms while calls of other nodes wait: {mend}"));
+        }
+        blocked_ms
+    }
+
+    fn run(&self, task: Task) {
         if let Some(spawn) = &self.spawn {
             return spawn(task);
         }

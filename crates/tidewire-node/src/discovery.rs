@@ -1,11 +1,17 @@
 //! Which services there are: what an instance says of itself, and the list of the hub.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Fields, FieldsWriter};
 
+use crate::call::Call;
+use crate::client::{CallOptions, DEFAULT_TIMEOUT};
+use crate::core::Core;
 use crate::error::Error;
-use crate::values::Bytes;
+use crate::shot::{Aim, Shot};
+use crate::values::{self, Bytes};
 
 /// The field that holds what an instance says.
 const FIELD: &str = "service";
@@ -94,6 +100,7 @@ impl ServiceInfo {
         seen.methods.retain(|method| method.visibility > Visibility::Node);
         let mut text = json(&seen);
         if text.len() > FIELD_BYTES_MAX {
+            seen.events.clear();
             for method in &mut seen.methods {
                 (method.parameters, method.result) = (serde_json::json!({}), serde_json::json!({}));
             }
@@ -113,11 +120,11 @@ fn json(info: &ServiceInfo) -> String {
 }
 
 /// Reads the list of a hub. Instances of one name are put together; what this version does not understand is left out.
-pub(crate) fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
+fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
     let mut rest = &listed[..];
     while !rest.is_empty() {
-        let says = entry(&mut rest).ok_or_else(malformed)?;
+        let (_, says) = entry(&mut rest).ok_or_else(malformed)?;
         let fields = Fields::parse("SUBSCRIBE", says).map_err(|_| malformed())?;
         let Some(info) = fields.text(FIELD).and_then(|text| serde_json::from_str::<ServiceInfo>(text).ok()) else {
             continue;
@@ -136,14 +143,58 @@ fn malformed() -> Error {
     Error::new(ErrorCode::WireError, text)
 }
 
-/// The fields of the next entry: after node, queue and pattern, and the number of calls in progress.
-fn entry<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    for _ in 0..3 {
-        let length = u16::from_le_bytes(*rest.split_first_chunk()?.0);
-        *rest = rest.get(2 + usize::from(length)..)?;
+/// An instance, and whose it is.
+pub(crate) struct Listed {
+    pub service: String,
+    pub instance: String,
+    pub node: String,
+}
+
+/// As much of what an instance says as a caller needs.
+#[derive(Deserialize)]
+struct Short {
+    name: String,
+    instances: Vec<String>,
+}
+
+/// The instances in a list of a hub.
+pub(crate) fn entries(listed: &Bytes) -> Result<Vec<Listed>, Error> {
+    let (mut found, mut rest) = (Vec::new(), &listed[..]);
+    while !rest.is_empty() {
+        let (node, says) = entry(&mut rest).ok_or_else(malformed)?;
+        let fields = Fields::parse("SUBSCRIBE", says).map_err(|_| malformed())?;
+        let short = fields.text(FIELD).and_then(|text| serde_json::from_str::<Short>(text).ok());
+        if let Some(Short { name, instances }) = short {
+            let of = |instance| Listed { service: name.clone(), instance, node: node.to_owned() };
+            found.extend(instances.into_iter().map(of));
+        }
+    }
+    Ok(found)
+}
+
+/// The next entry: its node and its fields. Between them are queue and pattern, and the number of calls in progress.
+fn entry<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
+    let mut texts = [&rest[..0]; 3];
+    for text in &mut texts {
+        let length = usize::from(u16::from_le_bytes(*rest.split_first_chunk()?.0));
+        *text = rest.get(2..2 + length)?;
+        *rest = &rest[2 + length..];
     }
     let length = u32::from_le_bytes(*rest.get(4..)?.split_first_chunk()?.0) as usize;
     let says = rest.get(8..)?.get(..length)?;
     *rest = &rest[8 + length..];
-    Some(says)
+    Some((std::str::from_utf8(texts[0]).ok()?, says))
+}
+
+/// Asks the hub what is served.
+pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
+    services(&list(core).await?)
+}
+
+/// The same, as the hub writes it.
+pub(crate) async fn list(core: &Arc<Core>) -> Result<Bytes, Error> {
+    let (nothing, options) = (values::write("services", &())?, CallOptions::default());
+    let aim = Aim::Subject("$hub.services".to_owned());
+    let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
+    Call::begin(Shot::new(core, aim, "services".to_owned(), nothing, &options, deadline)).await
 }

@@ -1,10 +1,12 @@
 use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tidewire_link::{AddressError, JoinError, ListenError, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::WireError;
 
+use crate::place::Alive;
 use crate::values::{self, Kind, Value, Wrong};
 
 /// Why something failed: a code of `spec/errors.toml`, and a text that names the field, the value and the mend.
@@ -16,6 +18,7 @@ struct Inner {
     code: ErrorCode,
     message: String,
     remote: Option<Remote>,
+    blocked: Option<Duration>,
 }
 
 /// An error of a handler elsewhere.
@@ -37,7 +40,7 @@ pub struct Remote {
 
 impl Error {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { code, message: message.into(), remote: None }))
+        Self(Box::new(Inner { code, message: message.into(), remote: None, blocked: None }))
     }
 
     /// An argument that is not allowed.
@@ -78,7 +81,27 @@ impl Error {
         let known = remote.type_name.split_once(':').filter(|(module, _)| module.starts_with("tidewire"));
         let code = known.and_then(|(_, name)| code_named(name)).unwrap_or(ErrorCode::RemoteError);
         let message = format!("{title}: {}: {}", remote.type_name, remote.message);
-        Self(Box::new(Inner { code, message, remote: Some(remote) }))
+        Self(Box::new(Inner { code, message, remote: Some(remote), blocked: None }))
+    }
+
+    /// No answer came in time. What was heard of the call at last tells what its callee was at.
+    pub(crate) fn late(title: &str, alive: Option<Alive>) -> Self {
+        let (what, blocked) = match alive {
+            None => ("allow more, or look at what the other side does".to_owned(), None),
+            Some((at, 0)) => {
+                let ms = at.elapsed().as_millis();
+                (format!("its handler was at work {ms} ms ago: allow more"), Some(Duration::ZERO))
+            }
+            Some((at, blocked_ms)) => {
+                let blocked = at.elapsed() + Duration::from_millis(blocked_ms.into());
+                let mend = "look for a handler there that does not await";
+                let ms = blocked.as_millis();
+                (format!("the node that answers has been blocked for {ms} ms: {mend}"), Some(blocked))
+            }
+        };
+        let mut error = Self::new(ErrorCode::AskTimeout, format!("{title}: no answer came in time: {what}"));
+        error.0.blocked = blocked;
+        error
     }
 
     /// The link was lost before an answer came.
@@ -111,6 +134,26 @@ impl Error {
     /// The error of the handler, if one has failed elsewhere.
     pub fn remote(&self) -> Option<&Remote> {
         self.0.remote.as_ref()
+    }
+
+    /// What is known of a callee whose answer did not come in time: zero if its handler was at work at last, more if the event loop or the threads
+    /// that run handlers there were blocked, and for how long; None if nothing was heard of it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidewire_node::{Node, NodeOptions, Service};
+    ///
+    /// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+    /// let slow = Service::new("slow").method("never", &[], |_, ()| std::future::pending::<Result<(), _>>());
+    /// hub.serve(slow).wait()?;
+    ///
+    /// let hasty = hub.client("slow").timeout(Duration::from_millis(400));
+    /// let late = hasty.call::<()>("never", &()).wait().unwrap_err();
+    /// assert_eq!(late.blocked(), Some(Duration::ZERO), "it was at work at last");
+    /// # Ok::<(), tidewire_node::Error>(())
+    /// ```
+    pub fn blocked(&self) -> Option<Duration> {
+        self.0.blocked
     }
 
     pub(crate) fn message(&self) -> &str {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
-use parking_lot::Mutex;
-use tidewire_engine::raw::Fire;
+use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Exchange, Message};
 
 /// Why a handler goes on no longer.
@@ -27,6 +27,8 @@ pub(crate) struct Exchanging {
 #[derive(Default)]
 struct State {
     ended: Option<Ended>,
+    /// Its caller has said that it waits no longer.
+    is_gone: bool,
     /// Items that the caller takes.
     credit: u64,
     task: Option<Waker>,
@@ -70,6 +72,16 @@ impl Exchanging {
         Poll::Pending
     }
 
+    /// Ready when the caller has said that it waits no longer, or at a time at which this is woken.
+    pub fn poll_gone(&self, until: Instant, context: &Context<'_>) -> Poll<bool> {
+        let mut state = self.state.lock();
+        if state.is_gone || Instant::now() >= until {
+            return Poll::Ready(state.is_gone);
+        }
+        state.task = Some(context.waker().clone());
+        Poll::Pending
+    }
+
     /// Ready when an item may be sent.
     pub fn poll_credit(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
@@ -89,7 +101,10 @@ impl Exchanging {
 
 impl Exchange for Exchanging {
     fn cancelled(&self) {
-        self.end(Ended::Gone);
+        self.change(|state| {
+            state.is_gone = true;
+            state.ended.get_or_insert(Ended::Gone);
+        });
     }
 
     /// No credit was given for any.

@@ -1,22 +1,23 @@
 //! One instance of a service: takes calls in from the thread of the links, and lets handlers run.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::core::Runner;
-use crate::discovery::Visibility;
+use crate::discovery::{MethodInfo, Visibility};
+use crate::events::Listener;
 use crate::exchanging::{Ended, Exchanging};
 use crate::gate::{Entry, Gate};
+use crate::objects::Busy;
 use crate::running;
-use crate::service::{Handling, Service};
+use crate::service::{Handling, Room, Service};
+use crate::values::Value;
 
-const WAITING_MAX: usize = 10_000;
-const STREAMS_MAX: usize = 10_000;
 pub(crate) const STOPPED: &str = "the service has stopped";
 
 /// An instance that is served here.
@@ -25,16 +26,31 @@ pub(crate) struct Host {
     pub instance: String,
     pub runner: Arc<Runner>,
     node: String,
-    methods: HashMap<String, Method>,
+    methods: HashMap<String, Arc<Method>>,
     /// The lock protects who is in and who waits; nothing is called under it.
     doors: Mutex<Doors>,
+    waiting_max: usize,
+    listeners: OnceLock<Vec<Arc<Listener>>>,
     pub counts: Counts,
 }
 
+/// A method of a service or of an object, as it is run.
 pub(crate) struct Method {
+    pub service: Arc<str>,
     pub name: Arc<str>,
     pub handling: Handling,
-    visibility: Visibility,
+    pub visibility: Visibility,
+}
+
+impl Method {
+    /// What the holder of its object is told: name, whether it gives a stream, and seconds that a call may take.
+    pub fn offered(&self) -> Value {
+        Value::List(vec![Value::from(&*self.name), Value::Bool(self.is_stream()), Value::Nil])
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self.handling, Handling::Stream(_))
+    }
 }
 
 /// What has become of calls.
@@ -43,6 +59,8 @@ pub(crate) struct Counts {
     pub calls: AtomicU64,
     pub errors: AtomicU64,
     pub cancelled: AtomicU64,
+    pub events: AtomicU64,
+    pub event_errors: AtomicU64,
 }
 
 struct Doors {
@@ -63,6 +81,9 @@ struct Running {
 pub(crate) struct Job {
     pub call: Call,
     pub exchange: Arc<Exchanging>,
+    pub method: Arc<Method>,
+    /// Kept until its handler has ended.
+    pub busy: Option<Busy>,
 }
 
 /// Held by a handler; dropping it lets the next call in.
@@ -75,41 +96,77 @@ pub(crate) struct Inside {
 
 impl Host {
     pub fn new(service: Service, instance: String, node: &str, runner: Arc<Runner>) -> Self {
-        let methods = service.methods.into_iter().map(|(info, handling)| {
-            let method = Method { name: info.name.as_str().into(), handling, visibility: info.visibility };
-            (info.name, method)
-        });
+        let title: Arc<str> = service.info.name.as_str().into();
+        let methods =
+            service.methods.into_iter().map(|(info, handling)| (info.name.clone(), method(&title, info, handling)));
+        let methods = methods.collect();
+        Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.room, runner) }
+    }
+
+    /// Runs calls of what the node has given to others.
+    pub fn of_objects(runner: Arc<Runner>) -> Self {
+        Self::of("objects".into(), Room::default(), runner)
+    }
+
+    fn of(service: Arc<str>, room: Room, runner: Arc<Runner>) -> Self {
         let doors = Doors {
-            calls: Gate::new(service.concurrency, WAITING_MAX),
-            streams: Gate::new(STREAMS_MAX, WAITING_MAX),
+            calls: Gate::new(room.calls, room.waiting),
+            streams: Gate::new(room.streams, room.waiting),
             running: HashMap::new(),
             next: 0,
             is_closed: false,
         };
         Self {
-            service: service.info.name.as_str().into(),
-            instance,
+            service,
+            instance: String::new(),
             runner,
-            node: node.to_owned(),
-            methods: methods.collect(),
+            node: String::new(),
+            methods: HashMap::new(),
             doors: Mutex::new(doors),
+            waiting_max: room.waiting,
+            listeners: OnceLock::new(),
             counts: Counts::default(),
         }
     }
 
     /// The method that a call is for.
-    pub fn method(&self, call: &Call) -> Option<&Method> {
+    fn method(&self, call: &Call) -> Result<Arc<Method>, String> {
         let subject = call.head().subject;
         let name = subject.rsplit('.').next().unwrap_or(subject);
-        let method = self.methods.get(name)?;
         let is_own = call.from.name == self.node;
-        (is_own || method.visibility > Visibility::Node).then_some(method)
+        let method = self.methods.get(name).filter(|method| is_own || method.visibility > Visibility::Node);
+        method.cloned().ok_or_else(|| {
+            let mut names: Vec<_> = self.methods.keys().map(String::as_str).take(10).collect();
+            names.sort_unstable();
+            format!("{} has no method {name:?}: there are {}", self.service, names.join(", "))
+        })
     }
 
     /// Calls and streams whose handlers run, and calls that wait.
     pub fn open(&self) -> (usize, usize) {
         let doors = self.doors.lock();
         (doors.running.len(), doors.calls.waiting() + doors.streams.waiting())
+    }
+
+    /// Begins to handle events.
+    pub fn listen(self: &Arc<Self>, listeners: Vec<Arc<Listener>>) {
+        for listener in self.listeners.get_or_init(|| listeners) {
+            Arc::clone(listener).begin(self, &self.runner);
+        }
+    }
+
+    fn listeners(&self) -> &[Arc<Listener>] {
+        self.listeners.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Events that found no room.
+    pub fn events_dropped(&self) -> u64 {
+        self.listeners().iter().map(|listener| listener.dropped()).sum()
+    }
+
+    /// Whether no handler runs, and nothing waits for one.
+    pub fn is_idle(&self) -> bool {
+        self.open() == (0, 0) && self.listeners().iter().all(|listener| listener.is_idle())
     }
 
     /// Ends all streams, as they may last for ever.
@@ -127,6 +184,7 @@ impl Host {
         };
         waiting.into_iter().for_each(|job| refuse(job.call, ErrorCode::NodeStopped, STOPPED));
         self.end(|_| true);
+        self.listeners().iter().for_each(|listener| listener.end());
     }
 
     fn end(&self, which: impl Fn(&Running) -> bool) {
@@ -137,27 +195,8 @@ impl Host {
         exchanges.into_iter().for_each(|exchange| exchange.end(Ended::Stopping));
     }
 
-    fn problem(&self, call: &Call) -> Option<(ErrorCode, String)> {
-        let Some(method) = self.method(call) else {
-            let mut names: Vec<_> = self.methods.keys().map(String::as_str).take(10).collect();
-            names.sort_unstable();
-            let name = call.head().subject.rsplit('.').next().unwrap_or_default();
-            let text = format!("{} has no method {name:?}: there are {}", self.service, names.join(", "));
-            return Some((ErrorCode::NoSuchTarget, text));
-        };
-        let is_stream = matches!(method.handling, Handling::Stream(_));
-        if is_stream && call.head().credit == 0 {
-            let text = "it is a stream, and the call gives no credit for items: read it as a stream";
-            return Some((ErrorCode::InvalidArgument, text.to_owned()));
-        }
-        if !is_stream && call.head().credit > 0 {
-            let text = "it gives one value, and no stream: call it, rather than read it as a stream";
-            return Some((ErrorCode::InvalidArgument, text.to_owned()));
-        }
-        None
-    }
-
-    fn begin(self: &Arc<Self>, job: Job, is_stream: bool) {
+    fn begin(self: &Arc<Self>, job: Job) {
+        let is_stream = job.method.is_stream();
         let number = {
             let mut doors = self.doors.lock();
             let number = doors.next;
@@ -175,48 +214,76 @@ pub(crate) struct Door(pub Arc<Host>);
 
 impl Handler for Door {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
-        if let Some((code, text)) = self.0.problem(&call) {
-            refuse(call, code, &text);
-            return None;
-        }
-        let is_stream = self.0.method(&call).is_some_and(|method| matches!(method.handling, Handling::Stream(_)));
-        let (lane, exchange) = (call.message.flags.lane(), Exchanging::new(call.head().credit));
-        let job = Job { call, exchange: Arc::clone(&exchange) };
-        let entry = {
-            let mut doors = self.0.doors.lock();
-            if doors.is_closed {
-                drop(doors);
-                refuse(job.call, ErrorCode::NodeStopped, STOPPED);
-                return None;
-            }
-            let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
-            gate.come(job, lane)
-        };
-        match entry {
-            Entry::Enters(job) => self.0.begin(job, is_stream),
-            Entry::Waits => {}
-            Entry::Full(job) => {
-                let text = format!("service_waiting={WAITING_MAX}: so many calls wait already: try again later");
-                refuse(job.call, ErrorCode::LimitExceeded, &text);
-                return None;
+        match self.0.method(&call) {
+            Ok(method) => let_in(&self.0, call, method, None),
+            Err(text) => {
+                refuse(call, ErrorCode::NoSuchTarget, &text);
+                None
             }
         }
-        Some(exchange)
     }
 
     fn published(&self, _: Published) {}
 }
 
+/// Lets a call in, or lets it wait. What it keeps `busy` is kept until its handler has ended.
+pub(crate) fn let_in(
+    host: &Arc<Host>,
+    call: Call,
+    method: Arc<Method>,
+    busy: Option<Busy>,
+) -> Option<Arc<dyn Exchange>> {
+    let is_stream = method.is_stream();
+    if is_stream && call.head().credit == 0 {
+        let text = "it is a stream, and the call gives no credit for items: read it as a stream";
+        refuse(call, ErrorCode::InvalidArgument, text);
+        return None;
+    }
+    if !is_stream && call.head().credit > 0 {
+        let text = "it gives one value, and no stream: call it, rather than read it as a stream";
+        refuse(call, ErrorCode::InvalidArgument, text);
+        return None;
+    }
+    let (lane, exchange) = (call.message.flags.lane(), Exchanging::new(call.head().credit));
+    let job = Job { call, exchange: Arc::clone(&exchange), method, busy };
+    let entry = {
+        let mut doors = host.doors.lock();
+        if doors.is_closed {
+            drop(doors);
+            refuse(job.call, ErrorCode::NodeStopped, STOPPED);
+            return None;
+        }
+        let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
+        gate.come(job, lane)
+    };
+    match entry {
+        Entry::Enters(job) => host.begin(job),
+        Entry::Waits => {}
+        Entry::Full(job) => {
+            let text = format!("service_waiting={}: so many calls wait already: try again later", host.waiting_max);
+            refuse(job.call, ErrorCode::LimitExceeded, &text);
+            return None;
+        }
+    }
+    Some(exchange)
+}
+
+/// A method of a service, or of an object, that errors call `service`.
+pub(crate) fn method(service: &Arc<str>, info: MethodInfo, handling: Handling) -> Arc<Method> {
+    let name = info.name.into();
+    Arc::new(Method { service: Arc::clone(service), name, handling, visibility: info.visibility })
+}
+
 impl Drop for Inside {
     fn drop(&mut self) {
-        let (next, is_stream) = {
+        let next = {
             let mut doors = self.host.doors.lock();
             let is_stream = doors.running.remove(&self.number).is_some_and(|running| running.is_stream);
             let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
-            (if self.has_begun { gate.leave() } else { None }, is_stream)
+            if self.has_begun { gate.leave() } else { None }
         };
         match next {
-            Some(job) => self.host.begin(job, is_stream),
+            Some(job) => self.host.begin(job),
             // Who runs tasks takes none any more. Each that waits would only be dropped within the drop of the one before.
             None if !self.has_begun => self.host.close(),
             None => {}

@@ -7,18 +7,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
-use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
-use tidewire_engine::raw::{Fire, Watch};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_link::{CallKey, Failure, Message, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 
-use crate::client::Shot;
+use crate::client::CallOptions;
 use crate::error::Error;
+use crate::finding::Finding;
+use crate::objects::{Holding, Kind, TAKE, Target};
 use crate::pending::wait;
-use crate::place::Payload;
-use crate::values;
+use crate::place::{Outcome, Payload};
+use crate::shot::{Aim, Shot};
+use crate::values::{self, references};
 
 /// How far the writer of a stream may be ahead of its reader.
 const CREDIT: u32 = limits::STREAM_CREDIT.default as u32;
@@ -27,10 +29,18 @@ const CREDIT: u32 = limits::STREAM_CREDIT.default as u32;
 /// The service is at most 64 items ahead of the reader.
 ///
 /// Dropping it closes the stream of the service. An error comes after the items before it, and is the last.
+///
+/// As an argument of a handler it is the stream that the caller gave: a [`Feed`](crate::Feed) of Rust, a generator of Python. That one begins when its first
+/// item is asked for, can be read while its call is under way, and is closed when this is dropped.
 #[must_use = "dropping a stream closes it"]
 pub struct Items<T> {
     shot: Option<Shot>,
+    /// A stream of the caller that was not begun yet.
+    late: Option<Arc<Holding>>,
+    finding: Option<Finding>,
     problem: Option<Error>,
+    /// Why it has ended, while streams are dropped that were given with the call.
+    end: Option<End>,
     place: Arc<Place>,
     key: Option<CallKey>,
     /// Items that were read, and that the writer was not given credit for yet.
@@ -63,24 +73,84 @@ enum End {
     TooMany,
 }
 
+impl End {
+    /// As what those see it who note how calls go.
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Failed(number, _) => Outcome::Failed(*number, None),
+            Self::Over => Outcome::Over,
+            Self::NoStream | Self::Late | Self::TooMany => Outcome::Late,
+        }
+    }
+}
+
 impl<T> Items<T> {
     pub(crate) fn open(shot: Result<Shot, Error>) -> Self {
-        let place = Arc::new(Place::default());
-        place.state.lock().room = CREDIT;
-        let mut items = Self { shot: None, problem: None, place, key: None, taken: 0, watch: None, of: PhantomData };
-        if let Err(problem) = items.send(shot) {
-            items.problem = Some(problem);
+        let mut items = Self::unopened(None);
+        match shot {
+            Ok(shot) => items.begin(shot),
+            Err(problem) => items.problem = Some(problem),
         }
         items
     }
 
-    fn send(&mut self, shot: Result<Shot, Error>) -> Result<(), Error> {
-        let mut shot = shot?;
-        self.key = Some(shot.send(CREDIT, Arc::clone(&self.place) as Arc<dyn Waiting>)?);
+    fn unopened(late: Option<Arc<Holding>>) -> Self {
+        let place = Arc::new(Place::default());
+        place.state.lock().room = CREDIT;
+        Self {
+            shot: None,
+            late,
+            finding: None,
+            problem: None,
+            end: None,
+            place,
+            key: None,
+            taken: 0,
+            watch: None,
+            of: PhantomData,
+        }
+    }
+
+    fn begin(&mut self, mut shot: Shot) {
         if let Some(at) = shot.deadline {
             self.watch = Some(shot.core.runner.watch(at, Arc::clone(&self.place) as Arc<dyn Fire>));
         }
+        let waiting = Arc::clone(&self.place) as Arc<dyn Waiting>;
+        if !shot.is_found() {
+            self.finding = Some(Finding::begin(shot, CREDIT, waiting));
+            return;
+        }
+        let sent = shot.send(CREDIT, waiting);
+        self.sent(shot, sent);
+    }
+
+    fn sent(&mut self, shot: Shot, sent: Result<CallKey, Error>) {
         self.shot = Some(shot);
+        match sent {
+            Ok(key) => self.key = Some(key),
+            Err(problem) => self.problem = Some(problem),
+        }
+    }
+
+    /// Begins a stream of the caller.
+    fn begin_late(&mut self, holding: Arc<Holding>) -> Result<(), Error> {
+        let core = holding.check()?.core().ok_or_else(|| holding.gone("its node has ended"))?;
+        let (title, nothing) = (holding.title.clone(), values::write("arguments", &[(); 0])?);
+        let aim = Aim::Object(holding, TAKE.to_owned());
+        self.begin(Shot::new(&core, aim, title, nothing, &CallOptions::default(), None)?);
+        Ok(())
+    }
+
+    /// Has it begun, if it has not.
+    fn look_found(&mut self, context: &Context<'_>) -> Result<(), Error> {
+        if let Some(holding) = self.late.take() {
+            self.begin_late(holding)?;
+        }
+        let Some(finding) = &self.finding else { return Ok(()) };
+        if let Poll::Ready((shot, sent)) = finding.poll(context) {
+            self.finding = None;
+            self.sent(shot, sent);
+        }
         Ok(())
     }
 
@@ -98,9 +168,14 @@ impl<T> Items<T> {
     }
 
     fn close(&mut self) {
-        if let (Some(key), Some(shot)) = (self.key.take(), &self.shot) {
+        if let Some((shot, key)) = self.finding.take().and_then(Finding::take_back) {
+            (self.shot, self.key) = (Some(shot), key);
+        }
+        let Some(shot) = &mut self.shot else { return };
+        if let Some(key) = self.key.take() {
             shot.core.link.cancel(key);
         }
+        shot.given_up();
     }
 
     fn error(&self, end: End) -> Option<Error> {
@@ -108,7 +183,10 @@ impl<T> Items<T> {
         match end {
             End::Over => None,
             End::NoStream => Some(Error::invalid(format!("{title}: it gives one value, and no stream: use call()"))),
-            End::Failed(number, Some(payload)) => Some(Error::told(title, number, payload.bytes())),
+            End::Failed(number, Some(payload)) => Some(match &self.shot {
+                Some(shot) => shot.told(number, payload.bytes()),
+                None => Error::told(title, number, payload.bytes()),
+            }),
             End::Failed(_, None) => Some(Error::lost(title)),
             End::Late => Some(Error::new(ErrorCode::AskTimeout, format!("{title}: its time is over before its end"))),
             End::TooMany => {
@@ -139,27 +217,48 @@ impl<T: DeserializeOwned> Items<T> {
         wait(self.next())
     }
 
-    fn poll_item(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Error>>> {
-        if let Some(problem) = self.problem.take() {
-            return Poll::Ready(Some(Err(problem)));
+    fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
+        let found = self.look_found(context);
+        if let Some(problem) = self.problem.take().or(found.err()) {
+            return self.over(problem);
         }
-        let taken = self.place.poll(context);
-        match taken {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(item)) => {
-                self.took_one();
-                let title = self.shot.as_ref().map_or("stream", |shot| &shot.title);
-                Poll::Ready(Some(values::read(title, item.bytes())))
-            }
-            Poll::Ready(Err(end)) => {
-                // The other side goes on, if it was not the one that ended it.
-                if matches!(end, End::Late | End::TooMany) {
-                    self.close();
-                }
-                self.key = None;
-                Poll::Ready(self.error(end).map(Err))
+        if self.end.is_none() {
+            match std::task::ready!(self.place.poll(context)) {
+                Ok(item) => return Poll::Ready(Some(self.read(&item))),
+                Err(end) => self.end = Some(end),
             }
         }
+        self.poll_end(context)
+    }
+
+    fn read(&mut self, item: &Payload) -> Result<T, Error> {
+        self.took_one();
+        match &self.shot {
+            Some(shot) => values::read_for(&shot.core.objects, &shot.title, item.bytes()),
+            None => values::read("stream", item.bytes()),
+        }
+    }
+
+    /// It could not be opened: that is told once, and then it is over.
+    fn over(&mut self, problem: Error) -> Poll<Option<Result<T, Error>>> {
+        self.close();
+        self.place.over();
+        Poll::Ready(Some(Err(problem)))
+    }
+
+    /// The end, once the streams were dropped that were given with the call.
+    fn poll_end(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Error>>> {
+        // The other side goes on, if it was not the one that ended it.
+        if matches!(self.end, Some(End::Late | End::TooMany)) {
+            self.close();
+        }
+        self.key = None;
+        if let (Some(shot), Some(end)) = (&mut self.shot, &self.end) {
+            shot.ended(&end.outcome());
+            std::task::ready!(shot.poll_closed(context));
+        }
+        let end = self.end.take();
+        Poll::Ready(end.and_then(|end| self.error(end)).map(Err))
     }
 }
 
@@ -168,6 +267,15 @@ impl<T: DeserializeOwned> Stream for Items<T> {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.get_mut().poll_item(context)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Items<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        references::deserialize("a stream of the caller", deserializer, |target| match target {
+            Target::Held(holding) if holding.kind == Kind::Items => Ok(Self::unopened(Some(holding))),
+            _ => Err("a function or an object was given, and a stream is wanted"),
+        })
     }
 }
 

@@ -26,7 +26,9 @@
 //! | join a hub, or be one | [`Node::join`], [`Node::listen`] |
 //! | serve | [`Service`], [`Method`], [`Node::serve`]; a handler is given a [`Context`] |
 //! | call | [`Node::client`]; a [`Call`] gives one value, [`Items`] are a stream |
+//! | give streams, functions and objects | [`Feed`], [`Function`], [`Object`]; a handler takes [`Items`], [`RemoteFunction`], [`RemoteObject`] |
 //! | look what is served | [`Node::services`] |
+//! | handle events | [`Service::on`], [`Event`] |
 //! | publish, ask, subscribe | [`Node::publish`], [`Node::request`], [`Node::subscribe`] |
 //! | send what has no type | [`values::Value`] |
 
@@ -36,24 +38,32 @@ mod call;
 mod client;
 mod context;
 mod core;
+mod directory;
 mod discovery;
 mod error;
+mod events;
 mod exchanging;
 mod failure;
+mod finding;
 mod gate;
 mod host;
 mod items;
+mod joining;
 mod local;
 mod names;
 mod node;
+mod objects;
 mod options;
 mod pending;
 mod place;
+mod pulse;
 mod running;
 #[cfg(feature = "schemars")]
 mod schemas;
 mod service;
 mod serving;
+mod shot;
+mod standings;
 mod stopping;
 mod subject;
 mod subjects;
@@ -65,9 +75,11 @@ pub use client::{Answer, Choice, Client, Priority};
 pub use context::Context;
 pub use discovery::{EventInfo, MethodInfo, ServiceInfo, Visibility};
 pub use error::{Error, Remote};
+pub use events::{Event, EventContext};
 pub use failure::Failure;
 pub use items::Items;
-pub use node::{Node, Stopped};
+pub use node::{Node, RemoteStatistics, Stopped};
+pub use objects::{Feed, Function, Object, RemoteFunction, RemoteObject};
 pub use options::{NodeOptions, Task, Token};
 pub use pending::Pending;
 pub use service::{Method, Service};

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
+use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
@@ -66,6 +66,10 @@ impl Mailbox {
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().messages.is_empty()
     }
 
     pub fn dropped(&self) -> u64 {

@@ -49,6 +49,11 @@ pub(crate) fn random_hex(bytes: usize) -> String {
     random.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Any number.
+pub(crate) fn dice() -> u64 {
+    getrandom::u64().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{method, token};

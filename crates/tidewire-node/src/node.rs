@@ -1,22 +1,25 @@
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire_engine::Engine;
-use tidewire_link::{Address, Greeting, HubHandle, HubOptions, Link, Runtime};
+use tidewire_engine::raw::Mutex;
+use tidewire_link::{HubHandle, HubOptions, Link, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::call::Call;
-use crate::client::{CallOptions, Client, DEFAULT_TIMEOUT, Shot};
+use crate::client::Client;
 use crate::core::{Core, Runner};
-use crate::discovery::{ServiceInfo, services};
+use crate::directory::Directory;
+use crate::discovery::{ServiceInfo, listed};
 use crate::error::Error;
+use crate::joining::{address, check_open, greeting, runtime};
 use crate::local::Local;
+use crate::objects::Objects;
 use crate::options::NodeOptions;
 use crate::pending::{Pending, Wakers};
 use crate::service::Service;
@@ -24,7 +27,6 @@ use crate::serving::{Served, serve};
 use crate::stopping::until;
 use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
-use crate::values::{self, Bytes};
 
 /// What handlers have to end once nobody waits for them any more.
 const GRACE: Duration = Duration::from_millis(100);
@@ -68,6 +70,16 @@ pub struct Node {
 pub struct Stopped {
     /// Whether all calls were finished in time, and their answers written.
     pub is_drained: bool,
+}
+
+/// What a node has given to others, and what it holds of others; each at most `remote_objects`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteStatistics {
+    /// Functions, objects and streams that others may call.
+    pub given: usize,
+    /// Those of other nodes that were not let go yet.
+    pub held: usize,
 }
 
 impl Node {
@@ -132,23 +144,26 @@ impl Node {
         let threads = if options.spawn.is_some() { 1 } else { options.threads };
         let engine = Engine::builder().threads(threads).build();
         let engine = engine.map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("threads: {error}")))?;
-        let rejoined = Arc::new(Wakers::default());
-        let woken = Arc::clone(&rejoined);
-        link.on_joined_again(move || woken.wake());
-        let core = Core {
+        let runner = Arc::new(Runner::new(engine.handle(), options.spawn));
+        let core = Arc::new_cyclic(|core: &Weak<Core>| Core {
             name: options.name,
             link,
             hub,
-            runner: Arc::new(Runner::new(engine.handle(), options.spawn)),
+            objects: Arc::new(Objects::new(Weak::clone(core), &runner)),
+            runner,
             local: Local::default(),
-            rejoined,
+            directory: Directory::default(),
+            rejoined: Wakers::default(),
             listening: Mutex::default(),
             served: Mutex::new(BTreeMap::new()),
+            log: options.log,
+            resends: options.resends,
             is_stopping: AtomicBool::new(false),
             engine,
             _runtime: runtime,
-        };
-        Ok(Self { core: Arc::new(core) })
+        });
+        core.follow_link();
+        Ok(Self { core })
     }
 
     /// The name of the node.
@@ -247,6 +262,12 @@ impl Node {
         subscribe(&self.core, pattern, options)
     }
 
+    /// How many functions, objects and streams it has given to other nodes, and how many of others it holds.
+    pub fn remote(&self) -> RemoteStatistics {
+        let (given, held) = self.core.objects.counts();
+        RemoteStatistics { given, held }
+    }
+
     /// Stops the node: it takes no new calls, finishes those that it has, cuts streams, and leaves. What is not done after `timeout` is
     /// dropped; handlers have 100 ms more to end. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
     ///
@@ -269,7 +290,7 @@ impl Node {
             core.end();
             // A handler that awaits ends at once, but on its own thread: an engine without time would leave it where it is.
             let end = end.max(Instant::now() + GRACE);
-            until(&core.runner, end, || hosts.iter().all(|host| host.open() == (0, 0))).await;
+            until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             core.engine.begin_shutdown(end.saturating_duration_since(Instant::now())).await;
             Ok(Stopped { is_drained })
         })
@@ -283,14 +304,36 @@ impl fmt::Debug for Node {
 }
 
 impl Core {
+    /// Minds what becomes of the link.
+    fn follow_link(self: &Arc<Self>) {
+        self.runner.serves(&self.objects);
+        let (runner, log) = (Arc::downgrade(&self.runner), Arc::clone(&self.log));
+        self.link.on_pulse(move || runner.upgrade().map_or(0, |runner| runner.blocked_ms(&log)));
+        let (again, left) = (Arc::downgrade(self), Arc::downgrade(self));
+        self.link.on_joined_again(move || {
+            if let Some(core) = again.upgrade() {
+                core.directory.missed();
+                core.objects.open();
+                core.rejoined.wake();
+            }
+        });
+        self.link.on_left(move |number| {
+            if let Some(core) = left.upgrade() {
+                core.objects.left(number);
+            }
+        });
+        self.objects.open();
+    }
+
     fn is_drained(&self) -> bool {
         let open = self.link.open_calls() + self.hub.as_ref().map_or(0, HubHandle::open_calls);
-        open == 0 && self.hosts().iter().all(|host| host.open() == (0, 0)) && self.link.is_written()
+        open == 0 && self.hosts().iter().all(|host| host.is_idle()) && self.link.is_written()
     }
 
     /// Ends all that is left.
     fn end(&self) {
         self.hosts().iter().for_each(|host| host.close());
+        self.objects.close();
         let served = std::mem::take(&mut *self.served.lock());
         drop(served);
         self.local.close();
@@ -310,58 +353,4 @@ impl Drop for Core {
         self.link.close();
         self.end();
     }
-}
-
-/// Asks the hub what is served.
-pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
-    let nothing = values::write("services", &())?;
-    let options = CallOptions::default();
-    let shot =
-        Shot::new(core, "$hub.services".to_owned(), "services".to_owned(), nothing, &options, Some(DEFAULT_TIMEOUT));
-    let listed: Bytes = Call::begin(shot).await?;
-    services(&listed)
-}
-
-fn address(url: &str, options: &NodeOptions) -> Result<Address, Error> {
-    options.check()?;
-    let address: Address = url.parse()?;
-    Ok(match &options.tls {
-        Some(tls) => address.with_tls(tls.clone())?,
-        None => address,
-    })
-}
-
-fn runtime(options: &NodeOptions) -> Result<Runtime, Error> {
-    let started = Runtime::start(&options.name);
-    started
-        .map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("the system gives no thread for links: {error}")))
-}
-
-fn greeting(options: &NodeOptions, token: Option<String>) -> Greeting {
-    Greeting { token, heartbeat_ms: options.heartbeat.as_millis() as u64, ..Greeting::new(&options.name) }
-}
-
-/// Refuses to listen where other machines can reach it in clear text, or without showing who they are.
-fn check_open(address: &Address, options: &NodeOptions) -> Result<(), Error> {
-    if address.is_local() || options.insecure {
-        return Ok(());
-    }
-    let is_secured = matches!(address, Address::Tls { .. } | Address::Ws { tls: Some(_), .. });
-    let is_mutual = is_secured && options.tls.as_ref().is_some_and(|tls| tls.ca.is_some());
-    let mut missing = Vec::new();
-    if options.tokens.is_empty() && !is_mutual {
-        missing.push("a token");
-    }
-    if !is_secured {
-        missing.push("TLS (tide+tls:// or wss://)");
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let text = format!(
-        "url: {address} can be reached from other machines, and {} is missing: add what is missing, listen on 127.0.0.1, \
-         or set insecure if the network is trusted",
-        missing.join(" and ")
-    );
-    Err(Error::new(ErrorCode::Unauthorized, text))
 }

@@ -26,6 +26,7 @@ pub struct NodeOptions {
     pub(crate) insecure: bool,
     pub(crate) threads: usize,
     pub(crate) heartbeat: Duration,
+    pub(crate) resends: u32,
     pub(crate) spawn: Option<Spawn>,
     pub(crate) log: Log,
 }
@@ -41,6 +42,7 @@ impl NodeOptions {
             insecure: false,
             threads: 0,
             heartbeat: Duration::from_millis(limits::LINK_HEARTBEAT_MS.default),
+            resends: limits::LINK_RESENDS.default as u32,
             spawn: None,
             log: Arc::new(|_| {}),
         }
@@ -82,6 +84,13 @@ impl NodeOptions {
         self
     }
 
+    /// How often an [idempotent](crate::Client::idempotent) call whose link was lost is made again, within its deadline; the limit `link_resends` has
+    /// the default. 0: never.
+    pub fn resends(mut self, calls: u32) -> Self {
+        self.resends = calls;
+        self
+    }
+
     /// Runs handlers elsewhere than on threads of the node: on a runtime of the program, which its libraries may need. It is called on the
     /// thread of the links, and must not run the task itself.
     ///
@@ -98,7 +107,8 @@ impl NodeOptions {
         self
     }
 
-    /// Called with one line whenever a link is lost or turned away. By default nobody is told.
+    /// Called with one line whenever a link is lost or turned away, and when handlers block all threads that run them while calls wait. By default
+    /// nobody is told. It is called on the thread of the links, and must not wait.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Arc::new(log);
         self
@@ -110,6 +120,7 @@ impl NodeOptions {
             return Err(Error::invalid(format!("name: {:?} is not allowed: give 1 to {max} bytes", self.name)));
         }
         within(&limits::THREADS, "threads", self.threads as u64)?;
+        within(&limits::LINK_RESENDS, "resends", self.resends.into())?;
         within(&limits::LINK_HEARTBEAT_MS, "heartbeat", self.heartbeat.as_millis() as u64)
     }
 
@@ -135,7 +146,8 @@ impl fmt::Debug for NodeOptions {
     }
 }
 
-/// One token of a hub, and what it allows: everything, unless it says otherwise.
+/// One token of a hub, and what it allows: everything, unless it says otherwise. Every node may ask its hub which services there are, and is told of
+/// those that come and go.
 #[derive(Clone)]
 pub struct Token {
     token: String,
@@ -181,6 +193,9 @@ impl Token {
         narrow(&mut grant.publish, &self.publish)?;
         narrow(&mut grant.subscribe, &self.subscribe)?;
         narrow(&mut grant.call, &self.call)?;
+        // Every node may ask which services there are, and is told of those that come and go.
+        grant.call.push(crate::names::pattern("$hub.services")?);
+        grant.subscribe.push(crate::names::pattern("$hub.services.*")?);
         Ok(grant)
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use parking_lot::Mutex;
-use tidewire_engine::raw::blocking;
+use tidewire_engine::raw::{Mutex, blocking};
 
 use crate::error::Error;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
-use parking_lot::Mutex;
-use tidewire_engine::raw::Fire;
+use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Failure, Message, Waiting};
 
 /// A value as it came.
@@ -47,7 +47,11 @@ pub(crate) enum Outcome {
 #[derive(Default)]
 pub(crate) struct Place {
     state: Mutex<(Option<Outcome>, Option<Waker>)>,
+    alive: Mutex<Option<Alive>>,
 }
+
+/// The last sign of life of a call: when it came, and for how many milliseconds its handler's threads or loop had been blocked.
+pub(crate) type Alive = (Instant, u32);
 
 impl Place {
     /// The first outcome counts.
@@ -63,6 +67,10 @@ impl Place {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    pub fn last_alive(&self) -> Option<Alive> {
+        *self.alive.lock()
     }
 
     pub fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
@@ -94,6 +102,10 @@ impl Waiting for Place {
     }
 
     fn credited(&self, _: u32) {}
+
+    fn alive(&self, blocked_ms: u32) {
+        *self.alive.lock() = Some((Instant::now(), blocked_ms));
+    }
 }
 
 impl Fire for Place {

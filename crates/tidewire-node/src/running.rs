@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
 
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{Call, Refused};
@@ -14,41 +15,50 @@ use crate::context::{Context, Inner};
 use crate::exchanging::{Ended, Exchanging};
 use crate::failure::Failure;
 use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
+use crate::objects::{Giving, Objects};
 use crate::service::{Answering, Handling, Streaming};
 use crate::values::Blob;
+use crate::values::references::within;
+
+/// How long a caller may take to say that it waits no longer.
+const LATE: Duration = Duration::from_millis(100);
 
 /// Works at a call. The next one is let in when it is over, or dropped.
 pub(crate) async fn run(mut inside: Inside, job: Job) {
     inside.has_begun = true;
     let host = &*inside.host;
+    host.runner.beat();
     Counts::add(&host.counts.calls);
-    let Job { call, exchange } = job;
+    let Job { call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.
     if let Some(ended) = exchange.ended() {
-        return give_up(host, call, ended);
+        return give_up(host, call, &exchange, ended).await;
     }
-    let Some(method) = host.method(&call) else { return };
-    let context = context(host, method, &call, &exchange);
-    let payload = call.message.payload();
+    let context = context(&method, &call, &exchange);
+    let (objects, payload) = (host.runner.objects(), call.message.payload());
+    // What the caller gives is taken by this node.
+    let objects = objects.as_ref();
     match &method.handling {
-        Handling::Once(answers) => match caught(|| answers(context, payload)) {
-            Ok(answering) => answer(host, call, exchange, answering).await,
+        Handling::Once(answers) => match within(objects, || caught(|| answers(context, payload))) {
+            Ok(answering) => answer(host, objects, call, exchange, answering).await,
             Err(failure) => fail(host, call, &failure),
         },
-        Handling::Stream(streams) => match caught(|| streams(context, payload)) {
-            Ok(items) => stream(host, call, exchange, items).await,
+        Handling::Stream(streams) => match within(objects, || caught(|| streams(context, payload))) {
+            Ok(items) => stream(host, objects, call, exchange, items).await,
             Err(failure) => fail(host, call, &failure),
         },
     }
 }
 
-async fn answer(host: &Host, call: Call, exchange: Arc<Exchanging>, mut answering: Answering) {
+type Here<'a> = Option<&'a Arc<Objects>>;
+
+async fn answer(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchanging>, mut answering: Answering) {
     let mut deadline = Deadline::new(host, &call, &exchange);
     let outcome = poll_fn(|task| {
         if let Poll::Ready(ended) = exchange.poll_ended(task) {
             return Poll::Ready(Err(ended));
         }
-        let polled = polled(|| answering.as_mut().poll(task));
+        let polled = within(objects, || polled(|| answering.as_mut().poll(task)));
         if polled.is_pending() {
             deadline.watch();
         }
@@ -57,23 +67,30 @@ async fn answer(host: &Host, call: Call, exchange: Arc<Exchanging>, mut answerin
     .await;
     drop(answering);
     match outcome {
-        Ok(Ok(mut blob)) => reply(call, &mut blob),
+        Ok(Ok(mut blob)) => match give_back(objects, &call, &mut blob) {
+            Ok(_given) => reply(call, &mut blob),
+            Err(failure) => fail(host, call, &failure),
+        },
         Ok(Err(failure)) => fail(host, call, &failure),
-        Err(ended) => give_up(host, call, ended),
+        Err(ended) => give_up(host, call, &exchange, ended).await,
     }
 }
 
-async fn stream(host: &Host, call: Call, exchange: Arc<Exchanging>, mut items: Streaming) {
+async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchanging>, mut items: Streaming) {
     let mut deadline = Deadline::new(host, &call, &exchange);
     deadline.watch();
     loop {
-        let next = poll_fn(|task| next(&exchange, &mut items, task)).await;
+        let next = poll_fn(|task| within(objects, || next(&exchange, &mut items, task))).await;
         match next {
             Ok(Some(Ok(mut blob))) => {
                 exchange.spend();
+                let _given = match give_back(objects, &call, &mut blob) {
+                    Ok(given) => given,
+                    Err(failure) => return fail(host, call, &failure),
+                };
                 match call.item(blob.sending()) {
                     Ok(()) => {}
-                    Err(Refused::Over) => return give_up(host, call, Ended::Gone),
+                    Err(Refused::Over) => return give_up(host, call, &exchange, Ended::Gone).await,
                     Err(refused) => return fail(host, call, &unsent(&refused)),
                 }
             }
@@ -82,7 +99,7 @@ async fn stream(host: &Host, call: Call, exchange: Arc<Exchanging>, mut items: S
             Err(ended) => {
                 // What the stream holds is let go before its reader hears of the end.
                 drop(items);
-                return give_up(host, call, ended);
+                return give_up(host, call, &exchange, ended).await;
             }
         }
     }
@@ -112,12 +129,20 @@ fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
 }
 
-fn context(host: &Host, method: &Method, call: &Call, exchange: &Arc<Exchanging>) -> Context {
+/// Gives what an answer refers to. What this answers is kept until the answer is sent.
+fn give_back(objects: Here<'_>, call: &Call, blob: &mut Blob) -> Result<Giving, Failure> {
+    match objects {
+        Some(objects) if !blob.offered.is_empty() => Ok(objects.give_back(&call.from.name, blob)?),
+        _ => Ok(Giving::default()),
+    }
+}
+
+fn context(method: &Method, call: &Call, exchange: &Arc<Exchanging>) -> Context {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let headers: BTreeMap<_, _> =
         call.head().fields.iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
     Context::new(Inner {
-        service: Arc::clone(&host.service),
+        service: Arc::clone(&method.service),
         method: Arc::clone(&method.name),
         from: call.from.clone(),
         deadline: call.deadline,
@@ -149,19 +174,29 @@ fn unsent(refused: &Refused) -> Failure {
     Failure::refusal(code, format!("an item can't be sent: {refused}"))
 }
 
-fn give_up(host: &Host, call: Call, ended: Ended) {
+async fn give_up(host: &Host, call: Call, exchange: &Arc<Exchanging>, ended: Ended) {
     Counts::add(&host.counts.cancelled);
     match ended {
         Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
-        Ended::Late => refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work"),
+        Ended::Late => late(host, call, exchange).await,
         Ended::Stopping => refuse(call, ErrorCode::NodeStopped, STOPPED),
+    }
+}
+
+/// The caller's own clock comes to the deadline at about the same time. It knows best how the call went, and says that it waits no longer: only one that
+/// does not is told.
+async fn late(host: &Host, call: Call, exchange: &Arc<Exchanging>) {
+    let until = Instant::now() + LATE;
+    let _watch = host.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);
+    if !poll_fn(|task| exchange.poll_gone(until, task)).await {
+        refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work");
     }
 }
 
 /// Ends a handler at the deadline of its call. It is watched only once the handler waits for something.
 struct Deadline<'a> {
     host: &'a Host,
-    at: Option<std::time::Instant>,
+    at: Option<Instant>,
     exchange: &'a Arc<Exchanging>,
     watch: Option<Watch>,
 }

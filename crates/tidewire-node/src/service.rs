@@ -9,20 +9,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, json};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::generated::limits;
+use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::client::check_timeout;
 use crate::context::Context;
 use crate::discovery::{MethodInfo, ServiceInfo, Visibility};
 use crate::error::Error;
+use crate::events::{Event, EventContext};
 use crate::failure::Failure;
 use crate::names;
+use crate::options::within;
 use crate::values::{self, Blob};
 
-/// Calls that one instance handles at once where nothing else is said.
-const CONCURRENCY: usize = 1_024;
-const CONCURRENCY_MAX: usize = 10_000;
-const METHODS_MAX: usize = 1_000;
+const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
 
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
 pub(crate) type Streaming = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> + Send>>;
@@ -63,8 +62,9 @@ pub(crate) enum Handling {
 pub struct Service {
     pub(crate) info: ServiceInfo,
     pub(crate) methods: Vec<(MethodInfo, Handling)>,
+    pub(crate) events: Vec<Event>,
     pub(crate) instance: Option<String>,
-    pub(crate) concurrency: usize,
+    pub(crate) room: Room,
     problem: Option<Error>,
 }
 
@@ -74,7 +74,7 @@ impl Service {
         let name = name.into();
         let problem = names::token("service", &name).err();
         let info = ServiceInfo { name, visibility: Visibility::Private, ..ServiceInfo::default() };
-        Self { info, methods: Vec::new(), instance: None, concurrency: CONCURRENCY, problem }
+        Self { info, methods: Vec::new(), events: Vec::new(), instance: None, room: Room::default(), problem }
     }
 
     /// What it is for, in one line. Discovery tells others.
@@ -97,13 +97,24 @@ impl Service {
         self
     }
 
-    /// How many calls it handles at once, 1 to 10,000; 1,024 by default. 10,000 more wait, and one more is refused with `limit_exceeded`.
+    /// How many calls it handles at once, 1 to 10,000; the limit `service_concurrency` has the default. Further calls wait.
     pub fn concurrency(mut self, calls: usize) -> Self {
-        if !(1..=CONCURRENCY_MAX).contains(&calls) {
-            let mend = "give a whole number from 1 to 10,000";
-            self.note(Err(Error::invalid(format!("concurrency: {calls} is not allowed: {mend}"))));
-        }
-        self.concurrency = calls;
+        self.note(within(&limits::SERVICE_CONCURRENCY, "concurrency", calls as u64));
+        self.room.calls = calls;
+        self
+    }
+
+    /// How many streams it writes at once, beside calls; 1 to 10,000, and 10,000 by default. Further ones wait.
+    pub fn streams(mut self, streams: usize) -> Self {
+        self.note(up_to(&limits::SERVICE_STREAMS, "streams", 1, streams));
+        self.room.streams = streams;
+        self
+    }
+
+    /// How many calls and how many streams wait for their turn; 0 to 10,000, and 10,000 by default. One more is refused with `limit_exceeded`.
+    pub fn waiting(mut self, calls: usize) -> Self {
+        self.note(up_to(&limits::SERVICE_WAITING, "waiting", 0, calls));
+        self.room.waiting = calls;
         self
     }
 
@@ -142,6 +153,25 @@ impl Service {
         self
     }
 
+    /// Adds a handler for what is published on subjects of a pattern; see [`Event::new`].
+    pub fn on<A, O, F, Fut>(self, name: &str, pattern: &str, handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        O: Serialize,
+        F: Fn(EventContext, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        self.with_event(Event::new(name, pattern, handler))
+    }
+
+    /// Adds an event handler that says more of itself.
+    pub fn with_event(mut self, mut event: Event) -> Self {
+        self.note(event.problem.take().map_or(Ok(()), Err));
+        self.info.events.push(event.info.clone());
+        self.events.push(event);
+        self
+    }
+
     /// Keeps the first problem, for `serve` to tell.
     fn note(&mut self, checked: Result<(), Error>) {
         if let (None, Err(problem)) = (&self.problem, checked) {
@@ -153,13 +183,37 @@ impl Service {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
-        let count = self.methods.len();
+        let count = self.methods.len() + self.events.len();
         if !(1..=METHODS_MAX).contains(&count) {
-            let text = format!("{}: {count} methods are not allowed: give 1 to {METHODS_MAX}", self.info.name);
+            let text =
+                format!("{}: {count} methods and events are not allowed: give 1 to {METHODS_MAX}", self.info.name);
             return Err(Error::invalid(text));
         }
         Ok(())
     }
+}
+
+/// How much an instance takes on at once.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub calls: usize,
+    pub streams: usize,
+    pub waiting: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            calls: limits::SERVICE_CONCURRENCY.default as usize,
+            streams: limits::SERVICE_STREAMS.default as usize,
+            waiting: limits::SERVICE_WAITING.default as usize,
+        }
+    }
+}
+
+/// Refuses what is more than a limit, or less than makes sense.
+fn up_to(limit: &Limit, name: &'static str, least: u64, value: usize) -> Result<(), Error> {
+    within(&Limit { min: least, ..*limit }, name, value as u64)
 }
 
 impl fmt::Debug for Service {
@@ -325,5 +379,5 @@ fn arguments<A: DeserializeOwned>(blob: &[u8], names: &[String]) -> Result<A, Fa
 }
 
 pub(crate) fn result<O: Serialize>(name: &str, value: &O) -> Result<Blob, Failure> {
-    values::write(name, value).map_err(Failure::from)
+    values::write_any(name, value).map_err(Failure::from)
 }

@@ -8,17 +8,21 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::core::{Core, in_force};
 use crate::error::Error;
+use crate::events::{Event, Listener};
 use crate::host::{Door, Host};
 use crate::names;
 use crate::pending::Pending;
 use crate::place::Place;
 use crate::service::Service;
 use crate::stopping::until;
+use crate::subjects;
 
 /// What a node holds of an instance that it serves.
 pub(crate) struct Kept {
     pub host: Arc<Host>,
     _subscriptions: [Subscription; 2],
+    /// What events come by. They end with these: what has come is still handled.
+    _events: Vec<subjects::Subscription>,
 }
 
 /// An instance of a service, as the one who serves it holds it. It is served until it is stopped, or its node is: dropping this ends nothing.
@@ -42,6 +46,12 @@ pub struct ServiceStatistics {
     pub in_flight: usize,
     /// Calls that wait for one of them.
     pub waiting: usize,
+    /// Events whose handlers have begun.
+    pub events: u64,
+    /// Those of them that failed.
+    pub event_errors: u64,
+    /// Events that found no room.
+    pub events_dropped: u64,
 }
 
 /// Begins to serve. It is in force once the pending is done.
@@ -60,7 +70,7 @@ pub(crate) fn serve(core: &Arc<Core>, service: Service) -> Pending<Served> {
     }
 }
 
-fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, [Arc<Place>; 2]), Error> {
+fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Place>>), Error> {
     core.check()?;
     service.check()?;
     let name = service.info.name.clone();
@@ -74,14 +84,35 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, [Arc<Place>;
     }
     service.info.methods = service.methods.iter().map(|(method, _)| method.clone()).collect();
     service.info.instances = vec![instance.clone()];
+    let events = std::mem::take(&mut service.events);
     let says = service.info.said()?;
     let host = Arc::new(Host::new(service, instance, &core.name, Arc::clone(&core.runner)));
     let mut places: [Arc<Place>; 2] = Default::default();
     let of_instance = format!("svc.{name}.{}.*", host.instance);
     let first = subscribe(core, &of_instance, "", &says, &host, &mut places[0])?;
     let second = subscribe(core, &format!("svc.{name}.*"), &name, &[], &host, &mut places[1])?;
-    let number = keep(core, Kept { host: Arc::clone(&host), _subscriptions: [first, second] });
+    let mut places = Vec::from(places);
+    let events = listen(core, &host, &events, &mut places)?;
+    let number = keep(core, Kept { host: Arc::clone(&host), _subscriptions: [first, second], _events: events });
     Ok((Served { core: Arc::downgrade(core), number, host }, places))
+}
+
+/// Subscribes to events, and begins to handle them.
+fn listen(
+    core: &Arc<Core>,
+    host: &Arc<Host>,
+    events: &[Event],
+    places: &mut Vec<Arc<Place>>,
+) -> Result<Vec<subjects::Subscription>, Error> {
+    let (mut subscriptions, mut listeners) = (Vec::new(), Vec::new());
+    for event in events {
+        let (subscription, place) = subjects::begin(core, &event.info.subject, &event.options())?;
+        listeners.push(Listener::new(&host.service, event, subscription.mailbox(), Arc::clone(&core.log)));
+        subscriptions.push(subscription);
+        places.push(place);
+    }
+    host.listen(listeners);
+    Ok(subscriptions)
 }
 
 fn subscribe(
@@ -117,10 +148,12 @@ impl Served {
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.host.counts;
         let (calls, errors, cancelled) = (of(&counts.calls), of(&counts.errors), of(&counts.cancelled));
-        ServiceStatistics { calls, errors, cancelled, in_flight, waiting }
+        let (events, event_errors) = (of(&counts.events), of(&counts.event_errors));
+        let events_dropped = self.host.events_dropped();
+        ServiceStatistics { calls, errors, cancelled, in_flight, waiting, events, event_errors, events_dropped }
     }
 
-    /// Takes no more calls, finishes those that came, and cuts streams. Handlers that are at work after `timeout` are dropped.
+    /// Takes no more calls and events, finishes those that came, and cuts streams. Handlers that are at work after `timeout` are dropped.
     ///
     /// # Cancel safety
     /// If it is dropped, no more calls come, and handlers end by themselves.
@@ -130,7 +163,7 @@ impl Served {
         let end = Instant::now() + timeout;
         Pending::new(async move {
             let runner = Arc::clone(&self.host.runner);
-            until(&runner, end, || self.host.open() == (0, 0)).await;
+            until(&runner, end, || self.host.is_idle()).await;
             self.host.close();
             Ok(self.statistics())
         })

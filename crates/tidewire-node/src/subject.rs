@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::Call;
-use crate::client::{CallOptions, DEFAULT_TIMEOUT, Priority, Shot, fields};
+use crate::client::{CallOptions, DEFAULT_TIMEOUT, Priority, fields};
 use crate::core::Core;
 use crate::error::Error;
 use crate::names;
+use crate::shot::{Aim, Shot};
 use crate::subjects::{ask_here, publish};
 use crate::values;
 
@@ -74,7 +75,8 @@ impl Subject {
     pub fn request<T: DeserializeOwned>(&self, value: &(impl Serialize + ?Sized)) -> Call<T> {
         let (subject, options) = (&self.subject, &self.options);
         let shot = values::write(subject, value).and_then(|blob| {
-            Shot::new(&self.core, subject.clone(), subject.clone(), blob, options, Some(DEFAULT_TIMEOUT))
+            let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
+            Shot::new(&self.core, Aim::Subject(subject.clone()), subject.clone(), blob, options, deadline)
         });
         let shot = match shot {
             Ok(shot) => shot,

@@ -9,7 +9,7 @@ use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire_core::tree::SubscriptionId;
-use tidewire_link::{Call, Named, Published, Waiting};
+use tidewire_link::{Call, Named, Published, Refused, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, Flags, PublishHead};
@@ -93,16 +93,23 @@ impl Message {
     /// # Errors
     /// [`Error`] if the value can't be sent; the request fails with `no_reply` then.
     pub fn reply<T: Serialize + ?Sized>(mut self, value: &T) -> Result<(), Error> {
-        let mut blob = values::write("the reply", value)?;
+        let blob = values::write("the reply", value)?;
+        self.answered(blob).map_err(|refused| Error::refused("the reply", &refused))
+    }
+
+    /// Answers a request as far as that is possible.
+    pub(crate) fn answer(mut self, blob: Blob) {
+        // What can't be sent is told to the caller by the link.
+        let _ = self.answered(blob);
+    }
+
+    fn answered(&mut self, mut blob: Blob) -> Result<(), Refused> {
         match self.answer.take() {
             Some(Answer::Link(call)) => {
                 let flusher = call.flusher();
                 let sent = call.reply(blob.sending());
                 flusher.flush();
-                sent.or_else(|refused| match refused {
-                    tidewire_link::Refused::Over => Ok(()),
-                    other => Err(Error::refused("the reply", &other)),
-                })
+                sent.or_else(|refused| if refused == Refused::Over { Ok(()) } else { Err(refused) })
             }
             Some(Answer::Here(place)) => {
                 place.end(Outcome::Replied(blob.into_bytes().into()));
@@ -223,6 +230,12 @@ impl Subscription {
     }
 }
 
+impl Subscription {
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.mailbox)
+    }
+}
+
 impl Stream for Subscription {
     type Item = Message;
 
@@ -257,7 +270,12 @@ pub(crate) fn subscribe(core: &Arc<Core>, pattern: &str, options: SubscribeOptio
     }
 }
 
-fn begin(core: &Arc<Core>, pattern: &str, options: &SubscribeOptions) -> Result<(Subscription, Arc<Place>), Error> {
+/// As `subscribe`; what is answered with it tells when it is in force.
+pub(crate) fn begin(
+    core: &Arc<Core>,
+    pattern: &str,
+    options: &SubscribeOptions,
+) -> Result<(Subscription, Arc<Place>), Error> {
     core.check()?;
     let parsed = names::pattern(pattern)?;
     within(&limits::SUBSCRIPTION_CAPACITY, "capacity", options.capacity as u64)?;

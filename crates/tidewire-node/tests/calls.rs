@@ -301,13 +301,13 @@ fn what_is_wrong_with_a_declaration_is_said_when_it_is_served() {
     let refused = |service: Service| hub.serve(service).wait().expect_err("it is wrong").to_string();
     let one = || Service::new("one").method("a", &[], |_, ()| async { Ok(()) });
     assert!(refused(Service::new("a b")).starts_with("service: \"a b\" is not allowed"));
-    assert_eq!(refused(Service::new("none")), "none: 0 methods are not allowed: give 1 to 1000");
+    assert_eq!(refused(Service::new("none")), "none: 0 methods and events are not allowed: give 1 to 1000");
     assert!(refused(one().method("a", &[], |_, ()| async { Ok(()) })).contains("declared twice"));
     assert!(refused(one().method("_b", &[], |_, ()| async { Ok(()) })).starts_with("method: \"_b\" is not allowed"));
     let same = refused(one().method("b", &["x", "x"], |_, (_, _): (u8, u8)| async { Ok(()) }));
     assert!(same.starts_with("b: parameter \"x\" is not allowed"), "{same}");
     let many = refused(one().concurrency(0));
-    assert_eq!(many, "concurrency: 0 is not allowed: give a whole number from 1 to 10,000");
+    assert_eq!(many, "concurrency: 0 is not allowed: give 1 to 10000 calls");
 }
 
 #[test]

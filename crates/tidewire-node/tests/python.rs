@@ -3,17 +3,14 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
-use support::{OnDrop, PATIENCE, Told, hub, join};
+use support::python::Python;
+use support::{OnDrop, Told, hub, join};
 use tidewire_node::values::{Bytes, Value};
 use tidewire_node::{ErrorCode, Failure, Items, Node, Service};
 
@@ -25,70 +22,10 @@ struct Quote {
     note: Option<String>,
 }
 
-/// A process of Python, and what it says.
-struct Python {
-    process: Child,
-    _input: ChildStdin,
-    lines: Receiver<String>,
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The interpreter of the repository, or the one that is named in the environment.
-fn interpreter() -> Option<PathBuf> {
-    let named = std::env::var_os("PYO3_PYTHON").map(PathBuf::from);
-    let python = named.unwrap_or_else(|| repository().join(".venv/bin/python"));
-    let mut import = Command::new(&python);
-    let import = import.args(["-c", "import tidewire.node"]).env("PYTHONPATH", repository().join("python")).output();
-    match import {
-        Ok(done) if done.status.success() => Some(python),
-        Ok(done) => {
-            println!("skipped: {} can't import tidewire: {}", python.display(), String::from_utf8_lossy(&done.stderr));
-            None
-        }
-        Err(error) => {
-            println!("skipped: there is no {}: {error}", python.display());
-            None
-        }
-    }
-}
-
-impl Python {
-    fn start(what: &str, hub: &Node) -> Option<Self> {
-        let mut command = Command::new(interpreter()?);
-        command.arg(repository().join("crates/tidewire-node/tests/python/workshop.py")).args([what, &hub.urls()[0]]);
-        command.env("PYTHONPATH", repository().join("python")).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("it starts");
-        let (input, output) = (process.stdin.take().expect("a pipe"), process.stdout.take().expect("a pipe"));
-        let (send, lines) = sync_channel(10_000);
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if send.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Some(Self { process, _input: input, lines })
-    }
-
-    fn expect(&self, line: &str) {
-        assert_eq!(self.lines.recv_timeout(PATIENCE).as_deref(), Ok(line));
-    }
-}
-
-impl Drop for Python {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 /// A hub, a node that calls, and a process that serves.
 fn serving() -> Option<(Node, Node, Python)> {
     let hub = hub();
-    let python = Python::start("serve", &hub)?;
+    let python = Python::start("workshop.py", "serve", &hub)?;
     python.expect("ready");
     let caller = join(&hub, "rust");
     Some((hub, caller, python))
@@ -185,7 +122,7 @@ fn python_that_is_killed_fails_its_calls_at_once() {
     python.expect("holding rust True");
     caller.publish("numbers.next", &7).expect("it is sent");
     python.expect("got 7");
-    python.process.kill().expect("it runs");
+    python.kill();
     assert_eq!(call.wait().expect_err("its callee is gone").code(), ErrorCode::LinkLost);
 }
 
@@ -241,7 +178,7 @@ fn python_calls_rust() {
     green.serve(shop(&green, "green", &told)).wait().expect("it serves");
     let mut orders = hub.subscribe("orders.*").wait().expect("it subscribes");
     let mut trebles = blue.subscribe("treble").wait().expect("it subscribes");
-    let Some(python) = Python::start("call", &hub) else { return };
+    let Some(python) = Python::start("workshop.py", "call", &hub) else { return };
     let answered = std::thread::spawn(move || {
         let message = trebles.next_blocking().expect("a request");
         let number: i64 = message.read().expect("a number");

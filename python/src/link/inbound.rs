@@ -109,7 +109,7 @@ pub struct RemoteCall {
     deadline: Option<Instant>,
     payload_bytes: usize,
     /// The value that it came with, once somebody has looked at it.
-    value: PyOnceLock<PyResult<Py<PyAny>>>,
+    value: PyOnceLock<Result<Py<PyAny>, PyErr>>,
     method: OnceLock<Method>,
 }
 
@@ -153,10 +153,9 @@ impl RemoteCall {
             });
             value.map(Bound::unbind)
         };
-        // What is long is used up by the first who reads it, also where that fails.
         match self.value.get_or_init(py, read) {
             Ok(value) => Ok(value.bind(py).clone()),
-            Err(failure) => Err(failure.clone_ref(py)),
+            Err(error) => Err(error.clone_ref(py)),
         }
     }
 

@@ -51,6 +51,12 @@ impl Authority {
         Self { issuer, folder }
     }
 
+    /// Where its certificates are.
+    #[allow(dead_code)]
+    pub fn folder(&self) -> String {
+        self.folder.0.display().to_string()
+    }
+
     /// Whom a node trusts that trusts this CA.
     pub fn trusted(&self) -> Tls {
         Tls { ca: Some(self.folder.0.join("ca.pem")), ..Tls::default() }
@@ -62,6 +68,7 @@ impl Authority {
     }
 
     /// One whose time is over.
+    #[allow(dead_code)]
     pub fn expired_for(&self, name: &str) -> Tls {
         let mut params = CertificateParams::new([name.to_owned()]).expect("the name is one");
         (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));

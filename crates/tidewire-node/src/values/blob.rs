@@ -6,6 +6,7 @@ use tidewire_link::{Pieces, Sending};
 use tidewire_proto::generated::limits;
 
 use super::wrong::Wrong;
+use crate::objects::Offered;
 
 /// What a blob with buffers begins with; no value does.
 const MARK: u8 = 0xc1;
@@ -14,17 +15,19 @@ const HEADER_BYTES: usize = 16;
 const ALIGNMENT: usize = 8;
 
 /// A value as it is sent. Its buffers stay where they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Blob {
     pieces: Vec<Vec<u8>>,
     bytes: usize,
+    /// What it refers to that is no data, until its receiver is known.
+    pub offered: Vec<Offered>,
 }
 
 impl Blob {
     /// A head, and the buffers that it refers to.
     pub fn new(head: Vec<u8>, parts: Vec<Vec<u8>>) -> Self {
         if parts.is_empty() {
-            return Self { bytes: head.len(), pieces: vec![head] };
+            return Self { bytes: head.len(), pieces: vec![head], offered: Vec::new() };
         }
         let mut bytes = 0;
         let mut pieces = Vec::with_capacity(2 * parts.len());
@@ -34,7 +37,7 @@ impl Blob {
             bytes += start.len() + part.len();
             pieces.extend([std::mem::take(&mut start), part]);
         }
-        Self { pieces, bytes }
+        Self { pieces, bytes, offered: Vec::new() }
     }
 
     /// All of it in one piece.
@@ -42,10 +45,20 @@ impl Blob {
         if self.pieces.len() == 1 { self.pieces.swap_remove(0) } else { self.pieces.concat() }
     }
 
+    /// Puts a key in the place of another one of the same length, which is in it once.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        for piece in &mut self.pieces {
+            if let Some(at) = piece.windows(from.len()).position(|part| part == from.as_bytes()) {
+                piece[at..at + from.len()].copy_from_slice(to.as_bytes());
+                return;
+            }
+        }
+    }
+
     /// How it is given to a link: a short one is copied, a long one kept until its last chunk has gone.
     pub fn sending(&mut self) -> Sending<'_> {
         if self.bytes > limits::LINK_CHUNK_BYTES.default as usize {
-            let empty = Self { pieces: Vec::new(), bytes: 0 };
+            let empty = Self { pieces: Vec::new(), bytes: 0, offered: Vec::new() };
             return Sending::Long(Box::new(std::mem::replace(self, empty)));
         }
         if self.pieces.len() > 1 {

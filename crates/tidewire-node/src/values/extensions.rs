@@ -22,6 +22,11 @@ pub(crate) const ENUM: i8 = 17;
 pub(crate) const ERROR: i8 = 18;
 pub(crate) const ARRAY: i8 = 19;
 pub(crate) const SCALAR: i8 = 20;
+pub(crate) const REFERENCE: i8 = 21;
+
+/// Where a type was asked for that can hold data only.
+pub(crate) const REFERENCE_IS_NO_VALUE: &str =
+    "a stream of another node is read as `Items`, a function as `RemoteFunction`, an object as `RemoteObject`";
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
@@ -30,7 +35,7 @@ const DAYS: std::ops::Range<i64> = -719_162..2_932_897;
 
 /// Whether the content of an extension is a value.
 pub(crate) fn holds_values(code: i8) -> bool {
-    matches!(code, TUPLE | SET | FROZENSET | RECORD | ENUM | ERROR | ARRAY | SCALAR)
+    matches!(code, TUPLE | SET | FROZENSET | RECORD | ENUM | ERROR | ARRAY | SCALAR | REFERENCE)
 }
 
 /// Makes a value of an extension: of what it holds, or of its bytes.
@@ -69,6 +74,9 @@ fn timestamp_bytes(micros: i64) -> Vec<u8> {
 }
 
 fn of_values(code: i8, content: Value) -> Result<Value, &'static str> {
+    if code == REFERENCE {
+        return Err(REFERENCE_IS_NO_VALUE);
+    }
     if code == ERROR {
         return match content {
             Value::Map(fields) => Ok(Value::Error(fields)),

@@ -17,18 +17,23 @@
 mod arguments;
 mod blob;
 mod bytes;
+mod container;
 mod cursor;
 mod extensions;
 mod names;
 mod reader;
+pub(crate) mod references;
 mod text;
 mod value;
 mod writer;
 mod wrong;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::objects::Objects;
 
 pub(crate) use arguments::read as read_arguments;
 pub(crate) use blob::Blob;
@@ -72,13 +77,30 @@ pub fn from_bytes<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Error
     read("value", bytes)
 }
 
-/// Writes a value of this name.
+/// Writes a value of this name, which is data alone.
 pub(crate) fn write<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<Blob, Error> {
+    references::within(None, || write_any(name, value))
+}
+
+/// Writes a value of this name. What it may hold besides data was said before.
+pub(crate) fn write_any<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<Blob, Error> {
     Writer::blob(value).map_err(|wrong| Error::of_value(name, wrong))
 }
 
-/// Reads a value of this name.
+/// Reads a value of this name, which is data alone.
 pub(crate) fn read<'de, T: Deserialize<'de>>(name: &str, bytes: &'de [u8]) -> Result<T, Error> {
+    references::within(None, || read_any(name, bytes))
+}
+
+/// Reads a value that came to a node in a call.
+pub(crate) fn read_for<'de, T>(objects: &Arc<Objects>, name: &str, bytes: &'de [u8]) -> Result<T, Error>
+where
+    T: Deserialize<'de>,
+{
+    references::within(Some(objects), || read_any(name, bytes))
+}
+
+fn read_any<'de, T: Deserialize<'de>>(name: &str, bytes: &'de [u8]) -> Result<T, Error> {
     let found = cursor::Cursor::new(bytes).and_then(|mut cursor| {
         let value = T::deserialize(reader::Reader(&mut cursor))?;
         cursor.finish().map(|()| value)

@@ -4,7 +4,7 @@
 const PREFIX: &str = "\0tidewire:";
 
 /// The names of the extensions from -1 on.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "\0tidewire:-1",
     "\0tidewire:0",
     "\0tidewire:1",
@@ -27,6 +27,7 @@ const NAMES: [&str; 22] = [
     "\0tidewire:18",
     "\0tidewire:19",
     "\0tidewire:20",
+    "\0tidewire:21",
 ];
 
 /// The name of the newtype that is written as this extension.

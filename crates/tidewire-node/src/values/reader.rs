@@ -7,6 +7,7 @@ use serde::forward_to_deserialize_any;
 
 use super::cursor::{Cursor, Token};
 use super::extensions as ext;
+use super::references::REFERENCE;
 use super::text;
 use super::value::{VALUE, Value};
 use super::wrong::Wrong;
@@ -42,7 +43,17 @@ impl<'de> Reader<'_, 'de> {
                 let reference = self.0.take(bytes)?;
                 visitor.visit_borrowed_bytes(self.0.part(reference)?)
             }
+            ext::REFERENCE => Err(Wrong::unfit(ext::REFERENCE_IS_NO_VALUE)),
             _ => self.other(code, bytes, visitor),
+        }
+    }
+
+    fn reference<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        match self.0.token()? {
+            Token::Extension(ext::REFERENCE, bytes) => {
+                self.0.within(bytes, |cursor| cursor.deeper(|cursor| visitor.visit_newtype_struct(Reader(cursor))))
+            }
+            token => self.plain(token, visitor),
         }
     }
 
@@ -92,6 +103,9 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+        if name == REFERENCE {
+            return self.reference(visitor);
+        }
         if name != VALUE {
             return visitor.visit_newtype_struct(self);
         }

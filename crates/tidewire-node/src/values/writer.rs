@@ -1,19 +1,15 @@
 //! Writes values of Rust as `spec/values.md` says.
 
-use std::ops::Range;
-
 use rmp::encode as mp;
 use serde::Serialize;
-use serde::ser::{
-    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple, SerializeTupleStruct,
-    SerializeTupleVariant, Serializer,
-};
+use serde::ser::Serializer;
 use tidewire_proto::generated::limits;
 
 use super::blob::Blob;
-use super::cursor::{Cursor, Token};
+use super::container::Container;
 use super::extensions as ext;
 use super::names::code_of;
+use super::references;
 use super::wrong::{Kind, Wrong};
 
 const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
@@ -23,10 +19,10 @@ const PAYLOAD_BYTES: usize = limits::PAYLOAD_BYTES.default as usize;
 /// Where a value is written to.
 #[derive(Default)]
 pub(crate) struct Writer {
-    head: Vec<u8>,
+    pub(super) head: Vec<u8>,
     parts: Vec<Vec<u8>>,
     parts_bytes: usize,
-    depth: usize,
+    pub(super) depth: usize,
     /// The bytes that come next are the content of this extension.
     extension: Option<i8>,
 }
@@ -34,17 +30,24 @@ pub(crate) struct Writer {
 impl Writer {
     /// A value as a blob.
     pub fn blob<T: Serialize + ?Sized>(value: &T) -> Result<Blob, Wrong> {
-        let mut writer = Self::default();
-        value.serialize(&mut writer)?;
-        writer.finish()
+        Self::gather(value, |_| {})
     }
 
     /// The arguments of a call. A tuple or a list is those by position, a map those by name, nothing none; any other value is the only one.
     pub fn arguments<T: Serialize + ?Sized>(arguments: &T) -> Result<Blob, Wrong> {
-        let mut writer = Self::default();
-        arguments.serialize(&mut writer)?;
-        writer.wrap_arguments();
-        writer.finish()
+        Self::gather(arguments, Self::wrap_arguments)
+    }
+
+    fn gather<T: Serialize + ?Sized>(value: &T, wrap: impl FnOnce(&mut Self)) -> Result<Blob, Wrong> {
+        let (written, offered) = references::gathered(|| {
+            let mut writer = Self::default();
+            value.serialize(&mut writer)?;
+            wrap(&mut writer);
+            writer.finish()
+        });
+        let mut blob = written?;
+        blob.offered = offered;
+        Ok(blob)
     }
 
     fn wrap_arguments(&mut self) {
@@ -104,7 +107,7 @@ impl Writer {
     }
 
     /// Fills in the length of an extension that began at a place.
-    fn end_extension(&mut self, begin: usize) {
+    pub(super) fn end_extension(&mut self, begin: usize) {
         let length = (self.head.len() - begin - 6) as u32;
         self.head[begin + 1..begin + 5].copy_from_slice(&length.to_be_bytes());
     }
@@ -131,16 +134,7 @@ impl Writer {
         if let Some(count) = count {
             count_of(&mut self.head, count, is_map)?;
         }
-        Ok(Container {
-            writer: self,
-            at,
-            known: count.is_some(),
-            is_map,
-            count: 0,
-            extension_at,
-            variant: false,
-            key: 0..0,
-        })
+        Ok(Container::new(self, at, count.is_some(), is_map, extension_at))
     }
 
     /// A map of one entry, whose key is the name of a variant.
@@ -156,7 +150,7 @@ fn extension_start(code: i8) -> Vec<u8> {
     vec![0xc9, 0, 0, 0, 0, code as u8]
 }
 
-fn count_of(head: &mut Vec<u8>, count: usize, is_map: bool) -> Result<(), Wrong> {
+pub(super) fn count_of(head: &mut Vec<u8>, count: usize, is_map: bool) -> Result<(), Wrong> {
     let count = u32::try_from(count).map_err(|_| Wrong::unfit("more than 2^32 - 1 items can't be sent"))?;
     if is_map { put(mp::write_map_len(head, count).map(drop)) } else { put(mp::write_array_len(head, count).map(drop)) }
 }
@@ -318,7 +312,7 @@ impl<'a> Serializer for &'a mut Writer {
     ) -> Result<Container<'a>, Wrong> {
         self.variant(variant)?;
         let mut tuple = self.begin(Some(count), false, Some(ext::TUPLE))?;
-        tuple.variant = true;
+        tuple.is_variant = true;
         Ok(tuple)
     }
 
@@ -339,7 +333,7 @@ impl<'a> Serializer for &'a mut Writer {
     ) -> Result<Container<'a>, Wrong> {
         self.variant(variant)?;
         let mut fields = self.begin(Some(count), true, None)?;
-        fields.variant = true;
+        fields.is_variant = true;
         Ok(fields)
     }
 
@@ -350,118 +344,4 @@ impl<'a> Serializer for &'a mut Writer {
 
 fn out_of_range(value: &impl std::fmt::Display) -> Wrong {
     Wrong::unfit(format!("{value} is not allowed: integers are from -2^63 to 2^64 - 1"))
-}
-
-/// A list, a tuple or a map that is being written.
-pub(crate) struct Container<'a> {
-    writer: &'a mut Writer,
-    at: usize,
-    known: bool,
-    is_map: bool,
-    count: usize,
-    extension_at: Option<usize>,
-    /// It is in a map of one entry.
-    variant: bool,
-    /// Where the key of the entry is that is being written.
-    key: Range<usize>,
-}
-
-impl Container<'_> {
-    fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
-        let number = self.count;
-        self.count += 1;
-        value.serialize(&mut *self.writer).map_err(|wrong| wrong.inside_of(format_args!("[{number}]")))
-    }
-
-    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Wrong> {
-        self.count += 1;
-        self.writer.serialize_str(name)?;
-        value.serialize(&mut *self.writer).map_err(|wrong| wrong.inside_of(name))
-    }
-
-    fn close(self) -> Result<(), Wrong> {
-        if !self.known {
-            let mut count = Vec::new();
-            count_of(&mut count, self.count, self.is_map)?;
-            self.writer.head.splice(self.at..self.at, count);
-        }
-        if let Some(begin) = self.extension_at {
-            self.writer.end_extension(begin);
-        }
-        self.writer.depth -= 1 + usize::from(self.variant);
-        Ok(())
-    }
-}
-
-macro_rules! items {
-    ($($of:ident: $method:ident,)*) => {
-        $(impl $of for Container<'_> {
-            type Ok = ();
-            type Error = Wrong;
-
-            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
-                self.item(value)
-            }
-
-            fn end(self) -> Result<(), Wrong> {
-                self.close()
-            }
-        })*
-    };
-}
-
-items! {
-    SerializeSeq: serialize_element,
-    SerializeTuple: serialize_element,
-    SerializeTupleStruct: serialize_field,
-    SerializeTupleVariant: serialize_field,
-}
-
-macro_rules! fields {
-    ($($of:ident,)*) => {
-        $(impl $of for Container<'_> {
-            type Ok = ();
-            type Error = Wrong;
-
-            fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Wrong> {
-                self.field(name, value)
-            }
-
-            fn end(self) -> Result<(), Wrong> {
-                self.close()
-            }
-        })*
-    };
-}
-
-fields! { SerializeStruct, SerializeStructVariant, }
-
-impl SerializeMap for Container<'_> {
-    type Ok = ();
-    type Error = Wrong;
-
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Wrong> {
-        self.count += 1;
-        let begin = self.writer.head.len();
-        key.serialize(&mut *self.writer)?;
-        self.key = begin..self.writer.head.len();
-        Ok(())
-    }
-
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
-        let written = value.serialize(&mut *self.writer);
-        written.map_err(|wrong| match key_text(&self.writer.head[self.key.clone()]) {
-            Some(key) => wrong.inside_of(format_args!("[{key:?}]")),
-            None => wrong,
-        })
-    }
-
-    fn end(self) -> Result<(), Wrong> {
-        self.close()
-    }
-}
-
-fn key_text(written: &[u8]) -> Option<String> {
-    let Token::Text(text) = Cursor::new(written).ok()?.token().ok()? else { return None };
-    Some(text.to_owned())
 }

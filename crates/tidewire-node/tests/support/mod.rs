@@ -1,6 +1,8 @@
 //! What the stories share.
 #![allow(dead_code)]
 
+pub mod python;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -33,6 +35,11 @@ impl<T> Told<T> {
     /// Waits for the next one.
     pub fn next(&self) -> T {
         self.1.recv_timeout(PATIENCE).expect("it is told in time")
+    }
+
+    /// What has been told already.
+    pub fn now(&self) -> Option<T> {
+        self.1.try_recv().ok()
     }
 
     pub fn is_quiet(&self) -> bool {

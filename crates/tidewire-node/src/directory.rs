@@ -1,0 +1,200 @@
+//! Which instances of services there are, as the hub tells, and how their calls from here go. A node begins to follow that when it first has to choose
+//! an instance itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use tidewire_engine::raw::Mutex;
+use tidewire_link::{Call, Exchange, Handler, Published, Subscription, Waiting};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::PublishHead;
+
+use crate::client::Choice;
+use crate::core::{Core, in_force};
+use crate::discovery::{Listed, entries, list};
+use crate::error::Error;
+use crate::host::refuse;
+use crate::names;
+use crate::place::Place;
+use crate::standings::Standings;
+use crate::values::{self, Bytes};
+
+/// What the hub publishes when a service comes or goes.
+const CHANGES: &str = "$hub.services.*";
+
+/// The instances that this node knows.
+#[derive(Default)]
+pub(crate) struct Directory {
+    /// The lock protects all that is known; nothing is called under it.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    services: HashMap<String, Standings>,
+    subscription: Option<Subscription>,
+    /// Whether all changes since the last list are known.
+    is_current: bool,
+    /// For each list that was asked for, the instances of which something was told meanwhile: that is newer.
+    newer: HashMap<u64, Vec<String>>,
+    next: u64,
+}
+
+/// An instance that gets a call.
+pub(crate) struct Chosen {
+    pub instance: Arc<str>,
+    pub node: Arc<str>,
+    service: Arc<str>,
+    since: Option<Instant>,
+}
+
+/// The error of a call that nobody is there for.
+pub(crate) fn nobody(service: &str) -> Error {
+    let text = format!("{service}: nobody serves it, or nobody takes this call: see which services there are");
+    Error::new(ErrorCode::NoResponders, text)
+}
+
+impl Directory {
+    /// The instance for a call, if one is known.
+    pub fn choose(&self, service: &Arc<str>, id: Option<&str>, choice: Choice, tried: &[Arc<str>]) -> Option<Chosen> {
+        let mut state = self.state.lock();
+        if !state.is_current {
+            return None;
+        }
+        let standings = state.services.get_mut(&**service)?;
+        let (instance, node) = match id {
+            Some(id) => standings.named(id).filter(|(id, _)| !tried.contains(id))?,
+            None => standings.choose(choice, tried, names::dice())?,
+        };
+        Some(Chosen { instance, node, service: Arc::clone(service), since: None })
+    }
+
+    /// Waits until an instance is known.
+    pub async fn found(&self, core: &Arc<Core>, service: &str, id: Option<&str>) -> Result<(), Error> {
+        self.follow(core).await?;
+        if self.knows(service, id) {
+            return Ok(());
+        }
+        self.refresh(core).await?;
+        let is_known = self.state.lock().services.get(service).is_some_and(|known| known.has(id));
+        if is_known { Ok(()) } else { Err(nobody(service)) }
+    }
+
+    fn knows(&self, service: &str, id: Option<&str>) -> bool {
+        let state = self.state.lock();
+        state.is_current && state.services.get(service).is_some_and(|known| known.has(id))
+    }
+
+    /// What was told is not all any more: the link was lost, or too much waited for it.
+    pub fn missed(&self) {
+        self.state.lock().is_current = false;
+    }
+
+    /// Has the hub tell of changes, from the first time on.
+    async fn follow(&self, core: &Arc<Core>) -> Result<(), Error> {
+        if self.state.lock().subscription.is_some() {
+            return Ok(());
+        }
+        let (place, follower) = (Arc::new(Place::default()), Arc::new(Follower(Arc::downgrade(core))));
+        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let made = core.link.subscribe(&names::pattern(CHANGES)?, "", &[], follower, waiting);
+        let made = made.map_err(|refused| Error::refused(CHANGES, &refused))?;
+        in_force(place, CHANGES.to_owned()).await?;
+        let second = self.state.lock().subscription.replace(made);
+        // Two may have begun at once: one subscription is enough.
+        drop(second);
+        Ok(())
+    }
+
+    async fn refresh(&self, core: &Arc<Core>) -> Result<(), Error> {
+        let number = {
+            let mut state = self.state.lock();
+            let number = state.next;
+            state.next += 1;
+            state.newer.insert(number, Vec::new());
+            number
+        };
+        let listed = list(core).await;
+        let mut state = self.state.lock();
+        let newer = state.newer.remove(&number).unwrap_or_default();
+        let listed = listed?;
+        state.note(entries(&listed)?, &newer);
+        Ok(())
+    }
+
+    fn changed(&self, subject: &str, payload: &[u8]) -> Result<(), Error> {
+        if subject.ends_with(".missed") {
+            self.missed();
+            return Ok(());
+        }
+        let told: Bytes = values::read(subject, payload)?;
+        let told = entries(&told)?;
+        let mut state = self.state.lock();
+        for one in told {
+            state.newer.values_mut().for_each(|newer| newer.push(one.instance.clone()));
+            if subject.ends_with(".added") { state.add(&one) } else { state.remove(&one) }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn note(&mut self, listed: Vec<Listed>, newer: &[String]) {
+        for (service, standings) in &mut self.services {
+            let is_listed = |id: &str| listed.iter().any(|one| one.service == *service && one.instance == id);
+            standings.retain(|id| is_listed(id) || newer.iter().any(|known| known == id));
+        }
+        listed.iter().filter(|one| !newer.contains(&one.instance)).for_each(|one| self.add(one));
+        self.is_current = true;
+    }
+
+    fn add(&mut self, one: &Listed) {
+        self.services.entry(one.service.clone()).or_default().add(&one.instance, &one.node);
+    }
+
+    fn remove(&mut self, one: &Listed) {
+        if let Some(standings) = self.services.get_mut(&one.service) {
+            standings.retain(|id| id != one.instance);
+        }
+    }
+}
+
+impl Chosen {
+    /// A call was sent there.
+    pub fn began(&mut self, directory: &Directory) {
+        self.since = Some(Instant::now());
+        if let Some(standings) = directory.state.lock().services.get_mut(&*self.service) {
+            standings.began(&self.instance);
+        }
+    }
+
+    /// The call has ended: it failed or not, or nothing is known of how it went.
+    pub fn ended(&mut self, directory: &Directory, failed: Option<bool>) {
+        let Some(since) = self.since.take() else { return };
+        let took = failed.map(|failed| (since.elapsed(), failed));
+        if let Some(standings) = directory.state.lock().services.get_mut(&*self.service) {
+            standings.ended(&self.instance, took);
+        }
+    }
+}
+
+/// Hears from the hub what came and went.
+struct Follower(Weak<Core>);
+
+impl Handler for Follower {
+    fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
+        refuse(call, ErrorCode::NoResponders, "nothing is asked here");
+        None
+    }
+
+    fn published(&self, told: Published) {
+        let Some(core) = self.0.upgrade() else { return };
+        // Only the hub itself has no name here, and only it knows.
+        let head = PublishHead::parse(told.message.head());
+        let (Ok(head), true) = (head, told.from.name.is_empty()) else { return };
+        if core.directory.changed(head.subject, told.message.payload()).is_err() {
+            core.directory.missed();
+        }
+    }
+}

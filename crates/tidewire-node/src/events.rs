@@ -1,0 +1,285 @@
+//! Event handlers of a service: what is published on a subject, one message after the other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::core::Runner;
+use crate::discovery::EventInfo;
+use crate::error::Error;
+use crate::exchanging::Exchanging;
+use crate::failure::Failure;
+use crate::host::{Counts, Host};
+use crate::local::Mailbox;
+use crate::names;
+use crate::options::{Log, within};
+use crate::subjects::{Message, SubscribeOptions};
+use crate::values::{self, Blob};
+use tidewire_proto::generated::limits;
+
+type Handled = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
+type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send + Sync;
+
+/// An event handler of a service: what runs for each message on a pattern of subjects, and what others are told of it.
+///
+/// Messages are handled one after the other, in their order. One that fails, that does not fit the type, or whose handler panics is counted and told to
+/// [`NodeOptions::log`](crate::NodeOptions::log); the next one follows. A request on the subject is answered with what the handler gives.
+///
+/// ```
+/// use std::sync::mpsc::sync_channel;
+/// use tidewire_node::{Event, Node, NodeOptions, Service};
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Order { id: u32 }
+///
+/// let (say, heard) = sync_channel(16);
+/// let desk = Service::new("desk").with_event(Event::new("on_order", "orders.*", move |event, order: Order| {
+///     say.send((event.subject().to_owned(), order.id)).ok();
+///     async { Ok(()) }
+/// }).queue("desks"));
+///
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+/// hub.serve(desk).wait()?;
+/// hub.publish("orders.new", &Order { id: 7 })?;
+/// assert_eq!(heard.recv().unwrap(), ("orders.new".to_owned(), 7));
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+pub struct Event {
+    pub(crate) info: EventInfo,
+    pub(crate) handles: Arc<Handles>,
+    pub(crate) capacity: usize,
+    pub(crate) problem: Option<Error>,
+}
+
+/// The message that an event handler works at: where it came on, and who sent it.
+#[derive(Clone)]
+pub struct EventContext(Arc<Inner>);
+
+struct Inner {
+    subject: String,
+    headers: BTreeMap<String, String>,
+    node: String,
+    user: Option<String>,
+}
+
+impl Event {
+    /// A handler of this name, for what is published on subjects of a pattern: `*` is one token, `>` the rest.
+    ///
+    /// # Cancel safety
+    /// The future of the handler is dropped where it awaits when its service stops and the time for that is over.
+    pub fn new<A, O, F, Fut>(name: &str, pattern: &str, handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        O: Serialize,
+        F: Fn(EventContext, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let handles = move |context: EventContext, message: &Message| {
+            let handling = handler(context, message.read()?);
+            let handled: Handled = Box::pin(async move { Ok(values::write("the result", &handling.await?)?) });
+            Ok(handled)
+        };
+        let problem = names::token("event", name).and_then(|()| names::pattern(pattern).map(drop)).err();
+        let (subject, method) = (pattern.to_owned(), name.to_owned());
+        let info = EventInfo { subject, method, message: json!({}), ..EventInfo::default() };
+        let capacity = limits::SUBSCRIPTION_CAPACITY.default as usize;
+        Self { info, handles: Arc::new(handles), capacity, problem }
+    }
+
+    /// Shares events with the other members of this queue group: one of them gets a message. By default each instance gets all.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        self.problem = self.problem.or(names::token("queue", &name).err());
+        self.info.queue = Some(name);
+        self
+    }
+
+    /// Messages that wait for the handler; the limit `subscription_capacity` has the default. One more is dropped and counted; a request fails.
+    pub fn capacity(mut self, messages: usize) -> Self {
+        let checked = within(&limits::SUBSCRIPTION_CAPACITY, "capacity", messages as u64);
+        self.problem = self.problem.or(checked.err());
+        self.capacity = messages;
+        self
+    }
+
+    /// What it does, in one line.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.info.description = text.into();
+        self
+    }
+
+    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked by the type.
+    pub fn schema(mut self, schema: serde_json::Value) -> Self {
+        self.info.message = schema;
+        self
+    }
+
+    pub(crate) fn options(&self) -> SubscribeOptions {
+        let options = SubscribeOptions::default().capacity(self.capacity);
+        match &self.info.queue {
+            Some(queue) => options.queue(queue),
+            None => options,
+        }
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event({:?} on {:?})", self.info.method, self.info.subject)
+    }
+}
+
+impl EventContext {
+    fn new(message: &Message) -> Self {
+        Self(Arc::new(Inner {
+            subject: message.subject().to_owned(),
+            headers: message.headers().clone(),
+            node: message.node().to_owned(),
+            user: message.user().map(str::to_owned),
+        }))
+    }
+
+    /// What it came on.
+    pub fn subject(&self) -> &str {
+        &self.0.subject
+    }
+
+    /// What its sender added to it.
+    pub fn headers(&self) -> &BTreeMap<String, String> {
+        &self.0.headers
+    }
+
+    /// The name of the node that sent it.
+    pub fn node(&self) -> &str {
+        &self.0.node
+    }
+
+    /// The user whose token that node joined with, if it gave one.
+    pub fn user(&self) -> Option<&str> {
+        self.0.user.as_deref()
+    }
+}
+
+impl fmt::Debug for EventContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventContext({:?} of {:?})", self.subject(), self.node())
+    }
+}
+
+/// Runs one event handler, until its subscription has ended and nothing waits, or its service stops.
+pub(crate) struct Listener {
+    title: String,
+    mailbox: Arc<Mailbox>,
+    handles: Arc<Handles>,
+    exchange: Arc<Exchanging>,
+    is_handling: AtomicBool,
+    log: Log,
+}
+
+impl Listener {
+    pub fn new(service: &str, event: &Event, mailbox: Arc<Mailbox>, log: Log) -> Arc<Self> {
+        Arc::new(Self {
+            title: format!("{service}.{}", event.info.method),
+            mailbox,
+            handles: Arc::clone(&event.handles),
+            exchange: Exchanging::new(0),
+            is_handling: AtomicBool::new(false),
+            log,
+        })
+    }
+
+    /// Whether nothing waits for it, and it is at nothing.
+    pub fn is_idle(&self) -> bool {
+        // In this order: what it takes is marked before.
+        self.mailbox.is_empty() && !self.is_handling.load(Ordering::SeqCst)
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.mailbox.dropped()
+    }
+
+    /// Ends it, and the handler that is at work.
+    pub fn end(&self) {
+        self.exchange.end(crate::exchanging::Ended::Stopping);
+    }
+
+    pub fn begin(self: Arc<Self>, host: &Arc<Host>, runner: &Arc<Runner>) {
+        let (host, ended) = (Arc::clone(host), Arc::clone(runner));
+        runner.spawn(Box::pin(async move {
+            ended.beat();
+            while let Some(message) = self.next().await {
+                self.handle(&host, message).await;
+                self.is_handling.store(false, Ordering::SeqCst);
+                ended.ended.wake();
+            }
+        }));
+    }
+
+    async fn next(&self) -> Option<Message> {
+        poll_fn(|task| {
+            if self.exchange.poll_ended(task).is_ready() {
+                return Poll::Ready(None);
+            }
+            self.is_handling.store(true, Ordering::SeqCst);
+            let next = self.mailbox.poll(task);
+            if !matches!(next, Poll::Ready(Some(_))) {
+                self.is_handling.store(false, Ordering::SeqCst);
+            }
+            next
+        })
+        .await
+    }
+
+    async fn handle(&self, host: &Host, message: Message) {
+        Counts::add(&host.counts.events);
+        let context = EventContext::new(&message);
+        let begun = caught(|| (self.handles)(context, &message));
+        let done = match begun {
+            Ok(handled) => self.run(handled).await,
+            Err(failure) => Some(Err(failure)),
+        };
+        match done {
+            Some(Ok(blob)) => message.answer(blob),
+            Some(Err(failure)) => self.failed(host, message, failure),
+            None => message.refuse(tidewire_proto::generated::errors::ErrorCode::NodeStopped, crate::host::STOPPED),
+        }
+    }
+
+    /// None: its service has stopped.
+    async fn run(&self, mut handled: Handled) -> Option<Result<Blob, Failure>> {
+        poll_fn(|task| {
+            if self.exchange.poll_ended(task).is_ready() {
+                return Poll::Ready(None);
+            }
+            match catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(task))) {
+                Ok(polled) => polled.map(Some),
+                Err(panic) => Poll::Ready(Some(Err(Failure::of_panic(&*panic)))),
+            }
+        })
+        .await
+    }
+
+    fn failed(&self, host: &Host, message: Message, failure: Failure) {
+        Counts::add(&host.counts.event_errors);
+        (self.log)(&format!(
+            "{}: a message on {:?} of {:?} failed: {failure:?}",
+            self.title,
+            message.subject(),
+            message.node()
+        ));
+        message.fail(failure);
+    }
+}
+
+fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
+}

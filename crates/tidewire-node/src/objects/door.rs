@@ -1,0 +1,110 @@
+//! Where calls of what a node has given come in.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use tidewire_link::{Call, Exchange, Handler, Published, Sending};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::{Objects, Thing};
+use crate::error::Error;
+use crate::host::{self, STOPPED, refuse};
+use crate::values::{self, Value};
+
+/// Nothing, as a value.
+const NIL: &[u8] = &[0xc0];
+
+/// The own subjects of a node, as its link knows them.
+pub(super) struct Door(pub Weak<Objects>);
+
+/// A call of an object that is under way: its lease stands still.
+pub(crate) struct Busy {
+    objects: Weak<Objects>,
+    key: Arc<str>,
+}
+
+impl Handler for Door {
+    fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
+        let Some(objects) = self.0.upgrade() else {
+            refuse(call, ErrorCode::NodeStopped, STOPPED);
+            return None;
+        };
+        let subject = call.head().subject.to_owned();
+        let what = subject.splitn(3, '.').nth(2).unwrap_or_default();
+        let done = match what {
+            "claim" => objects.claimed(&call),
+            "release" => objects.released(&call),
+            _ => return objects.let_in(call, what),
+        };
+        match done {
+            Ok(()) => reply_nil(call),
+            Err(error) => refuse(call, error.code(), error.message()),
+        }
+        None
+    }
+
+    fn published(&self, _: Published) {}
+}
+
+fn reply_nil(call: Call) {
+    let flusher = call.flusher();
+    // Who told it may have gone meanwhile.
+    let _ = call.reply(Sending::Short(NIL));
+    flusher.flush();
+}
+
+impl Objects {
+    fn claimed(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
+        let keys: Vec<String> = values::read("claim", call.message.payload())?;
+        let (now, origin) = (Instant::now(), call.head().origin);
+        let mut state = self.state.lock();
+        for key in keys.iter().filter(|key| state.given.get(key).is_some()).collect::<Vec<_>>() {
+            state.given.used(key, &call.from.name, origin, now)?;
+        }
+        Ok(())
+    }
+
+    fn released(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
+        let pairs: Vec<Value> = values::read("release", call.message.payload())?;
+        let mut gone = Vec::new();
+        for pair in pairs.chunks_exact(2) {
+            let (Some(key), Some(count)) = (pair[0].as_str(), pair[1].as_u64()) else { continue };
+            gone.extend(self.state.lock().given.release(key, &call.from.name, count));
+        }
+        Ok(())
+    }
+
+    fn let_in(self: &Arc<Self>, call: Call, what: &str) -> Option<Arc<dyn Exchange>> {
+        let (key, name) = what.split_once('.').unwrap_or((what, ""));
+        let found = self.found(&call, key);
+        let (thing, busy) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                refuse(call, error.code(), error.message());
+                return None;
+            }
+        };
+        let Some(method) = thing.method(name) else {
+            let text = format!("{} has no method {name:?}", thing.title());
+            refuse(call, ErrorCode::NoSuchTarget, &text);
+            return None;
+        };
+        host::let_in(&self.host, call, method, Some(busy))
+    }
+
+    fn found(self: &Arc<Self>, call: &Call, key: &str) -> Result<(Thing, Busy), Error> {
+        let mut state = self.state.lock();
+        let entry = state.given.used(key, &call.from.name, call.head().origin, Instant::now())?;
+        let thing = entry.thing.clone();
+        state.given.busy(key);
+        Ok((thing, Busy { objects: Arc::downgrade(self), key: key.into() }))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(objects) = self.objects.upgrade() {
+            objects.idle(&self.key);
+        }
+    }
+}

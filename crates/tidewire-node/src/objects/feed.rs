@@ -1,0 +1,238 @@
+//! Streams as arguments: the callee reads what the caller writes.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+use serde::{Serialize, Serializer};
+use tidewire_engine::raw::Mutex;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::thing::{Offer, Thing};
+use crate::discovery::Visibility;
+use crate::failure::Failure;
+use crate::host::Method;
+use crate::service::{Handling, Streaming};
+use crate::values::{Blob, references};
+use crate::written::Written;
+
+/// A stream as an argument of a call: the callee reads it item by item, on credit, while the call is under way.
+///
+/// The stream is polled where handlers of this node run, and only as far as its reader gives credit. An error of it comes to the reader after
+/// the items before it. It is dropped before the call has ended for its caller, however that ends, and as soon as the callee reads no further.
+///
+/// A handler of Rust takes it as [`Items`](crate::Items), one of Python as an iterator. It can be given once.
+///
+/// ```
+/// use tidewire_node::{Feed, Items, Node, NodeOptions, Service};
+///
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+/// let sums = Service::new("sums").method("sum", &["numbers"], |_, mut numbers: Items<i64>| async move {
+///     let mut sum = 0;
+///     while let Some(number) = numbers.next().await {
+///         sum += number?;
+///     }
+///     Ok(sum)
+/// });
+/// hub.serve(sums).wait()?;
+///
+/// let sum: i64 = hub.client("sums").call("sum", &Feed::of(1..=100)).wait()?;
+/// assert_eq!(sum, 5050);
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+pub struct Feed(Arc<Slot>);
+
+impl Feed {
+    /// A stream whose items may fail, which ends it.
+    pub fn new<T, S>(items: S) -> Self
+    where
+        T: Serialize,
+        S: Stream<Item = Result<T, Failure>> + Send + 'static,
+    {
+        let items: Streaming = Box::pin(Written::new(items));
+        let state = State { items: Where::Here(items), is_given: false, reader: None, closer: None };
+        Self(Arc::new(Slot(Mutex::new(state))))
+    }
+
+    /// What an iterator gives. It is advanced on threads of the node, and must not block for long.
+    pub fn of<T, I>(items: I) -> Self
+    where
+        T: Serialize,
+        I: IntoIterator<Item = T>,
+        I::IntoIter: Send + 'static,
+    {
+        Self::new(Iterated(items.into_iter()))
+    }
+}
+
+impl Serialize for Feed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if std::mem::replace(&mut self.0.0.lock().is_given, true) {
+            return Err(serde::ser::Error::custom("this stream was given before, and is read once: make another one"));
+        }
+        references::serialize(Offer::Own(Thing::Items(Arc::clone(&self.0))), serializer)
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Feed")
+    }
+}
+
+struct Iterated<I>(I);
+
+impl<I> Unpin for Iterated<I> {}
+
+impl<I: Iterator> Stream for Iterated<I> {
+    type Item = Result<I::Item, Failure>;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.get_mut().0.next().map(Ok))
+    }
+}
+
+/// Where the stream is, for those who read it and those who end it. It is polled, and dropped, under no lock.
+pub(crate) struct Slot(Mutex<State>);
+
+struct State {
+    items: Where,
+    is_given: bool,
+    reader: Option<Waker>,
+    /// Who waits until the stream was dropped.
+    closer: Option<Waker>,
+}
+
+enum Where {
+    Here(Streaming),
+    /// A thread polls it, and drops it if it is to be closed.
+    Polled {
+        is_closed: bool,
+    },
+    Gone,
+}
+
+impl Slot {
+    /// Drops the stream, or has it dropped by the thread that polls it.
+    pub fn close(&self) {
+        let (items, wakers) = {
+            let mut state = self.0.lock();
+            let items = match &mut state.items {
+                Where::Polled { is_closed } => {
+                    *is_closed = true;
+                    return;
+                }
+                Where::Gone => return,
+                here => std::mem::replace(here, Where::Gone),
+            };
+            (items, [state.reader.take(), state.closer.take()])
+        };
+        drop(items);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Ready when the stream was dropped.
+    pub fn poll_closed(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.0.lock();
+        if matches!(state.items, Where::Gone) {
+            return Poll::Ready(());
+        }
+        state.closer = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// What reads it.
+    pub fn method(self: &Arc<Self>) -> Arc<Method> {
+        let slot = Arc::clone(self);
+        let streams = move |_, _: &[u8]| {
+            let items: Streaming = Box::pin(Reading(Arc::clone(&slot)));
+            Ok(items)
+        };
+        let (service, name) = ("an argument".into(), super::TAKE.into());
+        Arc::new(Method {
+            service,
+            name,
+            handling: Handling::Stream(Arc::new(streams)),
+            visibility: Visibility::Private,
+        })
+    }
+
+    /// Takes the stream out, to be polled.
+    fn lent(&self, context: &Context<'_>) -> Option<Streaming> {
+        let mut state = self.0.lock();
+        if !matches!(state.items, Where::Here(_)) {
+            return None;
+        }
+        state.reader = Some(context.waker().clone());
+        match std::mem::replace(&mut state.items, Where::Polled { is_closed: false }) {
+            Where::Here(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Puts it back, unless it has ended or was closed meanwhile.
+    fn put_back(&self, items: Option<Streaming>) {
+        let over = {
+            let mut state = self.0.lock();
+            let is_closed = matches!(state.items, Where::Polled { is_closed: true });
+            match items {
+                Some(items) if !is_closed => return state.items = Where::Here(items),
+                over => over,
+            }
+        };
+        drop(over);
+        let closer = {
+            let mut state = self.0.lock();
+            state.items = Where::Gone;
+            state.closer.take()
+        };
+        closer.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The stream as the door for its reader runs it.
+struct Reading(Arc<Slot>);
+
+impl Stream for Reading {
+    type Item = Result<Blob, Failure>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(items) = self.0.lent(context) else {
+            let text = "the call that this stream belongs to is over, or it was read before";
+            return Poll::Ready(Some(Err(Failure::refusal(ErrorCode::CallCancelled, text))));
+        };
+        let mut polling = Polling { slot: &self.0, items: Some(items) };
+        let polled = polling.poll(context);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            polling.items = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Gives a stream back that was polled, or that panicked.
+struct Polling<'a> {
+    slot: &'a Slot,
+    items: Option<Streaming>,
+}
+
+impl Polling<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Blob, Failure>>> {
+        self.items.as_mut().map_or(Poll::Ready(None), |items| items.as_mut().poll_next(context))
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        let items = self.items.take();
+        self.slot.put_back(items.filter(|_| !std::thread::panicking()));
+    }
+}

@@ -1,0 +1,63 @@
+//! What is given in one call.
+
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use super::feed::Slot;
+use super::{Objects, Offer, Thing};
+
+/// What one call has given to its callee; or nothing.
+#[derive(Default)]
+pub(crate) struct Giving {
+    objects: Weak<Objects>,
+    /// Each with whether it is a stream, which only this call can have.
+    keys: Vec<(Arc<str>, bool)>,
+    feeds: Vec<Arc<Slot>>,
+    /// What goes back to its owner, who must not be told before that it was let go.
+    backs: Vec<Arc<Offer>>,
+}
+
+impl Giving {
+    pub fn new(objects: &Arc<Objects>) -> Self {
+        Self { objects: Arc::downgrade(objects), keys: Vec::new(), feeds: Vec::new(), backs: Vec::new() }
+    }
+
+    pub fn add(&mut self, key: Arc<str>, thing: &Thing) {
+        self.keys.push((key, matches!(thing, Thing::Items(_))));
+        if let Thing::Items(slot) = thing {
+            self.feeds.push(Arc::clone(slot));
+        }
+    }
+
+    pub fn add_back(&mut self, back: Arc<Offer>) {
+        self.backs.push(back);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.backs.is_empty()
+    }
+
+    /// The call has ended. If its callee never had it, what only this call has given is let go; its streams are in any case.
+    pub fn ended(&mut self, is_lost: bool) {
+        self.feeds.iter().for_each(|slot| slot.close());
+        let Some(objects) = self.objects.upgrade() else { return };
+        for (key, is_stream) in std::mem::take(&mut self.keys) {
+            objects.idle(&key);
+            if is_stream || is_lost {
+                objects.remove(&key, is_stream);
+            }
+        }
+    }
+
+    /// Ready when all streams were dropped.
+    pub fn poll_closed(&self, context: &Context<'_>) -> Poll<()> {
+        let is_open = self.feeds.iter().any(|slot| slot.poll_closed(context).is_pending());
+        if is_open { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+impl Drop for Giving {
+    fn drop(&mut self) {
+        self.ended(false);
+    }
+}

@@ -1,0 +1,156 @@
+//! What a node holds of others.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::Objects;
+use super::thing::Kind;
+use crate::error::Error;
+
+/// What stands for something in a value.
+#[derive(Deserialize)]
+pub(crate) struct Stands {
+    pub kind: String,
+    pub key: String,
+    #[serde(default)]
+    pub node: u32,
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    methods: Vec<(String, bool, Option<f64>)>,
+}
+
+/// Something of another node. Its owner is told when nobody here has it any more.
+pub(crate) struct Holding {
+    objects: Weak<Objects>,
+    pub key: String,
+    /// The number of the owner's link.
+    pub node: u32,
+    pub owner: String,
+    pub kind: Kind,
+    pub title: String,
+    pub methods: Vec<Offers>,
+    /// The number of the own link that it came over.
+    own: u32,
+    /// References to it that came.
+    count: AtomicU64,
+    is_disposed: AtomicBool,
+    is_gone: AtomicBool,
+}
+
+/// A method of an object of another node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Offers {
+    pub name: String,
+    pub is_stream: bool,
+    pub timeout: Option<Duration>,
+}
+
+impl Stands {
+    /// What a node holds then. `own` is the number of its link.
+    pub fn held(self, objects: Weak<Objects>, own: u32) -> Result<Holding, Error> {
+        let is_key = self.key.len() == 32 && self.key.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+        let kind = Kind::of(&self.kind).filter(|_| is_key).ok_or_else(malformed)?;
+        let offers = |(name, is_stream, seconds): (String, bool, Option<f64>)| {
+            let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            Offers { name, is_stream, timeout: timeout.filter(|timeout| !timeout.is_zero()) }
+        };
+        let methods: Vec<_> = self.methods.into_iter().map(offers).collect();
+        let is_called = matches!(&*methods, [only] if only.name == super::CALL);
+        if kind == Kind::Function && !is_called {
+            return Err(malformed());
+        }
+        Ok(Holding {
+            objects,
+            key: self.key,
+            node: self.node,
+            owner: self.name,
+            kind,
+            title: self.title,
+            methods,
+            own,
+            count: AtomicU64::new(1),
+            is_disposed: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+        })
+    }
+}
+
+fn malformed() -> Error {
+    let text =
+        "a reference to a function or an object is not of the form that this version knows: run versions that fit";
+    Error::new(ErrorCode::WireError, text)
+}
+
+impl Holding {
+    /// The same came once more.
+    pub fn again(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Where a method of it is called.
+    pub fn subject(&self, method: &str) -> String {
+        format!("$node.{}.{}.{method}", self.node, self.key)
+    }
+
+    pub fn method(&self, name: &str) -> Result<&Offers, Error> {
+        self.methods.iter().find(|method| method.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.methods.iter().map(|method| method.name.as_str()).collect();
+            let text = format!("{} has no method {name:?}: there are {}", self.title, known.join(", "));
+            Error::new(ErrorCode::NoSuchTarget, text)
+        })
+    }
+
+    /// The node that it came to, as long as it can be called.
+    pub fn check(&self) -> Result<Arc<Objects>, Error> {
+        let objects = self.objects.upgrade().filter(|objects| objects.number() == Some(self.own));
+        if self.is_disposed.load(Ordering::Acquire) {
+            return Err(self.gone("it was disposed of here"));
+        }
+        match objects {
+            Some(objects) if !self.is_gone.load(Ordering::Acquire) => Ok(objects),
+            _ => Err(self.gone("its owner has left, or the link that it came over was lost")),
+        }
+    }
+
+    pub fn gone(&self, why: &str) -> Error {
+        let text = format!("{} of {:?}: {why}: ask its owner for it again", self.title, self.owner);
+        Error::new(ErrorCode::RemoteGone, text)
+    }
+
+    /// Its owner has let it go, or is not there any more.
+    pub fn lost(&self) {
+        self.is_gone.store(true, Ordering::Release);
+    }
+
+    /// Lets it go, and tells the owner; a second time does nothing.
+    pub fn let_go(&self) {
+        if self.is_disposed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Some(objects) = self.objects.upgrade() {
+            let is_known = !self.is_gone.load(Ordering::Acquire) && objects.number() == Some(self.own);
+            let count = self.count.load(Ordering::Relaxed);
+            objects.let_go(self, if is_known { count } else { 0 });
+        }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+impl fmt::Debug for Holding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {:?}", self.title, self.owner)
+    }
+}

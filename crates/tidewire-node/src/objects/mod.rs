@@ -1,0 +1,374 @@
+//! Functions, objects and streams of one node, called from another; `spec/values.md` has the form.
+//!
+//! `given` is what this node has given to others, `held` what it has of them, `door` takes calls in.
+
+mod door;
+mod feed;
+mod given;
+mod giving;
+mod held;
+mod own;
+mod remote;
+mod thing;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use tidewire_engine::raw::{Fire, Mutex, Watch};
+use tidewire_link::{CallKey, Failure, Message, Subscription, Waiting};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{CallHead, Flags};
+
+use crate::core::{Core, Runner};
+use crate::error::Error;
+use crate::host::Host;
+use crate::names;
+use crate::values::{self, Blob, Value};
+
+pub(crate) use door::Busy;
+use door::Door;
+pub use feed::Feed;
+use given::Given;
+pub(crate) use giving::Giving;
+pub(crate) use held::{Holding, Stands};
+pub use own::{Function, Object};
+pub use remote::{RemoteFunction, RemoteObject};
+pub(crate) use thing::{Kind, Offer, Offered, Target, Thing};
+
+/// The method of a function.
+pub(crate) const CALL: &str = "call";
+/// The method of a stream.
+pub(crate) const TAKE: &str = "take";
+/// How long an owner may take to hear of what is claimed and released.
+const TELL_MS: u32 = 30_000;
+/// The last of the lanes.
+const LOW: u8 = 3;
+const HELD_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
+
+/// What a node has given and what it holds.
+pub(crate) struct Objects {
+    core: Weak<Core>,
+    pub host: Arc<Host>,
+    /// The lock protects what was given and what is held; nothing is called or dropped under it.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the link that all below belongs to.
+    number: Option<u32>,
+    given: Given,
+    held: HashMap<String, Weak<Holding>>,
+    subscription: Option<Subscription>,
+    /// When leases are looked at next.
+    watch: Option<(Instant, Watch)>,
+}
+
+impl Objects {
+    pub fn new(core: Weak<Core>, runner: &Arc<Runner>) -> Self {
+        Self { core, host: Arc::new(Host::of_objects(Arc::clone(runner))), state: Mutex::default() }
+    }
+
+    /// The node, as long as it is there.
+    pub fn core(&self) -> Option<Arc<Core>> {
+        self.core.upgrade()
+    }
+
+    /// The number of the link, while there is one.
+    pub fn number(&self) -> Option<u32> {
+        self.core.upgrade()?.link.joined().map(|joined| joined.node)
+    }
+
+    /// Takes calls in, under the number that the link has now. What belonged to the one before has gone with it.
+    pub fn open(self: &Arc<Self>) {
+        let Some(core) = self.core.upgrade() else { return };
+        let Some(number) = self.number() else { return };
+        let before = {
+            let mut state = self.state.lock();
+            if state.number == Some(number) {
+                return;
+            }
+            std::mem::replace(&mut *state, State { number: Some(number), ..State::default() })
+        };
+        before.forget();
+        let Ok(pattern) = names::pattern(&format!("$node.{number}.>")) else { return };
+        let door = Arc::new(Door(Arc::downgrade(self)));
+        // A hub that has no such subjects has no nodes that could call there.
+        if let Ok(subscription) = core.link.subscribe(&pattern, "", &[], door, Arc::new(Nobody)) {
+            self.state.lock().subscription = Some(subscription);
+        }
+    }
+
+    /// Lets all go.
+    pub fn close(&self) {
+        let before = std::mem::take(&mut *self.state.lock());
+        before.forget();
+        self.host.close();
+    }
+
+    /// How many objects were given, and how many are held.
+    pub fn counts(&self) -> (usize, usize) {
+        let (over, counts) = {
+            let mut state = self.state.lock();
+            let (over, _) = state.given.expire(Instant::now());
+            (over, (state.given.len(), state.held.len()))
+        };
+        drop(over);
+        counts
+    }
+
+    // References that leave
+
+    /// What is written for something, with a key of its own.
+    pub fn offered(&self, offer: Offer) -> Result<(Offered, Vec<(&'static str, Value)>), Error> {
+        let text = |text: &str| Value::from(text);
+        let thing = match &offer {
+            Offer::Back(holding) => {
+                holding.check()?;
+                let (key, stands) = (holding.key.clone(), vec![("kind", text("back")), ("key", text(&holding.key))]);
+                return Ok((Offered { key, what: Arc::new(offer) }, stands));
+            }
+            Offer::Own(thing) => thing,
+        };
+        let lost = || Error::new(ErrorCode::LinkLost, "its link is lost: nothing can be given before it is back");
+        let core = self.core.upgrade().ok_or_else(lost)?;
+        let number = self.number().ok_or_else(lost)?;
+        let (key, kind) = (names::random_hex(16), thing.kind());
+        let mut stands = vec![
+            ("node", Value::from(number)),
+            ("name", text(&core.name)),
+            ("key", text(&key)),
+            ("kind", text(kind.as_str())),
+            ("title", text(thing.title())),
+        ];
+        if let Thing::Object(shared) = thing {
+            shared.problem.clone().map_or(Ok(()), Err)?;
+            let methods = shared.methods.iter().map(|method| method.offered());
+            stands.push(("methods", Value::List(methods.collect())));
+        }
+        Ok((Offered { key, what: Arc::new(offer) }, stands))
+    }
+
+    /// Gives what a value refers to, to the node that it goes to.
+    pub fn give(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<Giving, Error> {
+        let mut giving = Giving::new(self);
+        for Offered { key, what } in std::mem::take(&mut blob.offered) {
+            match &*what {
+                Offer::Back(holding) if holding.owner == peer => giving.add_back(Arc::clone(&what)),
+                Offer::Back(holding) => {
+                    let text = format!(
+                        "{holding:?} belongs to another node and can't be given to {peer:?}: give a function that calls it"
+                    );
+                    return Err(Error::invalid(text));
+                }
+                Offer::Own(thing) => {
+                    let known = self.given(peer, thing, &key)?;
+                    if *known != *key {
+                        blob.rename(&key, &known);
+                    }
+                    giving.add(known, thing);
+                }
+            }
+        }
+        Ok(giving)
+    }
+
+    /// As `give`, in an answer: nobody would read a stream in it, as its call has ended then.
+    pub fn give_back(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<Giving, Error> {
+        let is_stream = |offered: &Offered| matches!(&*offered.what, Offer::Own(Thing::Items(_)));
+        if blob.offered.iter().any(is_stream) {
+            let text = "the result: a stream is given as an argument only: declare the method as a stream";
+            return Err(Error::invalid(text));
+        }
+        self.give(peer, blob)
+    }
+
+    fn given(self: &Arc<Self>, peer: &str, thing: &Thing, key: &str) -> Result<Arc<str>, Error> {
+        if let Thing::Object(shared) = thing {
+            shared.given_by(self);
+        }
+        let now = Instant::now();
+        let (known, over) = {
+            let mut state = self.state.lock();
+            let mut over = Vec::new();
+            if state.given.len() >= HELD_MAX {
+                over = state.given.expire(now).0;
+            }
+            let known = state.given.give(peer, thing.clone(), key, now);
+            if let Ok(known) = &known {
+                state.given.busy(known);
+            }
+            (known, over)
+        };
+        drop(over);
+        known
+    }
+
+    /// A call with an object, or of it, has ended.
+    pub fn idle(self: &Arc<Self>, key: &str) {
+        let until = self.state.lock().given.idle(key, Instant::now());
+        if let Some(until) = until {
+            self.look_at(until);
+        }
+    }
+
+    /// Lets something go that only one call had given.
+    pub fn remove(&self, key: &str, even_if_claimed: bool) {
+        let entry = {
+            let mut state = self.state.lock();
+            let keeps = !even_if_claimed && state.given.is_claimed(key);
+            if keeps { None } else { state.given.remove(key) }
+        };
+        drop(entry);
+    }
+
+    /// Its owner lets it go, whoever holds it.
+    pub fn dispose(&self, thing: &Thing) {
+        let entries = self.state.lock().given.dispose(thing.address());
+        drop(entries);
+    }
+
+    /// A node has gone: what it held, and what was held of it.
+    pub fn left(&self, number: u32) {
+        let (entries, held) = {
+            let mut state = self.state.lock();
+            let held: Vec<_> = state.held.values().filter_map(Weak::upgrade).collect();
+            (state.given.left(number), held)
+        };
+        held.iter().filter(|holding| holding.node == number).for_each(|holding| holding.lost());
+        drop((entries, held));
+    }
+
+    // References that come
+
+    /// What a reference stands for: the same for the same, as long as somebody has it.
+    pub fn take(self: &Arc<Self>, stands: Stands) -> Result<Target, Error> {
+        if stands.kind == "back" {
+            let state = self.state.lock();
+            let found = state.given.get(&stands.key).map(|entry| Target::Own(entry.thing.clone()));
+            drop(state);
+            let gone = || Error::new(ErrorCode::RemoteGone, "it came back to its owner, who has let it go");
+            return found.ok_or_else(gone);
+        }
+        let lost = || Error::new(ErrorCode::LinkLost, "the link that it came over is lost");
+        let own = self.number().ok_or_else(lost)?;
+        let holding = Arc::new(stands.held(Arc::downgrade(self), own)?);
+        let known = {
+            let mut state = self.state.lock();
+            let known = state.held.get(&holding.key).and_then(Weak::upgrade);
+            if known.is_none() && state.held.len() < HELD_MAX {
+                state.held.insert(holding.key.clone(), Arc::downgrade(&holding));
+            } else if known.is_none() {
+                drop(state);
+                return Err(too_many(&holding));
+            }
+            known
+        };
+        if let Some(known) = known {
+            known.again();
+            // This one was not told of, and is let go without a word.
+            holding.lost();
+            return Ok(Target::Held(known));
+        }
+        self.tell(holding.node, "claim", Flags::NORMAL, &vec![holding.key.as_str()]);
+        Ok(Target::Held(holding))
+    }
+
+    /// Nobody here has it any more; its owner is told of so many references.
+    pub fn let_go(&self, holding: &Holding, count: u64) {
+        {
+            let mut state = self.state.lock();
+            let is_own = state.held.get(&holding.key).is_some_and(|known| std::ptr::eq(known.as_ptr(), holding));
+            if is_own {
+                state.held.remove(&holding.key);
+            }
+        }
+        if count > 0 {
+            let released = vec![Value::from(holding.key.as_str()), Value::from(count)];
+            // After all that may hold it on its way back.
+            self.tell(holding.node, "release", Flags::NORMAL.in_lane(LOW), &released);
+        }
+    }
+
+    /// Tells an owner something. One that can't be told ends the lease by itself.
+    fn tell(&self, node: u32, what: &str, lane: Flags, value: &impl serde::Serialize) {
+        let Some(core) = self.core.upgrade() else { return };
+        let Ok(mut blob) = values::write(what, value) else { return };
+        let subject = format!("$node.{node}.{what}");
+        let head = CallHead { deadline_ms: TELL_MS, subject: &subject, ..CallHead::default() };
+        let told: Result<CallKey, _> = core.link.call(&head, lane, blob.sending(), Arc::new(Nobody));
+        drop(told);
+        core.link.flush();
+    }
+
+    // Leases
+
+    fn look_at(self: &Arc<Self>, at: Instant) {
+        let Some(core) = self.core.upgrade() else { return };
+        let before = {
+            let mut state = self.state.lock();
+            if state.watch.as_ref().is_some_and(|(known, _)| *known <= at) {
+                return;
+            }
+            let look = Arc::new(Look(Arc::downgrade(self))) as Arc<dyn Fire>;
+            state.watch.replace((at, core.runner.watch(at, look)))
+        };
+        drop(before);
+    }
+
+    fn look(self: &Arc<Self>) {
+        let (over, next, watch) = {
+            let mut state = self.state.lock();
+            let watch = state.watch.take();
+            let (over, next) = state.given.expire(Instant::now());
+            (over, next, watch)
+        };
+        drop((over, watch));
+        if let Some(next) = next {
+            self.look_at(next);
+        }
+    }
+}
+
+impl State {
+    /// What was held is lost. What was given is dropped here, under no lock.
+    fn forget(self) {
+        self.held.values().filter_map(Weak::upgrade).for_each(|holding| holding.lost());
+    }
+}
+
+fn too_many(holding: &Holding) -> Error {
+    // Its owner was not told that it has come.
+    holding.lost();
+    let text = format!(
+        "remote_objects={HELD_MAX}: this node holds so many functions and objects of others already: let some go"
+    );
+    Error::new(ErrorCode::LimitExceeded, text)
+}
+
+struct Look(Weak<Objects>);
+
+impl Fire for Look {
+    fn fire(self: Arc<Self>) {
+        if let Some(objects) = self.0.upgrade() {
+            objects.look();
+        }
+    }
+}
+
+/// Nobody waits for what becomes of it.
+struct Nobody;
+
+impl Waiting for Nobody {
+    fn replied(&self, _: Message) {}
+
+    fn failed(&self, _: Failure) {}
+
+    fn item(&self, _: Message) {}
+
+    fn over(&self) {}
+
+    fn credited(&self, _: u32) {}
+}

@@ -1,0 +1,170 @@
+//! Functions and objects of other nodes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::{Serialize, Serializer};
+
+use super::held::Holding;
+use super::thing::{Kind, Offer, Target};
+use crate::call::Call;
+use crate::client::{CallOptions, DEFAULT_TIMEOUT, Priority};
+use crate::context::Context;
+use crate::error::Error;
+use crate::items::Items;
+use crate::shot::{Aim, Shot};
+use crate::values::Writer;
+use crate::values::references::{self, within};
+
+/// A function of another node, as it came in arguments or in a result. Clones are the same function.
+///
+/// The last clone that is dropped lets it go, and its owner is told. A call fails with `remote_gone` once it was let go here or there, its lease is over, or
+/// the link of this node or of its owner has ended since it came. It does not keep its node alive. Given back to its owner it is the function itself;
+/// to a third node it can't be given.
+///
+/// There is an example at [`Function`](crate::Function).
+#[derive(Clone)]
+pub struct RemoteFunction(Held);
+
+/// An object of another node, as it came in arguments or in a result: its methods are called as those of a service. What is said of [`RemoteFunction`]
+/// holds for it. There is an example at [`Object`](crate::Object).
+#[derive(Clone)]
+pub struct RemoteObject(Held);
+
+#[derive(Clone)]
+struct Held {
+    holding: Arc<Holding>,
+    options: CallOptions,
+}
+
+impl Held {
+    fn shot(&self, method: &str, arguments: &(impl Serialize + ?Sized), is_stream: bool) -> Result<Shot, Error> {
+        let holding = &self.holding;
+        let core = holding.check()?.core().ok_or_else(|| holding.gone("its node has ended"))?;
+        let timeout = holding.method(method)?.timeout.or((!is_stream).then_some(DEFAULT_TIMEOUT));
+        let title = match holding.kind {
+            Kind::Function => holding.title.clone(),
+            _ => format!("{}.{method}", holding.title),
+        };
+        let blob = within(Some(&core.objects), || Writer::arguments(arguments));
+        let blob = blob.map_err(|wrong| Error::of_value(&title, wrong))?;
+        let aim = Aim::Object(Arc::clone(holding), method.to_owned());
+        Shot::new(&core, aim, title, blob, &self.options, self.options.deadline(timeout))
+    }
+}
+
+impl RemoteFunction {
+    /// Calls it. A tuple gives its arguments in order, a struct or a map by name, `()` none, any other value is the only one.
+    /// The call is on its way when this returns: await it, wait for it, or drop it to cancel it.
+    pub fn call<T: DeserializeOwned>(&self, arguments: &(impl Serialize + ?Sized)) -> Call<T> {
+        Call::begin(self.0.shot(super::CALL, arguments, false))
+    }
+
+    /// Reads the stream that it gives. It is on its way when this returns; dropping it closes the stream of the owner.
+    pub fn stream<T: DeserializeOwned>(&self, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
+        Items::open(self.0.shot(super::CALL, arguments, true))
+    }
+}
+
+impl RemoteObject {
+    /// Calls a method; see [`RemoteFunction::call`].
+    pub fn call<T: DeserializeOwned>(&self, method: &str, arguments: &(impl Serialize + ?Sized)) -> Call<T> {
+        Call::begin(self.0.shot(method, arguments, false))
+    }
+
+    /// Reads the stream that a method gives; see [`RemoteFunction::stream`].
+    pub fn stream<T: DeserializeOwned>(&self, method: &str, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
+        Items::open(self.0.shot(method, arguments, true))
+    }
+
+    /// The names of its methods.
+    pub fn methods(&self) -> impl Iterator<Item = &str> {
+        self.0.holding.methods.iter().map(|method| method.name.as_str())
+    }
+}
+
+macro_rules! held {
+    ($($type:ident: $kind:pat, $expected:literal, $wrong:literal;)*) => {
+        $(impl $type {
+            /// How long a call may take: 30 s where nothing is said. A stream may last for ever where nothing is said.
+            pub fn timeout(mut self, timeout: Duration) -> Self {
+                self.0.options.with_timeout(timeout);
+                self
+            }
+
+            /// How urgent calls and their answers are.
+            pub fn priority(mut self, priority: Priority) -> Self {
+                self.0.options.priority = priority;
+                self
+            }
+
+            /// Makes calls a part of another one: they end with it at the latest, and share its [trace](Context::trace).
+            pub fn within(mut self, context: &Context) -> Self {
+                self.0.options.with_outer(context);
+                self
+            }
+
+            /// What its owner calls it.
+            pub fn title(&self) -> &str {
+                &self.0.holding.title
+            }
+
+            /// The name of the node that owns it.
+            pub fn owner(&self) -> &str {
+                &self.0.holding.owner
+            }
+
+            /// Whether it is known here that it can't be called any more.
+            pub fn is_gone(&self) -> bool {
+                self.0.holding.check().is_err()
+            }
+
+            /// Lets it go before the last clone is dropped: all of them lose it.
+            pub fn dispose(&self) {
+                self.0.holding.let_go();
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                references::deserialize($expected, deserializer, |target| match target {
+                    Target::Held(holding) if matches!(holding.kind, $kind) => {
+                        Ok(Self(Held { holding, options: CallOptions::default() }))
+                    }
+                    _ => Err($wrong),
+                })
+            }
+        }
+
+        /// It can be given back to its owner, and to nobody else.
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                references::serialize(Offer::Back(Arc::clone(&self.0.holding)), serializer)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($type), "({:?})"), self.0.holding)
+            }
+        }
+
+        /// Whether they are the same, as far as their owner has named them alike.
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                Arc::ptr_eq(&self.0.holding, &other.0.holding)
+            }
+        }
+
+        impl Eq for $type {})*
+    };
+}
+
+held! {
+    RemoteFunction: Kind::Function, "a function of another node",
+        "an object or a stream was given, or an own function that comes back, and a function of another node is wanted";
+    RemoteObject: Kind::Object, "an object of another node",
+        "a function or a stream was given, or an own object that comes back, and an object of another node is wanted";
+}

@@ -1,0 +1,137 @@
+//! What a node may give to another one.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidewire_engine::raw::Mutex;
+use tidewire_proto::generated::limits;
+
+use super::Objects;
+use super::feed::Slot;
+use super::held::Holding;
+use crate::error::Error;
+use crate::host::Method;
+
+/// How long something lives without being used where nothing is said.
+pub(crate) const LEASE: Duration = Duration::from_millis(limits::REMOTE_LEASE_MS.default);
+
+/// What this node owns, and others may call.
+#[derive(Clone)]
+pub(crate) enum Thing {
+    /// A stream, which the reader of the arguments reads once.
+    Items(Arc<Slot>),
+    Object(Arc<Shared>),
+}
+
+/// A function, or an object with methods.
+pub(crate) struct Shared {
+    pub kind: Kind,
+    pub title: String,
+    pub methods: Vec<Arc<Method>>,
+    pub lease: Duration,
+    /// Why it can't be given, for the call to tell.
+    pub problem: Option<Error>,
+    /// The nodes that have given it.
+    pub given_by: Mutex<Vec<Weak<Objects>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Function,
+    Object,
+    Items,
+}
+
+/// Something that a value refers to, on its way out.
+pub(crate) enum Offer {
+    Own(Thing),
+    /// What the receiver owns goes back to it.
+    Back(Arc<Holding>),
+}
+
+/// The same, with the key that was written for it.
+#[derive(Clone)]
+pub(crate) struct Offered {
+    pub key: String,
+    pub what: Arc<Offer>,
+}
+
+/// Something that a value refers to, on its way in.
+pub(crate) enum Target {
+    /// Another node owns it.
+    Held(Arc<Holding>),
+    /// It comes back.
+    Own(Thing),
+}
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Function => "function",
+            Self::Object => "object",
+            Self::Items => "items",
+        }
+    }
+
+    pub fn of(text: &str) -> Option<Self> {
+        [Self::Function, Self::Object, Self::Items].into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+impl Shared {
+    /// A node gives it: it is told when this is disposed of.
+    pub fn given_by(&self, objects: &Arc<Objects>) {
+        let mut nodes = self.given_by.lock();
+        if !nodes.iter().any(|known| known.as_ptr() == Arc::as_ptr(objects)) {
+            nodes.push(Arc::downgrade(objects));
+        }
+    }
+}
+
+impl Thing {
+    /// The same for the same object, as long as that is there.
+    pub fn address(&self) -> usize {
+        match self {
+            Self::Items(slot) => Arc::as_ptr(slot) as usize,
+            Self::Object(shared) => Arc::as_ptr(shared) as usize,
+        }
+    }
+
+    pub fn lease(&self) -> Duration {
+        match self {
+            Self::Items(_) => LEASE,
+            Self::Object(shared) => shared.lease,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Items(_) => Kind::Items,
+            Self::Object(shared) => shared.kind,
+        }
+    }
+
+    /// What errors call it.
+    pub fn title(&self) -> &str {
+        match self {
+            Self::Items(_) => "an argument",
+            Self::Object(shared) => &shared.title,
+        }
+    }
+
+    /// What a call of it runs.
+    pub fn method(&self, name: &str) -> Option<Arc<Method>> {
+        match self {
+            Self::Items(slot) => (name == super::TAKE).then(|| slot.method()),
+            Self::Object(shared) => shared.methods.iter().find(|method| *method.name == *name).cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Thing {
+    pub fn nothing(lease: Duration) -> Self {
+        let (title, methods, given_by) = ("nothing".to_owned(), Vec::new(), Mutex::default());
+        Self::Object(Arc::new(Shared { kind: Kind::Object, title, methods, lease, problem: None, given_by }))
+    }
+}

@@ -1,0 +1,106 @@
+//! References: what a value holds that is no data. Serde knows nothing of whom a value is for; that is kept here for as long as one is written or read.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
+use serde::ser::{Error as _, Serialize, Serializer};
+
+use super::extensions as ext;
+use super::names::name_of;
+use super::value::Value;
+use crate::objects::{Objects, Offer, Offered, Stands, Target};
+
+/// What a reference asks its deserializer for.
+pub(crate) const REFERENCE: &str = "\0tidewire:reference";
+
+thread_local! {
+    /// The node whose value is written or read; None: it may hold no references.
+    static HERE: RefCell<Option<Arc<Objects>>> = const { RefCell::new(None) };
+    /// What the value holds that is being written.
+    static OFFERED: RefCell<Vec<Offered>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes or reads something of a node: functions, objects and streams may be in it; without a node they are refused.
+pub(crate) fn within<T>(objects: Option<&Arc<Objects>>, act: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Arc<Objects>>);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            HERE.replace(self.0.take());
+        }
+    }
+
+    let _outer = Restore(HERE.replace(objects.cloned()));
+    act()
+}
+
+/// Writes one value, and gives what it holds besides data.
+pub(crate) fn gathered<T>(write: impl FnOnce() -> T) -> (T, Vec<Offered>) {
+    struct Restore(Vec<Offered>);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            OFFERED.replace(std::mem::take(&mut self.0));
+        }
+    }
+
+    let _outer = Restore(OFFERED.take());
+    let written = write();
+    (written, OFFERED.take())
+}
+
+/// Writes a reference to something of this node, or of the node that it goes to.
+pub(crate) fn serialize<S: Serializer>(offer: Offer, serializer: S) -> Result<S::Ok, S::Error> {
+    let Some(objects) = HERE.with_borrow(Clone::clone) else {
+        let text = "streams, functions and objects can be sent as arguments and results of calls only";
+        return Err(S::Error::custom(text));
+    };
+    let (offered, stands) = objects.offered(offer).map_err(|error| S::Error::custom(error.message()))?;
+    let written = serializer.serialize_newtype_struct(name_of(ext::REFERENCE), &Fields(stands))?;
+    OFFERED.with_borrow_mut(|all| all.push(offered));
+    Ok(written)
+}
+
+/// Reads a reference, and answers what is made of what it stands for.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>, T>(
+    expected: &'static str,
+    from: D,
+    made: impl FnOnce(Target) -> Result<T, &'static str>,
+) -> Result<T, D::Error> {
+    let Some(objects) = HERE.with_borrow(Clone::clone) else {
+        let text = "streams, functions and objects are read in arguments and results of calls only";
+        return Err(D::Error::custom(text));
+    };
+    from.deserialize_newtype_struct(REFERENCE, Reference { expected, objects, made })
+}
+
+struct Reference<F> {
+    expected: &'static str,
+    objects: Arc<Objects>,
+    made: F,
+}
+
+impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Reference<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, content: D) -> Result<T, D::Error> {
+        let stands = Stands::deserialize(content)?;
+        let target = self.objects.take(stands).map_err(|error| D::Error::custom(error.message()))?;
+        (self.made)(target).map_err(D::Error::custom)
+    }
+}
+
+/// What stands for something, as a map.
+struct Fields(Vec<(&'static str, Value)>);
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
