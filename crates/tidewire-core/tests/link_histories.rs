@@ -170,6 +170,7 @@ impl History {
                 false
             }
             _ => {
+                session.want_input(id, 3);
                 let credit = self.seen[node].items.entry(id).or_default();
                 if *credit > 0 && session.answer_item(id, flags, payload[..].into()).is_ok() {
                     *credit -= 1;
@@ -226,7 +227,17 @@ impl History {
     }
 
     fn input(&mut self, node: usize) {
-        let waiting: Vec<_> = self.seen[node].waiting.iter().map(|(&tag, &id)| (tag, id)).collect();
+        let credited = |seen: &Seen| -> Vec<(u32, u64)> {
+            let waiting = seen.waiting.iter().map(|(&tag, &id)| (tag, id));
+            waiting.filter(|(tag, _)| !seen.over && seen.input.get(tag).is_some_and(|&credit| credit > 0)).collect()
+        };
+        // Somebody who may send, if there is one.
+        let ready = (0..self.seen.len()).find(|&other| !credited(&self.seen[other]).is_empty());
+        let node = ready.unwrap_or(node);
+        let waiting = match ready {
+            Some(node) => credited(&self.seen[node]),
+            None => self.seen[node].waiting.iter().map(|(&tag, &id)| (tag, id)).collect(),
+        };
         let (bytes, flags) = (self.size(), self.lane());
         if let Some((tag, id)) = self.one_of(&waiting) {
             let session = &mut self.world.nodes[node].session;
@@ -235,7 +246,8 @@ impl History {
                 *credit -= 1;
             }
             session.want(id, 2);
-            if self.random.chance(3) {
+            // Most streams wait until somebody reads them.
+            if self.random.chance(8) {
                 self.world.nodes[node].session.over(id);
             }
         }
