@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::ffi::{c_int, c_void};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -78,6 +79,23 @@ pub fn is_attached() -> bool {
 fn is_listed() -> bool {
     // SAFETY: it may be called on any thread once the interpreter has been initialised, which it was when this module was imported.
     unsafe { !ffi::PyGILState_GetThisThreadState().is_null() }
+}
+
+/// Has the main thread call something between two steps of its program. It is not called when the program is at its end.
+pub fn call_soon(what: fn(Python<'_>)) {
+    extern "C" fn call(what: *mut c_void) -> c_int {
+        // SAFETY: it is the function that `call_soon` has cast, and nobody else passes this one on.
+        let what = unsafe { std::mem::transmute::<*mut c_void, fn(Python<'_>)>(what) };
+        // What is pending is called with the interpreter.
+        attach(what);
+        0
+    }
+    // SAFETY: both may be called on any thread, without the interpreter. With no room the answer is -1, and nothing is called.
+    unsafe {
+        if ffi::Py_IsInitialized() != 0 {
+            let _ = ffi::Py_AddPendingCall(Some(call), what as *mut c_void);
+        }
+    }
 }
 
 /// Notes where the thread is, until it is dropped.

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::prelude::*;
 use tidewire_engine::raw::{Mutex, PerProcess};
 
-use crate::attach::is_attached;
+use crate::attach::{call_soon, is_attached};
 
 static LEFT: PerProcess<Mutex<Vec<Box<dyn Send>>>> = PerProcess::new();
 /// Whether something may be in the list.
 static SOME_LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Something that is dropped at once on a thread that has the interpreter, and else by the next one that gets it.
+/// Something that is dropped at once on a thread that has the interpreter, and else soon by one that gets it.
 pub struct DroppedAttached<T: Send + 'static>(Option<T>);
 
 /// A reference to a Python object.
@@ -89,7 +89,10 @@ impl<T: Send> Drop for DroppedAttached<T> {
 #[cold]
 fn leave(value: Box<dyn Send>) {
     LEFT.get().lock().push(value);
-    SOME_LEFT.store(true, Ordering::Release);
+    if !SOME_LEFT.swap(true, Ordering::AcqRel) {
+        // Nothing else may ever get the interpreter through here.
+        call_soon(collect);
+    }
 }
 
 /// Drops what was left on threads without the interpreter.

@@ -7,7 +7,6 @@ import struct
 from link_frames import (
     ANSWER,
     CALL,
-    CANCEL,
     CHUNK,
     CREDIT,
     END,
@@ -87,6 +86,7 @@ LATER: dict[str, tuple[bytes, str]] = {
     "a choice that there is not": (frame(CALL, called(choice=3), id=ID), "choice=3"),
     "too many fields": (frame(CALL, called(extra=fields(**{f"n{n}": "" for n in range(65)})), id=ID), "link_fields=64"),
     "a head that is too long": (frame(CALL, called(extra=fields(a="x" * 30_000)), id=ID), "link_head_bytes=16384"),
+    "an item after the end": (HELD + frame(END, id=ID) + frame(ITEM, payload=b"\xc0", id=ID), "credit"),
     "a call with the id 0": (frame(CALL, called(), b"\x90", id=0), "generation is 0"),
     "a slot beyond the limit": (frame(CALL, called(), b"\x90", id=ID + 65_536), "slot|link_in_flight|in-flight"),
     "a slot in use": (HELD + frame(CALL, called(), b"\x90", id=2 * ID), "slot"),
@@ -126,7 +126,6 @@ HARMLESS: dict[str, bytes] = {
     "a window for a call that there is not": frame(
         WINDOW, struct.pack("<I", 4_000_000_000), flags=NORMAL | ANSWER, id=ID
     ),
-    "an item after the end": HELD + frame(END, id=ID) + frame(ITEM, payload=b"\xc0", id=ID) + frame(CANCEL, id=ID),
     "a value that is none": frame(CALL, called(), b"\xc1\xc1\xc1", id=ID),
     "a call of a service that there is not": frame(CALL, called(b"svc.none.x"), b"\x90", id=ID),
     "a payload that is larger than it may be": frame(CALL, called(), struct.pack("<Q", 1 << 62), NORMAL | MORE, ID),

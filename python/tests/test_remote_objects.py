@@ -383,7 +383,7 @@ def test_whatever_happens_nothing_lives_beyond_its_lease_or_holder(seed: int) ->
         elif what == 4 and entry.busy:
             given.ended(entry, now)
         elif what == 5:
-            given.release(entry.key, entry.holder, 7, 1)
+            given.release(entry.key, entry.holder, 1 if entry.holder == "b" else 2, 1)
             del alive[entry.key]
         elif what == 6 and dice.random() < 0.1:
             origin = dice.choice((1, 2))
