@@ -85,7 +85,7 @@ pub fn write(
 /// Writes what comes before the payload of a frame, which is to have so many bytes.
 ///
 /// # Errors
-/// As for [`write`].
+/// As for [`write()`].
 pub fn begin(
     out: &mut Vec<u8>,
     kind: Kind,
