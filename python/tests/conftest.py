@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import compileall
 import logging
+import signal
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ from link_processes import Programs, programs
 
 
 def pytest_sessionstart() -> None:
-    """Compile what hundreds of processes import, also where Python is told to write no bytecode by itself."""
+    """Compile what hundreds of processes import, and have them hear Ctrl-C.
+
+    Python may have been told to write no bytecode by itself; and a shell has what it starts in the background ignore Ctrl-C, and all
+    that is started from there.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for place in (Path(tw.__file__).parent, Path(__file__).parent):
         compileall.compile_dir(place, quiet=2)
 
