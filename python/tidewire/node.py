@@ -26,6 +26,7 @@ from tidewire.config import Config
 from tidewire.dead_letters import DeadLetters
 from tidewire.errors import AlreadyStarted, InvalidArgument
 from tidewire.link_config import LinkConfig
+from tidewire.service_config import ServiceConfig
 from tidewire.sync import Sync
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Node(Subjects, Agents):
         self._loop = None
         self._broker = BrokerConfig(**self._engine.broker())
         self._links = LinkConfig(**self._engine.links())
+        self._serving = ServiceConfig(**self._engine.services())
         self._agents = None
         self._pools = []
         self._sync = Sync(self)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidewire._node.base import Base
 from tidewire.link_config import LinkConfig
+from tidewire.service_config import ServiceConfig
 
 if TYPE_CHECKING:
     from tidewire.links.connection import Connection
@@ -23,11 +24,17 @@ class Services(Base):
     """The part of a node that serves and calls, and lets other nodes join."""
 
     _links: LinkConfig
+    _serving: ServiceConfig
 
     @property
     def links(self) -> LinkConfig:
         """The settings of links that are in force."""
         return self._links
+
+    @property
+    def serving(self) -> ServiceConfig:
+        """The settings of services that are in force."""
+        return self._serving
 
     def listen(
         self, url: str, *, tokens: Iterable[Token] = (), insecure: bool = False, tls: Tls | None = None
@@ -57,7 +64,7 @@ class Services(Base):
         """Serve an object, a function, or a dict of functions; see ``tidewire.services.serving.serve`` for all options.
 
         Awaiting the result waits until the hub knows, where there is one. The options are name, visibility, instance,
-        concurrency and dispatcher.
+        concurrency, waiting, streams and dispatcher.
         """
         from tidewire.services.serving import serve
 

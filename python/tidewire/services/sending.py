@@ -75,7 +75,8 @@ class Sending:
         options, parent = self.options, ports.current()
         timeout = options.timeout or self.timeout if streams else self.timeout_s
         deadline = ports.nested_deadline(self.title, timeout, parent)
-        args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links)
+        ahead = self.registry.node.serving.stream_ahead
+        args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links, ahead)
         made = Request(
             self.service,
             self.method,
