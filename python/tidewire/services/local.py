@@ -140,7 +140,8 @@ def _told(host: Host, running: Running, error: TidewireError) -> TidewireError:
         state = "its handler was at it, and is cancelled" if running.begun else "its handler had not begun"
         return AskTimeout(
             f"{request.title}: no answer in time from the instance {running.instance!r}, {state}: "
-            "allow more with with_(timeout=...), or look at the statistics of the service"
+            "allow more with with_(timeout=...), or look at the statistics of the service",
+            blocked_ms=request.blocked_ms,
         )
     if isinstance(error, ActorStopped):
         kind = ActorStopped if running.begun else Refused

@@ -93,6 +93,11 @@ class Sending:
         return made
 
 
+def refusal(error: BaseException) -> NodeStopped | None:
+    """Return the error of a call that was not taken as the hub or the node of the instance is stopping."""
+    return error if isinstance(error, NodeStopped) else None
+
+
 def note(group: Group, port: Port, since: float, error: BaseException, tried: set[str]) -> None:
     """Note that a call failed. Returns if another instance is to be tried, else raises the error."""
     if not noted(group, port, since, error):

@@ -75,7 +75,8 @@ class Writing:
 
     def late(self) -> AskTimeout:
         """Return the error of a stream whose time is up."""
-        return AskTimeout(f"{self.channel.title}: the stream's time is up: give it more with with_(timeout=...)")
+        text = f"{self.channel.title}: the stream's time is up: give it more with with_(timeout=...)"
+        return AskTimeout(text, blocked_ms=self.running.request.blocked_ms)
 
     def failed(self, error: BaseException) -> BaseException:
         """Return what the reader gets for what the generator raised."""
