@@ -89,6 +89,7 @@ pub struct CallKey {
 }
 
 /// A message that was published.
+#[derive(Clone)]
 pub struct Published {
     /// Its head and payload.
     pub message: Message,
