@@ -26,7 +26,7 @@ pub struct Extra {
     /// A notice about a watched actor, rather than a message.
     pub notice: bool,
     /// What another node has published, until it is opened.
-    pub came: Option<Box<Published>>,
+    pub came: Option<Published>,
 }
 
 impl Message {
@@ -40,8 +40,13 @@ impl Message {
 
     /// What another node has published. Its value is read when it is [opened](Self::open).
     pub fn came(published: Published) -> Self {
-        let extra = Extra { came: Some(Box::new(published)), ..Extra::default() };
+        let extra = Extra { came: Some(published), ..Extra::default() };
         Self { object: Held::nothing(), sender: None, extra: Some(Box::new(extra)) }
+    }
+
+    /// What it was before it was opened, if it came from another node.
+    pub fn into_published(self) -> Option<Published> {
+        self.extra.and_then(|extra| extra.came)
     }
 
     /// Reads what came from another node, unless that has been done. Before it there is no object.

@@ -29,9 +29,9 @@ pub struct Inflow {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<(Message, usize)>,
+    waiting: VecDeque<Published>,
     bytes: usize,
-    /// A thread moves what waits to the mailbox. It holds no lock meanwhile: what it wakes may want the interpreter.
+    /// A thread moves messages to the mailbox. It holds no lock meanwhile: what it wakes may want the interpreter.
     moving: bool,
     /// There may be room again.
     again: bool,
@@ -51,30 +51,15 @@ impl Inflow {
     /// # Errors
     /// The message, if it has to go by the event loop: the actor has stopped, or something that came before is on that way.
     pub fn take(self: &Arc<Self>, message: Published) -> Result<(), Published> {
-        if self.state.lock().behind > 0 { Err(message) } else { self.take_now(message) }
+        self.offer(message, false)
     }
 
     /// Does the same for what has come by the event loop.
     ///
     /// # Errors
     /// The message, if the actor has stopped.
-    pub fn take_now(self: &Arc<Self>, message: Published) -> Result<(), Published> {
-        if !self.cell.is_open() {
-            return Err(message);
-        }
-        let bytes = message.message.payload().len();
-        let message = Message::came(message);
-        let mut state = self.state.lock();
-        if state.bytes > 0 && state.bytes + bytes > BYTES_MAX {
-            drop(state);
-            self.give_up(message, DeadReason::MailboxFull, "subscription_bytes is exceeded");
-            return Ok(());
-        }
-        state.bytes += bytes;
-        state.waiting.push_back((message, bytes));
-        drop(state);
-        self.move_on();
-        Ok(())
+    pub fn take_late(self: &Arc<Self>, message: Published) -> Result<(), Published> {
+        self.offer(message, true)
     }
 
     /// Something for this actor goes by the event loop.
@@ -87,6 +72,44 @@ impl Inflow {
         self.state.lock().behind -= 1;
     }
 
+    fn offer(self: &Arc<Self>, message: Published, is_late: bool) -> Result<(), Published> {
+        let mut state = self.state.lock();
+        if state.behind > 0 && !is_late {
+            return Err(message);
+        }
+        if state.moving || !state.waiting.is_empty() {
+            // Whoever moves, or is woken when there is room, comes to it.
+            let refused = state.add(message);
+            drop(state);
+            if let Some(message) = refused {
+                self.give_up(message, DeadReason::MailboxFull, "subscription_bytes is exceeded");
+            }
+            return Ok(());
+        }
+        state.moving = true;
+        drop(state);
+        match self.cell.push(Envelope::Plain(Message::came(message)), Priority::Normal) {
+            Ok(_) => self.moved(None),
+            Err((Refusal::Full { .. }, envelope)) => self.moved(published(envelope)),
+            Err((_, envelope)) => {
+                self.moved(None);
+                return published(envelope).map_or(Ok(()), Err);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has moved one, unless the mailbox was full.
+    fn moved(self: &Arc<Self>, left: Option<Published>) {
+        let mut state = self.state.lock();
+        left.into_iter().for_each(|message| state.put_back(message));
+        state.moving = false;
+        if !state.waiting.is_empty() {
+            drop(state);
+            self.move_on();
+        }
+    }
+
     /// Moves what waits to the mailbox, as far as there is room.
     fn move_on(self: &Arc<Self>) {
         let mut state = self.state.lock();
@@ -96,16 +119,13 @@ impl Inflow {
         }
         state.moving = true;
         while std::mem::take(&mut state.again) {
-            while let Some((message, bytes)) = state.waiting.pop_front() {
+            while let Some(message) = state.take() {
                 drop(state);
-                let refused = self.push(message);
+                let left = self.push(message);
                 state = self.state.lock();
-                match refused {
-                    None => state.bytes -= bytes,
-                    Some(message) => {
-                        state.waiting.push_front((message, bytes));
-                        break;
-                    }
+                if let Some(message) = left {
+                    state.put_back(message);
+                    break;
                 }
             }
         }
@@ -113,15 +133,11 @@ impl Inflow {
     }
 
     /// Gives one to the mailbox. Some: it is full, and this is woken when there is room.
-    fn push(self: &Arc<Self>, message: Message) -> Option<Message> {
-        let pushed = match self.cell.push(Envelope::Plain(message), Priority::Normal) {
-            Err((Refusal::Full { .. }, envelope)) => {
-                self.cell.push_or_wait(envelope, Priority::Normal, &Waker::from(Arc::clone(self)))
-            }
-            pushed => pushed,
-        };
-        let (refusal, envelope) = pushed.err()?;
-        let message = envelope.into_message()?;
+    fn push(self: &Arc<Self>, message: Published) -> Option<Published> {
+        let envelope = Envelope::Plain(Message::came(message));
+        let (refusal, envelope) =
+            self.cell.push_or_wait(envelope, Priority::Normal, &Waker::from(Arc::clone(self))).err()?;
+        let message = published(envelope)?;
         if matches!(refusal, Refusal::Full { .. }) {
             return Some(message);
         }
@@ -129,8 +145,33 @@ impl Inflow {
         None
     }
 
-    fn give_up(&self, message: Message, reason: DeadReason, why: &str) {
-        self.engine.give_up(&ActorRef::from_cell(Arc::clone(&self.cell)), message, reason, Some(why));
+    fn give_up(&self, message: Published, reason: DeadReason, why: &str) {
+        let actor = ActorRef::from_cell(Arc::clone(&self.cell));
+        self.engine.give_up(&actor, Message::came(message), reason, Some(why));
+    }
+}
+
+impl State {
+    /// Some: so many bytes wait that there is no room for it.
+    fn add(&mut self, message: Published) -> Option<Published> {
+        let bytes = message.message.payload().len();
+        if self.bytes > 0 && self.bytes + bytes > BYTES_MAX {
+            return Some(message);
+        }
+        self.bytes += bytes;
+        self.waiting.push_back(message);
+        None
+    }
+
+    fn take(&mut self) -> Option<Published> {
+        let message = self.waiting.pop_front()?;
+        self.bytes -= message.message.payload().len();
+        Some(message)
+    }
+
+    fn put_back(&mut self, message: Published) {
+        self.bytes += message.message.payload().len();
+        self.waiting.push_front(message);
     }
 }
 
@@ -138,6 +179,11 @@ impl Wake for Inflow {
     fn wake(self: Arc<Self>) {
         self.move_on();
     }
+}
+
+/// What came back from a mailbox that did not take it.
+fn published(envelope: Envelope<Message>) -> Option<Published> {
+    envelope.into_message().and_then(Message::into_published)
 }
 
 /// What has been published elsewhere, read.

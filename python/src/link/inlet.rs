@@ -219,7 +219,7 @@ impl Place {
     /// A message that went to the event loop goes on to its mailbox. Some: Python takes it.
     fn pass_on(&self, message: Published) -> Option<Published> {
         let Some(inflow) = &self.inflow else { return Some(message) };
-        let left = if self.open.load(Ordering::Acquire) { inflow.take_now(message).err() } else { None };
+        let left = if self.open.load(Ordering::Acquire) { inflow.take_late(message).err() } else { None };
         inflow.has_passed();
         left
     }
@@ -235,6 +235,9 @@ impl Handler for Door {
     }
 
     fn published(&self, message: Published) {
+        if !self.place.open.load(Ordering::Acquire) {
+            return;
+        }
         let message = match &self.place.inflow {
             Some(inflow) => match inflow.take(message) {
                 Ok(()) => return,
