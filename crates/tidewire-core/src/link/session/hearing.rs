@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{
@@ -100,7 +102,7 @@ impl<C: Clone> Session<C> {
         }
         let user = fields.text("user").unwrap_or_default().to_owned();
         let inflates = fields.has_word("features", FEATURE);
-        self.names.insert(node, Named { name: name.to_owned(), user, inflates });
+        self.names.insert(node, Arc::new(Named { name: name.to_owned(), user, inflates }));
         Ok(())
     }
 
