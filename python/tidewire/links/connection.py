@@ -154,7 +154,7 @@ class Connection:
             self._listening.append(listening)
             self._link = hub.join(node.name, tokens[0][0] if tokens else None, settings)
             self.hub, self._tokens = hub, tokens
-            hub.tell(node._engine)
+            hub.tell(node._engine.news)
             self._open()
             # It is told of all that comes from now on.
             self._discovery.is_complete()
@@ -316,7 +316,7 @@ class Connection:
         """Have those look again who wait for what this node is told of."""
         node = self._node()
         if node is not None:
-            node._engine.tell()
+            node._engine.news.ring()
 
     def renew(self) -> None:
         """Learn anew what others serve: nobody told of what came and went. On the loop."""
