@@ -285,10 +285,7 @@ class Engine:
     def ask_timeout(self) -> float: ...
     def deliver(
         self, actor: ActorRef, subject: str, message: Any, headers: Mapping[str, str] | None
-    ) -> bool | None: ...
-    def deliver_later(
-        self, actor: ActorRef, subject: str, message: Any, headers: Mapping[str, str] | None
-    ) -> Pending: ...
+    ) -> bool: ...
     def request(
         self, subject: str, message: Any, headers: Mapping[str, str] | None, timeout: float | EllipsisType | None
     ) -> Pending: ...
@@ -405,7 +402,13 @@ class Link:
         self, subject: str, value: Any, priority: str | None = None, headers: dict[str, str] | None = None
     ) -> None: ...
     def subscribe(
-        self, pattern: str, queue: str, says: dict[str, str] | None, number: int, gate: Gate | None = None
+        self,
+        pattern: str,
+        queue: str,
+        says: dict[str, str] | None,
+        number: int,
+        gate: Gate | None = None,
+        mailbox: tuple[Engine, ActorRef] | None = None,
     ) -> tuple[LinkSubscription, Pending]: ...
     def take_with(self, take: Callable[[Any], object]) -> None: ...
 
