@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import compileall
 import logging
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,3 +86,18 @@ def at_workshop(workshop_url: str) -> Callable[[Callable[[tw.Node, Any], Corouti
         asyncio.run(main())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl on this machine to make certificates with")
+    place = tmp_path_factory.mktemp("certificates")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    own = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1", "-addext"]
+    for made in (
+        [*key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca"],
+        [*key, "-keyout", "hub.key", "-out", "hub.pem", "-subj", "/CN=hub", *own, "basicConstraints=CA:FALSE"],
+    ):
+        subprocess.run(["openssl", "req", "-x509", *made], cwd=place, check=True, capture_output=True, timeout=60)
+    return place

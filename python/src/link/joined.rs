@@ -26,6 +26,9 @@ use crate::link::stream::{self, RemoteStream};
 use crate::link::{Taking, detached, fields, refused, runtime, sending};
 use crate::pending::Pending;
 
+/// What subjects begin with that nobody but the hub or one node speaks on.
+const OWNED: [&str; 2] = ["$hub.", "$node."];
+
 /// A link of this node to its hub.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Link {
@@ -248,6 +251,10 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         self.inner.born.check(py)?;
+        if OWNED.iter().any(|prefix| subject.text.starts_with(prefix)) {
+            let mend = "is not published on: such subjects belong to the hub or to one node: choose another one";
+            return Err(error(py, "InvalidSubject", &format!("subject {:?} {mend}", subject.text), &[]));
+        }
         let (mut blob, headers) =
             (crate::values::encode(value, "message", self.inner.payload_bytes(), None)?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;

@@ -8,14 +8,16 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 import tidewire as tw
+from tidewire._urls import is_link, is_secured
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import short
+from tidewire.services.names import method_problem, short
 
 URL = "tide://127.0.0.1:7420"
 
@@ -28,13 +30,18 @@ class Hub:
         token: For hubs that ask for one; TIDEWIRE_TOKEN where the command says nothing.
         as_json: Print data instead of text, errors too.
         as_text: Take messages and arguments for text, whatever they look like.
-        ca: A file with the certificate that the hub's was signed by.
+        files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own certificate, and its key.
     """
 
     def __init__(
-        self, url: str | None, token: str | None, as_json: bool, as_text: bool = False, ca: str | None = None
+        self,
+        url: str | None,
+        token: str | None,
+        as_json: bool,
+        as_text: bool = False,
+        files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
     ) -> None:
-        self.ca = ca or os.environ.get("TIDEWIRE_CA")
+        self._files = files
         self.url = url or os.environ.get("TIDEWIRE_URL") or URL
         self.token = token
         self.as_json = as_json
@@ -96,7 +103,11 @@ class Hub:
 
     @asynccontextmanager
     async def _node(self) -> AsyncIterator[tw.Node]:
-        tls = None if self.ca is None else tw.Tls(ca=self.ca)
+        if not is_link(self.url):
+            raise InvalidArgument(f"url: {self.url!r} is not allowed here: give that of a hub, such as {URL}")
+        given, cert, key = self._files
+        ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
+        tls = tw.Tls(ca, cert, key) if ca or cert or key else None
         async with tw.Node(self.url, name=f"tidewire-{os.getpid()}", token=self.token, tls=tls) as node:
             yield node
 
@@ -148,6 +159,10 @@ def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[
 def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int:
     """Call a method of a service, and print its result, or the items of its stream."""
     service, dot, name = method.rpartition(".")
+    problem = method_problem("METHOD", name) if dot else None
+    if problem is not None:
+        hub.complain(InvalidArgument.code, problem)
+        return 2
     if not dot:
         text = f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote"
         hub.complain(InvalidArgument.code, text)
