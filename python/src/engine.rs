@@ -2,15 +2,13 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::{
-    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, Refusal, RequeueError, SpawnOptions, Supervision,
-    ThreadHooks,
+    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, RequeueError, SpawnOptions, Supervision, ThreadHooks,
 };
 
 use tidewire_engine::raw::Envelope;
@@ -337,12 +335,12 @@ impl Engine {
         self.inner.born.check(py)?;
         let sender = crate::present::actor(py);
         let extra = published(&subject, headers);
-        let message = Message { object: message.into(), sender, extra: Some(Box::new(extra)) };
+        let message = Message::new(message, sender, Some(Box::new(extra)));
         let published = self.inner.publish(subject.text, message).map_err(|failure| errors::subscribe(py, &failure))?;
         Ok((published.accepted, published.refused))
     }
 
-    /// Gives a message that was published elsewhere to one actor: whether it was accepted, or None if it has to wait for room.
+    /// Gives a message that was published elsewhere to one actor. Answers whether it was accepted.
     fn deliver(
         &self,
         py: Python<'_>,
@@ -350,43 +348,11 @@ impl Engine {
         subject: Subject<'_, '_>,
         message: Py<PyAny>,
         headers: Option<Headers>,
-    ) -> PyResult<Option<bool>> {
+    ) -> PyResult<bool> {
         self.inner.born.check(py)?;
-        let message =
-            Message { object: message.into(), sender: None, extra: Some(Box::new(published(&subject, headers))) };
-        let cell = actor.0.get().inner.cell();
-        Ok(match cell.push(Envelope::Plain(message), tidewire_engine::Priority::Normal) {
-            Ok(sent) => Some(sent == tidewire_engine::Sent::Accepted),
-            Err((Refusal::Full { .. }, _)) if cell.senders_wait() => None,
-            Err(_) => Some(false),
-        })
-    }
-
-    /// Does the same, and waits for room.
-    fn deliver_later(
-        &self,
-        py: Python<'_>,
-        actor: Actor<'_, '_>,
-        subject: Subject<'_, '_>,
-        message: Py<PyAny>,
-        headers: Option<Headers>,
-    ) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
-        let message =
-            Message { object: message.into(), sender: None, extra: Some(Box::new(published(&subject, headers))) };
-        let (cell, mut waiting) = (Arc::clone(actor.0.get().inner.cell()), Some(Envelope::Plain(message)));
-        let operation = std::future::poll_fn(move |context| {
-            let Some(envelope) = waiting.take() else { return Poll::Pending };
-            match cell.push_or_wait(envelope, tidewire_engine::Priority::Normal, context.waker()) {
-                Ok(_) => Poll::Ready(Ok(attach(|py| py.None()))),
-                Err((Refusal::Full { .. }, envelope)) => {
-                    waiting = Some(envelope);
-                    Poll::Pending
-                }
-                Err((refusal, _)) => Poll::Ready(Err(attach(|py| errors::refusal(py, refusal, cell.name())))),
-            }
-        });
-        Ok(Pending::new("deliver", None, Box::pin(operation)))
+        let message = Message::new(message, None, Some(Box::new(published(&subject, headers))));
+        let pushed = actor.0.get().inner.cell().push(Envelope::Plain(message), tidewire_engine::Priority::Normal);
+        Ok(matches!(pushed, Ok(tidewire_engine::Sent::Accepted)))
     }
 
     /// Asks one actor for another node, which asked on a subject.
@@ -493,6 +459,10 @@ impl Engine {
 
     fn links(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.inner.config().links.iter().collect()
+    }
+
+    fn services(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        self.inner.config().services.iter().collect()
     }
 
     fn broker(&self) -> std::collections::BTreeMap<&'static str, u64> {

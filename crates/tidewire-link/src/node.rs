@@ -89,11 +89,12 @@ pub struct CallKey {
 }
 
 /// A message that was published.
+#[derive(Clone)]
 pub struct Published {
     /// Its head and payload.
     pub message: Message,
     /// Who published it.
-    pub from: Named,
+    pub from: Arc<Named>,
 }
 
 /// A link of this node to its hub. It ends when the last clone is dropped.

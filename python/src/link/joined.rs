@@ -11,6 +11,7 @@ use tidewire_link::{CallKey, Flusher, JoinError, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
+use crate::actor::ActorRef;
 use crate::arguments::{Pattern, Priority, Subject};
 use crate::bridge::Bridge;
 use crate::engine::Engine;
@@ -19,6 +20,7 @@ use crate::fork::Own;
 use crate::link::gate::Gate;
 use crate::link::gathering::{flush_soon, joined_gathering};
 use crate::link::hub::{Certificates, address, logger};
+use crate::link::inflow::Inflow;
 use crate::link::inlet::{Door, Intake, Place};
 use crate::link::reply::{self, Asking};
 use crate::link::settings::{Settings, greeting};
@@ -269,8 +271,10 @@ impl Link {
         Ok(())
     }
 
-    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is one. The pending is done when the hub has it, or says why not.
-    #[pyo3(signature = (pattern, queue, says, number, gate = None))]
+    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is one, and messages to the mailbox
+    /// of an actor as far as they can. The pending is done when the hub has it, or says why not.
+    #[pyo3(signature = (pattern, queue, says, number, gate = None, mailbox = None))]
+    #[allow(clippy::too_many_arguments)]
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -279,6 +283,7 @@ impl Link {
         says: Option<&Bound<'_, PyDict>>,
         number: u64,
         gate: Option<Py<Gate>>,
+        mailbox: Option<(Py<Engine>, Py<ActorRef>)>,
     ) -> PyResult<(LinkSubscription, Pending)> {
         self.inner.born.check(py)?;
         let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
@@ -289,7 +294,9 @@ impl Link {
         let says = fields(py, says)?;
         let place = Arc::new(reply::Place::default());
         let open = Arc::new(AtomicBool::new(true));
-        let at = Place { number, gate: gate.map(|gate| Arc::new(gate.into())), open: Arc::clone(&open) };
+        let inflow =
+            mailbox.and_then(|(engine, actor)| Inflow::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
+        let at = Place { number, gate: gate.map(|gate| Arc::new(gate.into())), inflow, open: Arc::clone(&open) };
         let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::clone(&place) as Arc<dyn Waiting>);
         let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;

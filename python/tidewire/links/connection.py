@@ -23,7 +23,7 @@ from tidewire.links.tls import Tls, certificates
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, Gate, LinkSubscription, Listening, Pending, RemoteMessage
+    from tidewire._binding import ActorRef, Engine, Gate, LinkSubscription, Listening, Pending, RemoteMessage
     from tidewire.links.agents import RemoteAgents
     from tidewire.node import Node
     from tidewire.objects.references import Objects
@@ -265,13 +265,19 @@ class Connection:
     # What comes in
 
     def subscribe(
-        self, pattern: str, queue: str, says: dict[str, str] | None, target: _Target, gate: Gate | None = None
+        self,
+        pattern: str,
+        queue: str,
+        says: dict[str, str] | None,
+        target: _Target,
+        gate: Gate | None = None,
+        mailbox: tuple[Engine, ActorRef] | None = None,
     ) -> Pending:
-        """Have what comes on a pattern handed to a function on the loop, or calls to a gate. The pending is done when the hub has it."""
+        """Have what comes on a pattern handed to a function on the loop, or calls to a gate, and messages to a mailbox as far as they can go there by themselves. The pending is done when the hub has it."""
         number = next(self._numbers)
         self._targets[number] = target
         self._patterns[number] = pattern
-        subscription, pending = self.link.subscribe(pattern, queue, says, number, gate)
+        subscription, pending = self.link.subscribe(pattern, queue, says, number, gate, mailbox)
         self._kept[number] = subscription
         return pending
 
@@ -326,8 +332,9 @@ class Connection:
 
     def share(self, actor: ActorRef, pattern: str, queue: str | None) -> tuple[Share, Pending]:
         """Have what other nodes publish on a pattern, and ask on it, go to an actor of this node. The pending is done when the hub has it."""
-        share = Share(self.node._engine, actor, self.unsubscribe)
-        return share, self.subscribe(pattern, queue or "", None, share)
+        engine = self.node._engine
+        share = Share(engine, actor, self.unsubscribe)
+        return share, self.subscribe(pattern, queue or "", None, share, mailbox=(engine, actor))
 
     def keep_shared(self, actor: ActorRef, patterns: list[str]) -> None:
         """End what is shared for an actor, apart from these patterns."""
@@ -346,9 +353,9 @@ class Connection:
 
     # Services
 
-    def serve(self, host: Host, concurrency: int) -> tuple[list[Pending], Porter]:
+    def serve(self, host: Host) -> tuple[list[Pending], Porter]:
         """Let other nodes call an instance. The pendings are done when the hub knows."""
-        info, porter = host.info.seen_from("private"), Porter(host, concurrency)
+        info, porter = host.info.seen_from("private"), Porter(host)
         assert info is not None
         says = known.described(info)
         pendings = [

@@ -41,6 +41,7 @@ impl Hub {
             in_progress: 0,
             key: None,
         };
+        self.course = None;
         let key = self.tree.insert(&pattern, subscriber);
         if let Some(subscriber) = self.tree.get_mut(key) {
             subscriber.key = Some(key);
