@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -167,6 +168,45 @@ def test_up_refuses_what_is_open_to_all_and_what_is_taken(hub: tuple[tw.Node, st
     for done, said in zip(ended, problems.values(), strict=True):
         assert done.returncode == 1
         assert said in done.stderr
+
+
+def test_who_watches_answers_nothing(hub: tuple[tw.Node, str], started: Programs) -> None:
+    _, url = hub
+    watching = started.run("-m", "tidewire", "sub", ">", "--json", "--url", url)
+    watching.expect_log("sub:", url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
+            await server.subscribe("double", lambda number: number * 2)
+            assert [await caller.request("double", number) for number in range(20)] == list(range(0, 40, 2))
+            with pytest.raises(tw.NoResponders):
+                await caller.request("nobody.listens", 1)
+            # What the hub tells nodes of services is not shown.
+            await caller.serve({"late": lambda: None}, name="late")
+            caller.publish("news", {(1, 2): float("nan"), "raw": b"bytes"})
+            heard = json.loads(await asyncio.to_thread(watching.line))
+            assert (heard["subject"], heard["message"]) == ("news", {"[1, 2]": "nan", "raw": "bytes"})
+
+    asyncio.run(story())
+    watching.signal(signal.SIGINT)
+    assert watching.ended() == 130
+
+
+def test_a_reader_that_has_read_enough_ends_a_command(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    command = [*TIDEWIRE, "call", "pricing.ticks", "200000", "--url", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as counting:
+        assert counting.stdout is not None
+        assert counting.stderr is not None
+        assert counting.stdout.readline() == "0\n"
+        counting.stdout.close()
+        assert (counting.wait(30), counting.stderr.read()) == (1, "")
+
+
+def test_nodes_without_a_name_join_one_hub(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    with tw.Node(url) as one, tw.Node(url) as other:
+        assert one.name != other.name
 
 
 def test_hubs_with_tls_are_trusted_by_a_file(started: Programs, certificates: Path) -> None:
