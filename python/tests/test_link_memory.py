@@ -81,7 +81,7 @@ def test_a_long_message_is_given_to_each_subscription_whole(workshop_url: str) -
 
     async def story() -> None:
         async with tw.Node(workshop_url, name="caller") as node, tw.Node(workshop_url, name="listener") as listener:
-            came: asyncio.Queue[Any] = asyncio.Queue()
+            came: asyncio.Queue[Any] = asyncio.Queue(1_000)
             for _ in range(2):
                 await listener.subscribe("long", listener.spawn(came.put))
             for value in sent:

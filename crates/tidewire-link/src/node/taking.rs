@@ -153,7 +153,13 @@ impl Shared {
             }
             let again = Arc::new(Again { pattern: subscribed.pattern.clone(), link: self.me.clone(), later });
             let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
-            match session.subscribe(&head, &subscribed.says, Arc::clone(&again) as Arc<dyn Waiting>) {
+            let waiting = Arc::clone(&again) as Arc<dyn Waiting>;
+            let sent = if subscribed.handler.listens() {
+                session.listen(&head, &subscribed.says, waiting)
+            } else {
+                session.subscribe(&head, &subscribed.says, waiting)
+            };
+            match sent {
                 Ok(id) => {
                     subscribed.id = Some(id);
                     by_id.insert(id, *number);
