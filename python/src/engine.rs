@@ -461,6 +461,10 @@ impl Engine {
         self.inner.config().links.iter().collect()
     }
 
+    fn services(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        self.inner.config().services.iter().collect()
+    }
+
     fn broker(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.inner.config().broker.iter().collect()
     }

@@ -33,8 +33,10 @@ def hello(oldest: int = 1, newest: int = 1, magic: bytes = b"tidewire", /, **tex
     return frame(HELLO, magic + struct.pack("<HH", oldest, newest), fields(**said), flags=0)
 
 
-def called(subject: bytes = b"svc.workshop.echo", extra: bytes = b"", choice: int = 0) -> bytes:
-    return struct.pack("<IQIBIH", 0, 0, 1_000, choice, 0, len(subject)) + subject + extra
+def called(
+    subject: bytes = b"svc.workshop.echo", extra: bytes = b"", choice: int = 0, deadline_ms: int = 1_000
+) -> bytes:
+    return struct.pack("<IQIBIH", 0, 0, deadline_ms, choice, 0, len(subject)) + subject + extra
 
 
 def published(subject: bytes = b"a", extra: bytes = b"") -> bytes:

@@ -238,7 +238,7 @@ def test_streams_and_what_is_given_keep_to_the_settings_of_their_nodes() -> None
                 async with desk.count() as stream:
                     assert await anext(stream) == 0
                     await desk.keep([])
-                    assert written <= 2 + STREAM_AHEAD.max + 2
+                    assert written <= 2 + STREAM_AHEAD.default + 2
                 with pytest.raises(tw.LimitExceeded, match="remote_objects=3"):
                     await desk.keep([functools.partial(int, n) for n in range(4)])
                 await desk.keep([functools.partial(int, "7")])

@@ -350,9 +350,9 @@ class Connection:
 
     # Services
 
-    def serve(self, host: Host, concurrency: int) -> tuple[list[Pending], Porter]:
+    def serve(self, host: Host) -> tuple[list[Pending], Porter]:
         """Let other nodes call an instance. The pendings are done when the hub knows."""
-        info, porter = host.info.seen_from("private"), Porter(host, concurrency)
+        info, porter = host.info.seen_from("private"), Porter(host)
         assert info is not None
         says = known.described(info)
         pendings = [

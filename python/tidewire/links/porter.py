@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewire._binding import Gate
 from tidewire._handlers import Plan
-from tidewire._limits import SERVICE_STREAMS
 from tidewire.errors import InvalidArgument
 from tidewire.links.remote import TRACE
 from tidewire.services.local import LocalPort
@@ -26,7 +25,6 @@ _R = TypeVar("_R", bound=Request)
 _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 9, 14
 _IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
 _IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
-_MAILBOX = Mailbox(65_536, "fail")
 
 
 class Porter:
@@ -34,23 +32,24 @@ class Porter:
 
     Args:
         host: The instance.
-        concurrency: How many calls it lets in at once.
     """
 
-    def __init__(self, host: Host, concurrency: int) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
         self._port = LocalPort(host)
         self.gate = Gate(self, host.instance, host.tally, host.calls, dict(host.admitted("private")))
-        self.actor = self._spawn(None, max(concurrency, 2))
+        self.actor = self._spawn(None, max(host.room.calls, 2))
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
-        self._streams = self._spawn(self.actor, SERVICE_STREAMS.max) if host.streams_any else self.actor
+        self._streams = self._spawn(self.actor, host.room.streams) if host.streams_any else self.actor
         self.gate.open(self.actor, self._streams)
 
     def _spawn(self, parent: ActorRef | None, concurrency: int) -> ActorRef:
         def plan() -> Plan:
             return Plan(self._handler, takes_context=False, coroutine=True)
 
-        return self._host.node._spawn_plan(parent, plan, None, _MAILBOX, "default", concurrency, None)
+        return self._host.node._spawn_plan(
+            parent, plan, None, Mailbox(self._host.room.waiting, "fail"), "default", concurrency, None
+        )
 
     def __call__(self, call: RemoteCall) -> None:
         """Let a call in, or tell its caller that too many wait."""

@@ -110,9 +110,10 @@ class _Plain(AsyncIterator[Any]):
 
 
 def feed(
-    title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], over_links: bool
+    title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], over_links: bool, ahead: int
 ) -> tuple[tuple[Any, ...], Mapping[str, Any], list[Feed]]:
     """Replace generators among arguments by what the callee can read: asynchronous ones, and over links all that are no data.
+    Each is written at most ``ahead`` items ahead of who takes them.
 
     Raises:
         InvalidArgument: if there are some and no event loop runs here.
@@ -127,7 +128,7 @@ def feed(
     def replaced(value: Any, name: object) -> Any:
         if not chosen((value,), {}):
             return value
-        feeds.append(Feed(value, Channel(f"{title}: argument {name}")))
+        feeds.append(Feed(value, Channel(f"{title}: argument {name}", ahead)))
         return Fed(feeds[-1].channel, feeds[-1].channel.title)
 
     made = tuple(replaced(value, at + 1) for at, value in enumerate(args))

@@ -73,11 +73,12 @@ class Group:
             self._standings.remove(instance)
             self.route = self._routed()
 
-    def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
+    def choose(self, options: CallOptions, without: Iterable[str] = (), refused: NodeStopped | None = None) -> Port:
         """Return the way to the instance for a call, and note that the call begins.
 
         Raises:
             NoResponders: if there is none.
+            NodeStopped: in its place, if ``refused`` says that the hub or a node is stopping.
         """
         with self._lock:
             if options.instance is not None and options.instance not in without:
@@ -87,7 +88,7 @@ class Group:
             else:
                 chosen = self._standings.choose(options.policy, options.dice, without)
             if chosen is None:
-                raise NoResponders(
+                raise refused or NoResponders(
                     f"{self.name}: its instances are stopping or have lost their link: call again, or serve it"
                 )
             self._standings.began(chosen)

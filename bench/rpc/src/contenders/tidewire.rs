@@ -31,9 +31,13 @@ pub async fn run(options: &Options) -> Result<(), Fault> {
         }
         Role::Service if direct => {
             let (hub, listening) = hub(&runtime)?;
-            let here = move || Joined::join_local(&hub, Greeting::new("service"));
+            // The hub ends with its last handle.
+            let place = hub.clone();
+            let here = move || Joined::join_local(&place, Greeting::new("service"));
             let link = tokio::task::spawn_blocking(here).await??;
-            serve(&link, &listening.address.to_string()).await
+            let served = serve(&link, &listening.address.to_string()).await;
+            drop(hub);
+            served
         }
         Role::Service => serve(&join(&runtime, &options.url, "service").await?, &options.url).await,
         Role::Caller => call(Caller(join(&runtime, &options.url, "caller").await?), options).await,

@@ -25,6 +25,7 @@ impl Hub {
                 }
             }
             Route::Subscription(key) => {
+                self.course = None;
                 let Some(subscriber) = self.tree.remove(key) else { return };
                 if let Some(link) = self.link(subscriber.link) {
                     link.subscriptions -= 1;

@@ -27,6 +27,7 @@ use super::session::Fault;
 use super::slots::{Mirror, Slots};
 use crate::tree::{SubjectTree, SubscriptionId};
 
+use publishing::Course;
 use routes::{Back, Route, Subscriber};
 
 pub use options::{HubCounts, HubOptions};
@@ -81,6 +82,8 @@ pub struct Hub {
     counts: HubCounts,
     draw: u64,
     found: Vec<SubscriptionId>,
+    /// Where the last message went, until that may have changed.
+    course: Option<Course>,
     leaving: bool,
     /// A link has another heartbeat than before.
     retimed: bool,
@@ -106,6 +109,7 @@ impl Hub {
             counts: HubCounts::default(),
             draw: seed | 1,
             found: Vec::new(),
+            course: None,
             leaving: false,
             retimed: false,
             due: BinaryHeap::new(),
@@ -125,6 +129,7 @@ impl Hub {
 
     /// Somebody connects; `secret` is what will let it take the place of this link later. None: there are too many links.
     pub fn connected(&mut self, secret: String, now_us: u64) -> Option<LinkId> {
+        self.course = None;
         let at = match self.free.pop() {
             Some(at) => at,
             None if self.links.len() < self.options.links => {
@@ -277,6 +282,9 @@ impl Hub {
     }
 
     fn handle(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
+        if frame.kind == Kind::Publish && self.publish_again(at, frame) {
+            return Ok(());
+        }
         // Whoever gets it next would close the link of the hub.
         frame.check()?;
         let agreed = self.link(at).is_some_and(|link| link.inflates);

@@ -9,7 +9,30 @@ use super::calls::{OF_HUB, OF_NODE};
 use super::routes::{Back, Fan, Receiver, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 
+/// Where messages of one link with one head go. Most messages have the head of the one before.
+pub(super) struct Course {
+    from: LinkId,
+    head: Vec<u8>,
+    to: Vec<LinkId>,
+}
+
 impl Hub {
+    /// Passes a message on that differs from the last one in its payload alone. False: it has to be looked at.
+    pub(super) fn publish_again(&mut self, at: LinkId, frame: &Frame<'_>) -> bool {
+        let flags = frame.flags;
+        let is_same = |course: &mut Course| course.from == at && *course.head == *frame.head;
+        if flags.more() || flags.answer() || flags.compressed() {
+            return false;
+        }
+        let Some(course) = self.course.take_if(is_same) else { return false };
+        let Some(number) = self.link(at).map(|link| link.number) else { return false };
+        for &to in &course.to {
+            self.publish_to(to, 0, at, number, frame);
+        }
+        self.course = Some(course);
+        true
+    }
+
     pub(super) fn publish(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         let head = PublishHead::parse(frame.head)?;
         let (id, more) = (frame.id, frame.flags.more());
@@ -27,8 +50,13 @@ impl Hub {
             self.counts.refused += 1;
             return Ok(());
         }
-        let mut receivers = Vec::new();
-        for (to, subscription) in self.receivers(head.subject, Some(at)) {
+        let (mut receivers, to) = (Vec::new(), self.receivers(head.subject, Some(at)));
+        if !more && self.found.is_empty() {
+            // Without queue groups the next one goes the same way.
+            let to = to.iter().map(|(to, _)| *to).collect();
+            self.course = Some(Course { from: at, head: frame.head.to_vec(), to });
+        }
+        for (to, subscription) in to {
             if let Some(copy) = self.publish_to(to, subscription, at, number, frame) {
                 receivers.push(Receiver { link: to, id: copy, asked: 0 });
             }

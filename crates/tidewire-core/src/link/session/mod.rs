@@ -40,6 +40,8 @@ pub struct Session<C> {
     /// When callers are told next that their calls are still at work.
     telling_us: u64,
     closing: bool,
+    /// The head of the last message that was published, which has been checked.
+    checked: Vec<u8>,
 }
 
 /// Who can read what is compressed.
@@ -96,6 +98,7 @@ impl<C> Session<C> {
             reading: Reading { here: greeting.inflates, link: false, all: false },
             telling_us: u64::MAX,
             closing: false,
+            checked: Vec::new(),
         })
     }
 
