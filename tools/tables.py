@@ -18,9 +18,11 @@ SETTERS = {
     "dispatcher": "configuration, per dispatcher",
     "broker": "configuration, table broker",
     "links": "configuration, table links",
+    "services": "configuration, table services",
     "spawn": "spawn",
     "supervision": "supervision of an actor",
     "call": "call",
+    "serve": "serve",
     "fixed": "nobody: fixed",
 }
 

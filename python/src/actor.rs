@@ -33,7 +33,7 @@ impl ActorRef {
 
     /// A message with its sender, if it is sent from inside a handler.
     pub fn message(py: Python<'_>, object: Py<PyAny>) -> Message {
-        Message { object: object.into(), sender: present::actor(py), extra: None }
+        Message::new(object, present::actor(py), None)
     }
 
     fn offer(&self, py: Python<'_>, object: Py<PyAny>, priority: Option<Priority>) -> Result<bool, Refusal> {
@@ -64,11 +64,7 @@ impl ActorRef {
         let priority = Priority::lane(priority);
         let sender = present::actor(py);
         let acting = sender.as_ref().and_then(|sender| crate::coroutine::acting(py, sender));
-        let make = |reply| Message {
-            object: object.into(),
-            sender,
-            extra: Some(Box::new(Extra { reply: Some(reply), ..extra })),
-        };
+        let make = |reply| Message::new(object, sender, Some(Box::new(Extra { reply: Some(reply), ..extra })));
         let pending = match acting {
             Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask_with(make, timeout, priority)),
             None => self.inner.ask_with(make, timeout, priority),

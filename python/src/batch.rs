@@ -6,7 +6,7 @@ use tidewire_engine::raw::{Envelope, Turn};
 
 use crate::actor::{ActorRef, MessageMeta};
 use crate::errors;
-use crate::function::{Function, logged};
+use crate::function::{Function, logged, unreadable};
 use crate::held::Held;
 use crate::message::Message;
 
@@ -35,6 +35,7 @@ impl Function {
         turn: &mut Turn<'_, Message>,
     ) -> bool {
         let (taken, next) = gather(turn);
+        let taken = readable(py, me, taken, turn);
         if let Err(error) = self.born.back(py, call(py, batch, &taken)) {
             // Messages that are delivered again come before what was sent after them.
             if let Some(next) = next {
@@ -81,10 +82,25 @@ fn gather(turn: &mut Turn<'_, Message>) -> (Taken, Option<Envelope<Message>>) {
     (taken, None)
 }
 
+/// Those that can be read. The others are logged, and nobody handles them.
+fn readable(py: Python<'_>, me: &Held<ActorRef>, taken: Taken, turn: &mut Turn<'_, Message>) -> Taken {
+    let mut open = Vec::with_capacity(taken.len());
+    for (mut message, meta) in taken {
+        match message.open(py) {
+            Ok(()) => open.push((message, meta)),
+            Err(error) => {
+                unreadable(py, me, error);
+                turn.handled(meta);
+            }
+        }
+    }
+    open
+}
+
 fn call(py: Python<'_>, batch: &Py<PyAny>, taken: &Taken) -> PyResult<()> {
     if taken.is_empty() {
         return Ok(());
     }
-    let list = PyList::new(py, taken.iter().map(|(message, _)| message.object.bind(py)))?;
+    let list = PyList::new(py, taken.iter().map(|(message, _)| message.object(py)))?;
     batch.call1(py, (list,)).map(drop)
 }

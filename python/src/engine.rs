@@ -2,15 +2,13 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::{
-    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, Refusal, RequeueError, SpawnOptions, Supervision,
-    ThreadHooks,
+    DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, RequeueError, SpawnOptions, Supervision, ThreadHooks,
 };
 
 use tidewire_engine::raw::Envelope;
@@ -64,11 +62,6 @@ impl Engine {
     /// The engine, for what watches deadlines by it.
     pub fn handle(&self) -> tidewire_engine::EngineHandle {
         self.inner.handle()
-    }
-
-    /// What has those look again who wait for the state of the node.
-    pub fn news(&self) -> Arc<News> {
-        Arc::clone(&self.news)
     }
 }
 
@@ -337,12 +330,12 @@ impl Engine {
         self.inner.born.check(py)?;
         let sender = crate::present::actor(py);
         let extra = published(&subject, headers);
-        let message = Message { object: message.into(), sender, extra: Some(Box::new(extra)) };
+        let message = Message::new(message, sender, Some(Box::new(extra)));
         let published = self.inner.publish(subject.text, message).map_err(|failure| errors::subscribe(py, &failure))?;
         Ok((published.accepted, published.refused))
     }
 
-    /// Gives a message that was published elsewhere to one actor: whether it was accepted, or None if it has to wait for room.
+    /// Gives a message that was published elsewhere to one actor. Answers whether it was accepted.
     fn deliver(
         &self,
         py: Python<'_>,
@@ -350,43 +343,11 @@ impl Engine {
         subject: Subject<'_, '_>,
         message: Py<PyAny>,
         headers: Option<Headers>,
-    ) -> PyResult<Option<bool>> {
+    ) -> PyResult<bool> {
         self.inner.born.check(py)?;
-        let message =
-            Message { object: message.into(), sender: None, extra: Some(Box::new(published(&subject, headers))) };
-        let cell = actor.0.get().inner.cell();
-        Ok(match cell.push(Envelope::Plain(message), tidewire_engine::Priority::Normal) {
-            Ok(sent) => Some(sent == tidewire_engine::Sent::Accepted),
-            Err((Refusal::Full { .. }, _)) if cell.senders_wait() => None,
-            Err(_) => Some(false),
-        })
-    }
-
-    /// Does the same, and waits for room.
-    fn deliver_later(
-        &self,
-        py: Python<'_>,
-        actor: Actor<'_, '_>,
-        subject: Subject<'_, '_>,
-        message: Py<PyAny>,
-        headers: Option<Headers>,
-    ) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
-        let message =
-            Message { object: message.into(), sender: None, extra: Some(Box::new(published(&subject, headers))) };
-        let (cell, mut waiting) = (Arc::clone(actor.0.get().inner.cell()), Some(Envelope::Plain(message)));
-        let operation = std::future::poll_fn(move |context| {
-            let Some(envelope) = waiting.take() else { return Poll::Pending };
-            match cell.push_or_wait(envelope, tidewire_engine::Priority::Normal, context.waker()) {
-                Ok(_) => Poll::Ready(Ok(attach(|py| py.None()))),
-                Err((Refusal::Full { .. }, envelope)) => {
-                    waiting = Some(envelope);
-                    Poll::Pending
-                }
-                Err((refusal, _)) => Poll::Ready(Err(attach(|py| errors::refusal(py, refusal, cell.name())))),
-            }
-        });
-        Ok(Pending::new("deliver", None, Box::pin(operation)))
+        let message = Message::new(message, None, Some(Box::new(published(&subject, headers))));
+        let pushed = actor.0.get().inner.cell().push(Envelope::Plain(message), tidewire_engine::Priority::Normal);
+        Ok(matches!(pushed, Ok(tidewire_engine::Sent::Accepted)))
     }
 
     /// Asks one actor for another node, which asked on a subject.
@@ -453,7 +414,6 @@ impl Engine {
         }
     }
 
-    /// The settings of agents and pools.
     /// Seconds for which an ask waits where the call does not say.
     fn ask_timeout(&self) -> f64 {
         Duration::from_millis(self.inner.config().ask_timeout_ms).as_secs_f64()
@@ -464,37 +424,32 @@ impl Engine {
         Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()
     }
 
-    /// Something to await for so many seconds, or until there are other news than were `seen`.
-    fn pause(&self, seconds: f64, news: &Told, seen: u64) -> PyResult<Pending> {
-        let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        let pause = Pause::new(std::time::Instant::now() + wait, self.handle());
-        let changed = Changed::new(Arc::clone(&news.0), seen, Some(pause));
-        Ok(Pending::new("pause", None, Box::pin(changed)))
+    /// What rings when the state of the node has changed.
+    #[getter]
+    fn news(&self) -> Told {
+        Told(Arc::clone(&self.news))
     }
 
-    /// How often something that `changed` tells of has changed.
-    fn told(&self) -> u64 {
-        self.news.told()
-    }
-
-    /// Notes that something has changed: those who wait for it look again.
-    fn tell(&self) {
-        self.news.tell();
-    }
-
-    /// Something to await: True once more has changed than was `seen`, False after so many seconds.
-    fn changed(&self, py: Python<'_>, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
+    /// Something to await: True once there are other news than were `seen`, False after so many seconds.
+    fn changed(&self, py: Python<'_>, news: &Told, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let wait = seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
         let at = wait.and_then(|wait| std::time::Instant::now().checked_add(wait));
         let pause = at.map(|at| Pause::new(at, self.handle()));
-        Ok(Pending::new("until", None, Box::pin(Changed::new(Arc::clone(&self.news), seen, pause))))
+        Ok(Pending::new("until", None, Box::pin(Changed::new(Arc::clone(&news.0), seen, pause))))
     }
 
+    /// The settings of links.
     fn links(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.inner.config().links.iter().collect()
     }
 
+    /// The settings of services.
+    fn services(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        self.inner.config().services.iter().collect()
+    }
+
+    /// The settings of agents and pools.
     fn broker(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.inner.config().broker.iter().collect()
     }

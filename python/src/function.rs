@@ -118,13 +118,19 @@ impl Function {
         turn: &mut Turn<'_, Message>,
     ) -> bool {
         let (message, mut meta) = envelope.split();
-        let Some(Message { object, sender, extra }) = message else {
+        let Some(mut message) = message else {
             if let Some(change) = meta.as_mut().and_then(|meta| meta.change.take()) {
                 change_behaviour(&mut self.behaviours, change);
             }
             turn.handled(meta);
             return true;
         };
+        if let Err(error) = message.open(py) {
+            unreadable(py, me, error);
+            turn.handled(meta);
+            return true;
+        }
+        let (object, sender, extra) = message.into_parts();
         let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler);
         if !handler.takes_context && extra.as_ref().is_none_or(|extra| extra.reply.is_none()) {
             let result = self.born.back(py, handler.call.bind(py).call1((object.bind(py),)).and_then(settled));
@@ -133,7 +139,7 @@ impl Function {
                     turn.handled(meta);
                     true
                 }
-                Err(error) => fail(py, me, turn, Message { object, sender, extra }, meta, error),
+                Err(error) => fail(py, me, turn, Message::new(object, sender, extra), meta, error),
             };
         }
         if !handler.takes_context {
@@ -333,6 +339,16 @@ pub fn logged(py: Python<'_>, me: &Held<ActorRef>, hook: &str, error: PyErr) -> 
         failure.write_unraisable(py, None);
     }
     errors::fault(error)
+}
+
+/// A message of another node can't be read here: it is logged, and nobody handles it.
+pub fn unreadable(py: Python<'_>, me: &Held<ActorRef>, error: PyErr) {
+    let told = PyModule::import(py, "tidewire._log")
+        .and_then(|log| log.getattr("unreadable"))
+        .and_then(|unreadable| unreadable.call1((me.bind(py), error.into_value(py))));
+    if let Err(failure) = told {
+        failure.write_unraisable(py, None);
+    }
 }
 
 /// A notice as a `tw.Terminated`.

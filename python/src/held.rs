@@ -28,6 +28,11 @@ impl<T: Send> DroppedAttached<T> {
 }
 
 impl<T> Held<T> {
+    /// No reference: there is nothing to be looked at.
+    pub fn nothing() -> Self {
+        Self(None)
+    }
+
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
         Self(self.0.as_ref().map(|object| object.clone_ref(py)))
     }

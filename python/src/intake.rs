@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::coroutine::Tasks;
 use crate::errors;
 use crate::fork::Born;
-use crate::function::{Handler, change_behaviour, logged};
+use crate::function::{Handler, change_behaviour, logged, unreadable};
 use crate::held::Held;
 use crate::link::Gate;
 use crate::message::{Extra, Message};
@@ -321,10 +321,16 @@ static COROUTINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 impl Intake {
     /// Calls the handler. None: it was a plain function, and has returned already.
-    fn call(&self, py: Python<'_>, message: Message, meta: MessageMeta, counts: bool) -> PyResult<Option<Steps>> {
+    fn call(&self, py: Python<'_>, mut message: Message, meta: MessageMeta, counts: bool) -> PyResult<Option<Steps>> {
+        if let Err(error) = message.open(py) {
+            unreadable(py, &self.me, error);
+            self.takes();
+            self.cell.outside(|turn| turn.handled(meta));
+            return Ok(None);
+        }
         let handler = self.behaviours.lock().top().map(|handler| handler.clone_ref(py));
         let handler = handler.as_ref().unwrap_or(&self.base);
-        let Message { object, sender, extra } = message;
+        let (object, sender, extra) = message.into_parts();
         let needs = handler.takes_context || extra.as_ref().is_some_and(|extra| extra.reply.is_some());
         let failures = meta.as_ref().map_or(0, |meta| meta.failures);
         let context = needs.then(|| self.context(py, sender, extra.map(|extra| *extra), failures)).transpose()?;

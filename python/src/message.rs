@@ -2,14 +2,17 @@
 
 use pyo3::prelude::*;
 use tidewire_engine::Reply;
+use tidewire_link::Published;
 
 use crate::actor::ActorRef;
 use crate::attach::attach;
 use crate::held::Held;
+use crate::link::Publication;
 
 /// A message: the object itself, and what only some messages carry.
 pub struct Message {
-    pub object: Held<PyAny>,
+    /// Nothing before [`open`](Self::open), if it came from another node.
+    object: Held<PyAny>,
     /// The actor in whose handler it was sent.
     pub sender: Option<Held<ActorRef>>,
     pub extra: Option<Box<Extra>>,
@@ -22,11 +25,66 @@ pub struct Extra {
     pub headers: Option<Held<PyAny>>,
     /// A notice about a watched actor, rather than a message.
     pub notice: bool,
+    /// What another node has published, until it is opened.
+    pub came: Option<Published>,
 }
 
 impl Message {
     pub fn plain(object: impl Into<Held<PyAny>>) -> Self {
-        Self { object: object.into(), sender: None, extra: None }
+        Self::new(object, None, None)
+    }
+
+    pub fn new(object: impl Into<Held<PyAny>>, sender: Option<Held<ActorRef>>, extra: Option<Box<Extra>>) -> Self {
+        Self { object: object.into(), sender, extra }
+    }
+
+    /// What another node has published. Its value is read when it is [opened](Self::open).
+    pub fn came(published: Published) -> Self {
+        let extra = Extra { came: Some(published), ..Extra::default() };
+        Self { object: Held::nothing(), sender: None, extra: Some(Box::new(extra)) }
+    }
+
+    /// What it was before it was opened, if it came from another node.
+    pub fn into_published(self) -> Option<Published> {
+        self.extra.and_then(|extra| extra.came)
+    }
+
+    /// Reads what came from another node, unless that has been done. Before it there is no object.
+    ///
+    /// # Errors
+    /// What its value can't be read for. It stays unread.
+    #[inline]
+    pub fn open(&mut self, py: Python<'_>) -> PyResult<()> {
+        match &mut self.extra {
+            Some(extra) if extra.came.is_some() => extra.open(py).map(|object| self.object = object),
+            _ => Ok(()),
+        }
+    }
+
+    /// The object, of a message that is open.
+    pub fn object<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.object.bind(py)
+    }
+
+    /// Object, sender and the rest, of a message that is open.
+    pub fn into_parts(self) -> (Held<PyAny>, Option<Held<ActorRef>>, Option<Box<Extra>>) {
+        (self.object, self.sender, self.extra)
+    }
+}
+
+impl Extra {
+    fn open(&mut self, py: Python<'_>) -> PyResult<Held<PyAny>> {
+        let Some(mut came) = self.came.take() else { return Ok(Held::nothing()) };
+        match Publication::of(py, &mut came) {
+            Ok(Publication { value, subject, headers }) => {
+                (self.subject, self.headers) = (Some(subject.into()), headers.map(Held::from));
+                Ok(value.into())
+            }
+            Err(error) => {
+                self.came = Some(came);
+                Err(error)
+            }
+        }
     }
 }
 
@@ -42,6 +100,7 @@ impl Clone for Message {
                     subject: extra.subject.as_ref().map(|subject| subject.clone_ref(py)),
                     headers: extra.headers.as_ref().map(|headers| headers.clone_ref(py)),
                     notice: extra.notice,
+                    came: extra.came.clone(),
                 })
             }),
         })

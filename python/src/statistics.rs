@@ -81,9 +81,9 @@ pub fn node(py: Python<'_>, statistics: &Statistics) -> PyResult<Py<PyAny>> {
 /// The fields of a `tw.DeadLetter`.
 pub fn dead_letter(py: Python<'_>, letter: &DeadLetter) -> PyResult<Py<PyAny>> {
     let message = letter.message.as_ref().and_then(|place| {
-        let place = place.lock();
-        let message = place.as_ref()?.downcast_ref::<Message>()?;
-        Some(message.object.clone_ref(py))
+        let message = place.lock().as_ref()?.downcast_ref::<Message>()?.clone();
+        // Without the lock: its value may be of a class of the user's.
+        opened(py, message)
     });
     let fields = PyDict::new(py);
     fields.set_item("number", letter.number)?;
@@ -97,9 +97,14 @@ pub fn dead_letter(py: Python<'_>, letter: &DeadLetter) -> PyResult<Py<PyAny>> {
     Ok(fields.into_any().unbind())
 }
 
+/// The object of a message that was not handled; None if it came from another node and can't be read here.
+fn opened(py: Python<'_>, mut message: Message) -> Option<Py<PyAny>> {
+    message.open(py).ok().map(|()| message.into_parts().0.into_py())
+}
+
 /// A stop's report as a `tw.Ledger`.
 pub fn ledger(py: Python<'_>, report: StopReport<Message>) -> PyResult<Py<PyAny>> {
-    let messages: Vec<Py<PyAny>> = report.returned.into_iter().map(|message| message.object.into_py()).collect();
+    let messages: Vec<Py<PyAny>> = report.returned.into_iter().filter_map(|message| opened(py, message)).collect();
     let stuck: Vec<Py<PyAny>> = report.stuck.iter().map(|stuck| self::stuck(py, stuck)).collect::<PyResult<_>>()?;
     make_ledger(py, report.ledger, messages, stuck, &report.reason.to_string(), Vec::new())
 }

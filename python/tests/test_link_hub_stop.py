@@ -52,9 +52,12 @@ def test_calls_that_pass_through_end_before_the_hub_does() -> None:
             stopping = asyncio.ensure_future(hub.stop(timeout=20))
             # From its first step on the hub takes no new calls.
             await asyncio.sleep(0)
-            with pytest.raises((tw.NodeStopped, tw.NoResponders)) as raised:
-                await client.wait()
-            assert raised.value.retryable
+            for refused in (client.wait, client.with_(headers={"a": "b"}).wait):
+                with pytest.raises(tw.NodeStopped, match="the hub is stopping, and takes no new calls") as raised:
+                    await refused()
+                assert raised.value.retryable
+            with pytest.raises(tw.NodeStopped, match="the hub is stopping"):
+                await asyncio.to_thread(client.sync.wait)
             assert not stopping.done()
             gate.open.set()
             assert await call == "through"

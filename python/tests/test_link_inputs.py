@@ -12,8 +12,8 @@ import tidewire as tw
 from remote_support import World, let_go, play
 from tidewire._limits import STREAM_AHEAD, STREAM_CREDIT
 
-LEAST_AHEAD = STREAM_AHEAD.max
-MOST_AHEAD = 2 * (STREAM_AHEAD.max + STREAM_CREDIT.default)
+LEAST_AHEAD = STREAM_AHEAD.default
+MOST_AHEAD = 2 * (STREAM_AHEAD.default + STREAM_CREDIT.default)
 
 
 @dataclass

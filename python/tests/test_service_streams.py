@@ -18,7 +18,7 @@ from tidewire.services.serving import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
-AHEAD = STREAM_AHEAD.max
+AHEAD = STREAM_AHEAD.default
 
 
 class Ticks(Service):

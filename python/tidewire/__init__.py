@@ -51,6 +51,7 @@ from tidewire.errors import (
 )
 from tidewire.link_config import LinkConfig
 from tidewire.node import Node
+from tidewire.service_config import ServiceConfig
 from tidewire.subscription import Envelope, SubscriptionStream
 from tidewire.supervision import Mailbox, Supervision
 
@@ -160,6 +161,7 @@ __all__ = [
     "Scale",
     "Served",
     "Service",
+    "ServiceConfig",
     "ServiceInfo",
     "Stuck",
     "Subscription",

@@ -246,17 +246,17 @@ REMOTE_LEASE_MS: Final = Limit("remote_lease_ms", "ms", 600_000, 1, 604_800_000)
 SERVICE_CONCURRENCY: Final = Limit("service_concurrency", "calls", 1024, 1, 10_000)
 """Calls that one instance of a service handles at once, of coroutines and of plain functions each."""
 
-SERVICE_WAITING: Final = Limit("service_waiting", "calls", 10_000, 10_000, 10_000)
-"""Calls that wait for one instance of a service."""
+SERVICE_WAITING: Final = Limit("service_waiting", "calls", 10_000, 1, 10_000)
+"""Calls that wait for one instance of a service, of coroutines, of plain functions and of streams each."""
 
-SERVICE_STREAMS: Final = Limit("service_streams", "streams", 10_000, 10_000, 10_000)
-"""Streams that one instance of a service writes at once."""
+SERVICE_STREAMS: Final = Limit("service_streams", "streams", 10_000, 1, 10_000)
+"""Streams that one instance of a service writes at once, of coroutines and of plain functions each."""
 
 SERVICE_METHODS: Final = Limit("service_methods", "methods", 1000, 1000, 1000)
 """Methods and event handlers of one service."""
 
-STREAM_AHEAD: Final = Limit("stream_ahead", "items", 32, 32, 32)
-"""Items of a stream that were written and not yet read, within one process."""
+STREAM_AHEAD: Final = Limit("stream_ahead", "items", 32, 1, 65_536)
+"""Items of a stream that were written and not yet read, within the process that writes it."""
 
 CALL_HEADERS: Final = Limit("call_headers", "headers", 56, 56, 56)
 """Headers of one call. The rest of link_fields is for what a call says of itself."""

@@ -32,6 +32,11 @@ def failed(actor: ActorRef, hook: str, error: BaseException) -> None:
     logger.error("%r failed in %s: %s%s", actor, hook, _text(error), again, exc_info=error)
 
 
+def unreadable(actor: ActorRef, error: BaseException) -> None:
+    """Log that a message of another node can't be read by the actor that it is for."""
+    logger.error("%r: a message of another node could not be taken in: %s", actor, _text(error), exc_info=error)
+
+
 def _text(error: BaseException) -> str:
     name = type(error).__name__
     try:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
 
 from tidewire import _limits
 from tidewire.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A table of a configuration. Each field is a whole number, and has the name of its limit in small letters."""
+
+    _table: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check(self._table, self)
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the settings as the table that a configuration takes."""
+        return asdict(self)
 
 
 def check(table: str, settings: Any) -> None:

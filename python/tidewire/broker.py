@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from tidewire import _limits, _numbers
+from tidewire import _limits
+from tidewire._numbers import Numbers
 
 if TYPE_CHECKING:
     from tidewire.agents.retry import Retry
 
 
 @dataclass(frozen=True)
-class BrokerConfig:
+class BrokerConfig(Numbers):
     """What agents and pools use where a call says nothing. ``docs/reference/limits.md`` has the units and ranges.
 
     It is the table ``broker`` of a node's configuration: ``tw.Node(config={"broker": {"retry_limit": 3}})``, the table
@@ -59,12 +60,7 @@ class BrokerConfig:
     pool_backoff_max_ms: int = _limits.POOL_BACKOFF_MAX_MS.default
     pool_result_bytes: int = _limits.POOL_RESULT_BYTES.default
 
-    def __post_init__(self) -> None:
-        _numbers.check("broker", self)
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the settings as the table that a configuration takes."""
-        return asdict(self)
+    _table: ClassVar[str] = "broker"
 
     @property
     def retry(self) -> Retry:

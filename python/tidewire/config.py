@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidewire.broker import BrokerConfig
+from tidewire._numbers import Numbers
 from tidewire.errors import ConfigError
-from tidewire.link_config import LinkConfig
 
 # A node in Python starts from these: one thread runs at a time, the others step in for one that blocks.
 _DEFAULTS: dict[str, Any] = {"stall_us": 10_000, "dispatchers": {"default": {"threads": 8}}}
@@ -66,10 +65,7 @@ class Config:
         """Return the code, file, environment and option layers, as the engine takes them."""
         environment = os.environ if self.environment is None else self.environment
         ours = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]
-        values = {
-            key: value.to_dict() if isinstance(value, (BrokerConfig, LinkConfig)) else value
-            for key, value in self.values.items()
-        }
+        values = {key: value.to_dict() if isinstance(value, Numbers) else value for key, value in self.values.items()}
         return _merge(_DEFAULTS, values, "config"), self._text(), ours, list(self.options.items())
 
     def _text(self) -> tuple[str, str] | None:

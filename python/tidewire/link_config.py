@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import ClassVar
 
-from tidewire import _limits, _numbers
+from tidewire import _limits
+from tidewire._numbers import Numbers
 from tidewire.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class LinkConfig:
+class LinkConfig(Numbers):
     """How the links of a node work. ``docs/reference/limits.md`` has the units and ranges.
 
     It is the table ``links`` of a node's configuration: ``tw.Node(config={"links": {"link_heartbeat_ms": 1000}})``, the table
@@ -66,15 +68,13 @@ class LinkConfig:
     remote_objects: int = _limits.REMOTE_OBJECTS.default
     remote_lease_ms: int = _limits.REMOTE_LEASE_MS.default
 
+    _table: ClassVar[str] = "links"
+
     def __post_init__(self) -> None:
-        _numbers.check("links", self)
+        super().__post_init__()
         if self.link_backoff_ms > self.link_backoff_max_ms:
             problem = (
                 f"links.link_backoff_ms: {self.link_backoff_ms} is above link_backoff_max_ms={self.link_backoff_max_ms}: "
                 "lower it, or raise the other"
             )
             raise ConfigError(f"configuration: {problem}", problems=[problem])
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the settings as the table that a configuration takes."""
-        return asdict(self)

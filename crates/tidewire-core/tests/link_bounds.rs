@@ -54,6 +54,27 @@ fn a_call_that_no_member_can_take_says_why() {
 }
 
 #[test]
+fn a_call_that_a_node_can_not_take_is_not_offered_to_each_of_its_subscriptions() {
+    let mut world = World::new(11);
+    let caller = world.join("caller");
+    let narrow = world.join_with(&Greeting { payload_bytes: 1_024, ..Greeting::new("narrow") });
+    for _ in 0..10_000 {
+        world.nodes[narrow]
+            .session
+            .subscribe(&SubscribeHead { queue: "workers", pattern: "svc" }, &[], 9_999)
+            .expect("a subscription is sent");
+    }
+    world.settle();
+    let begun = std::time::Instant::now();
+    world.call(caller, "svc", &filled(2 * KIB, 4), 1);
+    world.settle();
+    let (tag, code, _) = failure(&mut world, caller);
+    assert_eq!((tag, code), (1, ErrorCode::PayloadTooLarge));
+    // Each offer looks at all of them: ten thousand would keep the hub from all others for minutes.
+    assert!(begun.elapsed().as_secs() < 5, "the hub was at it for {:?}", begun.elapsed());
+}
+
+#[test]
 fn a_node_that_does_not_read_costs_the_hub_no_more_than_its_queue_and_a_half() {
     let queue = 2 * MIB;
     let mut world = World::with(9, HubOptions { queue_bytes: queue, ..HubOptions::new("hub") });

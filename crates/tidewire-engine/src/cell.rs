@@ -3,11 +3,10 @@
 //! Locks, in the order in which they may be held together: `work`, then one of `inbox` or `aside`. No user code runs under
 //! `inbox` or `aside`; messages and wakers are dropped after them.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::task::{Wake, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use tidewire_sync::Mutex;
@@ -15,20 +14,22 @@ use tidewire_sync::Mutex;
 use crate::actor::ActorId;
 use crate::core::Core;
 use crate::current;
-use crate::dead::DeadLetter;
 use crate::dispatch::{Dispatcher, Run as Runnable, Task};
 use crate::driver::{Driver, Turn};
-use crate::ending::{Ending, Ledger, Report, Stuck};
-use crate::envelope::{Envelope, Meta};
-use crate::error::{DeadReason, Fault, Refusal};
+use crate::ending::{Ending, Ledger, Report};
+use crate::envelope::Envelope;
+use crate::error::{DeadReason, Refusal};
 use crate::inbox::{Inbox, Intake, Pushed, Rare, Run};
 use crate::options::{Mailbox, Priority, Supervision};
-use crate::reply::AskEnd;
 use crate::short_mutex::ShortMutex;
 use crate::signal::{Notice, Signal, StopReason};
-use crate::statistics::{ActorStatistics, Timings};
-use crate::timers::Fire;
+use crate::statistics::Timings;
 use crate::work::{After, Work};
+
+mod any;
+mod dead;
+
+pub(crate) use any::AnyCell;
 
 /// Lanes other than the normal one, or the engine, want attention.
 pub(crate) const ATTEND_LANES: u8 = 1;
@@ -108,25 +109,6 @@ impl<M> Default for Aside<M> {
             subscriptions: Vec::new(),
         }
     }
-}
-
-/// An actor whatever its messages are.
-pub(crate) trait AnyCell: Send + Sync {
-    fn id(&self) -> ActorId;
-    fn name(&self) -> Option<&Arc<str>>;
-    fn notify(self: Arc<Self>, notice: Notice);
-    fn begin_stop(self: Arc<Self>, drain: bool, reason: StopReason);
-    fn abandon(self: Arc<Self>);
-    fn child_gone(self: Arc<Self>, child: ActorId);
-    fn report(&self) -> Option<Report>;
-    fn on_end(self: Arc<Self>, waker: Waker) -> bool;
-    fn has_parent(&self) -> bool;
-    /// Adds a child; false if this actor takes no more.
-    fn adopt(&self, child: Arc<dyn AnyCell>) -> bool;
-    fn statistics(&self) -> ActorStatistics;
-    fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)>;
-    fn run_inline(self: Arc<Self>);
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 pub(crate) struct NewCell {
@@ -362,64 +344,6 @@ impl<M: Send + 'static> Cell<M> {
         ending
     }
 
-    /// Dead-letters a message that was taken and will not be handled.
-    pub(crate) fn bury_taken(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
-        self.with_aside(|aside| aside.dead += 1);
-        self.bury(envelope, reason, error);
-    }
-
-    /// Dead-letters a message that a publish or a timer could not deliver.
-    pub(crate) fn bury_refused(&self, envelope: Envelope<M>, reason: DeadReason) {
-        self.bury(envelope, reason, None);
-    }
-
-    pub(crate) fn bury_failed(&self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault, error: &str) {
-        self.with_aside(|aside| aside.dead += 1);
-        self.record(message, DeadReason::Failed, Some(error), detail_of(&fault, error));
-        if let Some(asked) = meta.and_then(|meta| meta.asked) {
-            asked.settle(AskEnd::Failed(fault));
-        }
-    }
-
-    pub(crate) fn bury(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
-        let (message, meta) = envelope.split();
-        if message.is_some() {
-            self.record_dead(message, reason, error);
-        }
-        if let Some(asked) = meta.and_then(|meta| meta.asked) {
-            asked.settle(AskEnd::Dead { actor: self.id, reason });
-        }
-    }
-
-    pub(crate) fn record_dead(&self, message: Option<M>, reason: DeadReason, error: Option<&str>) {
-        self.record(message, reason, error, None);
-    }
-
-    /// A failure of a hook or a notice, which belongs to no message.
-    pub(crate) fn record_failure(&self, fault: &Fault) {
-        let error = fault.to_string();
-        self.record(None, DeadReason::Failed, Some(&error), detail_of(fault, &error));
-    }
-
-    fn record(&self, message: Option<M>, reason: DeadReason, error: Option<&str>, detail: Option<Arc<str>>) {
-        let message = message.map(|message| Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>))));
-        self.core.dead.add(DeadLetter {
-            number: 0,
-            actor: self.id,
-            name: self.name.clone(),
-            reason,
-            error: error.map(Arc::from),
-            detail,
-            at: std::time::SystemTime::now(),
-            message,
-            cell: self.core.find(self.id),
-        });
-    }
-
-    pub(crate) fn count_failure(&self) {
-        self.with_aside(|aside| aside.failed += 1);
-    }
-
     pub(crate) fn record_queueing(&self, time: Duration) {
         self.with_aside(|aside| aside.timings.queueing.record(time.as_nanos().try_into().unwrap_or(u64::MAX)));
     }
@@ -499,12 +423,6 @@ impl<M: Send + 'static> Cell<M> {
     }
 }
 
-/// What the alternate form of a fault says beyond its text.
-fn detail_of(fault: &Fault, text: &str) -> Option<Arc<str>> {
-    let detail = format!("{fault:#}");
-    (detail != text).then(|| Arc::from(detail))
-}
-
 impl<M: Send + 'static> Runnable for Cell<M> {
     fn run(self: Arc<Self>) {
         let entered = current::enter(self.id);
@@ -520,162 +438,5 @@ impl<M: Send + 'static> Runnable for Cell<M> {
                 dispatcher.requeue(self);
             }
         }
-    }
-}
-
-impl<M: Send + 'static> AnyCell for Cell<M> {
-    fn id(&self) -> ActorId {
-        self.id
-    }
-
-    fn name(&self) -> Option<&Arc<str>> {
-        self.name.as_ref()
-    }
-
-    fn notify(self: Arc<Self>, notice: Notice) {
-        let wake = {
-            let mut inbox = self.inbox.lock();
-            if inbox.intake == Intake::Closed {
-                return;
-            }
-            self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
-            inbox.notify(notice)
-        };
-        if wake {
-            self.schedule();
-        }
-    }
-
-    fn begin_stop(self: Arc<Self>, drain: bool, reason: StopReason) {
-        self.close(drain, false, reason);
-    }
-
-    fn abandon(self: Arc<Self>) {
-        let dead = self.aside.lock().as_ref().map_or(0, |aside| aside.dead);
-        let (left, report) = {
-            let mut inbox = self.inbox.lock();
-            if inbox.intake == Intake::Closed {
-                return;
-            }
-            inbox.intake = Intake::Closed;
-            self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
-            let stuck = Stuck {
-                actor: self.id,
-                name: self.name.clone(),
-                dispatcher: self.dispatcher.name.clone(),
-                thread: crate::threads::name(self.thread.load(Ordering::Relaxed)),
-                awaiting: inbox.run == Run::Awaiting,
-            };
-            let left = inbox.empty();
-            // Besides what waits, this is what the actor has in hand, and the message in progress.
-            let unfinished = {
-                let ledger = self.ledger(&inbox, dead, 0, 0);
-                ledger.accepted.saturating_sub(ledger.handled + ledger.dead_lettered)
-            };
-            let ledger = self.ledger(&inbox, dead, 0, unfinished);
-            (left, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
-        };
-        for envelope in left {
-            self.bury(envelope, DeadReason::Abandoned, None);
-        }
-        let children = self.with_aside(|aside| std::mem::take(&mut aside.children));
-        for child in children.into_values() {
-            child.abandon();
-        }
-        self.end(report, Vec::new());
-        self.resume();
-    }
-
-    fn child_gone(self: Arc<Self>, child: ActorId) {
-        let last = self.with_aside(|aside| aside.children.remove(&child).is_some() && aside.children.is_empty());
-        if last && !self.is_open() {
-            self.resume();
-        }
-    }
-
-    fn report(&self) -> Option<Report> {
-        self.aside.lock().as_ref().and_then(|aside| aside.report.clone())
-    }
-
-    fn on_end(self: Arc<Self>, waker: Waker) -> bool {
-        let ending =
-            self.with_aside(|aside| Arc::clone(aside.ending.get_or_insert_with(|| Ending::new(aside.report.clone()))));
-        ending.watch(waker)
-    }
-
-    fn adopt(&self, child: Arc<dyn AnyCell>) -> bool {
-        self.with_aside(|aside| {
-            let open = aside.report.is_none() && !aside.barren;
-            if open {
-                aside.children.insert(child.id(), child);
-            }
-            open
-        })
-    }
-
-    fn has_parent(&self) -> bool {
-        self.aside.lock().as_ref().is_some_and(|aside| aside.parent.is_some())
-    }
-
-    fn statistics(&self) -> ActorStatistics {
-        let in_hand = self.in_hand.load(Ordering::Relaxed);
-        let (timings, restarts, failed) = self
-            .aside
-            .lock()
-            .as_ref()
-            .map_or((None, 0, 0), |aside| (Some(aside.timings.clone()), aside.restarts, aside.failed));
-        let inbox = self.inbox.lock();
-        ActorStatistics {
-            id: self.id,
-            name: self.name.clone(),
-            dispatcher: self.dispatcher.name.clone(),
-            accepted: inbox.accepted,
-            handled: self.handled.load(Ordering::Relaxed),
-            failed,
-            dropped: inbox.dropped + inbox.evicted,
-            depth: (inbox.waiting() + in_hand) as usize,
-            high_water: inbox.high_water as usize,
-            capacity: inbox.capacity() as usize,
-            restarts,
-            timings: timings.unwrap_or_default(),
-        }
-    }
-
-    fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)> {
-        let message = match message.downcast::<M>() {
-            Ok(message) => message,
-            Err(message) => return Err((Refusal::Stopped { actor: self.id }, message)),
-        };
-        match self.push(Envelope::Plain(*message), Priority::Normal) {
-            Ok(_) => Ok(()),
-            Err((refusal, envelope)) => match envelope.into_message() {
-                Some(message) => Err((refusal, Box::new(message))),
-                None => Ok(()),
-            },
-        }
-    }
-
-    fn run_inline(self: Arc<Self>) {
-        Runnable::run(self);
-    }
-
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-}
-
-impl<M: Send + 'static> Wake for Cell<M> {
-    fn wake(self: Arc<Self>) {
-        self.resume();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.resume();
-    }
-}
-
-impl<M: Send + 'static> Fire for Cell<M> {
-    fn fire(self: Arc<Self>) {
-        self.resume();
     }
 }

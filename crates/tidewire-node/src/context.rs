@@ -19,7 +19,7 @@ pub struct Context(Arc<Inner>);
 pub(crate) struct Inner {
     pub service: Arc<str>,
     pub method: Arc<str>,
-    pub from: Named,
+    pub from: Arc<Named>,
     pub deadline: Option<Instant>,
     pub headers: BTreeMap<String, String>,
     pub lane: usize,

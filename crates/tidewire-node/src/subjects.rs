@@ -30,7 +30,7 @@ use crate::values::{self, Blob};
 pub struct Message {
     subject: String,
     headers: BTreeMap<String, String>,
-    from: Named,
+    from: Arc<Named>,
     payload: Arc<Payload>,
     answer: Option<Answer>,
 }
@@ -304,7 +304,7 @@ pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], f
     published.map_err(|refused| Error::refused(subject, &refused))?;
     for (mailbox, payload) in here.into_iter().zip(kept.iter().cycle()) {
         let (subject, headers, payload) = (subject.to_owned(), texts(&fields), Arc::clone(payload));
-        let from = Named { name: core.name.clone(), user: String::new(), ..Named::default() };
+        let from = Arc::new(Named { name: core.name.clone(), user: String::new(), ..Named::default() });
         mailbox.add(Message { subject, headers, from, payload, answer: None });
     }
     core.link.flush();
@@ -315,7 +315,7 @@ pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], f
 pub(crate) fn ask_here(core: &Core, subject: &str, blob: &Blob, fields: &[u8]) -> Option<Arc<Place>> {
     let mailbox = core.local.responder(subject)?;
     let place = Arc::new(Place::default());
-    let from = Named { name: core.name.clone(), user: String::new(), ..Named::default() };
+    let from = Arc::new(Named { name: core.name.clone(), user: String::new(), ..Named::default() });
     let payload = Arc::new(Payload::from(blob.clone().into_bytes()));
     let answer = Some(Answer::Here(Arc::clone(&place)));
     let headers = texts(&Fields::parse("CALL", fields).unwrap_or_default());

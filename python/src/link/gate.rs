@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PySet, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
-use tidewire_engine::Priority;
 use tidewire_engine::raw::Envelope;
+use tidewire_engine::{Priority, Refusal};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::actor::ActorRef;
@@ -156,9 +156,18 @@ impl Gate {
         let envelope = Envelope::Plain(Message::plain(call.clone().into_any().unbind()));
         if let Err((refusal, envelope)) = actor.inner.cell().push(envelope, lane) {
             drop(envelope);
-            let error = errors::refusal(py, refusal, actor.inner.name());
-            let text = format!("{}: {}", remote.subject(py)?, error.value(py));
-            remote.refuse(py, ErrorCode::LimitExceeded.number(), &text);
+            let (code, text) = match refusal {
+                Refusal::Full { capacity, .. } => (
+                    ErrorCode::LimitExceeded,
+                    format!("service_waiting={capacity}: so many calls wait already: try again later"),
+                ),
+                // Nothing of it has begun, so that another instance can have it.
+                refusal => {
+                    let error = errors::refusal(py, refusal, actor.inner.name());
+                    (ErrorCode::NoResponders, error.value(py).to_string())
+                }
+            };
+            remote.refuse(py, code.number(), &text);
         }
         Ok(())
     }

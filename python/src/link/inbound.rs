@@ -436,7 +436,7 @@ impl RemoteMessage {
     }
 }
 
-fn headers(py: Python<'_>, fields: &Fields<'_>) -> PyResult<Option<Py<PyAny>>> {
+pub fn headers(py: Python<'_>, fields: &Fields<'_>) -> PyResult<Option<Py<PyAny>>> {
     if fields.is_empty() {
         return Ok(None);
     }

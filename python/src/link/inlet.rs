@@ -14,6 +14,7 @@ use crate::held::Held;
 use crate::link::Taking;
 use crate::link::gate::Gate;
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
+use crate::link::inflow::Inflow;
 use crate::link::pulse::Pulse;
 use crate::link::reader::SocketReader;
 
@@ -37,7 +38,7 @@ struct Queue {
 
 enum Came {
     Call(Call, Arc<Exchanging>, Place),
-    Message(Published, u64),
+    Message(Published, Place),
     /// Something changed for a call that Python knows.
     Changed(Arc<Exchanging>),
     /// The link is lost.
@@ -78,6 +79,10 @@ pub struct Place {
     pub number: u64,
     /// Where calls go in, if it is not Python that takes them.
     pub gate: Option<Arc<Held<Gate>>>,
+    /// Where messages go in, if they need no event loop.
+    pub inflow: Option<Arc<Inflow>>,
+    /// Whether it is for messages only: no calls come.
+    pub listens: bool,
     /// Whether the subscription lasts.
     pub open: Arc<AtomicBool>,
 }
@@ -180,8 +185,18 @@ impl Intake {
                         }
                         None => list.append((place.number, call))?,
                     }
+                    if let Some(inflow) = &place.inflow {
+                        let handed = self.hand_list(std::mem::replace(&mut list, PyList::empty(py)));
+                        inflow.has_passed();
+                        handed?;
+                    }
                 }
-                Came::Message(message, number) => list.append((number, Py::new(py, RemoteMessage::new(message))?))?,
+                Came::Message(message, place) => {
+                    let left = place.pass_on(message);
+                    if let Some(message) = left {
+                        list.append((place.number, Py::new(py, RemoteMessage::new(message))?))?;
+                    }
+                }
                 Came::Changed(exchange) => exchange.tell(py),
                 Came::Lost => list.append((0, false))?,
                 Came::JoinedAgain => list.append((0, py.None()))?,
@@ -197,15 +212,46 @@ impl Intake {
     }
 }
 
+impl Place {
+    /// Something goes to the event loop: messages that come after it follow it there.
+    fn goes_behind(&self) {
+        self.inflow.iter().for_each(|inflow| inflow.goes_behind());
+    }
+
+    /// A message that went to the event loop goes on to its mailbox. Some: Python takes it.
+    fn pass_on(&self, message: Published) -> Option<Published> {
+        let Some(inflow) = &self.inflow else { return Some(message) };
+        let left = if self.open.load(Ordering::Acquire) { inflow.take_late(message).err() } else { None };
+        inflow.has_passed();
+        left
+    }
+}
+
 impl Handler for Door {
+    fn listens(&self) -> bool {
+        self.place.listens
+    }
+
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         let intake: Weak<Intake> = Arc::downgrade(&self.intake);
         let exchange = Arc::new(Exchanging::new(intake, call.head().credit));
+        self.place.goes_behind();
         self.intake.came(Came::Call(call, Arc::clone(&exchange), self.place.clone()));
         Some(exchange)
     }
 
     fn published(&self, message: Published) {
-        self.intake.came(Came::Message(message, self.place.number));
+        if !self.place.open.load(Ordering::Acquire) {
+            return;
+        }
+        let message = match &self.place.inflow {
+            Some(inflow) => match inflow.take(message) {
+                Ok(()) => return,
+                Err(message) => message,
+            },
+            None => message,
+        };
+        self.place.goes_behind();
+        self.intake.came(Came::Message(message, self.place.clone()));
     }
 }

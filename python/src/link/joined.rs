@@ -11,6 +11,7 @@ use tidewire_link::{CallKey, Flusher, JoinError, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
+use crate::actor::ActorRef;
 use crate::arguments::{Pattern, Priority, Subject};
 use crate::bridge::Bridge;
 use crate::engine::Engine;
@@ -19,12 +20,16 @@ use crate::fork::Own;
 use crate::link::gate::Gate;
 use crate::link::gathering::{flush_soon, joined_gathering};
 use crate::link::hub::{Certificates, address, logger};
+use crate::link::inflow::Inflow;
 use crate::link::inlet::{Door, Intake, Place};
 use crate::link::reply::{self, Asking};
 use crate::link::settings::{Settings, greeting};
 use crate::link::stream::{self, RemoteStream};
 use crate::link::{Taking, detached, fields, refused, runtime, sending};
 use crate::pending::Pending;
+
+/// What subjects begin with that nobody but the hub or one node speaks on.
+const OWNED: [&str; 2] = ["$hub.", "$node."];
 
 /// A link of this node to its hub.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -248,6 +253,10 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         self.inner.born.check(py)?;
+        if OWNED.iter().any(|prefix| subject.text.starts_with(prefix)) {
+            let mend = "is not published on: such subjects belong to the hub or to one node: choose another one";
+            return Err(error(py, "InvalidSubject", &format!("subject {:?} {mend}", subject.text), &[]));
+        }
         let (mut blob, headers) =
             (crate::values::encode(value, "message", self.inner.payload_bytes(), None)?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
@@ -262,8 +271,10 @@ impl Link {
         Ok(())
     }
 
-    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is one. The pending is done when the hub has it, or says why not.
-    #[pyo3(signature = (pattern, queue, says, number, gate = None))]
+    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is one, and messages to the mailbox
+    /// of an actor as far as they can. No calls come to one that listens. The pending is done when the hub has it, or says why not.
+    #[pyo3(signature = (pattern, queue, says, number, gate = None, mailbox = None, listens = false))]
+    #[allow(clippy::too_many_arguments)]
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -272,6 +283,8 @@ impl Link {
         says: Option<&Bound<'_, PyDict>>,
         number: u64,
         gate: Option<Py<Gate>>,
+        mailbox: Option<(Py<Engine>, Py<ActorRef>)>,
+        listens: bool,
     ) -> PyResult<(LinkSubscription, Pending)> {
         self.inner.born.check(py)?;
         let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
@@ -282,7 +295,10 @@ impl Link {
         let says = fields(py, says)?;
         let place = Arc::new(reply::Place::default());
         let open = Arc::new(AtomicBool::new(true));
-        let at = Place { number, gate: gate.map(|gate| Arc::new(gate.into())), open: Arc::clone(&open) };
+        let inflow =
+            mailbox.and_then(|(engine, actor)| Inflow::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
+        let at =
+            Place { number, gate: gate.map(|gate| Arc::new(gate.into())), inflow, listens, open: Arc::clone(&open) };
         let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::clone(&place) as Arc<dyn Waiting>);
         let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;

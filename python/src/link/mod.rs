@@ -6,6 +6,7 @@ mod gathering;
 mod handling;
 mod hub;
 mod inbound;
+mod inflow;
 mod inlet;
 mod joined;
 mod outgoing;
@@ -21,6 +22,7 @@ pub use gate::Gate;
 pub use handling::Handling;
 pub use hub::{Hub, Listening, check_address};
 pub use inbound::{RemoteCall, RemoteMessage};
+pub use inflow::Publication;
 
 pub use joined::{Link, LinkSubscription};
 pub use outgoing::Sketch;

@@ -61,7 +61,7 @@ def bars(middle: float, workers: int, some: Sequence[Scaling], names: Sequence[s
         tip = f"<title>{escape(one.contender)}, {workers} workers: {rate:,.0f} tasks/s</title>"
         size = f'width="{step - BAR_GAP:.1f}" height="{PANEL_BOTTOM - y:.1f}" fill="{colour(one.contender, names)}"'
         yield f'<rect x="{x:.1f}" y="{y:.1f}" {size}>{tip}</rect>'
-        yield text(x + (step - BAR_GAP) / 2, y - 4, short(rate).replace(" ", ""), "foot", anchor="middle")
+        yield text(x + (step - BAR_GAP) / 2, y - 4, short(rate).replace(" ", ""), "tiny", anchor="middle")
 
 
 def level(left: float, one: Scaling, unit: float) -> Iterator[str]:

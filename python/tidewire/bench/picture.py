@@ -54,18 +54,28 @@ class Scale:
 
 
 def head(title: str) -> str:
-    """The sheet, its styles and the title."""
+    """The sheet of a chart, its styles and the title."""
+    return sheet(title, WIDTH, HEIGHT, LEFT)
+
+
+def sheet(title: str, width: float, height: float, left: float) -> str:
+    """A white sheet of some size with its styles and the title."""
     label = escape(title)
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">
+    size = f"{width:.0f} {height:.0f}"
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img" aria-label="{label}">
 <style>
 text {{ font: 13px system-ui, sans-serif; fill: #343a40 }}
 .title {{ font-size: 17px; font-weight: 600 }}
+.panel {{ font-size: 12px; font-weight: 600 }}
+.name {{ font-size: 11px }}
+.ours {{ font-weight: 700; fill: {OURS} }}
 .foot {{ font-size: 11px; fill: #868e96 }}
+.tiny {{ font-size: 9px; fill: #868e96 }}
 .grid {{ stroke: #dee2e6; stroke-width: 1 }}
 .fine {{ stroke: #f1f3f5; stroke-width: 1 }}
 </style>
-<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>
-{text(LEFT, 30, title, "title")}"""
+<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>
+{text(left, 30, title, "title")}"""
 
 
 def grid(scale: Scale, x_title: str, y_title: str) -> list[str]:

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from .bars_picture import bars_picture
 from .engine import all_runs, default_out, positive
 from .machine import machine
 from .model import Scale
@@ -22,7 +23,7 @@ from .programs import bench_folder
 from .progress import Progress
 from .rpc_cases import make
 from .rpc_programs import prepare
-from .rpc_results import RpcSession, pictured, show
+from .rpc_results import RpcSession, show
 
 EXAMPLES = """examples:
   tidewire bench rpc                         every workload and peer (a quarter of an hour)
@@ -101,10 +102,9 @@ def write(report: dict[str, Any], session: RpcSession, out: Path) -> None:
     (out / "bench-rpc.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     foot = f"{report['machine']['cpu']}, {report['machine']['cores']} cores · {report['when'][:10]}"
     for language in ("python", "rust"):
-        lines = pictured(session.cases, f"seq-{language}")
-        if lines:
-            title = f"Echo through a hub or without one, {language.capitalize()}, one after another"
-            text = chart(title, "bytes", "calls/s", lines, foot)
+        cases = [result for result in session.cases if result.case.id.endswith(f"-{language}") and result.series]
+        if cases:
+            text = bars_picture(f"Calls between processes, {language.capitalize()}", cases, foot)
             (out / f"bench-rpc-{language}.svg").write_text(text, encoding="utf-8")
     for result in session.curves:
         if result.points:

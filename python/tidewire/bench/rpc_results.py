@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -171,14 +171,3 @@ def verdict(result: CaseResult) -> str:
         if ratio is not None and other is not None:
             parts.append(f"{ratio:.2f}x the {words} ({other.run.contender})")
     return "; ".join(parts)
-
-
-def pictured(results: Sequence[CaseResult], order: str) -> dict[str, list[tuple[int, float]]]:
-    """Rates of echoes over their size in bytes, a line for each contender in its best form."""
-    lines: dict[str, list[tuple[int, float]]] = {}
-    for size, size_bytes in (("small", 256), ("medium", 20_480), ("large", 2_097_152)):
-        for result in results:
-            if result.case.id == f"{size}-{order}":
-                for one in result.best_forms():
-                    lines.setdefault(one.run.contender, []).append((size_bytes, one.middle(result.case.figure)))
-    return lines

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewire._binding import Gate
 from tidewire._handlers import Plan
-from tidewire._limits import SERVICE_STREAMS
-from tidewire.errors import InvalidArgument
+from tidewire.errors import InvalidArgument, MailboxFull
 from tidewire.links.remote import TRACE
 from tidewire.services.local import LocalPort
 from tidewire.services.port import Items, Request
@@ -26,7 +25,6 @@ _R = TypeVar("_R", bound=Request)
 _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 9, 14
 _IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
 _IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
-_MAILBOX = Mailbox(65_536, "fail")
 
 
 class Porter:
@@ -34,23 +32,24 @@ class Porter:
 
     Args:
         host: The instance.
-        concurrency: How many calls it lets in at once.
     """
 
-    def __init__(self, host: Host, concurrency: int) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
         self._port = LocalPort(host)
         self.gate = Gate(self, host.instance, host.tally, host.calls, dict(host.admitted("private")))
-        self.actor = self._spawn(None, max(concurrency, 2))
+        self.actor = self._spawn(None, max(host.room.calls, 2))
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
-        self._streams = self._spawn(self.actor, SERVICE_STREAMS.max) if host.streams_any else self.actor
+        self._streams = self._spawn(self.actor, host.room.streams) if host.streams_any else self.actor
         self.gate.open(self.actor, self._streams)
 
     def _spawn(self, parent: ActorRef | None, concurrency: int) -> ActorRef:
         def plan() -> Plan:
             return Plan(self._handler, takes_context=False, coroutine=True)
 
-        return self._host.node._spawn_plan(parent, plan, None, _MAILBOX, "default", concurrency, None)
+        return self._host.node._spawn_plan(
+            parent, plan, None, Mailbox(self._host.room.waiting, "fail"), "default", concurrency, None
+        )
 
     def __call__(self, call: RemoteCall) -> None:
         """Let a call in, or tell its caller that too many wait."""
@@ -76,7 +75,11 @@ class Porter:
                 call.on_cancel(running.cancel)
                 self.answer(call, request.node, await self._host.receive(running))
             else:
-                reply = self._port.call(request)
+                try:
+                    reply = self._port.call(request)
+                except MailboxFull as full:
+                    refuse_full(call, full)
+                    return
                 call.on_cancel(reply.cancel)
                 self.answer(call, request.node, await reply)
         except asyncio.CancelledError:
@@ -87,7 +90,12 @@ class Porter:
             fail(call, error)
 
     async def _stream(self, call: RemoteCall, request: Request) -> None:
-        items, give = self._items(request), functools.partial(self._give, request.node)
+        try:
+            items = self._items(request)
+        except MailboxFull as full:
+            refuse_full(call, full)
+            return
+        give = functools.partial(self._give, request.node)
         call.on_cancel(items.close)
         try:
             await call.credit()
@@ -172,6 +180,11 @@ def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any
     raise InvalidArgument(
         f"{subject}: the arguments are a {type(value).__name__}: send a list of them, or a map by name"
     )
+
+
+def refuse_full(call: RemoteCall, full: MailboxFull) -> None:
+    """Tell a caller that too many calls wait."""
+    call.refuse(_LIMIT_EXCEEDED, str(full))
 
 
 def fail(call: RemoteCall, error: BaseException) -> None:

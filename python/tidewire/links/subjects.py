@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _limits
 from tidewire._binding import RemoteMessage
 from tidewire._log import logger
 from tidewire.errors import TidewireError
@@ -21,6 +18,8 @@ _REMOTE_ERROR, _ACTOR_STOPPED = 15, 2
 class Share:
     """One subscription of an actor, at the hub.
 
+    Messages for an actor whose senders wait go to its mailbox by themselves, and come here once it has stopped.
+
     Args:
         engine: The engine of the node.
         actor: Who is subscribed.
@@ -31,10 +30,6 @@ class Share:
         self.actor = actor
         self._engine = engine
         self._gone = gone
-        # What came while the mailbox was full, in order, and how many bytes that is.
-        self._later: deque[tuple[RemoteMessage, Any]] = deque()
-        self._later_bytes = 0
-        self._giving: asyncio.Task[None] | None = None
 
     def __call__(self, came: RemoteMessage | RemoteCall) -> None:
         """Take what came: a message, or a request that is answered by what the handler returns."""
@@ -49,31 +44,8 @@ class Share:
 
     def _give(self, message: RemoteMessage) -> None:
         value = message.value()
-        if not self._later:
-            accepted = self._engine.deliver(self.actor, message.subject, value, message.headers)
-            if accepted is False:
-                self._engine.give_up(self.actor, value, "mailbox_full", None)
-            if accepted is not None:
-                return
-        if self._later_bytes + message.size > _limits.SUBSCRIPTION_BYTES.default:
-            self._engine.give_up(self.actor, value, "mailbox_full", "subscription_bytes is exceeded")
-            return
-        self._later.append((message, value))
-        self._later_bytes += message.size
-        if self._giving is None:
-            self._giving = asyncio.get_running_loop().create_task(self._give_later())
-
-    async def _give_later(self) -> None:
-        """Give what waits as there is room. What comes meanwhile waits behind it."""
-        while self._later:
-            message, value = self._later[0]
-            try:
-                await self._engine.deliver_later(self.actor, message.subject, value, message.headers)
-            except TidewireError as error:
-                self._engine.give_up(self.actor, value, "stopped", str(error))
-            self._later.popleft()
-            self._later_bytes -= message.size
-        self._giving = None
+        if not self._engine.deliver(self.actor, message.subject, value, message.headers):
+            self._engine.give_up(self.actor, value, "mailbox_full", None)
 
     def _ask(self, call: RemoteCall) -> None:
         try:

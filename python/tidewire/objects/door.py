@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidewire._limits import SERVICE_CONCURRENCY
-from tidewire.errors import NoSuchTarget, TidewireError
-from tidewire.links.porter import Porter, fail
+from tidewire.errors import MailboxFull, NoSuchTarget, TidewireError
+from tidewire.links.porter import Porter, fail, refuse_full
 from tidewire.services.host import Host
 from tidewire.services.info import ServiceInfo
 from tidewire.services.methods import Bound
 from tidewire.services.names import nearest
 from tidewire.services.port import Items, Request
+from tidewire.services.room import Room
 
 if TYPE_CHECKING:
     from tidewire._binding import RemoteCall
@@ -35,7 +35,7 @@ class ObjectHost(Host):
     """Runs the calls of all that a node has given."""
 
     def __init__(self, node: Node) -> None:
-        super().__init__(node, _INFO, {}, SERVICE_CONCURRENCY.default, "default")
+        super().__init__(node, _INFO, {}, Room.of(node.serving), "default")
 
     def _kinds(self, methods: Mapping[str, Bound]) -> set[tuple[bool, bool]]:
         return {(coroutine, streams) for coroutine in (False, True) for streams in (False, True)}
@@ -56,7 +56,7 @@ class Door(Porter):
     """Lets calls in that name what their caller holds."""
 
     def __init__(self, node: Node, objects: Objects) -> None:
-        super().__init__(ObjectHost(node), SERVICE_CONCURRENCY.default)
+        super().__init__(ObjectHost(node))
         self._objects = objects
         self._entries: dict[RemoteCall, Entry] = {}
 
@@ -72,6 +72,8 @@ class Door(Porter):
                 self._let_in(call, what)
                 return
             call.reply(None)
+        except MailboxFull as full:
+            refuse_full(call, full)
         # Whatever is wrong with it, its sender is told.
         except Exception as error:  # noqa: BLE001
             fail(call, error)

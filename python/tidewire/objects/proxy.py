@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import InvalidArgument, NoResponders, RemoteGone
+from tidewire.errors import InvalidArgument, NodeStopped, NoResponders, RemoteGone
 from tidewire.links.remote import RemoteItems, RemotePort
 from tidewire.services.feeding import Fed
 from tidewire.services.info import MethodInfo, ServiceInfo
@@ -84,10 +84,10 @@ class _Group(Group):
         # Each call looks whether the object is still held.
         return None
 
-    def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
+    def choose(self, options: CallOptions, without: Iterable[str] = (), refused: NodeStopped | None = None) -> Port:
         self._holding.check()
         try:
-            return super().choose(options, without)
+            return super().choose(options, without, refused)
         except NoResponders:
             self._holding.gone = True
             raise RemoteGone(

@@ -1,6 +1,6 @@
 """The items of a stream on their way from one writer to one reader, on any two loops or threads.
 
-The writer is at most ``STREAM_AHEAD`` items ahead; then it stops until the reader has taken half of them.
+The writer is at most ``ahead`` items ahead; then it stops until the reader has taken half of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from time import monotonic
 from typing import Any
 
 from tidewire._current import running_loop
-from tidewire._limits import STREAM_AHEAD
 from tidewire.errors import AskTimeout
 
 
@@ -73,11 +72,13 @@ class Channel:
 
     Args:
         title: What errors call the stream.
+        ahead: How many items the writer is ahead at most: ``stream_ahead`` of its node.
         deadline: When it ends at the latest, on the clock of ``time.monotonic()``, or None.
     """
 
-    def __init__(self, title: str, deadline: float | None = None) -> None:
+    def __init__(self, title: str, ahead: int, deadline: float | None = None) -> None:
         self.title = title
+        self.ahead = ahead
         self.deadline = deadline
         # The lock protects all below. A stream that is collected while this thread holds the lock takes it again.
         self._lock = threading.RLock()
@@ -103,7 +104,7 @@ class Channel:
         with self._lock:
             self._items.append(item)
             self.written += 1
-            room = len(self._items) < STREAM_AHEAD.max and not self._closed
+            room = len(self._items) < self.ahead and not self._closed
             readers = self._take_readers()
         for reader in readers:
             reader.wake()
@@ -119,7 +120,7 @@ class Channel:
     def park(self, resume: Callable[[], None]) -> bool:
         """Return whether there is room, or nobody reads; else ``resume`` is called once when that comes true."""
         with self._lock:
-            if self._closed or len(self._items) < STREAM_AHEAD.max:
+            if self._closed or len(self._items) < self.ahead:
                 return True
             self._resume = resume
             return False
@@ -201,7 +202,7 @@ class Channel:
         with self._lock:
             if self._items:
                 item = self._items.popleft()
-                if self._resume is not None and len(self._items) <= STREAM_AHEAD.max // 2:
+                if self._resume is not None and len(self._items) <= self.ahead // 2:
                     resume, self._resume = self._resume, None
                 waiter = None
             else:

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidewire._handlers import Plan
-from tidewire._limits import SERVICE_WAITING
-from tidewire.errors import ActorStopped
+from tidewire.errors import ActorStopped, MailboxFull
+from tidewire.services.room import Room
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Pending
     from tidewire.node import Node
-
-_BOX = Mailbox(SERVICE_WAITING.max)
 
 
 class Member:
@@ -55,17 +53,20 @@ class Crew:
 
     Args:
         node: Where they live.
-        size_max: How many there are at most. Further jobs wait at actors that are busy.
+        room: How many there are at most, and how many calls wait at actors that are busy. Streams that go on are not among them.
         dispatcher: Whose threads run them.
     """
 
-    def __init__(self, node: Node, size_max: int, dispatcher: str) -> None:
+    def __init__(self, node: Node, room: Room, dispatcher: str) -> None:
         self._node = node
-        self._size_max = size_max
+        self._room = room
+        # Cancelled calls stay in a mailbox until their turn: it has to have an end too.
+        self._mailbox = Mailbox(room.calls + room.waiting + room.streams)
         self._dispatcher = dispatcher
         # The lock protects who is free, and who has which job.
         self._lock = threading.RLock()
         self._members: list[Member] = []
+        self._jobs = 0
         self._turn = 0
         self._closed = False
         # Made at once, so that a dispatcher that does not exist is found before the first call.
@@ -82,9 +83,14 @@ class Crew:
         return len(self._free)
 
     def ask(self, work: Callable[[], Any], timeout: float | None, priority: str) -> tuple[Pending, Job]:
-        """Have something run, and return its reply to come."""
+        """Have something run, and return its reply to come.
+
+        Raises:
+            ActorStopped: if the service is stopping.
+            MailboxFull: if too many wait.
+        """
         job = Job(self, work)
-        actor = self._hand(job)
+        actor = self._hand(job, self._room.calls + self._room.waiting)
         try:
             return actor.ask(job, timeout, priority), job
         except BaseException:
@@ -98,7 +104,7 @@ class Crew:
             ActorStopped: if the service is stopping.
         """
         job = Job(self, work)
-        actor = self._hand(job)
+        actor = self._hand(job, None)
         try:
             actor.tell(job, priority)
         except BaseException:
@@ -118,22 +124,26 @@ class Crew:
             if member is None:
                 return
             member.jobs -= 1
+            self._jobs -= 1
             if not member.jobs and not self._closed:
                 self._free.append(member)
 
-    def _hand(self, job: Job) -> ActorRef:
-        """Return the actor that a job goes to."""
+    def _hand(self, job: Job, most: int | None) -> ActorRef:
+        """Return the actor that a job goes to, if there are not as many as ``most`` already."""
         with self._lock:
+            if most is not None and self._jobs >= most:
+                raise MailboxFull(f"service_waiting={self._room.waiting}: so many calls wait already: try again later")
             # The one that was busy last: what it needs is still at hand.
             member = self._free.pop() if self._free else None
             if member is None and self._closed:
                 raise ActorStopped("its service is stopping: call another instance")
-            if member is None and len(self._members) < self._size_max:
+            if member is None and len(self._members) < self._room.calls:
                 member = self._spawn()
             if member is None:
                 self._turn = (self._turn + 1) % len(self._members)
                 member = self._members[self._turn]
             member.jobs += 1
+            self._jobs += 1
             job.member = member
             return member.actor
 
@@ -141,7 +151,7 @@ class Crew:
         def plan() -> Plan:
             return Plan(_receive, takes_context=False, coroutine=False)
 
-        member = Member(self._node._spawn_plan(None, plan, None, _BOX, self._dispatcher, 1, None))
+        member = Member(self._node._spawn_plan(None, plan, None, self._mailbox, self._dispatcher, 1, None))
         self._members.append(member)
         return member
 

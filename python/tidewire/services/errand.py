@@ -7,11 +7,11 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from tidewire._binding import LinkCall
-from tidewire.errors import LinkLost, NoResponders, TidewireError
+from tidewire.errors import LinkLost, NodeStopped, NoResponders, TidewireError
 from tidewire.services import context
 from tidewire.services.port import Refused
 from tidewire.services.resending import Resending, is_loss
-from tidewire.services.sending import Sending, noted
+from tidewire.services.sending import Sending, noted, refusal
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
@@ -28,6 +28,7 @@ class Errand(Sending):
         "_group",
         "_pausing",
         "_port",
+        "_refused",
         "_request",
         "_resending",
         "_seen",
@@ -42,6 +43,7 @@ class Errand(Sending):
     _giving: Any
     _group: Group
     _port: LinkPort
+    _refused: NodeStopped | None
     _request: Request | None
     _seen: int
     _since: float
@@ -50,7 +52,7 @@ class Errand(Sending):
     def begin(self) -> Pending:
         """Send it."""
         self._pausing, self._resending, self._begun = False, None, monotonic()
-        self._giving = None
+        self._giving = self._refused = None
         self._seen = self.registry.news.count
         self._group = self.registry.group(self.service)
         self._request = self.request(False) if self.options.headers or context.running.get() is not None else None
@@ -61,7 +63,7 @@ class Errand(Sending):
     def was_sent(self, group: Group, port: LinkPort, ago_s: float) -> None:
         """Note that it was sent to the only instance. What became of it follows."""
         self._pausing, self._resending, self._begun = False, None, monotonic() - ago_s
-        self._giving = self._request = None
+        self._giving = self._request = self._refused = None
         self._seen = self.registry.news.count
         self._tried, self._group, self._port, self._since = (), group, port, perf_counter() - ago_s
 
@@ -84,7 +86,7 @@ class Errand(Sending):
             if self._resending is not None:
                 # All that could take it are tried anew after a pause.
                 return self._paused(self._resending.while_nobody(error, monotonic()))
-            self._tried = {*self._tried, self._port.instance}
+            self._tried, self._refused = {*self._tried, self._port.instance}, refusal(error)
             self._kept()
             return self._sent()
         if is_loss(error) and self.is_idempotent(self._group):
@@ -106,6 +108,7 @@ class Errand(Sending):
         self._seen = self.registry.news.count
         try:
             self._group = group = self.registry.group(self.service)
+            self._refused = None
             self._tried = () if group.over_links else group.local()
             return self._sent()
         except TidewireError as error:
@@ -137,7 +140,7 @@ class Errand(Sending):
 
     def _sent(self) -> Pending:
         while True:
-            self._port = port = cast("LinkPort", self._group.choose(self.options, self._tried))
+            self._port = port = cast("LinkPort", self._group.choose(self.options, self._tried, self._refused))
             self._since = perf_counter()
             try:
                 request = self._request
@@ -152,7 +155,7 @@ class Errand(Sending):
                     self._giving = None
                 if not noted(self._group, port, self._since, error):
                     raise
-                self._tried = {*self._tried, port.instance}
+                self._tried, self._refused = {*self._tried, port.instance}, refusal(error)
 
 
 __all__ = ["Errand", "LinkCall"]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import CallTally
 from tidewire._handlers import Plan
-from tidewire._limits import SERVICE_STREAMS, SERVICE_WAITING
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.checking import Arguments
 from tidewire.services.context import CallContext
@@ -19,16 +18,15 @@ from tidewire.services.info import ServiceInfo, admits
 from tidewire.services.methods import Bound
 from tidewire.services.names import VISIBILITIES, nearest
 from tidewire.services.outcome import error_for_caller
+from tidewire.services.places import Places
+from tidewire.services.room import Room
 from tidewire.services.running import AnyRunning, Failure, Running
-from tidewire.services.streaming import Writing, write
-from tidewire.supervision import Mailbox
+from tidewire.services.streaming import PlainWriting, Writing, write
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef
     from tidewire.node import Node
     from tidewire.services.port import Request
-
-_BOX = Mailbox(SERVICE_WAITING.max)
 
 
 class Host:
@@ -40,19 +38,23 @@ class Host:
         instance: Its id.
         info: What it serves.
         node: The node that it lives in.
+        room: How much it does at once.
         tally: What it counts.
         writing: The streams that are under way.
         calls: The calls whose handlers are under way.
         values: The actor that runs coroutines, if it has any.
         streams: The actor that writes streams of coroutines, if it has any.
+        places: Where streams of plain generators wait for others to end.
         streams_any: Whether it has methods that give streams.
         stopping: Whether it opens no streams any more.
     """
 
     def __init__(
-        self, node: Node, info: ServiceInfo, methods: Mapping[str, Bound], concurrency: int, dispatcher: str
+        self, node: Node, info: ServiceInfo, methods: Mapping[str, Bound], room: Room, dispatcher: str
     ) -> None:
         self.node = node
+        self.room = room
+        self.places: Places[PlainWriting] = Places(room.streams, room.waiting)
         self.info = info
         (self.instance,) = info.instances
         self.tally = CallTally()
@@ -69,11 +71,11 @@ class Host:
         self.values = self.streams = None
         self._crew: Crew | None = None
         if not kinds.isdisjoint({(False, False), (False, True)}):
-            self._crew = Crew(node, concurrency, dispatcher)
+            self._crew = Crew(node, room, dispatcher)
         if (True, False) in kinds:
-            self.values = self._spawn(self.receive, concurrency)
+            self.values = self._spawn(self.receive, room.calls)
         if (True, True) in kinds:
-            self.streams = self._spawn(write, SERVICE_STREAMS.max)
+            self.streams = self._spawn(write, room.streams)
 
     def _kinds(self, methods: Mapping[str, Bound]) -> set[tuple[bool, bool]]:
         """Return what it has to be able to run: whether coroutines, and whether streams."""
@@ -217,7 +219,7 @@ class Host:
         def plan() -> Plan:
             return Plan(receive, takes_context=False, coroutine=True)
 
-        return self.node._spawn_plan(None, plan, None, _BOX, "default", concurrency, None)
+        return self.node._spawn_plan(None, plan, None, self.room.mailbox, "default", concurrency, None)
 
 
 def _is_cancelled() -> bool:

@@ -55,8 +55,8 @@ class LocalPort:
                 work = functools.partial(host.run, running)
                 pending, job = host.crew.ask(work, request.left_s(), request.priority)
         except TidewireError as error:
-            raise _told(running, error) from None
-        return LocalReply(pending, running, job)
+            raise _told(host, running, error) from None
+        return LocalReply(host, pending, running, job)
 
     def stream(self, request: Request) -> Writing:
         """Open a stream; see ``Port``."""
@@ -71,22 +71,23 @@ class LocalPort:
             if host.stopping:
                 raise ActorStopped
             if isinstance(writing, PlainWriting):
-                host.crew.tell(writing.advance, request.priority)
+                writing.open()
             else:
                 assert host.streams is not None
                 host.streams.tell(writing, request.priority)
         except TidewireError as error:
             writing.close()
-            raise _told(running, error) from None
+            raise _told(host, running, error) from None
         return writing
 
 
 class LocalReply:
     """A call that was sent to a host of this process."""
 
-    __slots__ = ("_job", "_pending", "_running")
+    __slots__ = ("_host", "_job", "_pending", "_running")
 
-    def __init__(self, pending: Pending, running: Running, job: Job | None) -> None:
+    def __init__(self, host: Host, pending: Pending, running: Running, job: Job | None) -> None:
+        self._host = host
         self._pending = pending
         self._running = running
         self._job = job
@@ -97,7 +98,7 @@ class LocalReply:
         except BaseException as error:
             self.cancel()
             if isinstance(error, TidewireError):
-                raise _told(self._running, error) from None
+                raise _told(self._host, self._running, error) from None
             raise
         if value.__class__ is Failure:
             try:
@@ -114,7 +115,7 @@ class LocalReply:
         except BaseException as error:
             self.cancel()
             if isinstance(error, TidewireError):
-                raise _told(self._running, error) from None
+                raise _told(self._host, self._running, error) from None
             raise
         if value.__class__ is Failure:
             try:
@@ -132,20 +133,22 @@ class LocalReply:
             self._job.over()
 
 
-def _told(running: Running, error: TidewireError) -> TidewireError:
+def _told(host: Host, running: Running, error: TidewireError) -> TidewireError:
     """Return an error of the engine, which names an actor, as one that names the call."""
     request = running.request
     if isinstance(error, AskTimeout):
         state = "its handler was at it, and is cancelled" if running.begun else "its handler had not begun"
         return AskTimeout(
             f"{request.title}: no answer in time from the instance {running.instance!r}, {state}: "
-            "allow more with with_(timeout=...), or look at the statistics of the service"
+            "allow more with with_(timeout=...), or look at the statistics of the service",
+            blocked_ms=request.blocked_ms,
         )
     if isinstance(error, ActorStopped):
         kind = ActorStopped if running.begun else Refused
         return kind(f"{request.title}: the instance {running.instance!r} has stopped: call another, or serve it again")
     if isinstance(error, MailboxFull):
         return MailboxFull(
-            f"{request.title}: too many calls wait for the instance {running.instance!r}: try again, or serve more of them"
+            f"{request.title}: too many calls wait for the instance {running.instance!r}, "
+            f"service_waiting={host.room.waiting}: try again, or serve more of them"
         )
     return error

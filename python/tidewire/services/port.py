@@ -104,6 +104,11 @@ class Request:
         """What errors call it."""
         return f"{self.service}.{self.method}"
 
+    @property
+    def blocked_ms(self) -> int | None:
+        """What an AskTimeout says of the loop that runs it: who finds here that time is up is not blocked. None within a process."""
+        return None if self.origin == "node" else 0
+
     def left_s(self) -> float | None:
         """Return how many seconds are left, or None without a deadline."""
         return None if self.deadline is None else max(0.0, self.deadline - monotonic())

@@ -73,11 +73,12 @@ class Group:
             self._standings.remove(instance)
             self.route = self._routed()
 
-    def choose(self, options: CallOptions, without: Iterable[str] = ()) -> Port:
+    def choose(self, options: CallOptions, without: Iterable[str] = (), refused: NodeStopped | None = None) -> Port:
         """Return the way to the instance for a call, and note that the call begins.
 
         Raises:
             NoResponders: if there is none.
+            NodeStopped: in its place, if ``refused`` says that the hub or a node is stopping.
         """
         with self._lock:
             if options.instance is not None and options.instance not in without:
@@ -87,7 +88,7 @@ class Group:
             else:
                 chosen = self._standings.choose(options.policy, options.dice, without)
             if chosen is None:
-                raise NoResponders(
+                raise refused or NoResponders(
                     f"{self.name}: its instances are stopping or have lost their link: call again, or serve it"
                 )
             self._standings.began(chosen)
@@ -230,7 +231,7 @@ class Registry:
 
     def pause(self, wait_s: float, seen: int) -> Pending:
         """Wait for so long, or until there are other news than were seen."""
-        return self.node._engine.pause(wait_s, self.news, seen)
+        return self.node._engine.changed(self.news, seen, wait_s)
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
@@ -253,7 +254,7 @@ class Registry:
     def _tell(self) -> None:
         node = self._node()
         if node is not None:
-            node._engine.tell()
+            node._engine.news.ring()
 
     def keep(self, served: Served) -> None:
         """End what is served with the node."""

@@ -75,7 +75,8 @@ class Sending:
         options, parent = self.options, ports.current()
         timeout = options.timeout or self.timeout if streams else self.timeout_s
         deadline = ports.nested_deadline(self.title, timeout, parent)
-        args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links)
+        node = self.registry.node
+        args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links, node)
         made = Request(
             self.service,
             self.method,
@@ -84,12 +85,17 @@ class Sending:
             deadline=deadline,
             headers=options.headers,
             priority=options.priority,
-            node=self.registry.node.name,
+            node=node.name,
             user=None if parent is None else parent.request.user,
             parent=parent,
         )
         made.feeds = feeds
         return made
+
+
+def refusal(error: BaseException) -> NodeStopped | None:
+    """Return the error of a call that was not taken as the hub or the node of the instance is stopping."""
+    return error if isinstance(error, NodeStopped) else None
 
 
 def note(group: Group, port: Port, since: float, error: BaseException, tried: set[str]) -> None:

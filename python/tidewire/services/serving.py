@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tidewire._current import running_loop
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
-from tidewire._limits import SERVICE_CONCURRENCY
 from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, NodeStopped
 from tidewire.services.context import CallContext
 from tidewire.services.declared import Declaration, declaration_of
@@ -20,8 +19,8 @@ from tidewire.services.methods import Bound, Event
 from tidewire.services.names import token_problem, visibility_problem
 from tidewire.services.port import Request, current
 from tidewire.services.registry import Registry, registry_of
+from tidewire.services.room import Room
 from tidewire.services.running import Running
-from tidewire.supervision import whole
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Subscription
@@ -40,6 +39,8 @@ def serve(
     visibility: str | None = None,
     instance: str | None = None,
     concurrency: int | None = None,
+    waiting: int | None = None,
+    streams: int | None = None,
     dispatcher: str = "default",
 ) -> Served:
     """Serve an object, a function, or a dict of functions. The result may be awaited, and needs not be.
@@ -50,8 +51,12 @@ def serve(
         name: What callers call it; the default is what the class says.
         visibility: Who may call it: "node" (this process), "private" (also the nodes that joined) or "public" (also over HTTP).
         instance: An id for this instance; the default is the name with a random part.
-        concurrency: Calls that it handles at once, of coroutines and of plain functions each; the default is 1,024.
+        concurrency: Calls that it handles at once, of coroutines and of plain functions each.
+        waiting: Calls, and streams, that have come and not begun; one more is refused.
+        streams: Streams that it writes at once, of coroutines and of plain functions each; further ones wait.
         dispatcher: Which threads run its plain functions.
+
+    For concurrency, waiting and streams the default is what ``node.serving`` says.
 
     Returns:
         What is served, to look at and to stop.
@@ -68,15 +73,14 @@ def serve(
             f"target: {target.__qualname__} is a class: give an object of it, {target.__qualname__}(...)"
         )
     declared = declaration_of(target, name)
-    if concurrency is not None:
-        whole("concurrency", concurrency, SERVICE_CONCURRENCY)
+    room = Room.of(node.serving, concurrency, waiting, streams)
     problems = [None if visibility is None else visibility_problem("visibility", visibility)]
     problems.append(None if instance is None else token_problem("instance", instance))
     for problem in filter(None, problems):
         raise InvalidArgument(problem)
     chosen = f"{declared.name}-{secrets.token_hex(4)}" if instance is None else instance
     info = _info(declared, visibility or declared.visibility, chosen)
-    return Served(node, target, declared, info, concurrency or SERVICE_CONCURRENCY.default, dispatcher)
+    return Served(node, target, declared, info, room, dispatcher)
 
 
 def known(node: Node) -> list[ServiceInfo]:
@@ -99,7 +103,7 @@ class Served:
     """
 
     def __init__(
-        self, node: Node, target: Any, declared: Declaration, info: ServiceInfo, concurrency: int, dispatcher: str
+        self, node: Node, target: Any, declared: Declaration, info: ServiceInfo, room: Room, dispatcher: str
     ) -> None:
         self.name = info.name
         (self.instance,) = info.instances
@@ -110,9 +114,8 @@ class Served:
         self._ledger: Ledger | None = None
         self._told: list[Pending] = []
         self._porter: Porter | None = None
-        self._concurrency = concurrency
         methods = {method.name: _bound(declared, method.name, target, info) for method in declared.methods.values()}
-        self._host = Host(node, info, methods, concurrency, dispatcher)
+        self._host = Host(node, info, methods, room, dispatcher)
         try:
             for event in declared.events:
                 self._listen(event, target, dispatcher)
@@ -134,7 +137,7 @@ class Served:
     def _join(self, connection: Connection) -> None:
         """Let other nodes call it, if they may."""
         if self._porter is None and self.info.seen_from("private") is not None:
-            self._told, self._porter = connection.serve(self._host, self._concurrency)
+            self._told, self._porter = connection.serve(self._host)
 
     async def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
         """Stop this instance: no call comes any more, and streams are cut. A second call gives the same ledger.
@@ -164,7 +167,7 @@ class Served:
 
     def statistics(self) -> dict[str, Any]:
         """Return counts of calls and streams, and how long calls took. Calls that never began are not among them."""
-        waiting = sum(actor.statistics()["depth"] for actor in self._host.actors)
+        waiting = sum(actor.statistics()["depth"] for actor in self._host.actors) + self._host.places.waiting
         return {"service": self.name, "instance": self.instance, **self._host.tally.summary(), "waiting": waiting}
 
     def __repr__(self) -> str:

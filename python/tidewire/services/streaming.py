@@ -24,7 +24,7 @@ class Writing:
     def __init__(self, host: Host, running: Running) -> None:
         self.host = host
         self.running = running
-        self.channel = Channel(running.request.title, running.request.deadline)
+        self.channel = Channel(running.request.title, host.room.ahead, running.request.deadline)
         self._counted = False
 
     # Those who read it
@@ -75,7 +75,8 @@ class Writing:
 
     def late(self) -> AskTimeout:
         """Return the error of a stream whose time is up."""
-        return AskTimeout(f"{self.channel.title}: the stream's time is up: give it more with with_(timeout=...)")
+        text = f"{self.channel.title}: the stream's time is up: give it more with with_(timeout=...)"
+        return AskTimeout(text, blocked_ms=self.running.request.blocked_ms)
 
     def failed(self, error: BaseException) -> BaseException:
         """Return what the reader gets for what the generator raised."""
@@ -139,6 +140,23 @@ class PlainWriting(Writing):
     def __init__(self, host: Host, running: Running) -> None:
         super().__init__(host, running)
         self._generator: Iterator[Any] | None = None
+
+    def open(self) -> None:
+        """Begin, or wait for a place.
+
+        Raises:
+            ActorStopped: if the service is stopping.
+            MailboxFull: if too many wait.
+        """
+        priority = self.running.request.priority
+        if self.host.places.enter(self, priority):
+            self.host.crew.tell(self.advance, priority)
+
+    def finish(self, error: BaseException | None) -> None:
+        super().finish(error)
+        following = self.host.places.leave(self)
+        if following is not None:
+            following.resume()
 
     def resume(self) -> None:
         """Go on, on some dispatcher thread."""

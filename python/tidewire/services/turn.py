@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from tidewire.errors import TidewireError
 from tidewire.services.resending import Resending, is_loss
-from tidewire.services.sending import Sending, noted
+from tidewire.services.sending import Sending, noted, refusal
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire.errors import NodeStopped
     from tidewire.services.port import Port
     from tidewire.services.registry import Group
 
@@ -26,6 +27,7 @@ class Turn:
     def __init__(self, sending: Sending, group: Group) -> None:
         self.group, self.request = group, sending.request(False, group.over_links)
         self._sending, self._tried = sending, set[str]()
+        self._refused: NodeStopped | None = None
         self._wait_s, self._seen = 0.0, 0
         self._resending: Resending | None = None
         self._pausing = False
@@ -37,7 +39,7 @@ class Turn:
             return None
         self._seen = self._sending.registry.news.count
         if self._resending is None:
-            return self.group.choose(self._sending.options, self._tried)
+            return self.group.choose(self._sending.options, self._tried, self._refused)
         try:
             self.group = self._sending.group()
             return self.group.choose(self._sending.options, self._tried)
@@ -55,6 +57,7 @@ class Turn:
         """Note that a call failed. Returns if it is to be made once more, else raises the error."""
         if noted(self.group, port, since, error):
             self._tried.add(port.instance)
+            self._refused = refusal(error)
             return
         if not is_loss(error) or not self._sending.is_idempotent(self.group):
             raise error

@@ -63,6 +63,8 @@ pub struct EngineConfig {
     pub broker: Numbers,
     /// Links to other nodes.
     pub links: Numbers,
+    /// Services.
+    pub services: Numbers,
 }
 
 /// The settings of one dispatcher.
@@ -91,6 +93,7 @@ impl Default for EngineConfig {
             stop_timeout_ms: limits::STOP_TIMEOUT_MS.default,
             broker: Numbers::defaults(tables::BROKER_KEYS),
             links: Numbers::defaults(tables::LINK_KEYS),
+            services: Numbers::defaults(tables::SERVICE_KEYS),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of agents, pools and links. The engine has no use for them; they stand here because configuration is read in one place.
+//! Settings of agents, pools, links and services. The engine has no use for them; they stand here because configuration is read in one place.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,10 @@ pub(super) struct Sub {
     pub(super) of_mut: fn(&mut EngineConfig) -> &mut Numbers,
 }
 
-pub(super) static SUBS: [Sub; 2] = [
+pub(super) static SUBS: [Sub; 3] = [
     Sub { name: "broker", keys: BROKER_KEYS, of: |c| &c.broker, of_mut: |c| &mut c.broker },
     Sub { name: "links", keys: LINK_KEYS, of: |c| &c.links, of_mut: |c| &mut c.links },
+    Sub { name: "services", keys: SERVICE_KEYS, of: |c| &c.services, of_mut: |c| &mut c.services },
 ];
 
 pub(super) const BROKER_KEYS: &[&Limit] = &[
@@ -62,6 +63,9 @@ pub(super) const LINK_KEYS: &[&Limit] = &[
     &limits::REMOTE_OBJECTS,
     &limits::REMOTE_LEASE_MS,
 ];
+
+pub(super) const SERVICE_KEYS: &[&Limit] =
+    &[&limits::SERVICE_CONCURRENCY, &limits::SERVICE_WAITING, &limits::SERVICE_STREAMS, &limits::STREAM_AHEAD];
 
 /// The numbers of one table, by the names of their limits in `spec/limits.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]

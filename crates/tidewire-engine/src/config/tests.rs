@@ -213,6 +213,22 @@ fn agents_and_pools_have_a_table_of_their_own() {
 }
 
 #[test]
+fn services_have_a_table_of_their_own() {
+    let text = "[services]\nservice_waiting = 5\nstream_ahead = 1\n";
+    let variables = [("TIDEWIRE_SERVICES__STREAM_AHEAD".to_owned(), "2".to_owned())];
+    let config = EngineConfig::load(None, Some(("f", text)), variables).unwrap();
+    let of = |key: &str| config.services.get(key);
+    assert_eq!((of("service_waiting"), of("stream_ahead"), of("service_streams")), (Some(5), Some(2), Some(10_000)));
+    assert_eq!(EngineConfig::load(Some(config.to_table()), None, []).unwrap(), config);
+
+    let error =
+        EngineConfig::load(None, Some(("f", "[services]\nservice_waiting = 0\nwaiting = 1\n")), []).unwrap_err();
+    let texts: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(texts[0], "services.service_waiting: 0 is out of range; 1 to 10000 calls are allowed (from f)");
+    assert!(texts[1].starts_with("services.waiting: unknown key; "), "{texts:?}");
+}
+
+#[test]
 fn links_have_a_table_of_their_own_and_options_win() {
     let text = "[links]\nlink_heartbeat_ms = 200\nlink_queue_bytes = 2097152\nlink_in_flight = 100\n";
     let env = || variables([("TIDEWIRE_LINKS__LINK_HEARTBEAT_MS", "300"), ("TIDEWIRE_LINKS__LINK_IN_FLIGHT", "200")]);

@@ -17,7 +17,7 @@ pub struct Call {
     /// Its head and payload.
     pub message: Message,
     /// Who called.
-    pub from: Named,
+    pub from: Arc<Named>,
     /// Until when the caller waits.
     pub deadline: Option<Instant>,
     pub(super) answered: bool,

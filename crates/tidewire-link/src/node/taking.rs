@@ -5,15 +5,22 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidewire_core::link::assembly::Message;
-use tidewire_core::link::session::{Event, Fault, Joined, Refused, Sending};
+use tidewire_core::link::session::{Event, Fault, Joined, Named, Refused, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, PublishHead, SubscribeHead};
 
 use super::way::{Way, WayKind};
-use super::{Again, Call, CallKey, Exchange, Failure, OF_NODE, Published, Shared, State, Waiting};
+use super::{Again, Call, CallKey, Exchange, Failure, Handler, OF_NODE, Published, Shared, State, Waiting};
 use crate::clock::now_us;
 use crate::hub::Feed;
 use crate::reading::Reading;
+
+/// Who hears what is published under one head, and whose it is.
+struct Heard {
+    head: Vec<u8>,
+    handlers: Vec<Arc<dyn Handler>>,
+    from: Arc<Named>,
+}
 
 impl Shared {
     /// Takes what was read.
@@ -35,20 +42,26 @@ impl Shared {
             }
             due_us = session.next_us();
         }
+        self.take_in(events, epoch, due_us);
+        fault.inspect_err(|fault| self.refuse(fault))
+    }
+
+    /// Hands on what came.
+    pub(super) fn take_in(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32, due_us: u64) {
         if due_us < self.sleeps_until_us.load(Ordering::Acquire) {
             // A loop may have read it, and the thread of the links has to know.
             self.look.notify_one();
         }
         self.happened(events, epoch);
         self.flush();
-        fault.inspect_err(|fault| self.refuse(fault))
     }
 
     fn happened(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32) {
+        let mut last = None;
         for event in events {
             match event {
                 Event::Called(message) => self.called(message, epoch),
-                Event::Published(message) => self.published(message),
+                Event::Published(message) => self.published(message, &mut last),
                 Event::Joined(joined) => self.welcomed(joined),
                 other => self.tell(other, epoch),
             }
@@ -140,7 +153,13 @@ impl Shared {
             }
             let again = Arc::new(Again { pattern: subscribed.pattern.clone(), link: self.me.clone(), later });
             let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
-            match session.subscribe(&head, &subscribed.says, Arc::clone(&again) as Arc<dyn Waiting>) {
+            let waiting = Arc::clone(&again) as Arc<dyn Waiting>;
+            let sent = if subscribed.handler.listens() {
+                session.listen(&head, &subscribed.says, waiting)
+            } else {
+                session.subscribe(&head, &subscribed.says, waiting)
+            };
+            match sent {
                 Ok(id) => {
                     subscribed.id = Some(id);
                     by_id.insert(id, *number);
@@ -188,25 +207,31 @@ impl Shared {
         }
     }
 
-    fn published(&self, message: Message) {
-        let Ok(head) = PublishHead::parse(message.head()) else { return };
-        let (handlers, from) = {
-            let state = self.state.lock();
-            let of = |number: &u64| state.subscriptions.get(number).map(|one| Arc::clone(&one.handler));
-            let mut handlers = Vec::new();
-            if head.to == 0 {
-                state.plain.for_each_match_str(head.subject, |number| handlers.extend(of(number)));
-            } else {
-                handlers.extend(state.by_id.get(&head.to).and_then(of));
-            }
-            (handlers, state.session.name_of(head.origin).cloned().unwrap_or_default())
-        };
-        let mut handlers = handlers.into_iter();
-        let Some(first) = handlers.next() else { return };
-        for other in handlers {
-            other.published(Published { message: message.clone(), from: from.clone() });
+    /// Gives a message to those subscribed. Many of one head come one after the other: they go where the last one went.
+    fn published(&self, message: Message, last: &mut Option<Heard>) {
+        if last.as_ref().is_none_or(|last| last.head != message.head()) {
+            *last = self.heard(message.head());
         }
-        first.published(Published { message, from });
+        let Some(Heard { handlers, from, .. }) = last else { return };
+        let Some((first, others)) = handlers.split_first() else { return };
+        for other in others {
+            other.published(Published { message: message.clone(), from: Arc::clone(from) });
+        }
+        first.published(Published { message, from: Arc::clone(from) });
+    }
+
+    fn heard(&self, bytes: &[u8]) -> Option<Heard> {
+        let head = PublishHead::parse(bytes).ok()?;
+        let state = self.state.lock();
+        let of = |number: &u64| state.subscriptions.get(number).map(|one| Arc::clone(&one.handler));
+        let mut handlers = Vec::new();
+        if head.to == 0 {
+            state.plain.for_each_match_str(head.subject, |number| handlers.extend(of(number)));
+        } else {
+            handlers.extend(state.by_id.get(&head.to).and_then(of));
+        }
+        let from = state.session.name_of(head.origin).cloned().unwrap_or_default();
+        Some(Heard { head: bytes.to_vec(), handlers, from })
     }
 
     pub(super) fn answered(&self, key: CallKey) {

@@ -458,17 +458,17 @@ pub const REMOTE_LEASE_MS: Limit =
 pub const SERVICE_CONCURRENCY: Limit =
     Limit { name: "service_concurrency", unit: "calls", default: 1024, min: 1, max: 10_000 };
 
-/// Calls that wait for one instance of a service.
+/// Calls that wait for one instance of a service, of coroutines, of plain functions and of streams each.
 ///
-/// At the limit: One more fails with MailboxFull.
+/// At the limit: One more fails with MailboxFull; one of another node, or at a node of Rust, with LimitExceeded.
 pub const SERVICE_WAITING: Limit =
-    Limit { name: "service_waiting", unit: "calls", default: 10_000, min: 10_000, max: 10_000 };
+    Limit { name: "service_waiting", unit: "calls", default: 10_000, min: 1, max: 10_000 };
 
-/// Streams that one instance of a service writes at once.
+/// Streams that one instance of a service writes at once, of coroutines and of plain functions each.
 ///
 /// At the limit: Further streams wait for their first item.
 pub const SERVICE_STREAMS: Limit =
-    Limit { name: "service_streams", unit: "streams", default: 10_000, min: 10_000, max: 10_000 };
+    Limit { name: "service_streams", unit: "streams", default: 10_000, min: 1, max: 10_000 };
 
 /// Methods and event handlers of one service.
 ///
@@ -476,10 +476,10 @@ pub const SERVICE_STREAMS: Limit =
 pub const SERVICE_METHODS: Limit =
     Limit { name: "service_methods", unit: "methods", default: 1000, min: 1000, max: 1000 };
 
-/// Items of a stream that were written and not yet read, within one process.
+/// Items of a stream that were written and not yet read, within the process that writes it.
 ///
 /// At the limit: The writer waits.
-pub const STREAM_AHEAD: Limit = Limit { name: "stream_ahead", unit: "items", default: 32, min: 32, max: 32 };
+pub const STREAM_AHEAD: Limit = Limit { name: "stream_ahead", unit: "items", default: 32, min: 1, max: 65_536 };
 
 /// Headers of one call. The rest of link_fields is for what a call says of itself.
 ///

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
@@ -12,6 +14,9 @@ use crate::tree::SubscriptionId;
 
 /// What is compared when a call has several ways: not of a group, load, turn, and when it was subscribed.
 type Rank = (bool, u32, u64, SubscriptionId);
+
+/// A way of a call: its rank, the link, and the id of the subscription there.
+type Way = (Rank, LinkId, u64);
 
 /// What subjects begin with that only the hub speaks on.
 pub(super) const OF_HUB: &str = "$hub.";
@@ -34,6 +39,7 @@ impl Hub {
             pattern: head.pattern.to_owned(),
             says: frame.payload.to_vec(),
             in_progress: 0,
+            listens: frame.flags.again(),
             key: None,
         };
         self.course = None;
@@ -88,24 +94,40 @@ impl Hub {
             let problem = "its id is that of an exchange that is open: choose another one";
             return Err(WireError::Unexpected { kind: "CALL", problem });
         }
-        let (mut full, mut refusal) = (Vec::new(), None);
-        loop {
-            let (to, subscription, key) = match self.route(at, &head, frame, &full) {
-                Ok(route) => route,
+        let refusal = match self.route(at, &head, frame) {
+            Ok(route) => match self.connect(at, route, head.credit, frame)? {
                 // Of several that are full, the first one says why.
-                Err(other) => {
-                    refusal = refusal.or(other);
-                    break;
-                }
-            };
-            let Some(reason) = self.connect(at, (to, subscription, key), head.credit, frame)? else { return Ok(()) };
-            full.push(key);
-            refusal = refusal.or(Some(reason));
-        }
+                Some(_) if self.connect_other(at, route.0, &head, frame)? => None,
+                refusal => refusal,
+            },
+            Err(refusal) => refusal,
+        };
         if let Some((code, text)) = refusal {
             self.refuse_new(at, frame, code, &text);
         }
         Ok(())
+    }
+
+    /// Passes a call on to another node than the one that can't take it. False: there is none that can.
+    ///
+    /// What keeps a node from taking a call holds for all of its subscriptions, so that each node is tried once.
+    fn connect_other(
+        &mut self,
+        at: LinkId,
+        full: LinkId,
+        head: &CallHead<'_>,
+        frame: &Frame<'_>,
+    ) -> Result<bool, WireError> {
+        let mut ways = Vec::new();
+        self.for_each_responder(head.subject, head.choice, |way| ways.push(way));
+        ways.sort_unstable();
+        let mut tried = BTreeSet::from([full]);
+        for ((.., key), link, id) in ways {
+            if tried.insert(link) && self.connect(at, (link, id, key), head.credit, frame)?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Where a call goes, or why it goes nowhere. Without a reason it was answered.
@@ -114,7 +136,6 @@ impl Hub {
         at: LinkId,
         head: &CallHead<'_>,
         frame: &Frame<'_>,
-        full: &[SubscriptionId],
     ) -> Result<(LinkId, u64, SubscriptionId), Option<(ErrorCode, String)>> {
         let subject = head.subject;
         let grant = self.link(at).and_then(|link| link.grant);
@@ -131,7 +152,7 @@ impl Hub {
         if subject == "$hub.services" {
             return Err(self.services(at, frame).err());
         }
-        let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(subject, head.choice, full) };
+        let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(subject, head.choice) };
         responder.ok_or_else(|| {
             let mend = "subscribe a handler there, and look whether its node has joined this hub";
             Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}: {mend}")))
@@ -186,31 +207,32 @@ impl Hub {
         Ok(None)
     }
 
-    /// The subscription that a call goes to: of a queue group, if one matches, and not one of those that are full.
-    fn responder(
-        &mut self,
-        subject: &str,
-        choice: u8,
-        full: &[SubscriptionId],
-    ) -> Option<(LinkId, u64, SubscriptionId)> {
-        let mut best: Option<(Rank, LinkId, u64)> = None;
+    /// The subscription that a call goes to: of a queue group, if one matches.
+    fn responder(&mut self, subject: &str, choice: u8) -> Option<(LinkId, u64, SubscriptionId)> {
+        let mut best: Option<Way> = None;
+        self.for_each_responder(subject, choice, |way| {
+            if best.is_none_or(|other| way.0 < other.0) {
+                best = Some(way);
+            }
+        });
+        best.map(|((.., key), link, id)| (link, id, key))
+    }
+
+    /// All subscriptions that a call can go to; the one with the least rank is preferred.
+    fn for_each_responder(&mut self, subject: &str, choice: u8, mut visit: impl FnMut(Way)) {
         let mut draw = next_draw(&mut self.draw);
         let of_node = subject.starts_with(OF_NODE);
         self.tree.for_each_match_str(subject, |subscriber| {
-            let Some(key) = subscriber.key.filter(|key| !full.contains(key)) else { return };
-            if of_node && !subscriber.pattern.starts_with(OF_NODE) {
+            let Some(key) = subscriber.key else { return };
+            if subscriber.listens || (of_node && !subscriber.pattern.starts_with(OF_NODE)) {
                 return;
             }
             draw = draw.rotate_left(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let load = if choice == 0 { subscriber.in_progress } else { 0 };
             // Equal loads take turns by chance; keys compare in the order of subscriptions.
             let turn = if choice == 1 { 0 } else { draw };
-            let rank = (subscriber.queue.is_empty(), load, turn, key);
-            if best.is_none_or(|(other, ..)| rank < other) {
-                best = Some((rank, subscriber.link, subscriber.id));
-            }
+            visit(((subscriber.queue.is_empty(), load, turn, key), subscriber.link, subscriber.id));
         });
-        best.map(|((.., key), link, id)| (link, id, key))
     }
 
     /// Answers with everything that told of itself when it subscribed.

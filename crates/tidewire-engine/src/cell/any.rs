@@ -1,0 +1,193 @@
+//! An actor whatever its messages are: what parents, watchers and the engine need of it.
+
+use super::{ATTEND_LANES, Cell};
+use crate::actor::ActorId;
+use crate::dispatch::Run as Runnable;
+use crate::ending::{Ending, Report, Stuck};
+use crate::envelope::Envelope;
+use crate::error::{DeadReason, Refusal};
+use crate::inbox::{Intake, Run};
+use crate::options::Priority;
+use crate::signal::{Notice, StopReason};
+use crate::statistics::ActorStatistics;
+use crate::timers::Fire;
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Wake, Waker};
+
+/// An actor whatever its messages are.
+pub(crate) trait AnyCell: Send + Sync {
+    fn id(&self) -> ActorId;
+    fn name(&self) -> Option<&Arc<str>>;
+    fn notify(self: Arc<Self>, notice: Notice);
+    fn begin_stop(self: Arc<Self>, drain: bool, reason: StopReason);
+    fn abandon(self: Arc<Self>);
+    fn child_gone(self: Arc<Self>, child: ActorId);
+    fn report(&self) -> Option<Report>;
+    fn on_end(self: Arc<Self>, waker: Waker) -> bool;
+    fn has_parent(&self) -> bool;
+    /// Adds a child; false if this actor takes no more.
+    fn adopt(&self, child: Arc<dyn AnyCell>) -> bool;
+    fn statistics(&self) -> ActorStatistics;
+    fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)>;
+    fn run_inline(self: Arc<Self>);
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+impl<M: Send + 'static> AnyCell for Cell<M> {
+    fn id(&self) -> ActorId {
+        self.id
+    }
+
+    fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
+    fn notify(self: Arc<Self>, notice: Notice) {
+        let wake = {
+            let mut inbox = self.inbox.lock();
+            if inbox.intake == Intake::Closed {
+                return;
+            }
+            self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
+            inbox.notify(notice)
+        };
+        if wake {
+            self.schedule();
+        }
+    }
+
+    fn begin_stop(self: Arc<Self>, drain: bool, reason: StopReason) {
+        self.close(drain, false, reason);
+    }
+
+    fn abandon(self: Arc<Self>) {
+        let dead = self.aside.lock().as_ref().map_or(0, |aside| aside.dead);
+        let (left, report) = {
+            let mut inbox = self.inbox.lock();
+            if inbox.intake == Intake::Closed {
+                return;
+            }
+            inbox.intake = Intake::Closed;
+            self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
+            let stuck = Stuck {
+                actor: self.id,
+                name: self.name.clone(),
+                dispatcher: self.dispatcher.name.clone(),
+                thread: crate::threads::name(self.thread.load(Ordering::Relaxed)),
+                awaiting: inbox.run == Run::Awaiting,
+            };
+            let left = inbox.empty();
+            // Besides what waits, this is what the actor has in hand, and the message in progress.
+            let unfinished = {
+                let ledger = self.ledger(&inbox, dead, 0, 0);
+                ledger.accepted.saturating_sub(ledger.handled + ledger.dead_lettered)
+            };
+            let ledger = self.ledger(&inbox, dead, 0, unfinished);
+            (left, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
+        };
+        for envelope in left {
+            self.bury(envelope, DeadReason::Abandoned, None);
+        }
+        let children = self.with_aside(|aside| std::mem::take(&mut aside.children));
+        for child in children.into_values() {
+            child.abandon();
+        }
+        self.end(report, Vec::new());
+        self.resume();
+    }
+
+    fn child_gone(self: Arc<Self>, child: ActorId) {
+        let last = self.with_aside(|aside| aside.children.remove(&child).is_some() && aside.children.is_empty());
+        if last && !self.is_open() {
+            self.resume();
+        }
+    }
+
+    fn report(&self) -> Option<Report> {
+        self.aside.lock().as_ref().and_then(|aside| aside.report.clone())
+    }
+
+    fn on_end(self: Arc<Self>, waker: Waker) -> bool {
+        let ending =
+            self.with_aside(|aside| Arc::clone(aside.ending.get_or_insert_with(|| Ending::new(aside.report.clone()))));
+        ending.watch(waker)
+    }
+
+    fn adopt(&self, child: Arc<dyn AnyCell>) -> bool {
+        self.with_aside(|aside| {
+            let open = aside.report.is_none() && !aside.barren;
+            if open {
+                aside.children.insert(child.id(), child);
+            }
+            open
+        })
+    }
+
+    fn has_parent(&self) -> bool {
+        self.aside.lock().as_ref().is_some_and(|aside| aside.parent.is_some())
+    }
+
+    fn statistics(&self) -> ActorStatistics {
+        let in_hand = self.in_hand.load(Ordering::Relaxed);
+        let (timings, restarts, failed) = self
+            .aside
+            .lock()
+            .as_ref()
+            .map_or((None, 0, 0), |aside| (Some(aside.timings.clone()), aside.restarts, aside.failed));
+        let inbox = self.inbox.lock();
+        ActorStatistics {
+            id: self.id,
+            name: self.name.clone(),
+            dispatcher: self.dispatcher.name.clone(),
+            accepted: inbox.accepted,
+            handled: self.handled.load(Ordering::Relaxed),
+            failed,
+            dropped: inbox.dropped + inbox.evicted,
+            depth: (inbox.waiting() + in_hand) as usize,
+            high_water: inbox.high_water as usize,
+            capacity: inbox.capacity() as usize,
+            restarts,
+            timings: timings.unwrap_or_default(),
+        }
+    }
+
+    fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)> {
+        let message = match message.downcast::<M>() {
+            Ok(message) => message,
+            Err(message) => return Err((Refusal::Stopped { actor: self.id }, message)),
+        };
+        match self.push(Envelope::Plain(*message), Priority::Normal) {
+            Ok(_) => Ok(()),
+            Err((refusal, envelope)) => match envelope.into_message() {
+                Some(message) => Err((refusal, Box::new(message))),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn run_inline(self: Arc<Self>) {
+        Runnable::run(self);
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl<M: Send + 'static> Wake for Cell<M> {
+    fn wake(self: Arc<Self>) {
+        self.resume();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.resume();
+    }
+}
+
+impl<M: Send + 'static> Fire for Cell<M> {
+    fn fire(self: Arc<Self>) {
+        self.resume();
+    }
+}

@@ -1,0 +1,254 @@
+"""Services: how much one takes can be said in code, files and the environment, and for one service."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from service_support import PATIENCE, soon
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+
+
+class Desk(tw.Service):
+    """Handlers that the test holds."""
+
+    def __init__(self) -> None:
+        self.inside: asyncio.Queue[str] = asyncio.Queue(100)
+        self.open = asyncio.Event()
+        self.thread_inside = threading.Semaphore(0)
+        self.thread_open = threading.Event()
+        self.written = 0
+        self.paused = threading.Event()
+
+    @tw.method
+    async def hold(self) -> str:
+        self.inside.put_nowait("hold")
+        await self.open.wait()
+        return "held"
+
+    @tw.method
+    def block(self) -> str:
+        self.thread_inside.release()
+        assert self.thread_open.wait(PATIENCE)
+        return "blocked"
+
+    async def blocks(self) -> None:
+        await asyncio.to_thread(self.thread_inside.acquire, True, PATIENCE)
+
+    @tw.method
+    async def count(self) -> AsyncIterator[int]:
+        for n in range(1_000):
+            self._write(n)
+            yield n
+
+    @tw.method
+    def count_plainly(self) -> Iterator[int]:
+        for n in range(1_000):
+            self._write(n)
+            yield n
+
+    def _write(self, n: int) -> None:
+        self.written += 1
+        if n == 1:
+            self.paused.set()
+
+    @tw.method
+    async def first(self, numbers: AsyncIterator[int]) -> int:
+        async for n in numbers:
+            # Until now the caller's loop did what it could.
+            await asyncio.sleep(0)
+            return n
+        return -1
+
+
+BOTH = pytest.mark.parametrize("count", ["count", "count_plainly"])
+
+
+def services(**settings: int) -> dict[str, Any]:
+    return {"services": settings}
+
+
+def with_node(config: dict[str, Any], story: Callable[[tw.Node], Any]) -> None:
+    async def main() -> None:
+        async with tw.Node(config=config) as node:
+            await story(node)
+
+    asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE))
+
+
+def test_settings_are_read_like_all_of_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("[services]\nservice_waiting = 200\nstream_ahead = 4\n")
+    config = tw.Config(
+        {"services": tw.ServiceConfig(service_waiting=100, service_streams=7)},
+        file,
+        {"TIDEWIRE_SERVICES__STREAM_AHEAD": "5"},
+        {"services.service_concurrency": "10"},
+    )
+    assert tw.Node(config=config).serving == tw.ServiceConfig(10, 200, 7, 5)
+    assert tw.Node().serving == tw.ServiceConfig(1_024, 10_000, 10_000, 32)
+
+
+def test_what_is_wrong_is_said_with_its_name_and_what_is_allowed() -> None:
+    with pytest.raises(tw.ConfigError) as raised:
+        tw.Node(config=services(service_wait=5, service_streams=0))
+    assert raised.value.problems == [
+        "services.service_streams: 0 is out of range; 1 to 10000 streams are allowed (from code)",
+        "services.service_wait: unknown key; did you mean service_waiting? (from code)",
+    ]
+    with pytest.raises(
+        tw.ConfigError, match=r"services\.stream_ahead: 0 is out of range; 1 to 65536 items are allowed"
+    ):
+        tw.ServiceConfig(stream_ahead=0)
+    with tw.Node() as node:
+        for name in ("concurrency", "waiting", "streams"):
+            for value in (0, 10_001, True, "many"):
+                match = f"{name}: {value!r} is not allowed: give a whole number from 1 to 10,000"
+                with pytest.raises(tw.InvalidArgument, match=match):
+                    node.serve(Desk(), **{name: value})
+
+
+@pytest.mark.parametrize("config", [services(service_concurrency=1, service_waiting=2), {}])
+def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None:
+    async def story(node: tw.Node) -> None:
+        own: dict[str, int] = {} if config else {"concurrency": 1, "waiting": 2}
+        desk = Desk()
+        node.serve(desk, **own)
+        client = node.client(Desk)
+        both = (client.hold, desk.inside.get, desk.open), (client.block, desk.blocks, desk.thread_open)
+        for call, inside, gate in both:
+            first = asyncio.ensure_future(call())
+            await soon(inside())
+            waiting = [asyncio.ensure_future(call()) for _ in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(tw.MailboxFull, match=r"desk\.\w+: too many calls wait .*service_waiting=2: try again"):
+                await call()
+            gate.set()
+            assert len(set(await soon(asyncio.gather(first, *waiting)))) == 1
+
+    with_node(config, story)
+
+
+def test_a_call_of_another_node_finds_the_places_of_plain_methods_taken() -> None:
+    async def story(hub: tw.Node) -> None:
+        url = hub.listen("tide://127.0.0.1:0").url
+        desk = Desk()
+        await hub.serve(desk, concurrency=1, waiting=1)
+        block = hub.client(Desk).block
+        here = [asyncio.ensure_future(block())]
+        await soon(desk.blocks())
+        here.append(asyncio.ensure_future(block()))
+        async with tw.Node(url, name="caller") as caller:
+            await caller.until(lambda now: now["links"]["services"].get("desk") == 1, timeout=PATIENCE)
+            with pytest.raises(tw.LimitExceeded, match="service_waiting=1"):
+                await soon(caller.client("desk").block())
+        desk.thread_open.set()
+        assert await soon(asyncio.gather(*here)) == ["blocked"] * 2
+
+    with_node({}, story)
+
+
+def test_one_more_than_may_wait_is_refused_over_a_link() -> None:
+    async def story(hub: tw.Node) -> None:
+        url = hub.listen("tide://127.0.0.1:0").url
+        desk = Desk()
+        # The door lets two in at least.
+        served = await hub.serve(desk, concurrency=2, waiting=1)
+        async with tw.Node(url, name="caller") as caller:
+            await caller.until(lambda now: now["links"]["services"].get("desk") == 1, timeout=PATIENCE)
+            hold = caller.client("desk").hold
+            held = []
+            for _ in range(2):
+                held.append(asyncio.ensure_future(hold()))
+                await soon(desk.inside.get())
+            held.append(asyncio.ensure_future(hold()))
+            with pytest.raises(
+                tw.LimitExceeded, match=r"desk\.hold of .*: service_waiting=1: so many calls wait already: try"
+            ):
+                await soon(asyncio.gather(hold(), hold()))
+            desk.open.set()
+            assert await soon(asyncio.gather(*held)) == ["held"] * 3
+            assert served.statistics()["calls"] == 3
+
+    with_node({}, story)
+
+
+@BOTH
+def test_so_many_streams_are_written_at_once_and_others_wait_for_their_first_item(count: str) -> None:
+    async def story(node: tw.Node) -> None:
+        node.serve(Desk(), streams=1, waiting=1)
+        open_stream = getattr(node.client(Desk), count)
+        first = open_stream()
+        assert await anext(first) == 0
+        second = open_stream()
+        item = asyncio.ensure_future(anext(second))
+        # Its first step opens the stream.
+        await asyncio.sleep(0)
+        for _ in range(10):
+            assert await anext(first) > 0
+        with pytest.raises(tw.MailboxFull, match="service_waiting=1"):
+            await anext(open_stream())
+        assert not item.done(), "the first one has the only place"
+        await first.aclose()
+        assert await soon(item) == 0
+        await second.aclose()
+
+    with_node({}, story)
+
+
+def test_a_stream_that_gave_up_waiting_leaves_its_place_to_others() -> None:
+    async def story(node: tw.Node) -> None:
+        served = node.serve(Desk(), streams=1, waiting=2)
+        count = node.client(Desk).count_plainly
+        first, second, third = count(), count(), count()
+        assert await anext(first) == 0
+        items = [asyncio.ensure_future(anext(stream)) for stream in (second, third)]
+        await asyncio.sleep(0)
+        assert served.statistics()["waiting"] == 2
+        items[0].cancel()
+        await second.aclose()
+        assert served.statistics()["waiting"] == 1
+        await first.aclose()
+        assert await soon(items[1]) == 0
+        await third.aclose()
+
+    with_node({}, story)
+
+
+@BOTH
+def test_a_writer_is_as_far_ahead_of_its_reader_as_the_node_says(count: str) -> None:
+    async def story(node: tw.Node) -> None:
+        desk = Desk()
+        node.serve(desk)
+        async with getattr(node.client(Desk), count)() as stream:
+            assert await anext(stream) == 0
+            assert await asyncio.to_thread(desk.paused.wait, PATIENCE)
+            desk.open.set()
+            # Another call goes through the same loop and threads: a writer that were not held would be far ahead.
+            assert await node.client(Desk).hold() == "held"
+            assert desk.written <= 3
+
+    with_node(services(stream_ahead=1), story)
+
+
+def test_a_generator_as_an_argument_is_as_far_ahead_as_the_node_of_its_caller_says() -> None:
+    written = 0
+
+    async def numbers() -> AsyncIterator[int]:
+        nonlocal written
+        for n in range(1_000):
+            written += 1
+            yield n
+
+    async def story(node: tw.Node) -> None:
+        node.serve(Desk())
+        assert await node.client(Desk).first(numbers()) == 0
+        assert written <= 3
+
+    with_node(services(stream_ahead=1), story)

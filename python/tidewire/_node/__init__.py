@@ -1,0 +1,1 @@
+"""The parts of a node, by what they are for."""

@@ -1,0 +1,182 @@
+"""What a node does with actors and timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tidewire import _handlers
+from tidewire._binding import ActorRef, Timer
+from tidewire._limits import CONCURRENCY
+from tidewire._node.base import Base
+from tidewire.errors import InvalidArgument, NoSuchTarget
+from tidewire.supervision import Mailbox, Supervision, whole
+
+_LOOP = "asyncio"
+"""The dispatcher that is the node's event loop."""
+
+
+class Actors(Base):
+    """The part of a node that makes actors, and tells them something."""
+
+    def spawn(
+        self,
+        target: Any,
+        *args: Any,
+        name: str | None = None,
+        mailbox: int | Mailbox | None = None,
+        dispatcher: str = "default",
+        concurrency: int = 1,
+        supervision: Supervision | None = None,
+        **kwargs: Any,
+    ) -> ActorRef:
+        """Create an actor.
+
+        Args:
+            target: ``def f(message)``, ``def f(message, ctx)``, the same with ``async def``, or a class with
+                ``receive(self, message[, ctx])`` and optionally ``started``, ``stopped`` and ``handle_batch(self, messages)``.
+                ``handle_batch`` takes what has gathered as one list; asks go to ``receive``, one by one. If it raises, nobody
+                knows on which message: all of the list have failed. Each is handed out again while ``max_deliveries`` allows,
+                in the same order, or else becomes a dead letter with the error. ``on_failure`` applies once for the list.
+            *args: Positional arguments for the class.
+            name: A unique name to look it up by.
+            mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's ``mailbox_capacity``.
+            dispatcher: Which threads run it. Coroutines run on the node's event loop.
+            concurrency: How many messages a coroutine actor handles at once.
+            supervision: What failures lead to; the default is to go on.
+            **kwargs: Keyword arguments for the class.
+
+        Raises:
+            InvalidArgument: if the target can't be an actor, or an option is out of range.
+            NameTaken: if a live actor has this name; no actor is created.
+            UnknownDispatcher: if there is no such dispatcher; the message lists those there are.
+            NodeStopped: if the node has been stopped.
+        """
+        return self._spawn(None, target, args, kwargs, name, mailbox, dispatcher, concurrency, supervision)
+
+    def lookup(self, name: str) -> ActorRef | None:
+        """Return the live actor with this name, or None."""
+        return self._engine.lookup(name)
+
+    def tell(self, name: str | Iterable[str], message: Any, priority: str = "normal") -> None:
+        """Tell the actor, or each of the actors, with this name something.
+
+        Raises:
+            InvalidArgument: if a name is not a string, or there is no such priority.
+            NoSuchTarget: if there is no live actor with one of the names; nobody is told anything then.
+            MailboxFull: if a mailbox is full and its policy is not to drop.
+        """
+        if not isinstance(name, (str, Iterable)):
+            raise InvalidArgument(f"name: {name!r} is not allowed: give the name of an actor, or a list of names")
+        names = [name] if isinstance(name, str) else list(name)
+        refs = {wanted: self.lookup(wanted) for wanted in names}
+        missing = [wanted for wanted, ref in refs.items() if ref is None]
+        if missing:
+            raise NoSuchTarget(
+                f"name: no live actor is called {', '.join(map(repr, missing))}: spawn it, or look at node.statistics()"
+            )
+        for ref in refs.values():
+            assert ref is not None
+            ref.tell(message, priority)
+
+    def schedule(
+        self, delay: float, ref: ActorRef, message: Any, every: float | None = None, priority: str = "normal"
+    ) -> Timer:
+        """Tell an actor something after ``delay`` seconds, and then, with ``every``, again and again.
+
+        Raises:
+            InvalidArgument: if a time is negative or not a number.
+        """
+        self._check()
+        if not isinstance(ref, ActorRef):
+            raise InvalidArgument(
+                f"ref: {ref!r} is not an actor: give what node.spawn() returned, or node.lookup(name)"
+            )
+        return self._engine.schedule(delay, ref, message, every, priority)
+
+    def _spawn_child(
+        self, parent: ActorRef, target: Any, args: tuple[Any, ...], options: dict[str, Any] | None
+    ) -> ActorRef:
+        options = dict(options or {})
+        taken = {key: options.pop(key, None) for key in ("name", "mailbox", "supervision")}
+        dispatcher = options.pop("dispatcher", "default")
+        concurrency = options.pop("concurrency", 1)
+        return self._spawn(
+            parent,
+            target,
+            args,
+            options,
+            taken["name"],
+            taken["mailbox"],
+            dispatcher,
+            concurrency,
+            taken["supervision"],
+        )
+
+    def _spawn(
+        self,
+        parent: ActorRef | None,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None,
+        mailbox: int | Mailbox | None,
+        dispatcher: str,
+        concurrency: int,
+        supervision: Supervision | None,
+    ) -> ActorRef:
+        def plan() -> _handlers.Plan:
+            return _handlers.plan(target, args, kwargs)
+
+        return self._spawn_plan(parent, plan, name, mailbox, dispatcher, concurrency, supervision)
+
+    def _spawn_plan(
+        self,
+        parent: ActorRef | None,
+        make: Callable[[], _handlers.Plan],
+        name: str | None,
+        mailbox: int | Mailbox | None,
+        dispatcher: str,
+        concurrency: int,
+        supervision: Supervision | None,
+    ) -> ActorRef:
+        self._check()
+        # The options come first: a class whose actor is refused is not called.
+        _check_options(name, dispatcher, concurrency, supervision)
+        box = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
+        plan = make()
+        _check_plan(plan, dispatcher, concurrency)
+        if plan.coroutine or dispatcher == _LOOP:
+            self._ensure_loop()
+        return self._engine.spawn(
+            plan,
+            self._self,
+            parent,
+            name=name,
+            capacity=None if box is None else box.capacity,
+            overflow=None if box is None else box.overflow,
+            dispatcher=dispatcher,
+            concurrency=concurrency,
+            supervision=supervision,
+        )
+
+
+def _check_options(name: object, dispatcher: object, concurrency: object, supervision: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise InvalidArgument(f"name: {name!r} is not allowed: give a string, or None")
+    if not isinstance(dispatcher, str):
+        raise InvalidArgument(f"dispatcher: {dispatcher!r} is not allowed: give the name of a dispatcher")
+    whole("concurrency", concurrency, CONCURRENCY)
+    if supervision is not None and not isinstance(supervision, Supervision):
+        raise InvalidArgument(f"supervision: {supervision!r} is not allowed: give a tw.Supervision")
+
+
+def _check_plan(plan: _handlers.Plan, dispatcher: str, concurrency: int) -> None:
+    if concurrency > 1 and not plan.coroutine:
+        raise InvalidArgument(
+            f"concurrency: {concurrency} needs coroutines: make the handler `async def`, or leave concurrency at 1"
+        )
+    if plan.batch is not None and dispatcher == _LOOP:
+        raise InvalidArgument(
+            f"dispatcher: {dispatcher!r} is the event loop, and handle_batch runs on threads: choose another dispatcher"
+        )

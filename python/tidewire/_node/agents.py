@@ -1,0 +1,133 @@
+"""What a node does with agents and worker pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from tidewire._node.base import Base
+from tidewire.broker import BrokerConfig
+from tidewire.supervision import Mailbox, Supervision
+
+if TYPE_CHECKING:
+    from tidewire.agents.agent import Agent
+    from tidewire.agents.directory import Directory
+    from tidewire.agents.retry import Retry
+    from tidewire.pools.options import Batch, Scale
+    from tidewire.pools.pool import Pool
+
+
+class Agents(Base):
+    """The part of a node that registers agents, and makes pools."""
+
+    _broker: BrokerConfig
+    _agents: Directory | None
+    _pools: list[Pool]
+
+    @property
+    def broker(self) -> BrokerConfig:
+        """The settings of agents and pools that are in force."""
+        return self._broker
+
+    @property
+    def agents(self) -> Directory:
+        """The live agents: ``get(id)``, ``list(type=..., capability=...)``."""
+        if self._agents is None:
+            from tidewire.agents.directory import Directory
+
+            with self._lock:
+                self._agents = self._agents or Directory(self._engine.news.ring)
+        return self._agents
+
+    def agent(
+        self,
+        handler: Any,
+        *,
+        id: str | None = None,
+        type: str | None = None,
+        capabilities: Iterable[str] | None = None,
+        retry: Retry | None = None,
+        mailbox: int | Mailbox | None = None,
+        dispatcher: str = "default",
+        concurrency: int | None = None,
+        supervision: Supervision | None = None,
+    ) -> Agent:
+        """Register an agent: an actor that others find by its id, its type and its capabilities.
+
+        Args:
+            handler: ``def f(payload)`` or ``def f(payload, message)``, plain or async; or an object with ``receive`` and
+                methods marked by ``@tw.handle``; or a class of such objects, of which one is made without arguments.
+                A parameter annotated as ``tw.Message`` receives the message itself.
+            id: Unique among the live agents and named actors; the default is the type with a number.
+            type: What sort of agent it is.
+            capabilities: What it can do.
+            retry: How a message whose handler failed is tried again; the default is the configuration's, which is never.
+            mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's ``agent_mailbox``.
+            dispatcher: Which threads run it. Coroutines run on the node's event loop.
+            concurrency: How many messages an agent with coroutines handles at once.
+            supervision: What failures lead to; the default is to go on.
+
+        Returns:
+            The agent: the object itself if it is a ``tw.Agent``, else one that stands for it.
+
+        Raises:
+            InvalidArgument: if the handler can't be an agent, or an option is not allowed.
+            NameTaken: if a live agent or actor has this id.
+            NodeStopped: if the node has been stopped.
+        """
+        from tidewire.agents.registering import register
+
+        self._check()
+        return register(
+            self._whole,
+            handler,
+            id=id,
+            type=type,
+            capabilities=capabilities,
+            retry=retry,
+            mailbox=mailbox,
+            dispatcher=dispatcher,
+            concurrency=concurrency,
+            supervision=supervision,
+        )
+
+    def pool(
+        self,
+        function: Callable[..., Any] | str,
+        workers: int | Scale | None = None,
+        kind: str = "thread",
+        batch: Batch | int | bool | None = None,
+        **options: Any,
+    ) -> Pool:
+        """Make a pool of supervised workers that run one function: ``await pool.submit(x)``, ``async for y in pool.map(xs)``.
+
+        Args:
+            function: What the workers call, or its import path ``"package.module:name"``. With a class of agents, or a
+                ``functools.partial`` of one, each worker makes an instance, and all of them are one agent for others. With
+                ``id``, ``type`` or ``capabilities`` a function, or a path, becomes such an agent too.
+            workers: How many, or a ``tw.Scale``; the default is the configuration's ``pool_workers``.
+            kind: "thread", or "process" for work that needs a core of its own.
+            batch: The function takes a list of what is queued, and returns a list of as many results: a ``tw.Batch``, the
+                largest size, or True for the configuration's.
+            **options: As for ``tw.Pool``: name, capacity, overflow, task_timeout, max_deliveries, restarts, result_bytes_max, on_dead.
+                For agents also id, type, capabilities, retry and mailbox, as for ``agent``, and concurrency: how many
+                messages have left the mailbox for the workers, two per worker if nothing is said.
+
+        Returns:
+            The pool. It stops with the node, after the actors; tasks that it gives up are among the node's dead letters, and
+            requeue submits them again.
+
+        Raises:
+            InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
+            NameTaken: if the node has a pool of this name.
+            NodeStopped: if the node has been stopped.
+        """
+        from tidewire.pools.of_node import make
+
+        self._check()
+        pool = make(self._whole, function, workers, kind, batch, options)
+        self._pools = [*self._live_pools(), pool]
+        return pool
+
+    def _live_pools(self) -> list[Pool]:
+        return [pool for pool in self._pools if pool.ledger is None]

@@ -1,0 +1,81 @@
+"""What all parts of a node have, and the event loop that its coroutines run on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from tidewire import _current
+from tidewire.errors import NodeStopped
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from tidewire._binding import ActorRef, Bridge, Engine
+    from tidewire._loop_thread import LoopThread
+    from tidewire.links.connection import Connection
+    from tidewire.node import Node
+
+
+class Base:
+    """What the parts of a node share; ``Node`` makes it."""
+
+    name: str
+    _engine: Engine
+    _connection: Connection | None
+    _loop: asyncio.AbstractEventLoop | None
+    _loop_thread: LoopThread | None
+    _lock: threading.Lock
+    _self: Callable[[], Node | None]
+    _stopped: bool
+
+    @property
+    def _whole(self) -> Node:
+        """The node that this is a part of: the same object."""
+        return cast("Node", self)
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise NodeStopped(f"{self!r} has been stopped: make a new one")
+
+    def _bind_running_loop(self) -> None:
+        import asyncio
+
+        from tidewire._loop import bridge_of
+
+        self._loop = asyncio.get_running_loop()
+        self._engine.bind(bridge_of(self._loop))
+
+    def _on_loop(self, call: Callable[[Bridge], object]) -> None:
+        """Call something with the bridge of the node's loop, on the thread of that loop, and wait for it."""
+        import asyncio
+
+        from tidewire._loop import bridge_of
+
+        self._ensure_loop()
+        assert self._loop is not None
+        if _current.running_loop() is self._loop:
+            call(bridge_of(self._loop))
+            return
+
+        async def on_loop() -> None:
+            call(bridge_of(asyncio.get_running_loop()))
+
+        asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result()
+
+    def _ensure_loop(self) -> None:
+        """Coroutines need a loop: the running one, or else one in a thread of the node's own."""
+        with self._lock:
+            if self._engine.is_bound:
+                return
+            if _current.running_loop() is not None:
+                self._bind_running_loop()
+                return
+            from tidewire._loop_thread import LoopThread
+
+            self._loop_thread = LoopThread(self.name)
+            self._loop_thread.call(self._bind_running_loop)
+
+    def _give_up(self, ref: ActorRef, message: Any, reason: str, error: str | None) -> None:
+        self._engine.give_up(ref, message, reason, error)

@@ -1,0 +1,104 @@
+"""What a node does with links and services."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from tidewire._node.base import Base
+from tidewire.link_config import LinkConfig
+from tidewire.service_config import ServiceConfig
+
+if TYPE_CHECKING:
+    from tidewire.links.connection import Connection
+    from tidewire.links.listening import Listener, Token
+    from tidewire.links.tls import Tls
+    from tidewire.services.info import ServiceInfo
+    from tidewire.services.serving import Served
+
+_S = TypeVar("_S")
+
+
+class Services(Base):
+    """The part of a node that serves and calls, and lets other nodes join."""
+
+    _links: LinkConfig
+    _serving: ServiceConfig
+
+    @property
+    def links(self) -> LinkConfig:
+        """The settings of links that are in force."""
+        return self._links
+
+    @property
+    def serving(self) -> ServiceConfig:
+        """The settings of services that are in force."""
+        return self._serving
+
+    def listen(
+        self, url: str, *, tokens: Iterable[Token] = (), insecure: bool = False, tls: Tls | None = None
+    ) -> Listener:
+        """Let other nodes join: this node becomes a hub, which routes between all that have joined. Call it again for more places.
+
+        Args:
+            url: ``tide://127.0.0.1:0`` (the system chooses the port), ``tide+tls://``, ``ws://``, ``wss://`` or ``tide+unix:///path``.
+            tokens: Who may join; without any, everybody who reaches the place. The first call decides.
+            insecure: Allow a place that other machines can reach although there is no TLS or no token.
+            tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes with a certificate of its may join.
+
+        Returns:
+            The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in.
+
+        Raises:
+            InvalidArgument: if the URL is not one to listen at, or this node has joined another hub.
+            Unauthorized: if other machines could reach it, and that was not allowed.
+            ConfigError: if the place is taken.
+        """
+        from tidewire.links.listening import Listener, grants
+
+        self._check()
+        return Listener(self._link().listen(url, grants(tokens), insecure, tls))
+
+    def serve(self, target: Any, **options: Any) -> Served:
+        """Serve an object, a function, or a dict of functions; see ``tidewire.services.serving.serve`` for all options.
+
+        Awaiting the result waits until the hub knows, where there is one. The options are name, visibility, instance,
+        concurrency, waiting, streams and dispatcher.
+        """
+        from tidewire.services.serving import serve
+
+        return serve(self._whole, target, **options)
+
+    @overload
+    def client(self, service: type[_S], name: str | None = None) -> _S: ...
+
+    @overload
+    def client(self, service: str, name: str | None = None) -> Any: ...
+
+    def client(self, service: Any, name: str | None = None) -> Any:
+        """Return a client of a service, by its class or its name.
+
+        Raises:
+            InvalidArgument: if the class declares no service, or a name is not allowed.
+        """
+        from tidewire.services.proxy import client
+
+        return client(self._whole, service, name)
+
+    async def services(self) -> list[ServiceInfo]:
+        """Return the services that this node can reach, by name."""
+        from tidewire.services.serving import known
+
+        return known(self._whole)
+
+    def _link(self) -> Connection:
+        if self._connection is None:
+            from tidewire.links.connection import Connection
+
+            with self._lock:
+                if self._connection is None:
+                    self._connection = Connection(self._whole)
+                    # The process takes its links along at its end; the collector does not.
+                    weakref.finalize(self, self._connection.abandon).atexit = False
+        return self._connection

@@ -1,0 +1,191 @@
+"""What a node does with subjects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import ActorRef
+from tidewire._limits import SUBSCRIPTION_CAPACITY
+from tidewire._node.actors import Actors
+from tidewire._node.services import Services
+from tidewire.errors import InvalidArgument, InvalidSubject, NoResponders
+from tidewire.services.names import plain_headers
+from tidewire.supervision import Mailbox, whole
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending, Subscription
+    from tidewire.subscription import SubscriptionStream
+
+
+class Subjects(Actors, Services):
+    """The part of a node that subscribes, publishes and requests."""
+
+    _unshared: dict[int, tuple[Subscription, ActorRef, str, str | None, bool]]
+    _unshared_most: int
+
+    def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
+        """Deliver what is published on matching subjects to an actor, or to a handler of its own.
+
+        Args:
+            pattern: Tokens divided by dots; ``*`` stands for one token, ``>`` at the end for one or more.
+            target: An actor, or a function or coroutine function: ``def f(message)`` or ``def f(message, ctx)``.
+            queue: Members of a queue group share the messages: each goes to one of them.
+
+        Returns:
+            The subscription. Awaiting it (``.wait()`` in a plain thread) waits until it gets what other nodes publish too; what the
+            hub refuses is raised there.
+
+        Raises:
+            InvalidSubject: if the pattern is malformed.
+            InvalidArgument: if the target can't take messages.
+            ActorStopped: if the actor has stopped.
+        """
+        return self._subscribe(pattern, target, queue, listens=False)
+
+    def _subscribe(
+        self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None, listens: bool
+    ) -> Subscription:
+        """Subscribe; one that listens gets no requests of other nodes."""
+        self._check()
+        _check_subscription(pattern, queue)
+        self._engine.check_pattern(pattern)
+        own = not isinstance(target, ActorRef)
+        actor = target if isinstance(target, ActorRef) else self.spawn(target)
+        try:
+            subscription = self._engine.subscribe(pattern, actor, queue, own)
+        except BaseException:
+            if own:
+                actor.stop(drain=False)
+            raise
+        self._note_subscription(subscription, actor, pattern, queue, listens)
+        return subscription
+
+    def _note_subscription(
+        self, subscription: Subscription, actor: ActorRef, pattern: str, queue: str | None, listens: bool
+    ) -> None:
+        """Share a subscription with other nodes, now or when this one becomes a hub."""
+        if self._connection is not None and self._connection.is_joined:
+            share, shared = self._connection.share(actor, pattern, queue, listens)
+            subscription.share(shared)
+            subscription.on_end(lambda: self._link().unsubscribe(share))
+            return
+        with self._lock:
+            if len(self._unshared) >= self._unshared_most:
+                # Those of actors that have stopped end without a word.
+                self._unshared = {key: known for key, known in self._unshared.items() if known[1].alive}
+                self._unshared_most = max(64, 2 * len(self._unshared))
+            key = id(subscription)
+            self._unshared[key] = (subscription, actor, pattern, queue, listens)
+        subscription.on_end(lambda: self._unshared.pop(key, None))
+
+    def _share_all(self) -> None:
+        with self._lock:
+            unshared, self._unshared = self._unshared, {}
+        for known in unshared.values():
+            if known[1].alive:
+                self._note_subscription(*known)
+
+    def set_subscriptions(self, actor: ActorRef, patterns: Iterable[str]) -> list[str]:
+        """Set the subscriptions of an actor to exactly these patterns, and return those in force. Those that stay are not interrupted."""
+        before = set(self._engine.subscriptions(actor))
+        after = self._engine.set_subscriptions(patterns, actor)
+        if self._connection is not None and self._connection.is_joined:
+            self._connection.keep_shared(actor, after)
+            for pattern in set(after) - before:
+                self._connection.share(actor, pattern, None)
+        return after
+
+    def unsubscribe(self, actor: ActorRef, pattern: str) -> list[str]:
+        """End the subscriptions of an actor to one pattern, and return those still in force."""
+        return self._kept(actor, self._engine.unsubscribe(pattern, actor))
+
+    def _kept(self, actor: ActorRef, patterns: list[str]) -> list[str]:
+        if self._connection is not None:
+            self._connection.keep_shared(actor, patterns)
+        return patterns
+
+    def unsubscribe_all(self, actor: ActorRef) -> int:
+        """End all subscriptions of an actor, and return how many there were."""
+        count = self._engine.unsubscribe_all(actor)
+        self._kept(actor, [])
+        return count
+
+    def subscriptions(self, actor: ActorRef) -> list[str]:
+        """Return the patterns that an actor is subscribed to."""
+        return self._engine.subscriptions(actor)
+
+    def subscription(
+        self,
+        pattern: str,
+        capacity: int = SUBSCRIPTION_CAPACITY.default,
+        overflow: str = "wait",
+        queue: str | None = None,
+    ) -> SubscriptionStream:
+        """Read what is published with ``async with node.subscription(...) as s: async for envelope in s``.
+
+        Args:
+            pattern: As for ``subscribe``.
+            capacity: How many messages may wait to be read.
+            overflow: What happens to one more; "wait" and "fail" count it as refused, and keep it as a dead letter.
+            queue: As for ``subscribe``.
+
+        Raises:
+            InvalidArgument: if a value is not allowed.
+            InvalidSubject: if the pattern is not a string; on entry, if it is malformed.
+        """
+        from tidewire.subscription import SubscriptionStream
+
+        _check_subscription(pattern, queue)
+        whole("capacity", capacity, SUBSCRIPTION_CAPACITY)
+        return SubscriptionStream(self, pattern, Mailbox(capacity, overflow), queue)  # type: ignore[arg-type]
+
+    def publish(self, subject: str, message: Any, headers: Mapping[str, str] | None = None) -> int:
+        """Publish a message, and return how many subscriptions of this node accepted it.
+
+        A node that has joined others publishes to them too: at most once, in order, while the link lasts.
+        Deliveries that a full mailbox refuses become dead letters with the reason "mailbox_full".
+
+        Raises:
+            InvalidSubject: if the subject is malformed, or not a string.
+            InvalidArgument: if the headers are not strings, or the message can't be sent to other nodes; nobody has it then.
+            LinkLost: if the link to the hub is lost; nobody has it then.
+        """
+        if self._stopped:
+            self._check()
+        link = None if self._connection is None else self._connection.joined
+        if link is not None:
+            # First: what can't be sent is refused before anybody has it.
+            link.publish(subject, message, None, None if headers is None else plain_headers(headers))
+        accepted, _ = self._engine.publish(subject, message, headers)
+        return accepted
+
+    def request(
+        self,
+        subject: str,
+        message: Any,
+        timeout: float | EllipsisType | None = ...,
+        headers: Mapping[str, str] | None = None,
+    ) -> Pending:
+        """Ask one of those subscribed to ``subject``; await the result.
+
+        Raises:
+            NoResponders: if nobody is subscribed.
+            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's ``ask_timeout_ms``.
+        """
+        self._check()
+        try:
+            return self._engine.request(subject, message, headers, timeout)
+        except NoResponders:
+            if self._connection is None or not self._connection.is_joined:
+                raise
+        seconds = self._engine.ask_timeout() if isinstance(timeout, EllipsisType) else timeout
+        return self._connection.request(subject, message, seconds, headers)
+
+
+def _check_subscription(pattern: object, queue: object) -> None:
+    if not isinstance(pattern, str):
+        raise InvalidSubject(f"pattern: {pattern!r} is not allowed: give a string, tokens divided by dots")
+    if queue is not None and (not isinstance(queue, str) or not queue):
+        raise InvalidArgument(f"queue: {queue!r} is not allowed: give a name, or None")
