@@ -38,6 +38,31 @@ fn every_node_with_a_matching_subscription_gets_it_once() {
 }
 
 #[test]
+fn messages_that_are_alike_go_where_subscriptions_say_at_the_time() {
+    let mut world = World::new(3);
+    let (sender, other, third) = (world.join("sender"), world.join("other"), world.join("third"));
+    let first = world.subscribe(other, "news", "");
+    let got = |world: &mut World, payload: &[u8]| {
+        world.publish(sender, Flags::NORMAL, "news", payload);
+        world.settle();
+        [other, third].map(|node| world.published(node).len())
+    };
+    assert_eq!([got(&mut world, b"one"), got(&mut world, b"two")], [[1, 0], [1, 0]]);
+    world.subscribe(third, "news", "");
+    assert_eq!(got(&mut world, b"three"), [1, 1]);
+    world.nodes[other].session.unsubscribe(first);
+    world.settle();
+    assert_eq!(got(&mut world, b"four"), [0, 1]);
+    world.cut(third);
+    let late = world.join("late");
+    world.subscribe(late, "news", "group");
+    world.publish(sender, Flags::NORMAL, "news", b"five");
+    world.publish(sender, Flags::NORMAL, "news", b"six");
+    world.settle();
+    assert_eq!(world.published(late), [b"five".to_vec(), b"six".to_vec()]);
+}
+
+#[test]
 fn one_member_of_each_queue_group_gets_it() {
     let mut world = World::new(2);
     let sender = world.join("sender");

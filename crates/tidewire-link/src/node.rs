@@ -9,7 +9,7 @@ mod way;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::outbox::{Burst, Taker};
@@ -140,6 +140,7 @@ struct Shared {
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     on_lost: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     left: Mutex<Option<OnLeft>>,
+    on_written: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pulse: Mutex<Option<Pulse>>,
     me: Weak<Self>,
 }
@@ -281,6 +282,7 @@ impl Link {
             on_lost: Mutex::new(None),
             pulse: Mutex::new(None),
             left: Mutex::new(None),
+            on_written: OnceLock::new(),
             me: Weak::clone(me),
         });
         let end = Arc::new(Ending(Arc::downgrade(&shared)));
@@ -316,6 +318,12 @@ impl Link {
     /// Calls this with the number of each node that was known here, and has gone.
     pub fn on_left(&self, call: impl Fn(u32) + Send + Sync + 'static) {
         *self.shared.left.lock() = Some(Box::new(call));
+    }
+
+    /// Calls this whenever something may have been written: then [`is_written`](Self::is_written) and [`open_calls`](Self::open_calls)
+    /// may say something else. There is one such call, the first. It is made on any thread: it must be quick, and must not wait.
+    pub fn on_written(&self, call: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.on_written.set(Box::new(call));
     }
 
     /// Whether exchanges other than those of subscriptions are open: then a frame may wait for company.
@@ -524,6 +532,13 @@ impl Shared {
         if flushed.is_err() {
             way.end.notify_one();
         }
+        self.written();
+    }
+
+    fn written(&self) {
+        if let Some(on_written) = self.on_written.get() {
+            on_written();
+        }
     }
 
     /// Whether what waits is to wait for more. The thread of the links writes it in time.
@@ -580,6 +595,7 @@ impl Shared {
             state.joined.take().is_some()
         };
         self.deliver(events, 0);
+        self.written();
         if was_joined && let Some(on_lost) = &*self.on_lost.lock() {
             on_lost();
         }

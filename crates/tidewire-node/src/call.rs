@@ -11,6 +11,7 @@ use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 
+use crate::core::Core;
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::pending::wait;
@@ -85,9 +86,8 @@ impl<T> Call<T> {
         let Some(mut shot) = self.shot.take() else { return Ok(()) };
         let waiting = Arc::clone(&self.place) as Arc<dyn Waiting>;
         if !shot.is_found() {
-            let late = |at| shot.core.runner.watch(at, Arc::clone(&self.place) as Arc<dyn Fire>);
-            self.watch = shot.deadline.map(late);
-            self.finding = Some(Finding::begin(shot, 0, waiting));
+            self.watch = shot.watched(Arc::clone(&self.place) as Arc<dyn Fire>);
+            self.finding = Some(Finding::begin(shot, 0, waiting)?);
             return Ok(());
         }
         let sent = shot.send(0, waiting);
@@ -98,11 +98,11 @@ impl<T> Call<T> {
 
     /// Whether a call whose link was lost is made again.
     fn may_again(&self, number: u16) -> bool {
+        let runs_on = |core: &Core| self.again < core.resends && core.check().is_ok();
         let in_time = |shot: &Shot| {
-            shot.idempotent
-                && self.again < shot.core.resends
+            shot.may_again()
                 && !self.is_here
-                && shot.core.check().is_ok()
+                && shot.core().is_ok_and(|core| runs_on(&core))
                 && shot.deadline.is_none_or(|at| at > Instant::now())
         };
         number == ErrorCode::LinkLost.number() && self.shot.as_ref().is_some_and(in_time)
@@ -111,8 +111,9 @@ impl<T> Call<T> {
     /// Sends it again, once the link is back.
     fn poll_again(&mut self, context: &Context<'_>) -> Result<(), Error> {
         let Some(shot) = &self.shot else { return Ok(()) };
-        shot.core.rejoined.add(context.waker());
-        if shot.core.link.joined().is_none() {
+        let core = shot.core()?;
+        core.rejoined.add(context.waker());
+        if core.link.joined().is_none() {
             return Ok(());
         }
         self.again += 1;
@@ -127,10 +128,7 @@ impl<T> Call<T> {
     fn finish(&mut self) {
         self.take_back();
         if let Some(shot) = &mut self.shot {
-            if let Some(key) = self.key.take() {
-                shot.core.link.cancel(key);
-            }
-            shot.given_up();
+            shot.cancel(self.key.take());
         }
         (self.shot, self.watch) = (None, None);
     }
@@ -152,11 +150,19 @@ impl<T> Call<T> {
         Ok(())
     }
 
+    fn is_handed_over_late(&self) -> bool {
+        self.finding.as_ref().is_some_and(Finding::is_under_way)
+    }
+
+    /// Ready when it was handed over by whoever has sent it.
+    fn poll_handed_over(&mut self, context: &Context<'_>) -> Poll<Result<(), Error>> {
+        let looked = self.look_found(context);
+        if looked.is_ok() && self.finding.is_some() { Poll::Pending } else { Poll::Ready(looked) }
+    }
+
     fn watch(&mut self) {
-        if let (Some(shot), None) = (&self.shot, &self.watch)
-            && let Some(at) = shot.deadline
-        {
-            self.watch = Some(shot.core.runner.watch(at, Arc::clone(&self.place) as Arc<dyn Fire>));
+        if let (Some(shot), None) = (&self.shot, &self.watch) {
+            self.watch = shot.watched(Arc::clone(&self.place) as Arc<dyn Fire>);
         }
     }
 }
@@ -174,18 +180,20 @@ impl<T: DeserializeOwned> Call<T> {
     fn settled(&mut self, outcome: Outcome) -> Option<Outcome> {
         self.take_back();
         let Some(shot) = &mut self.shot else { return Some(outcome) };
-        if let (Outcome::Late, Some(key)) = (&outcome, self.key) {
-            shot.core.link.cancel(key);
+        if let (Outcome::Late, Some(key), Ok(core)) = (&outcome, self.key, shot.core()) {
+            core.link.cancel(key);
         }
         self.key = None;
-        if let Outcome::Failed(number, _) = outcome {
-            let elsewhere = shot.is_found_elsewhere(number);
-            if elsewhere || self.may_again(number) {
-                (self.place, self.watch) = (Arc::default(), None);
-                return None;
-            }
+        let Outcome::Failed(number, _) = outcome else { return Some(outcome) };
+        let is_elsewhere = shot.is_found_elsewhere(number);
+        if !is_elsewhere && !self.may_again(number) {
+            return Some(outcome);
         }
-        Some(outcome)
+        if let (false, Some(shot)) = (is_elsewhere, &mut self.shot) {
+            shot.lost();
+        }
+        (self.place, self.watch) = (Arc::default(), None);
+        None
     }
 
     /// The result, once the streams that it has given were dropped.
@@ -205,7 +213,7 @@ impl<T: DeserializeOwned> Call<T> {
         let title = self.shot.as_ref().map_or("call", |shot| &shot.title);
         match outcome {
             Outcome::Replied(payload) => match &self.shot {
-                Some(shot) => values::read_for(&shot.core.objects, title, payload.bytes()),
+                Some(shot) => values::read_for(&shot.core()?.objects, title, payload.bytes()),
                 None => values::read(title, payload.bytes()),
             },
             Outcome::Failed(number, Some(payload)) => Err(match &self.shot {
@@ -233,6 +241,14 @@ impl<T: DeserializeOwned> Future for Call<T> {
                 return Poll::Ready(Err(error));
             }
             match this.place.poll(context) {
+                // The answer has come before the call was handed over: that comes next.
+                Poll::Ready(outcome) if this.is_handed_over_late() => {
+                    this.place.put_back(outcome);
+                    if let Err(error) = std::task::ready!(this.poll_handed_over(context)) {
+                        this.finish();
+                        return Poll::Ready(Err(error));
+                    }
+                }
                 Poll::Ready(outcome) => this.result = this.settled(outcome),
                 Poll::Pending => {
                     let is_lost = this.key.is_none() && !this.is_here && this.finding.is_none();

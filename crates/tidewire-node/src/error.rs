@@ -54,6 +54,7 @@ impl Error {
             Kind::Malformed => ErrorCode::WireError,
             Kind::Unfit => ErrorCode::InvalidArgument,
             Kind::TooLong => ErrorCode::PayloadTooLarge,
+            Kind::Coded(code) => code,
         };
         let text = wrong.to_string();
         let between = match (wrong.has_path(), text.starts_with('[')) {

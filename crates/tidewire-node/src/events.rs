@@ -216,7 +216,7 @@ impl Listener {
         let (host, ended) = (Arc::clone(host), Arc::clone(runner));
         runner.spawn(Box::pin(async move {
             ended.beat();
-            while let Some(message) = self.next().await {
+            while let Some(message) = self.next(&ended).await {
                 self.handle(&host, message).await;
                 self.is_handling.store(false, Ordering::SeqCst);
                 ended.ended.wake();
@@ -224,7 +224,7 @@ impl Listener {
         }));
     }
 
-    async fn next(&self) -> Option<Message> {
+    async fn next(&self, runner: &Runner) -> Option<Message> {
         poll_fn(|task| {
             if self.exchange.poll_ended(task).is_ready() {
                 return Poll::Ready(None);
@@ -233,6 +233,8 @@ impl Listener {
             let next = self.mailbox.poll(task);
             if !matches!(next, Poll::Ready(Some(_))) {
                 self.is_handling.store(false, Ordering::SeqCst);
+                // Whoever looked meanwhile has taken it for busy.
+                runner.ended.wake();
             }
             next
         })

@@ -16,47 +16,69 @@ pub(crate) struct Finding(Arc<Slot>);
 /// A call that was sent, or why it could not be.
 pub(crate) type Found = (Shot, Result<CallKey, Error>);
 
-/// The lock protects the call while two have it: the task that sends it, and the one who made it.
+/// The lock protects where the call is; it is sent under no lock.
 struct Slot(Mutex<State>);
 
 struct State {
-    shot: Option<Shot>,
-    sent: Option<Result<CallKey, Error>>,
+    call: Where,
     waker: Option<Waker>,
 }
 
+enum Where {
+    /// It is not known yet where it goes.
+    Waits(Box<Shot>),
+    /// The task is sending it. If it is given up meanwhile, the task ends it.
+    Sends {
+        is_given_up: bool,
+    },
+    Sent(Box<Found>),
+    /// Whoever made it has it back.
+    Gone,
+}
+
 impl Finding {
-    pub fn begin(shot: Shot, credit: u32, waiting: Arc<dyn Waiting>) -> Self {
-        let (runner, finding) = (Arc::clone(&shot.core.runner), shot.find());
-        let begins = Arc::clone(&runner);
-        let slot = Arc::new(Slot(Mutex::new(State { shot: Some(shot), sent: None, waker: None })));
+    pub fn begin(shot: Shot, credit: u32, waiting: Arc<dyn Waiting>) -> Result<Self, Error> {
+        let (core, finding) = (shot.core()?, shot.find()?);
+        let (runner, begins) = (Arc::clone(&core.runner), Arc::clone(&core.runner));
+        let slot = Arc::new(Slot(Mutex::new(State { call: Where::Waits(Box::new(shot)), waker: None })));
         let sends = Sends(Arc::clone(&slot));
         runner.spawn(Box::pin(async move {
             begins.beat();
             let found = finding.await;
             sends.0.send(found, credit, waiting);
         }));
-        Self(slot)
+        Ok(Self(slot))
     }
 
     pub fn poll(&self, context: &Context<'_>) -> Poll<Found> {
         let mut state = self.0.0.lock();
-        let sent = state.sent.take();
-        match (sent, state.shot.take()) {
-            (Some(sent), Some(shot)) => Poll::Ready((shot, sent)),
-            (_, shot) => {
-                state.shot = shot;
+        match std::mem::replace(&mut state.call, Where::Gone) {
+            Where::Sent(found) => Poll::Ready(*found),
+            other => {
+                state.call = other;
                 state.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
     }
 
-    /// Takes the call back, as it is. One that was not sent is not sent any more.
+    /// Whether it is known by now where it goes: its answer may have come before the task has handed it over.
+    pub fn is_under_way(&self) -> bool {
+        !matches!(self.0.0.lock().call, Where::Waits(_))
+    }
+
+    /// Takes the call back, as it is. One that was not sent is not sent any more, and one that is being sent is ended.
     pub fn take_back(self) -> Option<(Shot, Option<CallKey>)> {
         let mut state = self.0.0.lock();
-        let key = state.sent.take().and_then(Result::ok);
-        state.shot.take().map(|shot| (shot, key))
+        match std::mem::replace(&mut state.call, Where::Gone) {
+            Where::Waits(shot) => Some((*shot, None)),
+            Where::Sends { .. } => {
+                state.call = Where::Sends { is_given_up: true };
+                None
+            }
+            Where::Sent(found) => Some((found.0, found.1.ok())),
+            Where::Gone => None,
+        }
     }
 }
 
@@ -66,33 +88,47 @@ struct Sends(Arc<Slot>);
 impl Drop for Sends {
     fn drop(&mut self) {
         let ending = || Error::new(ErrorCode::NodeStopped, "the node is stopping or has stopped: make a new one");
-        self.0.change(|state| {
-            if state.shot.is_some() {
-                state.sent.get_or_insert_with(|| Err(ending()));
-            }
-        });
+        if let Some(shot) = self.0.take() {
+            self.0.sent(shot, Err(ending()));
+        }
     }
 }
 
 impl Slot {
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    /// Takes the call out, to send it.
+    fn take(&self) -> Option<Box<Shot>> {
+        let mut state = self.0.lock();
+        match std::mem::replace(&mut state.call, Where::Sends { is_given_up: false }) {
+            Where::Waits(shot) => Some(shot),
+            other => {
+                state.call = other;
+                None
+            }
+        }
+    }
+
+    fn send(&self, found: Result<(), Error>, credit: u32, waiting: Arc<dyn Waiting>) {
+        let Some(mut shot) = self.take() else { return };
+        let sent = found.and_then(|()| {
+            shot.is_found();
+            shot.send(credit, waiting)
+        });
+        self.sent(shot, sent);
+    }
+
+    /// Hands the call over, or ends it if nobody wants it any more.
+    fn sent(&self, mut shot: Box<Shot>, sent: Result<CallKey, Error>) {
         let waker = {
             let mut state = self.0.lock();
-            change(&mut state);
+            if let Where::Sends { is_given_up: true } = state.call {
+                drop(state);
+                return shot.cancel(sent.ok());
+            }
+            state.call = Where::Sent(Box::new((*shot, sent)));
             state.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-
-    fn send(&self, found: Result<(), Error>, credit: u32, waiting: Arc<dyn Waiting>) {
-        self.change(|state| {
-            let Some(shot) = &mut state.shot else { return };
-            state.sent = Some(found.and_then(|()| {
-                shot.is_found();
-                shot.send(credit, waiting)
-            }));
-        });
     }
 }

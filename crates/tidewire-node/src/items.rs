@@ -112,12 +112,13 @@ impl<T> Items<T> {
     }
 
     fn begin(&mut self, mut shot: Shot) {
-        if let Some(at) = shot.deadline {
-            self.watch = Some(shot.core.runner.watch(at, Arc::clone(&self.place) as Arc<dyn Fire>));
-        }
+        self.watch = shot.watched(Arc::clone(&self.place) as Arc<dyn Fire>);
         let waiting = Arc::clone(&self.place) as Arc<dyn Waiting>;
         if !shot.is_found() {
-            self.finding = Some(Finding::begin(shot, CREDIT, waiting));
+            match Finding::begin(shot, CREDIT, waiting) {
+                Ok(finding) => self.finding = Some(finding),
+                Err(problem) => self.problem = Some(problem),
+            }
             return;
         }
         let sent = shot.send(CREDIT, waiting);
@@ -162,8 +163,8 @@ impl<T> Items<T> {
         }
         let items = std::mem::take(&mut self.taken);
         self.place.state.lock().room += items;
-        if let (Some(key), Some(shot)) = (self.key, &self.shot) {
-            shot.core.link.want(key, items);
+        if let (Some(key), Some(Ok(core))) = (self.key, self.shot.as_ref().map(Shot::core)) {
+            core.link.want(key, items);
         }
     }
 
@@ -172,10 +173,7 @@ impl<T> Items<T> {
             (self.shot, self.key) = (Some(shot), key);
         }
         let Some(shot) = &mut self.shot else { return };
-        if let Some(key) = self.key.take() {
-            shot.core.link.cancel(key);
-        }
-        shot.given_up();
+        shot.cancel(self.key.take());
     }
 
     fn error(&self, end: End) -> Option<Error> {
@@ -223,6 +221,19 @@ impl<T: DeserializeOwned> Items<T> {
             return self.over(problem);
         }
         if self.end.is_none() {
+            // Its first items may come before it was handed over by whoever has sent it.
+            if self.finding.is_some() {
+                std::task::ready!(self.place.poll_any(context));
+                if self.finding.as_ref().is_some_and(Finding::is_under_way) {
+                    let found = self.look_found(context);
+                    if let Some(problem) = self.problem.take().or(found.err()) {
+                        return self.over(problem);
+                    }
+                    if self.finding.is_some() {
+                        return Poll::Pending;
+                    }
+                }
+            }
             match std::task::ready!(self.place.poll(context)) {
                 Ok(item) => return Poll::Ready(Some(self.read(&item))),
                 Err(end) => self.end = Some(end),
@@ -234,7 +245,7 @@ impl<T: DeserializeOwned> Items<T> {
     fn read(&mut self, item: &Payload) -> Result<T, Error> {
         self.took_one();
         match &self.shot {
-            Some(shot) => values::read_for(&shot.core.objects, &shot.title, item.bytes()),
+            Some(shot) => values::read_for(&shot.core()?.objects, &shot.title, item.bytes()),
             None => values::read("stream", item.bytes()),
         }
     }
@@ -303,6 +314,16 @@ impl Place {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Ready when there is an item, or the end.
+    fn poll_any(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if !state.items.is_empty() || state.end.is_some() {
+            return Poll::Ready(());
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// The next item, or the end: what failed is told once, and then it is over.

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -34,7 +35,8 @@ const GRACE: Duration = Duration::from_millis(100);
 /// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the same node.
 ///
 /// It ends when it is [stopped](Node::stop). It also ends when the last clone is dropped, together with all clients, calls and streams
-/// that were made with it; then at once: what is under way fails with `link_lost` on the other side. Handlers that hold a clone keep
+/// that were made with it; then at once: what is under way fails with `link_lost` on the other side. What it holds of other nodes does not
+/// keep it, nor do calls of that, nor streams of callers that its handlers read. Handlers that hold a clone keep
 /// their node alive until it is stopped.
 ///
 /// ```
@@ -268,6 +270,42 @@ impl Node {
         RemoteStatistics { given, held }
     }
 
+    /// Waits until what it has given and what it holds is as somebody wants, which is asked now, and whenever something is given, comes
+    /// or is let go.
+    ///
+    /// ```
+    /// # use tidewire_node::{Node, NodeOptions};
+    /// # let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+    /// let counts = hub.until_remote(|counts| counts.given == 0).wait()?;
+    /// assert_eq!(counts, hub.remote());
+    /// # Ok::<(), tidewire_node::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Awaiting it fails with `node_stopped` if the node stops before.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped. It does not keep the node alive.
+    pub fn until_remote(
+        &self,
+        mut holds: impl FnMut(RemoteStatistics) -> bool + Send + 'static,
+    ) -> Pending<RemoteStatistics> {
+        let (node, objects) = (Arc::downgrade(&self.core), Arc::clone(&self.core.objects));
+        Pending::new(std::future::poll_fn(move |context| {
+            objects.news.add(context.waker());
+            let (given, held) = objects.counts();
+            let counts = RemoteStatistics { given, held };
+            if holds(counts) {
+                return Poll::Ready(Ok(counts));
+            }
+            let ended = || Error::new(ErrorCode::NodeStopped, "the node has stopped: make a new one");
+            match node.upgrade().ok_or_else(ended).and_then(|core| core.check()) {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        }))
+    }
+
     /// Stops the node: it takes no new calls, finishes those that it has, cuts streams, and leaves. What is not done after `timeout` is
     /// dropped; handlers have 100 ms more to end. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
     ///
@@ -284,7 +322,17 @@ impl Node {
         }
         core.link.goodbye();
         core.hosts().iter().for_each(|host| host.cut_streams());
+        let runner = Arc::downgrade(&core.runner);
+        core.link.on_written(move || {
+            if let Some(runner) = runner.upgrade() {
+                runner.ended.wake();
+            }
+        });
+        let passing = core.hub.as_ref().map(|hub| hub.idle(Some(timeout)));
         Pending::new(async move {
+            if let Some(passing) = passing {
+                passing.await;
+            }
             let is_drained = until(&core.runner, end, || core.is_drained()).await;
             let hosts = core.hosts();
             core.end();

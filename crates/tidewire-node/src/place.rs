@@ -69,6 +69,11 @@ impl Place {
         }
     }
 
+    /// What was taken out is there again.
+    pub fn put_back(&self, outcome: Outcome) {
+        self.state.lock().0.get_or_insert(outcome);
+    }
+
     pub fn last_alive(&self) -> Option<Alive> {
         *self.alive.lock()
     }

@@ -19,7 +19,7 @@ use crate::events::{Event, EventContext};
 use crate::failure::Failure;
 use crate::names;
 use crate::options::within;
-use crate::values::{self, Blob};
+use crate::values::{self, Blob, Kind};
 
 const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
 
@@ -375,7 +375,10 @@ fn check_parameters(method: &str, names: &[&str]) -> Result<(), Error> {
 }
 
 fn arguments<A: DeserializeOwned>(blob: &[u8], names: &[String]) -> Result<A, Failure> {
-    values::read_arguments(blob, names).map_err(|wrong| Failure::refusal(ErrorCode::InvalidArgument, wrong.to_string()))
+    values::read_arguments(blob, names).map_err(|wrong| {
+        let code = if let Kind::Coded(code) = wrong.kind() { code } else { ErrorCode::InvalidArgument };
+        Failure::refusal(code, wrong.to_string())
+    })
 }
 
 pub(crate) fn result<O: Serialize>(name: &str, value: &O) -> Result<Blob, Failure> {

@@ -1,10 +1,11 @@
 //! A call that is ready to be sent, and what is noted when it has ended.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags};
@@ -28,9 +29,17 @@ pub(crate) enum Aim {
     Object(Arc<Holding>, String),
 }
 
+/// The node of a call.
+enum Owner {
+    /// The call keeps it alive.
+    Kept(Arc<Core>),
+    /// It may end: what it holds of others does not keep it alive, and what is called of that does not either.
+    Seen(Weak<Core>),
+}
+
 /// A call that is ready to be sent.
 pub(crate) struct Shot {
-    pub core: Arc<Core>,
+    core: Owner,
     pub title: String,
     pub deadline: Option<Instant>,
     pub idempotent: bool,
@@ -42,6 +51,8 @@ pub(crate) struct Shot {
     chosen: Option<Chosen>,
     /// Instances that have refused it.
     tried: Vec<Arc<str>>,
+    /// The number of the link that what it gives is named by.
+    given_at: Option<u32>,
     giving: Giving,
 }
 
@@ -59,10 +70,16 @@ impl Shot {
             return Err(problem.clone());
         }
         let fields = fields(&title, &options.headers)?;
-        // What a call gives is given once: it can't be made again.
-        let idempotent = options.idempotent && blob.offered.is_empty();
+        // A stream is read once, and what goes back to its owner is for that one alone.
+        let is_bound = blob.offered.iter().any(|offered| offered.what.is_bound());
+        let idempotent = options.idempotent && !is_bound;
+        let given_at = if blob.offered.is_empty() { None } else { core.objects.number() };
+        let owner = match &aim {
+            Aim::Object(..) => Owner::Seen(Arc::downgrade(core)),
+            Aim::Subject(_) | Aim::Service { .. } => Owner::Kept(Arc::clone(core)),
+        };
         Ok(Self {
-            core: Arc::clone(core),
+            core: owner,
             title,
             deadline,
             idempotent,
@@ -73,33 +90,60 @@ impl Shot {
             choice: options.choice,
             chosen: None,
             tried: Vec::new(),
+            given_at,
             giving: Giving::default(),
         })
+    }
+
+    /// The node of the call.
+    ///
+    /// # Errors
+    /// The link is lost, as the node has ended.
+    pub fn core(&self) -> Result<Arc<Core>, Error> {
+        let core = match &self.core {
+            Owner::Kept(core) => Some(Arc::clone(core)),
+            Owner::Seen(core) => core.upgrade(),
+        };
+        core.ok_or_else(|| Error::lost(&self.title))
+    }
+
+    /// Has the node watch the deadline, if there is one.
+    pub fn watched(&self, fire: Arc<dyn Fire>) -> Option<Watch> {
+        Some(self.core().ok()?.runner.watch(self.deadline?, fire))
     }
 
     /// Whether it is known where it goes. If not, [`find`](Self::find) it first.
     pub fn is_found(&mut self) -> bool {
         self.leave();
         let Aim::Service { service, instance, .. } = &self.aim else { return true };
-        self.chosen = self.core.directory.choose(service, instance.as_deref(), self.choice, &self.tried);
+        let Ok(core) = self.core() else { return true };
+        self.chosen = core.directory.choose(service, instance.as_deref(), self.choice, &self.tried);
         self.chosen.is_some()
     }
 
     /// Learns from the hub where it may go.
-    pub fn find(&self) -> Pending<()> {
-        let core = Arc::clone(&self.core);
-        let Aim::Service { service, instance, .. } = &self.aim else { return Pending::new(std::future::ready(Ok(()))) };
+    pub fn find(&self) -> Result<Pending<()>, Error> {
+        let core = self.core()?;
+        let Aim::Service { service, instance, .. } = &self.aim else {
+            return Ok(Pending::new(std::future::ready(Ok(()))));
+        };
         let (service, instance) = (Arc::clone(service), instance.clone());
-        Pending::new(async move { core.directory.found(&core, &service, instance.as_deref()).await })
+        Ok(Pending::new(async move { core.directory.found(&core, &service, instance.as_deref()).await }))
     }
 
     /// Sends it. One that may be sent again keeps its arguments.
     pub fn send(&mut self, credit: u32, waiting: Arc<dyn Waiting>) -> Result<CallKey, Error> {
+        let core = self.core()?;
         let (subject, peer) = self.way()?;
-        let (subject, mut giving) = (subject.into_owned(), Giving::default());
-        if !self.blob.offered.is_empty() {
-            let peer = peer.to_owned();
-            giving = self.core.objects.give(&peer, &mut self.blob)?;
+        let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), Giving::default());
+        let keeps = self.idempotent || matches!(self.aim, Aim::Service { .. });
+        let mut again = keeps.then(|| self.blob.clone());
+        let blob = again.as_mut().unwrap_or(&mut self.blob);
+        if !blob.offered.is_empty() {
+            if self.given_at != core.objects.number() {
+                return Err(Error::lost(&self.title));
+            }
+            giving = core.objects.give(&peer, blob)?;
         }
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let deadline_ms =
@@ -112,10 +156,8 @@ impl Shot {
             fields: Fields::parse("CALL", &self.fields).unwrap_or_default(),
             ..CallHead::default()
         };
-        let keeps = self.idempotent || matches!(self.aim, Aim::Service { .. });
-        let mut again = keeps.then(|| self.blob.clone());
-        let payload = again.as_mut().unwrap_or(&mut self.blob).sending();
-        let link = &self.core.link;
+        let payload = blob.sending();
+        let link = &core.link;
         let sent = link.call(&head, self.flags, payload, waiting);
         let key = sent.map_err(|refused| {
             giving.ended(true);
@@ -124,7 +166,7 @@ impl Shot {
         link.flush();
         self.giving = giving;
         if let Some(chosen) = &mut self.chosen {
-            chosen.began(&self.core.directory);
+            chosen.began(&core.directory);
         }
         Ok(key)
     }
@@ -149,9 +191,32 @@ impl Shot {
         let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
         let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal) else { return false };
         self.tried.push(Arc::clone(&chosen.instance));
-        // What it has given can't be given to another one.
-        let is_bound = !self.giving.is_empty();
-        !is_bound && self.is_found()
+        if self.giving.is_bound() {
+            return false;
+        }
+        self.giving.ended(true);
+        self.is_found()
+    }
+
+    /// Whether it may be made again although its link was lost. What it gives is named by the link of its node, and gone with that.
+    pub fn may_again(&self) -> bool {
+        let is_current = |core: &Core| self.given_at.is_none() || self.given_at == core.objects.number();
+        self.idempotent && self.core().is_ok_and(|core| is_current(&core))
+    }
+
+    /// Whoever had it is lost, with what it was given: another instance is tried first.
+    pub fn lost(&mut self) {
+        self.giving.ended(true);
+        self.tried.extend(self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance)));
+        self.leave();
+    }
+
+    /// Ends it, on the other side too if it was sent.
+    pub fn cancel(&mut self, key: Option<CallKey>) {
+        if let (Some(key), Ok(core)) = (key, self.core()) {
+            core.link.cancel(key);
+        }
+        self.given_up();
     }
 
     /// The call has ended. A second time does nothing.
@@ -167,9 +232,7 @@ impl Shot {
         }
         // What else was given stays until the answer was read, which may bring it back.
         self.giving.close_streams();
-        if let Some(mut chosen) = self.chosen.take() {
-            chosen.ended(&self.core.directory, Some(failed.is_some()));
-        }
+        self.left(Some(failed.is_some()));
     }
 
     /// Its caller waits no longer, which says nothing of its callee.
@@ -186,8 +249,12 @@ impl Shot {
 
     /// The instance that was chosen has it no longer, which says nothing of how that one does.
     fn leave(&mut self) {
-        if let Some(mut chosen) = self.chosen.take() {
-            chosen.ended(&self.core.directory, None);
+        self.left(None);
+    }
+
+    fn left(&mut self, failed: Option<bool>) {
+        if let (Some(mut chosen), Ok(core)) = (self.chosen.take(), self.core()) {
+            chosen.ended(&core.directory, failed);
         }
     }
 

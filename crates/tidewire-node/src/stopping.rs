@@ -3,16 +3,13 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tidewire_engine::raw::{Fire, Watch};
 
 use crate::core::Runner;
 
-/// How often it is looked whether bytes have been written: nobody tells of that.
-const LOOK: Duration = Duration::from_millis(2);
-
-/// Waits until `is_done`, at most until `end`, and answers whether it is.
+/// Waits until `is_done`, at most until `end`, and answers whether it is. It looks whenever `ended` of the runner is woken.
 pub(crate) async fn until(runner: &Arc<Runner>, end: Instant, is_done: impl Fn() -> bool) -> bool {
     let mut watch: Option<Watch> = None;
     poll_fn(|context| {
@@ -20,20 +17,19 @@ pub(crate) async fn until(runner: &Arc<Runner>, end: Instant, is_done: impl Fn()
         if is_done() {
             return Poll::Ready(true);
         }
-        let now = Instant::now();
-        if now >= end {
+        if Instant::now() >= end {
             return Poll::Ready(false);
         }
-        let look = Arc::new(Look(Arc::clone(runner))) as Arc<dyn Fire>;
-        watch = Some(runner.watch((now + LOOK).min(end), look));
+        watch.get_or_insert_with(|| runner.watch(end, Arc::new(Over(Arc::clone(runner))) as Arc<dyn Fire>));
         Poll::Pending
     })
     .await
 }
 
-struct Look(Arc<Runner>);
+/// The time is over.
+struct Over(Arc<Runner>);
 
-impl Fire for Look {
+impl Fire for Over {
     fn fire(self: Arc<Self>) {
         self.0.ended.wake();
     }

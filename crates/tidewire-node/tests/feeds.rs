@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use support::python::Python;
-use support::{OnDrop, PATIENCE, Told, hub, join};
-use tidewire_node::{Context as Call, ErrorCode, Failure, Feed, Items, Node, Service};
+use support::{OnDrop, PATIENCE, Told, hub, in_time, join};
+use tidewire_node::{Context as Call, ErrorCode, Failure, Feed, Function, Items, Node, RemoteFunction, Service};
 
 /// Counts up to an end, and then fails or waits.
 struct Count {
@@ -88,8 +88,16 @@ impl Stream for Doubled {
 }
 
 fn taker(told: &Told<&'static str>) -> Service {
-    let say = told.0.clone();
+    let (say, holds) = (told.0.clone(), told.0.clone());
     Service::new("taker")
+        .method("held", &["numbers"], move |_, mut numbers: Items<i64>| {
+            let ends = OnDrop(holds.clone(), "handler ended");
+            async move {
+                numbers.next().await.transpose()?;
+                let _ = ends.0.send("reads");
+                Ok(numbers.next().await.transpose()?)
+            }
+        })
         .method("sum", &["numbers"], |_: Call, numbers: Items<i64>| sum(numbers))
         .method("both", &["one", "numbers"], |_, (one, numbers): (Items<i64>, Items<i64>)| async move {
             Ok(vec![sum(one).await?, sum(numbers).await?])
@@ -113,6 +121,13 @@ fn taker(told: &Told<&'static str>) -> Service {
         })
         .method("ignore", &["numbers"], |_, _numbers: Items<i64>| async { Ok("ignored") })
         .method("until_error", &["numbers"], |_, numbers: Items<i64>| until_error(numbers))
+        .method("call_each", &["functions"], |_, mut functions: Items<RemoteFunction>| async move {
+            let mut got = Vec::new();
+            while let Some(function) = functions.next().await {
+                got.push(function?.call::<i64>(&10).await?);
+            }
+            Ok(got)
+        })
         .stream("doubled", &["numbers"], |_, numbers: Items<i64>| Doubled(numbers))
 }
 
@@ -209,6 +224,29 @@ fn a_stream_goes_in_and_another_one_comes_out() {
     }
     assert!(doubled.next_blocking().is_none());
     assert_eq!(told.now(), Some("dropped"));
+}
+
+#[test]
+fn items_hold_functions_that_their_reader_calls() {
+    let told = Told::new();
+    let (_hub, _server, caller) = three(&told);
+    let times = |by: i64| Function::new("times", &["number"], move |_, number: i64| async move { Ok(by * number) });
+    let called = caller.client("taker").call::<Vec<i64>>("call_each", &Feed::of((0..100).map(times))).wait();
+    assert_eq!(called.ok(), Some((0..100).map(|by| 10 * by).collect()));
+    in_time(caller.until_remote(|counts| counts.given == 0));
+}
+
+#[test]
+fn a_handler_that_reads_its_caller_does_not_keep_its_node() {
+    let told = Told::new();
+    let (_hub, server, caller) = three(&told);
+    let call = caller.client("taker").call::<i64>("held", &count(1, AtEnd::Wait, &told));
+    assert_eq!(told.next(), "reads");
+    drop(server);
+    assert_eq!(call.wait().expect_err("its callee is gone").code(), ErrorCode::LinkLost);
+    let mut ended = [told.next(), told.next()];
+    ended.sort_unstable();
+    assert_eq!(ended, ["dropped", "handler ended"]);
 }
 
 #[test]

@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_core::Stream;
 use support::python::Python;
-use support::{PATIENCE, Told, hub, join};
+use support::{PATIENCE, Told, hub, in_time, join, unix_url};
 use tidewire_node::{
-    Context as Call, ErrorCode, Failure, Feed, Function, Items, Node, Object, RemoteFunction, RemoteObject, Service,
-    Visibility,
+    Choice, Context as Call, ErrorCode, Failure, Feed, Function, Items, Node, NodeOptions, Object, RemoteFunction,
+    RemoteObject, Service, Visibility,
 };
 
 /// What a service has kept of what it was given.
@@ -49,7 +49,7 @@ fn cart() -> Object {
 }
 
 fn work(kept: &Kept) -> Service {
-    let (keeps, keeper, kept) = (Arc::clone(kept), Arc::clone(kept), Arc::clone(kept));
+    let (keeps, keeper, last, kept) = (Arc::clone(kept), Arc::clone(kept), Arc::clone(kept), Arc::clone(kept));
     Service::new("work")
         .method("run", &["steps", "progress"], |call: Call, (steps, progress): (u32, RemoteFunction)| async move {
             let progress = progress.within(&call);
@@ -65,6 +65,10 @@ fn work(kept: &Kept) -> Service {
         .method("use_kept", &["argument"], move |_, argument: i64| {
             let function = keeper.lock().expect("nobody panics").last().cloned();
             async move { Ok(function.ok_or_else(|| Failure::new("test:None", "nothing"))?.call::<i64>(&argument).await?) }
+        })
+        .method("kept", &[], move |_, ()| {
+            let function = last.lock().expect("nobody panics").last().cloned();
+            async move { function.ok_or_else(|| Failure::new("test:None", "nothing")) }
         })
         .method("let_go", &[], move |_, ()| {
             kept.lock().expect("nobody panics").clear();
@@ -99,12 +103,7 @@ fn doubles() -> Function {
 
 /// Waits until a node has given so many, and holds so many. Others tell it of both in their own time.
 fn counts(node: &Node, given: usize, held: usize) {
-    let end = Instant::now() + PATIENCE;
-    while (node.remote().given, node.remote().held) != (given, held) {
-        assert!(Instant::now() < end, "{:?} is not {given} and {held}", node.remote());
-        // A call that is answered has had what was sent before it handled.
-        node.services().wait().expect("a list");
-    }
+    in_time(node.until_remote(move |counts| (counts.given, counts.held) == (given, held)));
 }
 
 #[test]
@@ -238,6 +237,78 @@ fn the_end_of_a_link_ends_what_was_given_over_it() {
 }
 
 #[test]
+fn what_was_let_go_is_gone_wherever_it_is_given_or_read() {
+    let (_hub, server, caller) = three(&Kept::default());
+    let shared = cart();
+    let given = shared.clone();
+    let shop = Service::new("shop")
+        .method("open", &[], move |_, ()| {
+            let cart = given.clone();
+            async move { Ok(cart) }
+        })
+        .method("fill", &["cart"], |_, _: Object| async { Ok(()) });
+    server.serve(shop).wait().expect("it serves");
+    let (shop, work) = (caller.client("shop"), caller.client("work"));
+    let cart: RemoteObject = shop.call("open", &()).wait().expect("a cart");
+    shop.call::<()>("fill", &cart).wait().expect("its owner has it");
+    shared.dispose();
+    let gone = shop.call::<()>("fill", &cart).wait().expect_err("its owner has let it go");
+    assert_eq!(
+        (gone.code(), gone.to_string().contains("cart: it came back to its owner")),
+        (ErrorCode::RemoteGone, true),
+        "{gone}"
+    );
+    cart.dispose();
+    let gone = work.call::<()>("fill", &cart).wait().expect_err("it was let go here");
+    assert_eq!(gone.code(), ErrorCode::RemoteGone, "{gone}");
+    let doubles = doubles();
+    work.call::<()>("keep", &doubles).wait().expect("it is kept");
+    doubles.dispose();
+    let gone = work.call::<Function>("kept", &()).wait().expect_err("it was let go by its owner");
+    assert_eq!(gone.code(), ErrorCode::RemoteGone, "{gone}");
+}
+
+/// A service that takes a function, and answers what that says, or never.
+fn jobs(instance: &'static str, told: &Told<&'static str>) -> Service {
+    let say = told.0.clone();
+    Service::new("jobs").instance(instance).method("run", &["progress"], move |_, progress: RemoteFunction| {
+        let _ = say.send(instance);
+        async move {
+            if instance == "stuck" {
+                std::future::pending::<()>().await;
+            }
+            Ok(progress.call::<i64>(&21).await?)
+        }
+    })
+}
+
+#[test]
+fn an_idempotent_call_gives_what_it_gives_to_another_instance_when_its_callee_dies() {
+    let (hub, told) = (hub(), Told::new());
+    let (stuck, other, caller) = (join(&hub, "one"), join(&hub, "other"), join(&hub, "caller"));
+    stuck.serve(jobs("stuck", &told)).wait().expect("it serves");
+    other.serve(jobs("other", &told)).wait().expect("it serves");
+    let client = caller.client("jobs").choice(Choice::First).idempotent();
+    let call = client.call::<i64>("run", &doubles());
+    assert_eq!(told.next(), "stuck");
+    drop(stuck);
+    assert_eq!((call.wait().ok(), told.next()), (Some(42), "other"));
+    counts(&caller, 0, 0);
+}
+
+#[test]
+fn a_call_is_not_made_again_when_the_link_that_names_what_it_gives_is_lost() {
+    let (url, told) = (unix_url(), Told::new());
+    let hub = Node::listen(&url, NodeOptions::named("hub")).wait().expect("it listens");
+    hub.serve(jobs("stuck", &told)).wait().expect("it serves");
+    let caller = Node::join(&url, NodeOptions::named("caller")).wait().expect("it joins");
+    let call = caller.client("jobs").idempotent().call::<i64>("run", &doubles());
+    assert_eq!(told.next(), "stuck");
+    drop(hub);
+    assert_eq!(call.wait().expect_err("its link is lost").code(), ErrorCode::LinkLost);
+}
+
+#[test]
 fn what_can_not_be_given_or_taken_is_named() {
     let (_hub, _server, caller) = three(&Kept::default());
     let (work, doubles) = (caller.client("work"), doubles());
@@ -279,10 +350,8 @@ fn rust_and_python_give_each_other_functions_and_objects() {
     assert_eq!(taker.call::<i64>("given", &()).wait().ok(), Some(2));
     drop((adder, numbers));
     counter.dispose();
-    let end = Instant::now() + PATIENCE;
-    while taker.call::<i64>("given", &()).wait().expect("a count") > 0 {
-        assert!(Instant::now() < end, "Python was not told that all was let go");
-    }
+    // Python is told that all was let go.
+    taker.call::<()>("until_none_is_given", &()).wait().expect("it runs");
     counts(&caller, 0, 0);
 }
 

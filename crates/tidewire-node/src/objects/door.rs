@@ -71,6 +71,8 @@ impl Objects {
             let (Some(key), Some(count)) = (pair[0].as_str(), pair[1].as_u64()) else { continue };
             gone.extend(self.state.lock().given.release(key, &call.from.name, count));
         }
+        drop(gone);
+        self.news.wake();
         Ok(())
     }
 

@@ -33,8 +33,9 @@ impl Giving {
         self.backs.push(back);
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.backs.is_empty()
+    /// Whether what it has given can't be given to another node, too.
+    pub fn is_bound(&self) -> bool {
+        !self.feeds.is_empty() || !self.backs.is_empty()
     }
 
     /// Drops its streams: the call has ended for whoever reads them.

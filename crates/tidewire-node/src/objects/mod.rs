@@ -25,6 +25,7 @@ use crate::core::{Core, Runner};
 use crate::error::Error;
 use crate::host::Host;
 use crate::names;
+use crate::pending::Wakers;
 use crate::values::{self, Blob, Value};
 
 pub(crate) use door::Busy;
@@ -53,6 +54,8 @@ pub(crate) struct Objects {
     pub host: Arc<Host>,
     /// The lock protects what was given and what is held; nothing is called or dropped under it.
     state: Mutex<State>,
+    /// Woken when something was given, came, or was let go.
+    pub news: Wakers,
 }
 
 /// What stands for something, as it is written.
@@ -71,7 +74,12 @@ struct State {
 
 impl Objects {
     pub fn new(core: Weak<Core>, runner: &Arc<Runner>) -> Self {
-        Self { core, host: Arc::new(Host::of_objects(Arc::clone(runner))), state: Mutex::default() }
+        Self {
+            core,
+            host: Arc::new(Host::of_objects(Arc::clone(runner))),
+            state: Mutex::default(),
+            news: Wakers::default(),
+        }
     }
 
     /// The node, as long as it is there.
@@ -96,6 +104,7 @@ impl Objects {
             std::mem::replace(&mut *state, State { number: Some(number), ..State::default() })
         };
         before.forget();
+        self.news.wake();
         let Ok(pattern) = names::pattern(&format!("$node.{number}.>")) else { return };
         let door = Arc::new(Door(Arc::downgrade(self)));
         // A hub that has no such subjects has no nodes that could call there.
@@ -109,6 +118,7 @@ impl Objects {
         let before = std::mem::take(&mut *self.state.lock());
         before.forget();
         self.host.close();
+        self.news.wake();
     }
 
     /// How many objects were given, and how many are held.
@@ -199,20 +209,26 @@ impl Objects {
             if state.given.len() >= HELD_MAX {
                 over = state.given.expire(now).0;
             }
-            let known = state.given.give(peer, thing.clone(), key, now);
+            // A call that is made again gives it to another node, too, which has another key for it.
+            let key = if state.given.get(key).is_some() { names::random_hex(16) } else { key.to_owned() };
+            let known = state.given.give(peer, thing.clone(), &key, now);
             if let Ok(known) = &known {
                 state.given.busy(known);
             }
             (known, over)
         };
         drop(over);
+        self.news.wake();
         known
     }
 
     /// A call with an object, or of it, has ended.
     pub fn idle(self: &Arc<Self>, key: &str) {
         let (until, gone) = self.state.lock().given.idle(key, Instant::now());
-        drop(gone);
+        if gone.is_some() {
+            drop(gone);
+            self.news.wake();
+        }
         if let Some(until) = until {
             self.look_at(until);
         }
@@ -226,12 +242,14 @@ impl Objects {
             if keeps { None } else { state.given.remove(key) }
         };
         drop(entry);
+        self.news.wake();
     }
 
     /// Its owner lets it go, whoever holds it.
     pub fn dispose(&self, thing: &Thing) {
         let entries = self.state.lock().given.dispose(thing.address());
         drop(entries);
+        self.news.wake();
     }
 
     /// A node has gone: what it held, and what was held of it.
@@ -243,6 +261,7 @@ impl Objects {
         };
         held.iter().filter(|holding| holding.node == number).for_each(|holding| holding.lost());
         drop((entries, held));
+        self.news.wake();
     }
 
     // References that come
@@ -277,6 +296,7 @@ impl Objects {
             return Ok(Target::Held(known));
         }
         self.tell(holding.node, "claim", Flags::NORMAL, &vec![holding.key.as_str()]);
+        self.news.wake();
         Ok(Target::Held(holding))
     }
 
@@ -289,6 +309,7 @@ impl Objects {
                 state.held.remove(&holding.key);
             }
         }
+        self.news.wake();
         if count > 0 {
             let released = vec![Value::from(holding.key.as_str()), Value::from(count)];
             // After all that may hold it on its way back.
@@ -330,6 +351,7 @@ impl Objects {
             (over, next, watch)
         };
         drop((over, watch));
+        self.news.wake();
         if let Some(next) = next {
             self.look_at(next);
         }

@@ -49,6 +49,13 @@ pub(crate) enum Offer {
     Back(Arc<Holding>),
 }
 
+impl Offer {
+    /// Whether it is for one node alone: a stream is read once, and what goes back is for its owner.
+    pub fn is_bound(&self) -> bool {
+        matches!(self, Self::Back(_) | Self::Own(Thing::Items(_)))
+    }
+}
+
 /// The same, with the key that was written for it.
 #[derive(Clone)]
 pub(crate) struct Offered {

@@ -9,6 +9,7 @@ use serde::ser::{Error as _, Serialize, Serializer};
 
 use super::extensions as ext;
 use super::names::name_of;
+use super::wrong::coded;
 use crate::objects::{Objects, Offer, Offered, Stands, Target, Written};
 
 /// What a reference asks its deserializer for.
@@ -56,7 +57,8 @@ pub(crate) fn serialize<S: Serializer>(offer: Offer, serializer: S) -> Result<S:
         let text = "streams, functions and objects can be sent as arguments and results of calls only";
         return Err(S::Error::custom(text));
     };
-    let (offered, stands) = objects.offered(offer).map_err(|error| S::Error::custom(error.message()))?;
+    let (offered, stands) =
+        objects.offered(offer).map_err(|error| S::Error::custom(coded(error.code(), error.message())))?;
     let written = serializer.serialize_newtype_struct(name_of(ext::REFERENCE), &Fields(stands))?;
     OFFERED.with_borrow_mut(|all| all.push(offered));
     Ok(written)
@@ -90,7 +92,8 @@ impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Refe
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, content: D) -> Result<T, D::Error> {
         let stands = Stands::deserialize(content)?;
-        let target = self.objects.take(stands).map_err(|error| D::Error::custom(error.message()))?;
+        let target =
+            self.objects.take(stands).map_err(|error| D::Error::custom(coded(error.code(), error.message())))?;
         (self.made)(target).map_err(D::Error::custom)
     }
 }

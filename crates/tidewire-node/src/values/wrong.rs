@@ -1,5 +1,10 @@
 use std::fmt;
 
+use tidewire_proto::generated::errors::ErrorCode;
+
+/// What the text of an error begins with that has a code of its own: serde hands on texts alone.
+const CODED: &str = "\0tidewire:code:";
+
 /// What is wrong with a value that is read or written, and where in it.
 #[derive(Debug)]
 pub(crate) struct Wrong(Box<Inner>);
@@ -20,6 +25,8 @@ pub(crate) enum Kind {
     Unfit,
     /// It is longer than what is sent.
     TooLong,
+    /// What it refers to can't be had, for a reason of its own.
+    Coded(ErrorCode),
 }
 
 impl Wrong {
@@ -68,14 +75,29 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
+/// An error as a text that keeps its code on the way through serde.
+pub(crate) fn coded(code: ErrorCode, text: &str) -> String {
+    format!("{CODED}{}:{text}", code.number())
+}
+
+fn custom(text: impl fmt::Display) -> Wrong {
+    let text = text.to_string();
+    let parts = text.strip_prefix(CODED).and_then(|rest| rest.split_once(':'));
+    let found = parts.and_then(|(number, text)| Some((ErrorCode::from_number(number.parse().ok()?)?, text)));
+    match found {
+        Some((code, text)) => Wrong::new(Kind::Coded(code), text),
+        None => Wrong::unfit(text),
+    }
+}
+
 impl serde::de::Error for Wrong {
     fn custom<T: fmt::Display>(text: T) -> Self {
-        Self::unfit(text.to_string())
+        custom(text)
     }
 }
 
 impl serde::ser::Error for Wrong {
     fn custom<T: fmt::Display>(text: T) -> Self {
-        Self::unfit(text.to_string())
+        custom(text)
     }
 }

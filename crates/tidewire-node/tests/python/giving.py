@@ -105,6 +105,10 @@ class Taker(tw.Service):
         return given
 
     @tw.method
+    async def until_none_is_given(self) -> None:
+        await self.node.until(lambda statistics: not statistics["remote"]["given"])
+
+    @tw.method
     async def slow(self) -> None:
         await asyncio.Event().wait()
 
@@ -233,8 +237,7 @@ async def objects(url: str) -> None:
         else:
             raise AssertionError("it was disposed of")
         await work.let_go()
-        while node.statistics()["remote"]["held"]:
-            await work.let_go()
+        await node.until(lambda statistics: not statistics["remote"]["held"])
         say("done")
         await asyncio.to_thread(sys.stdin.read)
 

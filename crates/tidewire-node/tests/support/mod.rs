@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use tidewire_node::{Node, NodeOptions};
+use tidewire_node::{Node, NodeOptions, Pending};
 
 /// How long a story waits for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,6 +45,13 @@ impl<T> Told<T> {
     pub fn is_quiet(&self) -> bool {
         self.1.try_recv().is_err()
     }
+}
+
+/// Waits for something that must come.
+pub fn in_time<T: Send + 'static>(pending: Pending<T>) -> T {
+    let (send, done) = sync_channel(1);
+    std::thread::spawn(move || send.send(pending.wait()));
+    done.recv_timeout(PATIENCE).expect("it comes in time").expect("it does not fail")
 }
 
 /// Tells when it is dropped.
