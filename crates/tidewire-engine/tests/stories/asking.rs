@@ -86,7 +86,7 @@ enum Chain {
     Ask(Reply<String>),
 }
 
-pub(crate) fn link(engine: &Engine, name: &str) -> ActorRef<Chain> {
+fn link(engine: &Engine, name: &str) -> ActorRef<Chain> {
     let mut next: Option<ActorRef<Chain>> = None;
     let options = SpawnOptions::new().name(name);
     let handle = move |message: Chain, ctx: &mut Ctx<'_, Chain>| {

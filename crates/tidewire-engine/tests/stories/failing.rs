@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire_engine::*;
 
 use crate::Ctx;
-use crate::support::{PATIENCE, drain, engine, wait};
+use crate::support::{drain, engine, wait};
 
 struct Fragile {
     seen: Vec<u8>,
