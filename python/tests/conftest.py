@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import compileall
 import logging
+import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,26 @@ def at_workshop(workshop_url: str) -> Callable[[Callable[[tw.Node, Any], Corouti
         asyncio.run(main())
 
     return run
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> str:
+    """A named pipe that keeps ``wait_for`` waiting until ``opened`` it is."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return str(path)
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the sockets of one test lie. Its path is short, as that of a Unix socket must be."""
+    base = Path(tempfile.mkdtemp(prefix="tw"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base))
+    monkeypatch.setenv("TMPDIR", str(base))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.delenv("TIDEWIRE_INSPECT", raising=False)
+    yield base / f"tidewire-{os.geteuid()}"
+    shutil.rmtree(base)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -76,7 +79,7 @@ def test_a_long_message_is_given_to_each_subscription_whole(workshop_url: str) -
 
     async def story() -> None:
         async with tw.Node(workshop_url, name="caller") as node, tw.Node(workshop_url, name="listener") as listener:
-            came: asyncio.Queue[Any] = asyncio.Queue()
+            came: asyncio.Queue[Any] = asyncio.Queue(1_000)
             for _ in range(2):
                 await listener.subscribe("long", listener.spawn(came.put))
             for value in sent:
@@ -147,3 +150,37 @@ def call_with(raw: Raw, payload: bytes) -> str:
             assert found[0] == FAIL
             return found[3].decode(errors="replace")
     raise AssertionError("the link was closed")
+
+
+FAULTS = """
+import asyncio, resource, sys
+import tidewire as tw
+
+class Mirror(tw.Service):
+    @tw.method
+    async def back(self, data: bytes) -> bytes:
+        return data
+
+def faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+async def story() -> None:
+    async with tw.Node(sys.argv[1], name="here") as node, tw.Node(sys.argv[1], name="there") as other:
+        await node.serve(Mirror(), name="mirror")
+        mirror, data = other.client("mirror"), bytes(2 << 20)
+        for calls in (1, 8, 1, 8):
+            for _ in range(3):
+                await asyncio.gather(*[mirror.back(data) for _ in range(calls)])
+        before = faults()
+        for _ in range(40):
+            await mirror.back(data)
+        print((faults() - before) / 40)
+
+asyncio.run(story())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
+def test_memory_of_long_values_is_used_again(workshop_url: str) -> None:
+    told = subprocess.run([sys.executable, "-c", FAULTS, workshop_url], check=True, capture_output=True, text=True)
+    assert float(told.stdout) < 128, "512 pages are 2 MiB"

@@ -282,7 +282,7 @@ class Node(Subjects, Agents):
             if self._loop_thread is not None:
                 self._loop_thread.end()
             _live.discard(self)
-            self._engine.tell()
+            self._engine.news.ring()
         return self._ledger
 
     def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:

@@ -1,6 +1,7 @@
 mod call;
 mod error;
 mod keep;
+mod straight;
 mod taking;
 mod turn;
 mod way;

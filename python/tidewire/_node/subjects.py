@@ -11,6 +11,7 @@ from tidewire._limits import SUBSCRIPTION_CAPACITY
 from tidewire._node.actors import Actors
 from tidewire._node.services import Services
 from tidewire.errors import InvalidArgument, InvalidSubject, NoResponders
+from tidewire.services.names import plain_headers
 from tidewire.supervision import Mailbox, whole
 
 if TYPE_CHECKING:
@@ -151,10 +152,12 @@ class Subjects(Actors, Services):
             InvalidArgument: if the headers are not strings, or the message can't be sent to other nodes; nobody has it then.
             LinkLost: if the link to the hub is lost; nobody has it then.
         """
-        self._check()
-        if self._connection is not None and self._connection.is_joined:
+        if self._stopped:
+            self._check()
+        link = None if self._connection is None else self._connection.joined
+        if link is not None:
             # First: what can't be sent is refused before anybody has it.
-            self._connection.publish(subject, message, headers)
+            link.publish(subject, message, None, None if headers is None else plain_headers(headers))
         accepted, _ = self._engine.publish(subject, message, headers)
         return accepted
 

@@ -20,7 +20,7 @@ from tidewire.links.discovery import CHANGES, Discovery
 from tidewire.links.porter import Porter
 from tidewire.links.subjects import Share
 from tidewire.links.tls import Tls, certificates
-from tidewire.services.names import headers_problem
+from tidewire.services.names import plain_headers
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ class Connection:
     Attributes:
         node: The node.
         hub: The hub, if this node is it.
+        joined: The link, if there is one.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
         self.hub: Hub | None = None
-        self._link: Link | None = None
+        self.joined: Link | None = None
         self._numbers = itertools.count(1)
         self._targets: dict[int, _Target] = {}
         self._patterns: dict[int, str] = {}
@@ -74,20 +75,20 @@ class Connection:
             LinkLost: if the node has joined nobody.
             NodeStopped: if it has been stopped.
         """
-        if self._link is None:
+        if self.joined is None:
             self.node._check()
             raise LinkLost(f"{self.node.name}: this node is joined to no hub: give its URL, or call listen()")
-        return self._link
+        return self.joined
 
     @property
     def is_joined(self) -> bool:
         """Whether there is a link."""
-        return self._link is not None
+        return self.joined is not None
 
     @property
     def hub_name(self) -> str | None:
         """The name of the hub, or None while the link is lost."""
-        joined = None if self._link is None else self._link.joined
+        joined = None if self.joined is None else self.joined.joined
         return None if joined is None else joined[0]
 
     @property
@@ -103,7 +104,7 @@ class Connection:
     @property
     def is_lost(self) -> bool:
         """Whether there was a link, and it is to be joined again."""
-        return self._link is not None and self._link.joined is None
+        return self.joined is not None and self.joined.joined is None
 
     @property
     def places(self) -> list[str]:
@@ -129,7 +130,7 @@ class Connection:
             VersionMismatch: if the hub speaks another version.
         """
         node = self.node
-        self._link = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
+        self.joined = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
         """Become a hub, or open one more place where others can join.
@@ -142,7 +143,7 @@ class Connection:
         node = self.node
         if not isinstance(url, str):
             raise InvalidArgument(f"url: {url!r} is not allowed: give text such as 'tide://127.0.0.1:7420'")
-        if self.hub is None and self._link is not None:
+        if self.hub is None and self.joined is not None:
             raise InvalidArgument(
                 f"listen: {node.name} has joined the hub at {node.url}: only one that has not can be a hub"
             )
@@ -157,9 +158,9 @@ class Connection:
             hub = Hub(node.name, tokens, settings, _log(node.name))
             listening = hub.listen(url, files)
             self._listening.append(listening)
-            self._link = hub.join(node.name, tokens[0][0] if tokens else None, settings)
+            self.joined = hub.join(node.name, tokens[0][0] if tokens else None, settings)
             self.hub, self._tokens = hub, tokens
-            hub.tell(node._engine)
+            hub.tell(node._engine.news)
             self._open()
             # It is told of all that comes from now on.
             self._discovery.is_complete()
@@ -227,7 +228,7 @@ class Connection:
         """End the link. What others had open here fails."""
         for listening in self._listening:
             listening.close()
-        link, self._link = self._link, None
+        link, self.joined = self.joined, None
         if self._renewing is not None:
             self._renewing.cancel()
         if self._objects is not None:
@@ -243,7 +244,7 @@ class Connection:
         """End the link of a node that nobody refers to any more, on whichever thread the collector runs."""
         for listening in self._listening:
             listening.close()
-        link, self._link = self._link, None
+        link, self.joined = self.joined, None
         hub, self.hub = self.hub, None
         if link is not None:
             link.close()
@@ -254,8 +255,8 @@ class Connection:
         """Take no new calls: the node is about to stop."""
         if self.hub is not None:
             self.hub.goodbye()
-        if self._link is not None:
-            self._link.goodbye()
+        if self.joined is not None:
+            self.joined.goodbye()
 
     async def drain(self, until: float | None) -> None:
         """Wait until the calls that pass through this node have ended, or the time is up."""
@@ -328,7 +329,7 @@ class Connection:
         """Have those look again who wait for what this node is told of."""
         node = self._node()
         if node is not None:
-            node._engine.tell()
+            node._engine.news.ring()
 
     def renew(self) -> None:
         """Learn anew what others serve: nobody told of what came and went. On the loop."""
@@ -348,13 +349,11 @@ class Connection:
             if isinstance(target, Share) and target.actor == actor and self._patterns[number] not in patterns:
                 self._end(number)
 
-    def publish(self, subject: str, message: Any, headers: Mapping[str, str] | None) -> None:
-        """Publish for the other nodes."""
-        self.link.publish(subject, message, None, _texts(headers))
-
     def request(self, subject: str, message: Any, timeout: float | None, headers: Mapping[str, str] | None) -> Pending:
         """Ask whoever is subscribed at another node."""
-        return self.link.call(self.node._engine, subject, message, timeout, None, _texts(headers))
+        return self.link.call(
+            self.node._engine, subject, message, timeout, None, None if headers is None else plain_headers(headers)
+        )
 
     # Services
 
@@ -390,11 +389,3 @@ def _log(name: str) -> Callable[[str], None]:
         logger.warning("%s: %s", name, line)
 
     return log
-
-
-def _texts(headers: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return headers as they are sent."""
-    problem = None if headers is None else headers_problem("headers", headers)
-    if problem is not None:
-        raise InvalidArgument(problem)
-    return None if headers is None else dict(headers)

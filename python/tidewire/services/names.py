@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidewire._limits import CALL_HEADERS, NAME_BYTES, SUBJECT_BYTES, SUBJECT_TOKENS
+from tidewire.errors import InvalidArgument
 from tidewire.services.limits import CALL_TIMEOUT_MAX_S
 
 VISIBILITIES = ("node", "private", "public")
@@ -50,6 +51,18 @@ def headers_problem(field: str, value: object) -> str | None:
     if texts and len(value) <= CALL_HEADERS.max:  # type: ignore[arg-type]
         return None
     return f"{field}: {short(value)} is not allowed: give at most {CALL_HEADERS.max} strings by strings"
+
+
+def plain_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers as they are sent.
+
+    Raises:
+        InvalidArgument: if they are not strings.
+    """
+    problem = headers_problem("headers", headers)
+    if problem is not None:
+        raise InvalidArgument(problem)
+    return dict(headers)
 
 
 def pattern_problem(field: str, value: object) -> str | None:

@@ -42,13 +42,18 @@ impl Shared {
             }
             due_us = session.next_us();
         }
+        self.take_in(events, epoch, due_us);
+        fault.inspect_err(|fault| self.refuse(fault))
+    }
+
+    /// Hands on what came.
+    pub(super) fn take_in(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32, due_us: u64) {
         if due_us < self.sleeps_until_us.load(Ordering::Acquire) {
             // A loop may have read it, and the thread of the links has to know.
             self.look.notify_one();
         }
         self.happened(events, epoch);
         self.flush();
-        fault.inspect_err(|fault| self.refuse(fault))
     }
 
     fn happened(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32) {
