@@ -124,6 +124,11 @@ impl Hub {
         self.options.frame_bytes
     }
 
+    /// The most links.
+    pub fn links_max(&self) -> usize {
+        self.options.links
+    }
+
     /// What it has counted.
     pub fn counts(&self) -> HubCounts {
         HubCounts { nodes: self.names.len() as u64, ..self.counts }
