@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import re
 import signal
 import socket
+import struct
+import threading
 import weakref
 
 import pytest
 import tidewire as tw
+from link_frames import ERROR, WELCOME, fields, frame
 from link_processes import PATIENCE_S, Programs
 from link_programs import Workshop, until_served
 
@@ -201,6 +205,43 @@ def test_where_something_else_listens_the_error_says_so() -> None:
             await answering
 
         asyncio.run(story())
+
+
+OLDER = "the hub speaks version 2, the node 1 to 1: the node that joins is older, update it"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "text"),
+    [
+        (frame(ERROR, struct.pack("<H", 28), OLDER.encode(), flags=0), tw.VersionMismatch, OLDER),
+        (
+            frame(WELCOME, struct.pack("<H", 9), fields(), flags=0),
+            tw.WireError,
+            "its version is not one that was offered",
+        ),
+    ],
+    ids=["refused", "with another version"],
+)
+def test_a_hub_of_another_version_says_which_side_is_to_be_updated(
+    said: bytes, kind: type[Exception], text: str
+) -> None:
+    def answer(hub: socket.socket) -> None:
+        connection, _ = hub.accept()
+        with connection:
+            assert connection.recv(4_096)
+            connection.sendall(said)
+            # Until the node has closed it.
+            while connection.recv(4_096):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        answering = threading.Thread(target=answer, args=(hub,))
+        answering.start()
+        url = f"tide://127.0.0.1:{hub.getsockname()[1]}"
+        with pytest.raises(kind, match=re.escape(text)), tw.Node(url, name="caller"):
+            pass
+        answering.join(30)
+        assert not answering.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,21 @@ STREAMS = 10_000
 
 
 def test_ten_thousand_streams_are_open_on_one_link(started: Programs) -> None:
-    _, url, _ = started.hub_and_server()
+    hub, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
             workshop = node.client("workshop")
+            assert await workshop.label() == "server"
+            before = {program: program.rss_bytes for program in (hub, server)}
             streams = [workshop.count(3).__aiter__() for _ in range(STREAMS)]
             firsts = await asyncio.gather(*(stream.__anext__() for stream in streams))
             assert firsts == [0] * STREAMS
             # All are open now, and a call does not wait for any of them.
+            grown = {program: program.rss_bytes - since for program, since in before.items()}
+            print(f"{STREAMS:,} streams: server {grown[server] / MIB:.1f} MiB, hub {grown[hub] / MIB:.1f} MiB")
+            assert grown[hub] < 2_048 * STREAMS, "the hub keeps a route of each"
+            assert grown[server] < 16_384 * STREAMS, "who writes them keeps a generator and a task of each"
             assert await asyncio.wait_for(workshop.label(), 10) == "server"
             for number in (1, 2):
                 assert await asyncio.gather(*(stream.__anext__() for stream in streams)) == [number] * STREAMS

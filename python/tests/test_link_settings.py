@@ -186,7 +186,7 @@ def test_one_node_more_than_a_hub_takes_is_told_so(started: Programs, scheme: st
     _, url = started.hub(f"{scheme}:{place}", "--set", "links.hub_links=2")
     with (
         tw.Node(url, name="first"),
-        pytest.raises(tw.LimitExceeded, match="hub_links: as many nodes as possible"),
+        pytest.raises(tw.LimitExceeded, match="hub_links=2: as many nodes as possible"),
         tw.Node(url, name="second"),
     ):
         pass

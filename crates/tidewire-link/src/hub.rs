@@ -453,9 +453,13 @@ impl Shared {
     }
 
     fn accept(self: &Arc<Self>, socket: Socket) {
-        let Some(at) = self.hub.lock().connected(secret(), now_us()) else {
-            (self.log)("hub_links: a node was turned away, as many as possible are joined");
-            turn_away(&socket);
+        let (at, most) = {
+            let mut hub = self.hub.lock();
+            (hub.connected(secret(), now_us()), hub.links_max())
+        };
+        let Some(at) = at else {
+            (self.log)(&format!("hub_links={most}: a node was turned away, as many as possible are joined"));
+            turn_away(&socket, most);
             return;
         };
         let peer = Arc::new(Peer::Remote { socket, writing: Writing::new(), end: Notify::new() });
@@ -465,8 +469,10 @@ impl Shared {
 }
 
 /// Says that as many nodes as possible are joined, as far as that is possible at once.
-fn turn_away(socket: &Socket) {
-    let text = "hub_links: as many nodes as possible have joined this hub: raise the limit there, or join later";
+fn turn_away(socket: &Socket, most: usize) {
+    let text = format!(
+        "hub_links={most}: as many nodes as possible have joined this hub: raise the limit there, or join later"
+    );
     let number = ErrorCode::LimitExceeded.number().to_le_bytes();
     let head = |head: &mut Vec<u8>| {
         head.extend_from_slice(&number);

@@ -215,6 +215,11 @@ impl World {
         self.close();
     }
 
+    /// Moves some bytes of a node to the hub.
+    pub fn step_up(&mut self, node: usize) {
+        self.pump_up(node);
+    }
+
     /// Moves bytes until nothing moves any more.
     pub fn settle(&mut self) {
         loop {

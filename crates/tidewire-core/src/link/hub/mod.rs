@@ -60,8 +60,10 @@ struct Link {
     missed: bool,
     /// It is of this process.
     here: bool,
-    /// When it is looked at next.
-    looked_at_us: u64,
+    /// When it is looked at next for its greeting or its heartbeat.
+    beat_at_us: u64,
+    /// When it is looked at next for frames that gather.
+    gathered_at_us: u64,
     /// The links whose nodes were told its name, and perhaps some that have gone.
     known_by: BTreeSet<LinkId>,
     closing: bool,
@@ -122,6 +124,11 @@ impl Hub {
         self.options.frame_bytes
     }
 
+    /// The most links.
+    pub fn links_max(&self) -> usize {
+        self.options.links
+    }
+
     /// What it has counted.
     pub fn counts(&self) -> HubCounts {
         HubCounts { nodes: self.names.len() as u64, ..self.counts }
@@ -161,7 +168,8 @@ impl Hub {
             touched: false,
             missed: false,
             here: false,
-            looked_at_us: u64::MAX,
+            beat_at_us: u64::MAX,
+            gathered_at_us: u64::MAX,
             known_by: BTreeSet::new(),
             closing: false,
         }));
@@ -274,6 +282,11 @@ impl Hub {
     /// What nodes have open: calls, subscriptions and long messages.
     pub fn open_routes(&self) -> usize {
         self.links.iter().flatten().map(|link| link.theirs.len()).sum()
+    }
+
+    /// Times that it has noted to look at links: few for each link, however often its frames gather.
+    pub fn looks(&self) -> usize {
+        self.due.len()
     }
 
     /// Subscriptions that are in force.

@@ -12,9 +12,8 @@ impl Hub {
     pub fn tick(&mut self, now_us: u64) {
         // Each once: what is to be written is written later, and until then a link that gathers stays due.
         for (due_us, at) in self.take_due(now_us) {
-            let Some(link) = self.link(at).filter(|link| link.looked_at_us == due_us) else { continue };
-            link.looked_at_us = u64::MAX;
-            if link.closing {
+            let Some(link) = self.link(at) else { continue };
+            if !link.is_due(due_us) || link.closing {
                 continue;
             }
             let late = link.greeting_until_us.is_some_and(|until| now_us >= until);
@@ -58,11 +57,15 @@ impl Hub {
     /// Has a link looked at in time. Only what comes sooner than it was needs to be told; the rest is found when it is looked at.
     pub(super) fn look_at(&mut self, at: LinkId) {
         let Some(link) = self.link(at) else { return };
-        let due_us = link.due_us();
-        if due_us < link.looked_at_us {
-            link.looked_at_us = due_us;
-            self.due.push(Reverse((due_us, at)));
-        }
+        // Noted apart: what gathers comes and goes, and must not have the same heartbeat noted again each time.
+        let (beat_us, gathered_us) = link.due_us();
+        let noted = [(beat_us, &mut link.beat_at_us), (gathered_us, &mut link.gathered_at_us)];
+        let sooner = noted.map(|(due_us, noted_us)| {
+            let is_sooner = due_us < *noted_us;
+            *noted_us = due_us.min(*noted_us);
+            is_sooner.then_some(Reverse((due_us, at)))
+        });
+        self.due.extend(sooner.into_iter().flatten());
     }
 
     /// Whether [`next_us`](Self::next_us) may be earlier than it was when this was asked before: a node has stated its heartbeat.
@@ -91,12 +94,23 @@ impl Hub {
 }
 
 impl Link {
-    /// When it has to be looked at. One of this process has no heartbeat.
-    fn due_us(&self) -> u64 {
+    /// When it has to be looked at: for its greeting or heartbeat, and for what gathers. One of this process has neither.
+    fn due_us(&self) -> (u64, u64) {
         if self.here || self.closing {
-            return u64::MAX;
+            return (u64::MAX, u64::MAX);
         }
-        let due = self.heart.next_us().min(self.gathering.until_us());
-        due.min(self.greeting_until_us.unwrap_or(u64::MAX))
+        (self.heart.next_us().min(self.greeting_until_us.unwrap_or(u64::MAX)), self.gathering.until_us())
+    }
+
+    /// Whether a time that was noted is one at which to look at it; it is forgotten then.
+    fn is_due(&mut self, due_us: u64) -> bool {
+        let mut is_due = false;
+        for noted_us in [&mut self.beat_at_us, &mut self.gathered_at_us] {
+            if *noted_us == due_us {
+                *noted_us = u64::MAX;
+                is_due = true;
+            }
+        }
+        is_due
     }
 }
