@@ -1,5 +1,6 @@
 //! The layers of a configuration, from Python objects. What does not fit is a `ConfigError` that names the key.
 
+use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use tidewire_engine::config::{ConfigError, EngineConfig};
@@ -24,6 +25,34 @@ pub fn load(
     let environment = environment.iter().map(variable).collect::<PyResult<Vec<_>>>()?;
     let loaded = EngineConfig::load_with(Some(layer), text, environment, options);
     loaded.map_err(|failure| refused(code.py(), &failure))
+}
+
+/// One table of a TOML text as a dict, or None where it has none or is no TOML: whoever loads it as a configuration says what is wrong.
+#[pyfunction]
+pub fn table_of_toml<'py>(py: Python<'py>, text: &str, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let table = text.parse::<toml::Table>().unwrap_or_default();
+    table.get(name).filter(|value| value.is_table()).map(|value| object(py, value)).transpose()
+}
+
+fn object<'py>(py: Python<'py>, value: &toml::Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        toml::Value::String(text) => text.into_bound_py_any(py),
+        toml::Value::Integer(number) => number.into_bound_py_any(py),
+        toml::Value::Float(number) => number.into_bound_py_any(py),
+        toml::Value::Boolean(flag) => flag.into_bound_py_any(py),
+        toml::Value::Datetime(moment) => moment.to_string().into_bound_py_any(py),
+        toml::Value::Array(values) => {
+            let objects = values.iter().map(|value| object(py, value)).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyList::new(py, objects)?.into_any())
+        }
+        toml::Value::Table(table) => {
+            let dict = PyDict::new(py);
+            for (key, value) in table {
+                dict.set_item(key, object(py, value)?)?;
+            }
+            Ok(dict.into_any())
+        }
+    }
 }
 
 fn refused(py: Python<'_>, failure: &ConfigError) -> PyErr {

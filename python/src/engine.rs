@@ -63,11 +63,6 @@ impl Engine {
     pub fn handle(&self) -> tidewire_engine::EngineHandle {
         self.inner.handle()
     }
-
-    /// What has those look again who wait for the state of the node.
-    pub fn news(&self) -> Arc<News> {
-        Arc::clone(&self.news)
-    }
 }
 
 #[pyclass(frozen, module = "tidewire")]
@@ -419,7 +414,6 @@ impl Engine {
         }
     }
 
-    /// The settings of agents and pools.
     /// Seconds for which an ask waits where the call does not say.
     fn ask_timeout(&self) -> f64 {
         Duration::from_millis(self.inner.config().ask_timeout_ms).as_secs_f64()
@@ -430,41 +424,32 @@ impl Engine {
         Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()
     }
 
-    /// Something to await for so many seconds, or until there are other news than were `seen`.
-    fn pause(&self, seconds: f64, news: &Told, seen: u64) -> PyResult<Pending> {
-        let wait = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        let pause = Pause::new(std::time::Instant::now() + wait, self.handle());
-        let changed = Changed::new(Arc::clone(&news.0), seen, Some(pause));
-        Ok(Pending::new("pause", None, Box::pin(changed)))
+    /// What rings when the state of the node has changed.
+    #[getter]
+    fn news(&self) -> Told {
+        Told(Arc::clone(&self.news))
     }
 
-    /// How often something that `changed` tells of has changed.
-    fn told(&self) -> u64 {
-        self.news.told()
-    }
-
-    /// Notes that something has changed: those who wait for it look again.
-    fn tell(&self) {
-        self.news.tell();
-    }
-
-    /// Something to await: True once more has changed than was `seen`, False after so many seconds.
-    fn changed(&self, py: Python<'_>, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
+    /// Something to await: True once there are other news than were `seen`, False after so many seconds.
+    fn changed(&self, py: Python<'_>, news: &Told, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let wait = seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
         let at = wait.and_then(|wait| std::time::Instant::now().checked_add(wait));
         let pause = at.map(|at| Pause::new(at, self.handle()));
-        Ok(Pending::new("until", None, Box::pin(Changed::new(Arc::clone(&self.news), seen, pause))))
+        Ok(Pending::new("until", None, Box::pin(Changed::new(Arc::clone(&news.0), seen, pause))))
     }
 
+    /// The settings of links.
     fn links(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.inner.config().links.iter().collect()
     }
 
+    /// The settings of services.
     fn services(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.inner.config().services.iter().collect()
     }
 
+    /// The settings of agents and pools.
     fn broker(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.inner.config().broker.iter().collect()
     }

@@ -51,6 +51,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<news::Told>()?;
     module.add_function(wrap_pyfunction!(link::sender_of_value, module)?)?;
     module.add_function(wrap_pyfunction!(link::check_address, module)?)?;
+    module.add_function(wrap_pyfunction!(config::table_of_toml, module)?)?;
     module.add_class::<link::Calling>()?;
     module.add_class::<link::LinkCall>()?;
     module.add_class::<link::Route>()?;

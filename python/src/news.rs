@@ -62,7 +62,7 @@ impl News {
     }
 }
 
-/// News that Python tells, and that pauses end with.
+/// News that Python tells and waits for.
 #[pyclass(frozen, name = "News", module = "tidewire._tidewire")]
 pub struct Told(pub Arc<News>);
 
@@ -79,7 +79,7 @@ impl Told {
         self.0.told()
     }
 
-    /// Says that there are: the pauses that wait for them end.
+    /// Says that there are some: those who wait for them look again.
     fn ring(&self) {
         self.0.tell();
     }

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import compileall
 import logging
+import os
+import shutil
 import signal
+import subprocess
+import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,3 +88,38 @@ def at_workshop(workshop_url: str) -> Callable[[Callable[[tw.Node, Any], Corouti
         asyncio.run(main())
 
     return run
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> str:
+    """A named pipe that keeps ``wait_for`` waiting until ``opened`` it is."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return str(path)
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the sockets of one test lie. Its path is short, as that of a Unix socket must be."""
+    base = Path(tempfile.mkdtemp(prefix="tw"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base))
+    monkeypatch.setenv("TMPDIR", str(base))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.delenv("TIDEWIRE_INSPECT", raising=False)
+    yield base / f"tidewire-{os.geteuid()}"
+    shutil.rmtree(base)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl on this machine to make certificates with")
+    place = tmp_path_factory.mktemp("certificates")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    own = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1", "-addext"]
+    for made in (
+        [*key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca"],
+        [*key, "-keyout", "hub.key", "-out", "hub.pem", "-subj", "/CN=hub", *own, "basicConstraints=CA:FALSE"],
+    ):
+        subprocess.run(["openssl", "req", "-x509", *made], cwd=place, check=True, capture_output=True, timeout=60)
+    return place

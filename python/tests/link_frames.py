@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
-import re
 import socket
+import ssl
 import struct
+from pathlib import Path
 
 from link_processes import PATIENCE_S
 
@@ -48,25 +50,33 @@ def subscribed(pattern: bytes = b"raw.*", queue: bytes = b"") -> bytes:
 
 
 class Raw:
-    """A connection that says whatever the story wants."""
+    """A connection that says whatever the story wants, over any of the transports."""
 
-    def __init__(self, url: str) -> None:
-        host, port = re.match(r"tide://(.*):(\d+)", url).groups()  # type: ignore[union-attr]
+    def __init__(self, url: str, ca: Path | None = None) -> None:
         self.flags = 0  # of the frame that was received last
-        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+        scheme, place = url.split("://")
+        self.socket: socket.socket = _connected(scheme, place)
+        if scheme in ("tide+tls", "wss"):
+            self.socket = ssl.create_default_context(cafile=ca).wrap_socket(self.socket, server_hostname="127.0.0.1")
+        self._web = scheme in ("ws", "wss")
+        self._read_ahead = b""
+        if self._web:
+            self._upgrade()
 
     @classmethod
-    def joined(cls, url: str, **texts: str) -> Raw:
-        raw = cls(url)
+    def joined(cls, url: str, ca: Path | None = None, /, **texts: str) -> Raw:
+        raw = cls(url, ca)
         raw.send(hello(**texts))
         kind, *_ = raw.receive() or (None,)
         assert kind == WELCOME
         return raw
 
     def send(self, data: bytes) -> None:
+        """Send bytes; over a WebSocket they are one message."""
         # The hub may have closed the link after the first part.
-        with contextlib.suppress(ConnectionError):
-            self.socket.sendall(data)
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            # A mask of zeros changes nothing.
+            self.socket.sendall(struct.pack(">BBQ4x", 0x82, 0xFF, len(data)) + data if self._web else data)
 
     def receive(self) -> tuple[int, int, bytes, bytes] | None:
         """Give the kind, the id, the head and the payload of the next frame; None at the end."""
@@ -96,12 +106,47 @@ class Raw:
     def close(self) -> None:
         self.socket.close()
 
+    def _upgrade(self) -> None:
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.socket.sendall(
+            b"GET / HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Protocol: tidewire.v1\r\nSec-WebSocket-Key: " + key.encode() + b"\r\n\r\n"
+        )
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self._receive(1)
+        assert head.startswith(b"HTTP/1.1 101"), head
+
     def _read(self, count: int) -> bytes:
+        if not self._web:
+            return self._receive(count)
+        while len(self._read_ahead) < count:
+            start = self._receive(2)
+            # Anything but a message of bytes, such as the end of the WebSocket, is the end.
+            if len(start) < 2 or start[0] != 0x82:
+                return b""
+            longer = {126: ">H", 127: ">Q"}.get(start[1])
+            length = struct.unpack(longer, self._receive(struct.calcsize(longer)))[0] if longer else start[1]
+            self._read_ahead += self._receive(length)
+        found, self._read_ahead = self._read_ahead[:count], self._read_ahead[count:]
+        return found
+
+    def _receive(self, count: int) -> bytes:
         found = b""
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
             while len(found) < count:
                 part = self.socket.recv(count - len(found))
                 if not part:
                     break
                 found += part
         return found
+
+
+def _connected(scheme: str, place: str) -> socket.socket:
+    if scheme == "tide+unix":
+        connected = socket.socket(socket.AF_UNIX)
+        connected.settimeout(PATIENCE_S)
+        connected.connect(place)
+        return connected
+    host, port = place.rstrip("/").rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 30.0
+LINES = 100_000
+"""Lines of a program that wait to be heard. One that says more is held."""
+
 _PROGRAMS = str(Path(__file__).with_name("link_programs.py"))
 
 
@@ -32,8 +35,8 @@ class Program:
             text=True,
             env={**os.environ, **(env or {})},
         )
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self.log: queue.Queue[str | None] = queue.Queue()
+        self._lines: queue.Queue[str | None] = queue.Queue(LINES)
+        self.log: queue.Queue[str | None] = queue.Queue(LINES)
         self._readers = [
             threading.Thread(target=_pass_on, args=(stream, lines), daemon=True)
             for stream, lines in ((self.process.stdout, self._lines), (self.process.stderr, self.log))

@@ -26,7 +26,7 @@ class Pricing(Service):
     """Prices of things."""
 
     def __init__(self) -> None:
-        self.orders: asyncio.Queue[tuple[Quote, str | None]] = asyncio.Queue()
+        self.orders: asyncio.Queue[tuple[Quote, str | None]] = asyncio.Queue(1_000)
 
     @method
     async def quote(self, symbol: str, qty: int = 1) -> Quote:
@@ -55,7 +55,7 @@ class Hanging(Service):
 
     def __init__(self) -> None:
         self.inside = asyncio.Event()
-        self.left: asyncio.Queue[str] = asyncio.Queue()
+        self.left: asyncio.Queue[str] = asyncio.Queue(1_000)
         self.thread_inside = threading.Event()
         self.thread_open = threading.Event()
         self.seen_cancelled = threading.Event()

@@ -240,7 +240,7 @@ def test_what_is_not_begun_in_its_time_expires(run: Run, kind: str, tmp_path: Pa
 
 def test_an_agent_in_a_thread_talks_to_others_as_the_pool(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        log: asyncio.Queue[tw.Message] = asyncio.Queue()
+        log: asyncio.Queue[tw.Message] = asyncio.Queue(1_000)
 
         async def keep(payload: Any, message: tw.Message) -> None:
             log.put_nowait(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import tidewire as tw
+from link_processes import Programs
 
 TIDEWIRE = [sys.executable, "-m", "tidewire"]
 
@@ -39,8 +42,8 @@ def hub() -> Iterator[tuple[tw.Node, str]]:
         yield node, url
 
 
-def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TIDEWIRE_URL": url}
+def run(url: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TIDEWIRE_URL": url, **variables}
     return subprocess.run(
         [*TIDEWIRE, *arguments], capture_output=True, text=True, timeout=30, check=False, env=environment
     )
@@ -79,13 +82,19 @@ def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -
         (("req", "x", " [1, 2"), "or send it as text with --text"),
         (("call", "pricing.quote", "symbol={a"), "invalid_argument: symbol: '{a' begins like JSON"),
         (("pub", "a..b", "1"), "invalid_subject: "),
+        (("pub", "$hub.services.added", "1"), 'invalid_subject: subject "$hub.services.added" is not published on'),
+        (("services", "--url", "mem://"), "url: 'mem://' is not allowed here: give that of a hub"),
+        (("services", "--ca", "missing.pem"), "certificates were given, and it has no TLS"),
         (("pub", "a", "1", "--header", "x"), "--header: 'x' is not allowed: write NAME=VALUE"),
     )
     ended = run_all(url, *(arguments for arguments, _ in problems))
     for done, (_, said) in zip(ended, problems, strict=True):
         assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
         assert said in done.stderr
-    assert run(url, "call", "quote").returncode == 2
+    for method in ("quote", "pricing._quote", "pricing.with_", "pricing.sync"):
+        done = run(url, "call", method)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert done.stderr.startswith("invalid_argument: METHOD: ")
     gone = run("tide://127.0.0.1:1", "services")
     assert gone.returncode == 1
     assert gone.stderr.startswith("link_lost: url: there is no hub at tide://127.0.0.1:1")
@@ -159,3 +168,60 @@ def test_up_refuses_what_is_open_to_all_and_what_is_taken(hub: tuple[tw.Node, st
     for done, said in zip(ended, problems.values(), strict=True):
         assert done.returncode == 1
         assert said in done.stderr
+
+
+def test_who_watches_answers_nothing(hub: tuple[tw.Node, str], started: Programs) -> None:
+    _, url = hub
+    watching = started.run("-m", "tidewire", "sub", ">", "--json", "--url", url)
+    watching.expect_log("sub:", url)
+
+    async def story() -> None:
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
+            await server.subscribe("double", lambda number: number * 2)
+            assert [await caller.request("double", number) for number in range(20)] == list(range(0, 40, 2))
+            with pytest.raises(tw.NoResponders):
+                await caller.request("nobody.listens", 1)
+            # What the hub tells nodes of services is not shown.
+            await caller.serve({"late": lambda: None}, name="late")
+            caller.publish("news", {(1, 2): float("nan"), "raw": b"bytes"})
+            heard = json.loads(await asyncio.to_thread(watching.line))
+            assert (heard["subject"], heard["message"]) == ("news", {"[1, 2]": "nan", "raw": "bytes"})
+
+    asyncio.run(story())
+    watching.signal(signal.SIGINT)
+    assert watching.ended() == 130
+
+
+def test_a_reader_that_has_read_enough_ends_a_command(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    command = [*TIDEWIRE, "call", "pricing.ticks", "200000", "--url", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as counting:
+        assert counting.stdout is not None
+        assert counting.stderr is not None
+        assert counting.stdout.readline() == "0\n"
+        counting.stdout.close()
+        assert (counting.wait(30), counting.stderr.read()) == (1, "")
+
+
+def test_nodes_without_a_name_join_one_hub(hub: tuple[tw.Node, str]) -> None:
+    _, url = hub
+    with tw.Node(url) as one, tw.Node(url) as other:
+        assert one.name != other.name
+
+
+def test_hubs_with_tls_are_trusted_by_a_file(started: Programs, certificates: Path) -> None:
+    _, url = started.hub("wss://127.0.0.1:0", f"--cert={certificates}/hub.pem", f"--key={certificates}/hub.key")
+    ca = str(certificates / "ca.pem")
+    trusted = run(url, "services", "--ca", ca)
+    assert (trusted.returncode, trusted.stdout) == (0, f"nobody serves anything at {url}\n"), trusted.stderr
+    assert run(url, "pub", "a.b", "1", TIDEWIRE_CA=ca).returncode == 0
+    assert "(ca)" in run(url, "services").stderr
+    assert "missing.pem" in run(url, "services", "--ca", "missing.pem").stderr
+
+
+def test_a_hub_whose_certificate_is_that_of_a_ca_is_told_how_to_mend_it(started: Programs, certificates: Path) -> None:
+    _, url = started.hub("tide+tls://127.0.0.1:0", f"--cert={certificates}/ca.pem", f"--key={certificates}/ca.key")
+    refused = run(url, "services", "--ca", str(certificates / "ca.pem"))
+    assert refused.returncode == 1
+    assert "its certificate is that of a CA" in refused.stderr
+    assert "basicConstraints=CA:FALSE" in refused.stderr

@@ -76,13 +76,15 @@ def test_ctrl_c_interrupts_a_blocking_ask() -> None:
         """
         import os, signal, threading, tidewire as tw
         with tw.Node() as node:
+            heard = threading.Event()
             def block(_):
                 os.kill(os.getpid(), signal.SIGINT)
-                threading.Event().wait(0.2)
+                heard.wait(60)
             try:
                 node.sync.ask(node.spawn(block), 1)
             except KeyboardInterrupt:
                 print("interrupted")
+                heard.set()
         print(node.ledger.balanced)
         """
     )
@@ -97,7 +99,7 @@ def test_ctrl_c_in_asyncio_stops_the_node() -> None:
             async with tw.Node() as node:
                 node.spawn(lambda _: os.kill(os.getpid(), signal.SIGINT)).tell(1)
                 try:
-                    await asyncio.sleep(60)
+                    await asyncio.Event().wait()
                 finally:
                     print("ending")
         try:

@@ -66,7 +66,7 @@ def test_agents_that_were_there_before_the_link_are_found_too() -> None:
 def test_a_message_arrives_with_everything_that_belongs_to_it() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
-            came: asyncio.Queue[tuple[object, tw.Message]] = asyncio.Queue()
+            came: asyncio.Queue[tuple[object, tw.Message]] = asyncio.Queue(1_000)
 
             async def audit(payload: object, message: tw.Message) -> None:
                 await came.put((payload, message))

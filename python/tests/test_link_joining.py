@@ -8,7 +8,6 @@ import gc
 import signal
 import socket
 import weakref
-from time import monotonic
 
 import pytest
 import tidewire as tw
@@ -242,11 +241,37 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
             del forgotten
             gc.collect()
             await hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S)
-            # The thread of links may be about to let go of it, and nothing tells when the collector can have it.
-            until = monotonic() + PATIENCE_S
-            while gone() is not None:
-                assert monotonic() < until, "its link is kept"
-                await asyncio.sleep(0)
-                gc.collect()
+            # The thread of links has let go of it once it has done something else.
+            async with tw.Node(url, name="next"):
+                pass
+            gc.collect()
+            assert gone() is None, "its link is kept"
+
+    asyncio.run(story())
+
+
+def test_what_a_joined_node_is_given_is_checked_before_it_is_sent() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            with pytest.raises(tw.InvalidArgument, match=r"url: None is not allowed: give text such as"):
+                hub.listen(None)  # type: ignore[arg-type]
+            url = hub.listen("tide://127.0.0.1:0").url
+            await hub.serve(lambda: 1, name="one")
+            async with tw.Node(url, name="caller") as caller:
+                for headers in ({"a": 5}, {5: "a"}, 5, ["ab"]):
+                    with pytest.raises(
+                        tw.InvalidArgument, match=r"headers: .* is not allowed: give at most 56 strings"
+                    ):
+                        caller.publish("a", 1, headers=headers)  # type: ignore[arg-type]
+                    with pytest.raises(tw.InvalidArgument, match="headers: "):
+                        await caller.request("a", 1, headers=headers)  # type: ignore[arg-type]
+                with pytest.raises(tw.InvalidArgument, match=r"'tw-trace' is not allowed: .* Tidewire's own"):
+                    caller.client("one").with_(headers={"tw-trace": "x"})
+                for subject in ("$hub.services.added", "$node.1.x"):
+                    with pytest.raises(tw.InvalidSubject, match="belong to the hub or to one node"):
+                        caller.publish(subject, 1)
+                one = caller.client("one")
+            with pytest.raises(tw.NodeStopped, match="has been stopped: make a new one"):
+                await one.one()
 
     asyncio.run(story())

@@ -97,7 +97,7 @@ def test_what_a_token_may_not_publish_is_counted_and_not_passed_on() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), quiet]).url
-            heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+            heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue(1_000)
             await hub._link().subscribe("news.*", "", None, lambda came: heard.put_nowait((came.subject, came.value())))
             async with tw.Node(url, name="quiet", token=quiet.token) as node:
                 node._link().link.publish("news.large", 1)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -76,7 +81,7 @@ def test_a_long_message_is_given_to_each_subscription_whole(workshop_url: str) -
 
     async def story() -> None:
         async with tw.Node(workshop_url, name="caller") as node, tw.Node(workshop_url, name="listener") as listener:
-            came: asyncio.Queue[Any] = asyncio.Queue()
+            came: asyncio.Queue[Any] = asyncio.Queue(1_000)
             for _ in range(2):
                 await listener.subscribe("long", listener.spawn(came.put))
             for value in sent:
@@ -147,3 +152,56 @@ def call_with(raw: Raw, payload: bytes) -> str:
             assert found[0] == FAIL
             return found[3].decode(errors="replace")
     raise AssertionError("the link was closed")
+
+
+MIRROR = """
+import asyncio, resource, sys
+import tidewire as tw
+
+class Mirror(tw.Service):
+    @tw.method
+    async def back(self, data: bytes) -> bytes:
+        return data
+
+    @tw.method
+    async def faults(self) -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+async def story() -> None:
+    async with tw.Node(sys.argv[1], name="there") as node:
+        await node.serve(Mirror(), name="mirror")
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(story())
+"""
+
+
+@contextmanager
+def mirror(url: str) -> Iterator[None]:
+    """A service in a process of its own, whose memory nobody else has used."""
+    command = [sys.executable, "-c", MIRROR, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield
+        process.stdin.close()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
+def test_memory_of_long_values_is_used_again(workshop_url: str) -> None:
+    calls, data = 40, bytes(2 * MIB)
+
+    async def story() -> None:
+        async with tw.Node(workshop_url, name="here") as node:
+            there = node.client("mirror")
+            for _ in range(2):
+                before = await there.faults()
+                for _ in range(calls):
+                    await there.back(data)
+                each = (await there.faults() - before) / calls
+            assert each < 256, "512 pages are 2 MiB"
+
+    with mirror(workshop_url):
+        asyncio.run(story())

@@ -103,21 +103,6 @@ def test_a_long_payload_is_held_once_where_it_arrives_and_not_at_the_hub(started
     asyncio.run(story())
 
 
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl on this machine to make certificates with")
-    place = tmp_path_factory.mktemp("certificates")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    own = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1", "-addext"]
-    for made in (
-        [*key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca"],
-        [*key, "-keyout", "hub.key", "-out", "hub.pem", "-subj", "/CN=hub", *own, "basicConstraints=CA:FALSE"],
-    ):
-        subprocess.run(["openssl", "req", "-x509", *made], cwd=place, check=True, capture_output=True, timeout=60)
-    return place
-
-
 @pytest.mark.parametrize("scheme", ["ws", "tide+tls", "wss"])
 def test_nodes_join_a_hub_that_was_started_again(started: Programs, certificates: Path, scheme: str) -> None:
     files = [f"--cert={certificates}/hub.pem", f"--key={certificates}/hub.key"] if scheme != "ws" else []

@@ -86,7 +86,7 @@ def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: 
     async def story() -> None:
         async with tw.Node(url, name="refusing") as refusing, tw.Node(url, name="caller") as caller:
             (info,) = await caller.services()
-            came: asyncio.Queue[Any] = asyncio.Queue()
+            came: asyncio.Queue[Any] = asyncio.Queue(1_000)
             says = known.described(dataclasses.replace(info, instances=("refusing",)))
             await refusing._link().subscribe("svc.workshop.refusing.*", "", says, came.put_nowait)
             await until_served(caller, "workshop", 2)

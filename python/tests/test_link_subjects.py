@@ -16,7 +16,7 @@ TIMEOUT_S = 30
 def test_a_message_reaches_every_node_once_and_keeps_its_subject_and_headers() -> None:
     async def story() -> None:
         async with three() as (hub, a, b):
-            came: asyncio.Queue[tuple[str, Any, str, Any]] = asyncio.Queue()
+            came: asyncio.Queue[tuple[str, Any, str, Any]] = asyncio.Queue(1_000)
             for name, node in (("hub", hub), ("a", a), ("b", b)):
 
                 async def receive(message: Any, ctx: tw.Context, name: str = name) -> None:
@@ -129,7 +129,7 @@ def test_a_request_is_answered_by_another_node_with_its_value_or_its_error() -> 
 def test_a_subscription_that_ends_gets_nothing_more_and_stopped_actors_are_forgotten() -> None:
     async def story() -> None:
         async with three() as (hub, a, b):
-            seen: asyncio.Queue[int] = asyncio.Queue()
+            seen: asyncio.Queue[int] = asyncio.Queue(1_000)
 
             async def receive(number: int) -> None:
                 await seen.put(number)

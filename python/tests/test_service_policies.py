@@ -207,8 +207,8 @@ def test_all_in_a_plain_thread(node: tw.Node) -> None:
 
 def test_all_that_is_cancelled_cancels_all(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        ended: asyncio.Queue[str] = asyncio.Queue()
-        begun: asyncio.Queue[str] = asyncio.Queue()
+        ended: asyncio.Queue[str] = asyncio.Queue(1_000)
+        begun: asyncio.Queue[str] = asyncio.Queue(1_000)
 
         async def hang() -> None:
             begun.put_nowait("begun")

@@ -135,6 +135,25 @@ def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None:
     with_node(config, story)
 
 
+def test_a_call_of_another_node_finds_the_places_of_plain_methods_taken() -> None:
+    async def story(hub: tw.Node) -> None:
+        url = hub.listen("tide://127.0.0.1:0").url
+        desk = Desk()
+        await hub.serve(desk, concurrency=1, waiting=1)
+        block = hub.client(Desk).block
+        here = [asyncio.ensure_future(block())]
+        await soon(desk.blocks())
+        here.append(asyncio.ensure_future(block()))
+        async with tw.Node(url, name="caller") as caller:
+            await caller.until(lambda now: now["links"]["services"].get("desk") == 1, timeout=PATIENCE)
+            with pytest.raises(tw.LimitExceeded, match="service_waiting=1"):
+                await soon(caller.client("desk").block())
+        desk.thread_open.set()
+        assert await soon(asyncio.gather(*here)) == ["blocked"] * 2
+
+    with_node({}, story)
+
+
 def test_one_more_than_may_wait_is_refused_over_a_link() -> None:
     async def story(hub: tw.Node) -> None:
         url = hub.listen("tide://127.0.0.1:0").url

@@ -113,7 +113,7 @@ def test_a_handler_that_nobody_waits_for_calls_nobody(run: Run) -> None:
     class Outer(Service):
         def __init__(self, node: tw.Node) -> None:
             self.node = node
-            self.told: asyncio.Queue[BaseException] = asyncio.Queue()
+            self.told: asyncio.Queue[BaseException] = asyncio.Queue(1_000)
             self.inside = asyncio.Event()
 
         @method

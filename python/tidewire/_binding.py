@@ -35,6 +35,7 @@ from tidewire._tidewire import (
     encode_value,
     send_blocking,
     sender_of_value,
+    table_of_toml,
 )
 
 __all__ = [
@@ -70,4 +71,5 @@ __all__ = [
     "encode_value",
     "send_blocking",
     "sender_of_value",
+    "table_of_toml",
 ]

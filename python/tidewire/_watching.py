@@ -40,13 +40,14 @@ class Watch:
         """
         engine, is_over = self._node._engine, self._node.ledger is not None
         # Before the look: what changes meanwhile is looked at again.
-        seen = engine.told()
+        news = engine.news
+        seen = news.count
         statistics = self._node.statistics()
         if self._condition(statistics):
             return statistics
         if is_over:
             raise NodeStopped(f"{self._node!r} has been stopped, and the condition does not hold")
-        return engine.changed(seen, self._left_s())
+        return engine.changed(news, seen, self._left_s())
 
     def _left_s(self) -> float | None:
         if self._until is None:

@@ -60,13 +60,22 @@ def up(
         typer.Option("--listen", help="Where nodes join; may be given again.  [default: tide://127.0.0.1:7420]"),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the hub.", show_default=False)] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="A TOML file.", show_default=False)] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", help="A TOML file; its table hub says what these options say, too.", show_default=False
+        ),
+    ] = None,
     token: Annotated[
         list[str] | None,
-        typer.Option("--token", help="Only nodes with it may join: SECRET or USER:SECRET; may be given again."),
+        typer.Option(
+            "--token",
+            help="Only nodes with it may join: SECRET or USER:SECRET; may be given again. Others can read a command line: "
+            "a file hides it, and can say what each token allows.",
+        ),
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen where other machines can reach it, without TLS.")
+        bool, typer.Option("--insecure", help="Listen where other machines can reach it, without TLS or a token.")
     ] = False,
     cert: Annotated[
         Path | None,
@@ -79,7 +88,10 @@ def up(
             "--ca", help="Only nodes with a certificate signed by one in this PEM file may join.", show_default=False
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for calls to end when it stops.")] = 10.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", help="Seconds for calls to end when it stops.  [default: 10]", show_default=False),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,9 +105,16 @@ def up(
     """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and ends with a ledger."""
     from tidewire.commands.up import up
 
-    files = (ca, cert, key)
-    places = listen or ["tide://127.0.0.1:7420"]
-    raise typer.Exit(up(places, name, config, token or [], insecure, timeout, json, files, settings or []))
+    options = {
+        "name": name,
+        "listen": tuple(listen) if listen else None,
+        "insecure": insecure or None,
+        "cert": cert,
+        "key": key,
+        "ca": ca,
+        "timeout": timeout,
+    }
+    raise typer.Exit(up(config, options, token or [], settings or [], json))
 
 
 Url = Annotated[
@@ -106,6 +125,19 @@ TokenText = Annotated[
     str | None,
     typer.Option("--token", help="For hubs that ask for one.  [default: TIDEWIRE_TOKEN]", show_default=False),
 ]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        help="PEM file with whom to trust, for hubs with TLS.  [default: TIDEWIRE_CA, or the system]",
+        show_default=False,
+    ),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option("--cert", help="PEM file of the own certificate, for hubs that ask for one.", show_default=False),
+]
+Key = Annotated[Path | None, typer.Option("--key", help="PEM file of its private key.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
@@ -119,13 +151,16 @@ def pub(
     header: Header = None,
     url: Url = None,
     token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
     text: Text = False,
     json: Json = False,
 ) -> None:
     """Publish a message through a hub."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.pub(talk.Hub(url, token, json, text), subject, message, header or []))
+    raise typer.Exit(talk.pub(talk.Hub(url, token, json, text, (ca, cert, key)), subject, message, header or []))
 
 
 @app.command(epilog="Example: tidewire sub 'orders.>' --count 10")
@@ -137,12 +172,15 @@ def sub(
     ] = None,
     url: Url = None,
     token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
     json: Json = False,
 ) -> None:
     """Print what is published through a hub, until Ctrl-C."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.sub(talk.Hub(url, token, json), pattern, count, queue))
+    raise typer.Exit(talk.sub(talk.Hub(url, token, json, files=(ca, cert, key)), pattern, count, queue))
 
 
 @app.command(epilog="""Example: tidewire req pricing.quote '"X"' --timeout 2""")
@@ -153,13 +191,18 @@ def req(
     header: Header = None,
     url: Url = None,
     token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
     text: Text = False,
     json: Json = False,
 ) -> None:
     """Ask whoever is subscribed to a subject, and print the reply."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.req(talk.Hub(url, token, json, text), subject, message, timeout, header or []))
+    raise typer.Exit(
+        talk.req(talk.Hub(url, token, json, text, (ca, cert, key)), subject, message, timeout, header or [])
+    )
 
 
 @app.command(epilog="Example: tidewire call pricing.quote X qty=3")
@@ -169,21 +212,31 @@ def call(
     timeout: Timeout = 30.0,
     url: Url = None,
     token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
     text: Text = False,
     json: Json = False,
 ) -> None:
     """Call a method of a service, and print its result, or the items of its stream as they come."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.call(talk.Hub(url, token, json, text), method, arguments or [], timeout))
+    raise typer.Exit(talk.call(talk.Hub(url, token, json, text, (ca, cert, key)), method, arguments or [], timeout))
 
 
 @app.command(epilog="Example: tidewire services --json")
-def services(url: Url = None, token: TokenText = None, json: Json = False) -> None:
+def services(
+    url: Url = None,
+    token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    json: Json = False,
+) -> None:
     """List the services of a hub."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.services(talk.Hub(url, token, json)))
+    raise typer.Exit(talk.services(talk.Hub(url, token, json, files=(ca, cert, key))))
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")

@@ -82,7 +82,9 @@ class Node(Subjects, Agents):
                 f"name: {name[:40]!r}... has {len(name.encode())} bytes: give at most name_bytes={NAME_BYTES.max}"
             )
         self.url = url
-        self.name = name if name is not None else f"node-{os.getpid()}"
+        # Names are unique on a hub, whose nodes may be of one process, or have the same process id on other machines.
+        made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._joins else f"node-{os.getpid()}"
+        self.name = made if name is None else name
         self._inspect = _inspect.wanted(inspect, Config.of(config).environment)
         self._inspector: Inspector | None = None
         self._engine = Engine(*Config.of(config).layers())
@@ -280,7 +282,7 @@ class Node(Subjects, Agents):
             if self._loop_thread is not None:
                 self._loop_thread.end()
             _live.discard(self)
-            self._engine.tell()
+            self._engine.news.ring()
         return self._ledger
 
     def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:

@@ -57,7 +57,7 @@ class SubscriptionStream:
 
         self._actor = self._node.spawn(receive, mailbox=self._mailbox)
         try:
-            self._subscription = self._node.subscribe(self._pattern, self._actor, queue=self._group)
+            self._subscription = self._node._subscribe(self._pattern, self._actor, self._group, listens=True)
             await self._subscription
         except BaseException:
             await self._end()

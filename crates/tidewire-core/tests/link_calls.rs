@@ -297,6 +297,25 @@ fn a_hub_that_stops_takes_no_new_calls() {
 }
 
 #[test]
+fn who_listens_hears_messages_and_gets_no_calls() {
+    let (mut world, caller, callee) = pair(21);
+    let watcher = world.join("watcher");
+    let head = SubscribeHead { queue: "", pattern: ">" };
+    world.nodes[watcher].session.listen(&head, &[], 1).expect("a subscription is sent");
+    world.settle();
+    assert!(matches!(world.events(watcher)[..], [Event::Subscribed(1)]));
+    for tag in 0..20 {
+        world.call(caller, "svc", b"", tag);
+    }
+    world.call(caller, "svc.nobody", b"", 99);
+    world.publish(caller, Flags::NORMAL, "svc", b"news");
+    world.settle();
+    assert_eq!(world.events(callee).len(), 21, "all calls, and the message");
+    assert_eq!(world.published(watcher), [b"news"]);
+    assert_eq!(failure(&mut world, caller).1, ErrorCode::NoResponders);
+}
+
+#[test]
 fn a_node_can_call_itself_over_the_hub() {
     let mut world = World::new(19);
     let node = world.join("a");

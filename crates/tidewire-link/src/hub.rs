@@ -8,7 +8,8 @@ use std::time::Duration;
 use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
 use tidewire_core::link::outbox::{Burst, Taker};
-use tidewire_proto::wire;
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{self, Flags, Kind};
 use tidewire_sync::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{Notify, oneshot};
@@ -454,11 +455,27 @@ impl Shared {
     fn accept(self: &Arc<Self>, socket: Socket) {
         let Some(at) = self.hub.lock().connected(secret(), now_us()) else {
             (self.log)("hub_links: a node was turned away, as many as possible are joined");
+            turn_away(&socket);
             return;
         };
         let peer = Arc::new(Peer::Remote { socket, writing: Writing::new(), end: Notify::new() });
         self.keep(at, Arc::clone(&peer));
         tokio::spawn(serve(Arc::clone(self), at, peer));
+    }
+}
+
+/// Says that as many nodes as possible are joined, as far as that is possible at once.
+fn turn_away(socket: &Socket) {
+    let text = "hub_links: as many nodes as possible have joined this hub: raise the limit there, or join later";
+    let number = ErrorCode::LimitExceeded.number().to_le_bytes();
+    let head = |head: &mut Vec<u8>| {
+        head.extend_from_slice(&number);
+        Ok(())
+    };
+    let mut frame = Vec::new();
+    if wire::write(&mut frame, Kind::Error, Flags::URGENT, 0, head, text.as_bytes()).is_ok() {
+        // Whoever does not hear it finds the connection closed.
+        let _ = socket.try_write(&frame);
     }
 }
 
@@ -658,6 +675,21 @@ impl Drop for Listening {
 }
 
 impl ListenError {
+    fn mend(&self) -> &'static str {
+        match (self.error.kind(), &self.address) {
+            (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
+                ": end the program that listens there, or choose another path"
+            }
+            (io::ErrorKind::AddrInUse, _) => {
+                ": end the program that listens there, or choose another port; with port 0 the system chooses"
+            }
+            (io::ErrorKind::AddrNotAvailable, _) => ": give a name or an address of this machine",
+            (io::ErrorKind::NotFound, Address::Unix(_)) => ": make its folder first, or choose another path",
+            (io::ErrorKind::PermissionDenied, _) => ": choose a place that this user may use",
+            _ => "",
+        }
+    }
+
     /// Whether it is the certificates that can't be used.
     pub fn is_tls(&self) -> bool {
         self.error.get_ref().is_some_and(|inner| inner.is::<TlsError>())
@@ -669,7 +701,7 @@ impl fmt::Display for ListenError {
         if self.is_tls() {
             return write!(f, "{}", self.error);
         }
-        write!(f, "url: can't listen at {}: {}", self.address, self.error)
+        write!(f, "url: can't listen at {}: {}{}", self.address, self.error, self.mend())
     }
 }
 
@@ -680,7 +712,7 @@ mod tests {
     use std::io::Read as _;
     use std::time::Instant;
 
-    use tidewire_proto::wire::{Kind, WireError};
+    use tidewire_proto::wire::WireError;
 
     use super::*;
 

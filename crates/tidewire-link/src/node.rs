@@ -1,6 +1,7 @@
 mod call;
 mod error;
 mod keep;
+mod straight;
 mod taking;
 mod turn;
 mod way;
@@ -58,6 +59,10 @@ pub trait Handler: Send + Sync {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>>;
     /// Something was published.
     fn published(&self, message: Published);
+    /// Whether it listens only: no calls come then.
+    fn listens(&self) -> bool {
+        false
+    }
 }
 
 /// What happens to a call after it has come in.
@@ -394,7 +399,13 @@ impl Link {
             let (mut id, mut later) = (None, None);
             if state.joined.is_some() {
                 let head = SubscribeHead { queue, pattern: pattern.as_str() };
-                id = Some(state.session.subscribe(&head, says, waiting)?);
+                let session = &mut state.session;
+                let subscribed = if handler.listens() {
+                    session.listen(&head, says, waiting)
+                } else {
+                    session.subscribe(&head, says, waiting)
+                };
+                id = Some(subscribed?);
             } else if state.ended || (self.shared.address.is_none() && self.shared.place.is_none()) {
                 return Err(Refused::Closing);
             } else {

@@ -1,4 +1,4 @@
-use std::io::{self, IoSlice, Read as _, Write as _};
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -25,6 +25,13 @@ impl Plain {
         match self {
             Self::Tcp(stream) => (&mut &*stream).read(into),
             Self::Unix(stream) => (&mut &*stream).read(into),
+        }
+    }
+
+    pub fn try_read_to(&self, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => (&mut &*stream).read_vectored(places),
+            Self::Unix(stream) => (&mut &*stream).read_vectored(places),
         }
     }
 

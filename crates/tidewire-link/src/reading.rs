@@ -1,9 +1,12 @@
-use std::io;
+use std::io::{self, IoSliceMut};
 
-use tidewire_proto::wire::{self, Frame, WireError};
+use tidewire_proto::wire::{self, BegunChunk, FRAME_HEAD, Frame, Kind, WireError};
 
 /// Room for four of the longest chunks that are usual, with what comes before each.
-const READ_BYTES: usize = 272 * 1024;
+pub const READ_BYTES: usize = 272 * 1024;
+
+/// Room for what comes before the next chunk, and for short frames between chunks.
+const BETWEEN_BYTES: usize = 4 * 1024;
 
 /// Bytes that were read and are not yet frames.
 pub struct Reading {
@@ -11,6 +14,8 @@ pub struct Reading {
     from: usize,
     to: usize,
     frame_max: usize,
+    /// What has come of it has been visited.
+    begun: Option<BegunChunk>,
 }
 
 /// How much was read.
@@ -26,7 +31,7 @@ pub enum Filled {
 
 impl Reading {
     pub fn new(frame_max: usize) -> Self {
-        Self { bytes: vec![0; READ_BYTES], from: 0, to: 0, frame_max }
+        Self { bytes: vec![0; READ_BYTES], from: 0, to: 0, frame_max, begun: None }
     }
 
     /// Reads what there is.
@@ -35,7 +40,56 @@ impl Reading {
     /// `WouldBlock` if there is nothing, or whatever reading fails with.
     pub fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Filled> {
         self.make_room();
-        let room = &mut self.bytes[self.to..];
+        self.fill_most(READ_BYTES, read)
+    }
+
+    /// Reads little: long payloads are under way, and most of what comes is [`beside`](Self::beside).
+    ///
+    /// # Errors
+    /// As for [`fill`](Self::fill).
+    pub fn fill_between(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Filled> {
+        self.make_room();
+        self.fill_most(BETWEEN_BYTES, read)
+    }
+
+    /// Reads the rest of a chunk to `chunk`, and a little of what follows. Answers how much of the chunk came.
+    ///
+    /// # Errors
+    /// As for [`fill`](Self::fill).
+    pub fn beside(
+        &mut self,
+        chunk: &mut [u8],
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> io::Result<(usize, Filled)> {
+        debug_assert!(self.from == self.to, "what came of the chunk has been visited");
+        let room = chunk.len();
+        let mut count = 0;
+        self.make_room();
+        let filled = self.fill_most(BETWEEN_BYTES, |between| {
+            count = read(&mut [IoSliceMut::new(chunk), IoSliceMut::new(between)])?;
+            Ok(count.saturating_sub(room))
+        })?;
+        Ok((count.min(room), if count > 0 && filled == Filled::Closed { Filled::All } else { filled }))
+    }
+
+    /// The chunk whose rest comes next.
+    pub fn begun(&self) -> Option<BegunChunk> {
+        self.begun.filter(|chunk| chunk.left > 0)
+    }
+
+    /// Some of the rest of it was read [`beside`](Self::beside): this is what is left.
+    pub fn came(&mut self, chunk: BegunChunk) {
+        self.begun = Some(chunk);
+    }
+
+    /// Bytes that were read and have not been visited.
+    pub fn waiting(&self) -> usize {
+        self.to - self.from
+    }
+
+    fn fill_most(&mut self, most: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Filled> {
+        let end = self.bytes.len().min(self.to.saturating_add(most));
+        let room = &mut self.bytes[self.to..end];
         let most = room.len();
         let count = read(room)?;
         self.to += count;
@@ -58,6 +112,33 @@ impl Reading {
         Ok(())
     }
 
+    /// As [`frames`](Self::frames), and gives what has come of a chunk as a chunk of its own.
+    ///
+    /// # Errors
+    /// As for [`frames`](Self::frames).
+    pub fn frames_and_begun(&mut self, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), WireError> {
+        loop {
+            if let Some(chunk) = &mut self.begun {
+                let count = chunk.left.min(self.to - self.from);
+                if count > 0 {
+                    let (id, flags) = (chunk.id, chunk.take(count));
+                    let payload = &self.bytes[self.from..self.from + count];
+                    visit(&Frame { kind: Kind::Chunk, flags, id, head: &[], payload, bytes: payload });
+                    self.from += count;
+                }
+                if chunk.left > 0 {
+                    return Ok(());
+                }
+            }
+            self.frames(&mut visit)?;
+            self.begun = BegunChunk::of(&self.bytes[self.from..self.to]);
+            if self.begun.is_none() {
+                return Ok(());
+            }
+            self.from += FRAME_HEAD;
+        }
+    }
+
     fn make_room(&mut self) {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
@@ -73,5 +154,128 @@ impl Reading {
                 self.bytes.resize(self.bytes.len() * 2, 0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use tidewire_core::link::assembly::{Assemblies, Progress};
+    use tidewire_proto::wire::Flags;
+
+    const ID: u64 = 1 << 32;
+
+    fn frame(kind: Kind, flags: Flags, payload: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        wire::write(&mut out, kind, flags, ID, |_| Ok(()), payload).expect("it is short enough");
+        out
+    }
+
+    fn payload(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|at| (at % 251) as u8).collect()
+    }
+
+    /// A payload of three chunks, with a short frame before each, and one after all.
+    fn sent(payload: &[u8]) -> Vec<u8> {
+        let answer = Flags::NORMAL.with_answer(true);
+        let mut out = frame(Kind::Reply, answer.with_more(true), &(payload.len() as u64).to_le_bytes());
+        let chunks = payload.chunks(payload.len().div_ceil(3));
+        for (number, chunk) in chunks.enumerate() {
+            out.extend(frame(Kind::Ping, Flags::URGENT, &[]));
+            out.extend(frame(Kind::Chunk, answer.with_more(number < 2), chunk));
+        }
+        out.extend(frame(Kind::Ping, Flags::URGENT, &[]));
+        out
+    }
+
+    /// Reads as a node does, at most `step` bytes at a time. Answers the payload that came, and after how many pings.
+    fn received(mut sent: &[u8], step: usize, straight: bool) -> (Vec<u8>, usize, usize) {
+        let (mut reading, mut parts) = (Reading::new(1 << 20), Assemblies::new(1 << 20));
+        let (mut whole, mut pings, mut beside) = (None, 0, 0);
+        while !sent.is_empty() {
+            let mut give = |places: &mut [IoSliceMut<'_>]| {
+                let mut given = 0;
+                for place in places {
+                    let count = place.len().min(sent.len()).min(step - given);
+                    place[..count].copy_from_slice(&sent[..count]);
+                    (sent, given) = (&sent[count..], given + count);
+                }
+                Ok(given)
+            };
+            match reading.begun().filter(|_| straight) {
+                Some(mut chunk) => {
+                    let room = (ID, chunk.flags.answer());
+                    let filled =
+                        parts.fill(room, chunk.left, |room| reading.beside(room, give).map(|(count, _)| count));
+                    let count = filled.expect("it is awaited").expect("it can be read");
+                    beside += count;
+                    let flags = chunk.take(count);
+                    reading.came(chunk);
+                    if let Progress::Whole(message) = parts.filled(ID, flags, count).expect("it is as was stated") {
+                        whole = Some((message.payload().to_vec(), pings));
+                    }
+                }
+                None => {
+                    let filled = reading.fill_between(|room| give(&mut [IoSliceMut::new(room)]));
+                    assert_ne!(filled.expect("it can be read"), Filled::Closed);
+                }
+            }
+            let visited = reading.frames_and_begun(|frame| match frame.kind {
+                Kind::Ping => pings += 1,
+                _ => {
+                    if let Progress::Whole(message) = parts.take(frame).expect("it is as was stated") {
+                        whole = Some((message.payload().to_vec(), pings));
+                    }
+                }
+            });
+            visited.expect("they are frames");
+        }
+        assert_eq!(pings, 4, "a short frame was lost");
+        let (whole, before) = whole.expect("it is complete");
+        (whole, before, beside)
+    }
+
+    #[test]
+    fn a_payload_is_whole_and_in_its_place_however_its_bytes_come() {
+        let payload = payload(30_000);
+        let sent = sent(&payload);
+        for straight in [false, true] {
+            for step in [1, 7, 15, 16, 17, 4_095, 4_096, 4_097, 10_000, 10_016, 14_000, 1 << 20] {
+                let (whole, before, beside) = received(&sent, step, straight);
+                assert!(whole == payload, "other bytes came with steps of {step}");
+                assert_eq!(before, 3, "a frame overtook another one with steps of {step}");
+                assert_eq!(beside > payload.len() / 2, straight, "copied with steps of {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_of_a_payload_that_nobody_awaits_is_passed_over() {
+        let (sent, mut pings) = (sent(&payload(30_000)), 0);
+        let (mut reading, mut left) = (Reading::new(1 << 20), &sent[..]);
+        while !left.is_empty() {
+            let filled = reading.fill(|room| {
+                let count = room.len().min(left.len()).min(900);
+                room[..count].copy_from_slice(&left[..count]);
+                left = &left[count..];
+                Ok(count)
+            });
+            filled.expect("it can be read");
+            reading.frames_and_begun(|frame| pings += usize::from(frame.kind == Kind::Ping)).expect("they are frames");
+        }
+        assert_eq!((pings, reading.waiting()), (4, 0));
+    }
+
+    #[test]
+    fn a_chunk_that_is_read_beside_tells_of_the_end() {
+        let mut reading = Reading::new(1 << 20);
+        let (mut room, most) = ([0; 100], 100 + BETWEEN_BYTES);
+        for (count, filled) in [(0, Filled::Closed), (40, Filled::All), (100, Filled::All), (101, Filled::All)] {
+            let read = reading.beside(&mut room, |_| Ok(count)).expect("it can be read");
+            assert_eq!(read, (count.min(100), filled));
+            (reading.from, reading.to) = (0, 0);
+        }
+        assert_eq!(reading.beside(&mut room, |_| Ok(most)).expect("it can be read"), (100, Filled::Some));
     }
 }

@@ -163,6 +163,10 @@ fn refusal(error: &Error) -> io::Error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "its certificate is signed by nobody who is trusted here: give the certificate of its CA (ca)".to_owned()
         }
+        // Its name is all that is known of it here.
+        Error::InvalidCertificate(problem) if format!("{problem:?}").contains("CaUsedAsEndEntity") => {
+            "its certificate is that of a CA: make the hub one of its own, signed by that CA or by itself, with basicConstraints=CA:FALSE".to_owned()
+        }
         Error::InvalidCertificate(problem) => format!("its certificate is not accepted: {problem}"),
         Error::InvalidMessage(problem) => {
             format!("it does not speak TLS ({problem:?}): use a URL without TLS, or mend its own")

@@ -7,13 +7,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use tidewire_link::{
-    Access, Address, Failure, Grant, Greeting, Link, Message, Runtime, Sending, Subscription, Waiting,
-};
+use tidewire_link::{Access, Address, Grant, Greeting, Link, Runtime, Sending, Subscription};
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, Hello, Kind, read, write};
 
-use transports_support::{Answer, Answers, Echo, Keep, Node, Place, SOON, next};
+use transports_support::{Answer, Answers, Deaf, Echo, Keep, Node, Place, SOON, next};
 
 fn address() -> Address {
     "tide://127.0.0.1:0".parse().expect("it is an address")
@@ -49,17 +47,6 @@ fn a_hub_with_nothing_else_to_do_minds_the_heartbeat_that_a_node_states() {
     stream.write_all(&hello("50")).expect("the hub reads");
     assert_eq!(kind(&mut stream), Kind::Welcome);
     assert_eq!(kind(&mut stream), Kind::Ping);
-}
-
-/// Hears nothing.
-struct Deaf;
-
-impl Waiting for Deaf {
-    fn replied(&self, _: Message) {}
-    fn failed(&self, _: Failure) {}
-    fn item(&self, _: Message) {}
-    fn over(&self) {}
-    fn credited(&self, _: u32) {}
 }
 
 fn call_and_cancel(link: &Link, subject: &str) {

@@ -6,25 +6,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use tidewire_link::{
-    Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link, Message, Published, Runtime, Sending,
-    Waiting,
+    Call, Exchange, Greeting, Handler, HubHandle, HubOptions, Link, Message, Published, Runtime, Sending,
 };
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};
 
-use transports_support::{Answer, Answers, Echo, Node, Place, next};
-
-/// Hears nothing.
-struct Deaf;
-
-impl Waiting for Deaf {
-    fn replied(&self, _: Message) {}
-    fn failed(&self, _: Failure) {}
-    fn item(&self, _: Message) {}
-    fn over(&self) {}
-    fn credited(&self, _: u32) {}
-}
+use transports_support::{Answer, Answers, Deaf, Echo, Node, Place, next};
 
 #[test]
 fn a_node_in_the_process_of_its_hub_joins_again_after_it_did_not_read() {

@@ -2,13 +2,15 @@
 
 mod transports_support;
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, ThreadId};
 
-use tidewire_link::{Address, Failure, Greeting, Link, Message, Reader, Sending, Waiting};
+use tidewire_link::{Address, Failure, Greeting, Link, Message, Reader, Runtime, Sending, Waiting};
 use tidewire_proto::subject::Pattern;
-use tidewire_proto::wire::{CallHead, Flags, PublishHead};
+use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
 
 use transports_support::{Answer, Answers, Echo, Listen, Node, Place, SOON, next};
 
@@ -169,6 +171,52 @@ fn the_loop_finds_out_that_the_hub_has_gone_and_reads_the_next_connection() {
     let again = next(&scene.readers);
     assert!(again.begin() && again.read());
     assert!(scene.node.link.elsewhere(false).is_none(), "the loop of this thread reads");
+}
+
+#[test]
+fn why_a_hub_closed_the_link_is_heard_although_a_write_finds_it_closed_first() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address: Address = format!("tide://{}", listener.local_addr().expect("it has one")).parse().expect("it is one");
+    let hub = thread::spawn(move || welcome(&listener));
+    let runtime = Runtime::start("node").expect("a thread can be started");
+    let (logs, logged) = sync_channel(100);
+    let log = move |line: &str| drop(logs.try_send(line.to_owned()));
+    let link = Link::join(&runtime, &address, Greeting::new("node"), log).expect("the hub takes it in");
+    let reader = next(&offers(&link));
+    // The loop of this thread is busy: nobody reads.
+    assert!(reader.begin());
+    let mut hub = hub.join().expect("it says WELCOME");
+    hub.write_all(&told(Kind::Error, &14_u16.to_le_bytes(), b"link_queue_bytes=5: too much")).expect("it is open");
+    drop(hub);
+    let line = loop {
+        let head = PublishHead { subject: "news", ..PublishHead::default() };
+        let _ = link.publish(&head, Flags::NORMAL, Sending::Short(b"hi"));
+        link.flush();
+        if let Ok(line) = logged.try_recv() {
+            break line;
+        }
+        thread::yield_now();
+    };
+    assert!(line.ends_with("link_queue_bytes=5: too much"), "{line}");
+}
+
+/// Takes one node in, and does nothing else.
+fn welcome(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _) = listener.accept().expect("a node comes");
+    let mut hello = [0; 1_024];
+    assert!(stream.read(&mut hello).expect("it is open") > 0);
+    stream.write_all(&told(Kind::Welcome, &1_u16.to_le_bytes(), &[0])).expect("it is open");
+    stream
+}
+
+fn told(kind: Kind, head: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let head = |out: &mut Vec<u8>| {
+        out.extend_from_slice(head);
+        Ok(())
+    };
+    wire::write(&mut frame, kind, Flags::URGENT, 0, head, payload).expect("it is short");
+    frame
 }
 
 /// More than a heartbeat goes by, and what was published meanwhile comes in order once the node listens again.

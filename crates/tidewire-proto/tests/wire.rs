@@ -2,8 +2,8 @@
 
 use tidewire_proto::generated::limits::{LINK_FIELDS, LINK_FRAME_BYTES, LINK_HEAD_BYTES};
 use tidewire_proto::wire::{
-    CallHead, FRAME_HEAD, Fields, FieldsWriter, Flags, Hello, Kind, LENGTH_BYTES, PublishHead, SubscribeHead, Welcome,
-    WireError, common_version, read, set_id, set_route, write,
+    BegunChunk, CallHead, FRAME_HEAD, Fields, FieldsWriter, Flags, Hello, Kind, LENGTH_BYTES, PublishHead,
+    SubscribeHead, Welcome, WireError, common_version, read, set_id, set_route, write,
 };
 
 const LENGTH_MAX: usize = LINK_FRAME_BYTES.default as usize;
@@ -156,4 +156,22 @@ fn a_route_changes_a_call_in_place() {
     let frame = read(&out, LENGTH_MAX).unwrap().unwrap();
     assert_eq!((frame.id, frame.payload), (u64::MAX - 1, &b"value"[..]));
     assert_eq!(CallHead::parse(frame.head), Ok(CallHead { origin: 7, to: 8, ..head }));
+}
+
+#[test]
+fn the_parts_of_a_chunk_that_comes_bit_by_bit_are_chunks() {
+    for more in [false, true] {
+        let flags = Flags::NORMAL.with_answer(true).with_more(more);
+        let mut out = Vec::new();
+        write(&mut out, Kind::Chunk, flags, 9, |_| Ok(()), &[7; 50]).unwrap();
+        assert_eq!(BegunChunk::of(&out[..FRAME_HEAD - 1]), None, "it can't be told yet what it is");
+        let mut chunk = BegunChunk::of(&out[..FRAME_HEAD]).unwrap();
+        assert_eq!(chunk, BegunChunk { flags, id: 9, left: 50 });
+        assert_eq!(chunk.take(20), flags.with_more(true), "more of the same payload follows");
+        assert_eq!(chunk.take(30), flags);
+        assert_eq!(chunk.left, 0);
+    }
+    let mut other = Vec::new();
+    write(&mut other, Kind::Ping, Flags::URGENT, 9, |_| Ok(()), &[]).unwrap();
+    assert_eq!(BegunChunk::of(&other), None, "other frames are taken whole");
 }

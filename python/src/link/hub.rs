@@ -14,13 +14,14 @@ use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
 use tidewire_proto::subject::Pattern;
 
 use crate::attach::try_attach;
-use crate::engine::Engine;
+
 use crate::errors::error;
 use crate::fork::Own;
 use crate::held::Held;
 use crate::link::joined::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options};
+use crate::news::Told;
 use crate::pending::Pending;
 
 /// Lines that may wait for the interpreter.
@@ -97,8 +98,8 @@ impl Hub {
     }
 
     /// Has those look again who wait for the state of a node, whenever a node has joined or gone.
-    fn tell(&self, engine: &Engine) {
-        let news = engine.news();
+    fn tell(&self, news: &Told) {
+        let news = Arc::clone(&news.0);
         self.inner.on_nodes(move || news.tell());
     }
 

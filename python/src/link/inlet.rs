@@ -81,6 +81,8 @@ pub struct Place {
     pub gate: Option<Arc<Held<Gate>>>,
     /// Where messages go in, if they need no event loop.
     pub inflow: Option<Arc<Inflow>>,
+    /// Whether it is for messages only: no calls come.
+    pub listens: bool,
     /// Whether the subscription lasts.
     pub open: Arc<AtomicBool>,
 }
@@ -226,6 +228,10 @@ impl Place {
 }
 
 impl Handler for Door {
+    fn listens(&self) -> bool {
+        self.place.listens
+    }
+
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         let intake: Weak<Intake> = Arc::downgrade(&self.intake);
         let exchange = Arc::new(Exchanging::new(intake, call.head().credit));

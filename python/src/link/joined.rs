@@ -28,6 +28,9 @@ use crate::link::stream::{self, RemoteStream};
 use crate::link::{Taking, detached, fields, refused, runtime, sending};
 use crate::pending::Pending;
 
+/// What subjects begin with that nobody but the hub or one node speaks on.
+const OWNED: [&str; 2] = ["$hub.", "$node."];
+
 /// A link of this node to its hub.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Link {
@@ -250,6 +253,10 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         self.inner.born.check(py)?;
+        if OWNED.iter().any(|prefix| subject.text.starts_with(prefix)) {
+            let mend = "is not published on: such subjects belong to the hub or to one node: choose another one";
+            return Err(error(py, "InvalidSubject", &format!("subject {:?} {mend}", subject.text), &[]));
+        }
         let (mut blob, headers) =
             (crate::values::encode(value, "message", self.inner.payload_bytes(), None)?, fields(py, headers)?);
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
@@ -265,8 +272,8 @@ impl Link {
     }
 
     /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is one, and messages to the mailbox
-    /// of an actor as far as they can. The pending is done when the hub has it, or says why not.
-    #[pyo3(signature = (pattern, queue, says, number, gate = None, mailbox = None))]
+    /// of an actor as far as they can. No calls come to one that listens. The pending is done when the hub has it, or says why not.
+    #[pyo3(signature = (pattern, queue, says, number, gate = None, mailbox = None, listens = false))]
     #[allow(clippy::too_many_arguments)]
     fn subscribe(
         &self,
@@ -277,6 +284,7 @@ impl Link {
         number: u64,
         gate: Option<Py<Gate>>,
         mailbox: Option<(Py<Engine>, Py<ActorRef>)>,
+        listens: bool,
     ) -> PyResult<(LinkSubscription, Pending)> {
         self.inner.born.check(py)?;
         let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
@@ -289,7 +297,8 @@ impl Link {
         let open = Arc::new(AtomicBool::new(true));
         let inflow =
             mailbox.and_then(|(engine, actor)| Inflow::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
-        let at = Place { number, gate: gate.map(|gate| Arc::new(gate.into())), inflow, open: Arc::clone(&open) };
+        let at =
+            Place { number, gate: gate.map(|gate| Arc::new(gate.into())), inflow, listens, open: Arc::clone(&open) };
         let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::clone(&place) as Arc<dyn Waiting>);
         let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;

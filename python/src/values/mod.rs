@@ -72,13 +72,14 @@ pub fn is_long(bytes: usize) -> bool {
 /// array that is nearly all of it is made over it.
 pub fn use_up<'py>(
     py: Python<'py>,
-    (memory, begin): (Vec<u8>, usize),
+    (bytes, begin): (Vec<u8>, usize),
     hook: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if !is_long(memory.len() - begin) {
-        return decode(py, &memory[begin..], hook);
+    if !is_long(bytes.len() - begin) {
+        return decode(py, &bytes[begin..], hook);
     }
-    blob::with_own_parts(py, memory, begin, |head, parts| Decoder::new(py, head, parts, hook).whole())
+    memory::keep_freed(bytes.len());
+    blob::with_own_parts(py, bytes, begin, |head, parts| Decoder::new(py, head, parts, hook).whole())
 }
 
 /// Reads the value of a blob. The hook makes objects of what stands for them.

@@ -36,7 +36,7 @@ class Agents(Base):
             from tidewire.agents.directory import Directory
 
             with self._lock:
-                self._agents = self._agents or Directory(self._engine.tell)
+                self._agents = self._agents or Directory(self._engine.news.ring)
         return self._agents
 
     def agent(

@@ -11,6 +11,7 @@ from tidewire._limits import SUBSCRIPTION_CAPACITY
 from tidewire._node.actors import Actors
 from tidewire._node.services import Services
 from tidewire.errors import InvalidArgument, InvalidSubject, NoResponders
+from tidewire.services.names import plain_headers
 from tidewire.supervision import Mailbox, whole
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Subjects(Actors, Services):
     """The part of a node that subscribes, publishes and requests."""
 
-    _unshared: dict[int, tuple[Subscription, ActorRef, str, str | None]]
+    _unshared: dict[int, tuple[Subscription, ActorRef, str, str | None, bool]]
     _unshared_most: int
 
     def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
@@ -41,6 +42,12 @@ class Subjects(Actors, Services):
             InvalidArgument: if the target can't take messages.
             ActorStopped: if the actor has stopped.
         """
+        return self._subscribe(pattern, target, queue, listens=False)
+
+    def _subscribe(
+        self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None, listens: bool
+    ) -> Subscription:
+        """Subscribe; one that listens gets no requests of other nodes."""
         self._check()
         _check_subscription(pattern, queue)
         self._engine.check_pattern(pattern)
@@ -52,13 +59,15 @@ class Subjects(Actors, Services):
             if own:
                 actor.stop(drain=False)
             raise
-        self._note_subscription(subscription, actor, pattern, queue)
+        self._note_subscription(subscription, actor, pattern, queue, listens)
         return subscription
 
-    def _note_subscription(self, subscription: Subscription, actor: ActorRef, pattern: str, queue: str | None) -> None:
+    def _note_subscription(
+        self, subscription: Subscription, actor: ActorRef, pattern: str, queue: str | None, listens: bool
+    ) -> None:
         """Share a subscription with other nodes, now or when this one becomes a hub."""
         if self._connection is not None and self._connection.is_joined:
-            share, shared = self._connection.share(actor, pattern, queue)
+            share, shared = self._connection.share(actor, pattern, queue, listens)
             subscription.share(shared)
             subscription.on_end(lambda: self._link().unsubscribe(share))
             return
@@ -68,7 +77,7 @@ class Subjects(Actors, Services):
                 self._unshared = {key: known for key, known in self._unshared.items() if known[1].alive}
                 self._unshared_most = max(64, 2 * len(self._unshared))
             key = id(subscription)
-            self._unshared[key] = (subscription, actor, pattern, queue)
+            self._unshared[key] = (subscription, actor, pattern, queue, listens)
         subscription.on_end(lambda: self._unshared.pop(key, None))
 
     def _share_all(self) -> None:
@@ -143,11 +152,12 @@ class Subjects(Actors, Services):
             InvalidArgument: if the headers are not strings, or the message can't be sent to other nodes; nobody has it then.
             LinkLost: if the link to the hub is lost; nobody has it then.
         """
-        self._check()
+        if self._stopped:
+            self._check()
         link = None if self._connection is None else self._connection.joined
         if link is not None:
             # First: what can't be sent is refused before anybody has it.
-            link.publish(subject, message, None, None if headers is None else dict(headers))
+            link.publish(subject, message, None, None if headers is None else plain_headers(headers))
         accepted, _ = self._engine.publish(subject, message, headers)
         return accepted
 

@@ -8,14 +8,17 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 import tidewire as tw
+from tidewire._urls import is_link, is_secured
+from tidewire.commands.printing import as_json
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import short
+from tidewire.services.names import method_problem, short
 
 URL = "tide://127.0.0.1:7420"
 
@@ -28,13 +31,18 @@ class Hub:
         token: For hubs that ask for one; TIDEWIRE_TOKEN where the command says nothing.
         as_json: Print data instead of text, errors too.
         as_text: Take messages and arguments for text, whatever they look like.
-        ca: A file with the certificate that the hub's was signed by.
+        files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own certificate, and its key.
     """
 
     def __init__(
-        self, url: str | None, token: str | None, as_json: bool, as_text: bool = False, ca: str | None = None
+        self,
+        url: str | None,
+        token: str | None,
+        as_json: bool,
+        as_text: bool = False,
+        files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
     ) -> None:
-        self.ca = ca or os.environ.get("TIDEWIRE_CA")
+        self._files = files
         self.url = url or os.environ.get("TIDEWIRE_URL") or URL
         self.token = token
         self.as_json = as_json
@@ -57,6 +65,8 @@ class Hub:
         except Exception as error:
             # What a handler raised is an answer; anything else would be a fault of this command.
             if not isinstance(error.__cause__, tw.RemoteError):
+                if isinstance(error, BrokenPipeError):
+                    return _unread()
                 raise
             text = str(error) if self.as_json else f"{error} (raised by the handler)"
             self.complain(tw.RemoteError.code, text, kind=type(error).__name__)
@@ -65,7 +75,7 @@ class Hub:
     def say(self, value: Any, text: str | None = None) -> None:
         """Print a value: as JSON, or as text where that reads better."""
         if self.as_json or text is None:
-            text = json.dumps(value, default=str, ensure_ascii=False)
+            text = as_json(value)
         print(text, flush=True)
 
     def complain(self, code: str, text: str, retryable: bool = False, kind: str | None = None) -> None:
@@ -96,8 +106,14 @@ class Hub:
 
     @asynccontextmanager
     async def _node(self) -> AsyncIterator[tw.Node]:
-        tls = None if self.ca is None else tw.Tls(ca=self.ca)
-        async with tw.Node(self.url, name=f"tidewire-{os.getpid()}", token=self.token, tls=tls) as node:
+        if not is_link(self.url):
+            raise InvalidArgument(f"url: {self.url!r} is not allowed here: give that of a hub, such as {URL}")
+        given, cert, key = self._files
+        ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
+        tls = tw.Tls(ca, cert, key) if ca or cert or key else None
+        async with tw.Node(
+            self.url, name=f"tidewire-{os.getpid()}-{os.urandom(4).hex()}", token=self.token, tls=tls
+        ) as node:
             yield node
 
 
@@ -120,6 +136,9 @@ def sub(hub: Hub, pattern: str, count: int | None, queue: str | None) -> int:
         async with node.subscription(pattern, queue=queue) as messages:
             print(f"sub: {pattern} at {hub.url}", file=sys.stderr, flush=True)
             async for one in messages:
+                if one.subject.startswith("$") and not pattern.startswith("$"):
+                    # What a hub tells nodes is not meant for people.
+                    continue
                 hub.say(
                     {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},
                     f"{one.subject}  {_shown(one.message)}",
@@ -148,6 +167,10 @@ def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[
 def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int:
     """Call a method of a service, and print its result, or the items of its stream."""
     service, dot, name = method.rpartition(".")
+    problem = method_problem("METHOD", name) if dot else None
+    if problem is not None:
+        hub.complain(InvalidArgument.code, problem)
+        return 2
     if not dot:
         text = f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote"
         hub.complain(InvalidArgument.code, text)
@@ -192,12 +215,14 @@ def services(hub: Hub) -> int:
     return hub.run(work)
 
 
+def _unread() -> int:
+    """Whoever read the output, such as ``head``, has read enough: nothing is written any more, not even at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=_other, ensure_ascii=False)
-
-
-def _other(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, (bytes, bytearray)) else str(value)
+    return value if isinstance(value, str) else as_json(value)
 
 
 def _arguments(hub: Hub, texts: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:

@@ -8,29 +8,29 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import tidewire as tw
 from tidewire._urls import is_secured
+from tidewire.commands.hub_file import HubSettings
 from tidewire.config import Config
+from tidewire.links.listening import Listener
 
 
 def up(
-    listen: Sequence[str],
-    name: str | None,
-    config: Path | None,
-    tokens: Sequence[str],
-    insecure: bool,
-    timeout: float,
-    as_json: bool,
-    files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
-    settings: Sequence[str] = (),
+    config: Path | None, options: Mapping[str, Any], tokens: Sequence[str], settings: Sequence[str], as_json: bool
 ) -> int:
-    """Run a hub, and return the exit code: 1 if it could not start. The files are those of the CA, the certificate and its key.
+    """Run a hub, and return the exit code: 1 if it could not start.
 
-    Settings are ``KEY=VALUE`` with keys of the configuration.
+    Args:
+        config: A TOML file: its table ``hub`` is for this command, the rest for the node.
+        options: What the command line says of the fields of ``HubSettings``; None where it says nothing.
+        tokens: Who may join, as ``secret`` or ``user:secret``, instead of those of the file.
+        settings: ``KEY=VALUE`` with keys of the configuration.
+        as_json: Print data instead of text, errors too.
 
     The first signal lets the calls that pass through the hub end, within the timeout; a second one does not wait for them.
     """
@@ -45,33 +45,31 @@ def up(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, heard)
     try:
-        _check_timeout(timeout)
-        node = tw.Node(name=name or f"hub-{os.getpid()}", config=Config(file=config, options=_options(settings)))
+        grants = tuple(_token(text) for text in tokens) or None
+        wanted = HubSettings.of_file(config).changed(tokens=grants, **options)
+        node = tw.Node(name=wanted.name or f"hub-{os.getpid()}", config=Config(file=config, options=_options(settings)))
         node.start()
-        tls = tw.Tls(*files) if any(files) else None
-        grants = [_token(text) for text in tokens]
-        listeners = [
-            node.listen(url, tokens=grants, insecure=insecure, tls=tls if is_secured(url) else None) for url in listen
-        ]
+        listeners = [_listen(node, url, wanted) for url in wanted.listen]
     except tw.TidewireError as error:
-        print(f"up: {error}", file=sys.stderr)
+        told = {"error": {"code": error.code, "message": str(error), "retryable": error.retryable}}
+        print(json.dumps(told) if as_json else f"up: {error}", file=sys.stderr)
         return 1
     urls = [listener.url for listener in listeners]
     _say({"hub": node.name, "urls": urls}, f"hub {node.name} listens at {' and '.join(urls)}", as_json)
     asked.wait()
     for listener in listeners:
         listener.close()
-    until = monotonic() + timeout
+    until = monotonic() + wanted.timeout
     _drain(node, until, ended)
     ledger = node._stop_blocking(0.0 if urged.is_set() else max(0.0, until - monotonic()))
     _say({"hub": node.name, "balanced": ledger.balanced}, f"hub {node.name} has stopped: {ledger}", as_json)
     return 0
 
 
-def _check_timeout(timeout: float) -> None:
-    # What is no number is not at least 0 either.
-    if not timeout >= 0:
-        raise tw.InvalidArgument(f"timeout: {timeout} is not allowed: give seconds, 0 or more")
+def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
+    files = (wanted.ca, wanted.cert, wanted.key)
+    tls = tw.Tls(*files) if any(files) and is_secured(url) else None
+    return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, tls=tls)
 
 
 def _options(settings: Sequence[str]) -> dict[str, str]:

@@ -24,7 +24,8 @@ def check_open(url: str, tokens: bool, insecure: bool, mutual: bool = False) -> 
         Unauthorized: if that is so, and was not asked for.
     """
     scheme, host = _parts(url)
-    if insecure or scheme not in _PLAIN + _SECURED or _is_loopback(host):
+    # Without a host, whoever listens there will say so.
+    if insecure or scheme not in _PLAIN + _SECURED or not host or _is_loopback(host):
         return
     missing = [] if tokens or (mutual and scheme in _SECURED) else ["a token"]
     missing += ["TLS (tide+tls:// or wss://)"] if scheme in _PLAIN else []

@@ -20,6 +20,7 @@ from tidewire.links.discovery import CHANGES, Discovery
 from tidewire.links.porter import Porter
 from tidewire.links.subjects import Share
 from tidewire.links.tls import Tls, certificates
+from tidewire.services.names import plain_headers
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ class Connection:
 
         Raises:
             LinkLost: if the node has joined nobody.
+            NodeStopped: if it has been stopped.
         """
         if self.joined is None:
+            self.node._check()
             raise LinkLost(f"{self.node.name}: this node is joined to no hub: give its URL, or call listen()")
         return self.joined
 
@@ -138,6 +141,8 @@ class Connection:
             ConfigError: if the place is taken.
         """
         node = self.node
+        if not isinstance(url, str):
+            raise InvalidArgument(f"url: {url!r} is not allowed: give text such as 'tide://127.0.0.1:7420'")
         if self.hub is None and self.joined is not None:
             raise InvalidArgument(
                 f"listen: {node.name} has joined the hub at {node.url}: only one that has not can be a hub"
@@ -155,7 +160,7 @@ class Connection:
             self._listening.append(listening)
             self.joined = hub.join(node.name, tokens[0][0] if tokens else None, settings)
             self.hub, self._tokens = hub, tokens
-            hub.tell(node._engine)
+            hub.tell(node._engine.news)
             self._open()
             # It is told of all that comes from now on.
             self._discovery.is_complete()
@@ -273,12 +278,13 @@ class Connection:
         target: _Target,
         gate: Gate | None = None,
         mailbox: tuple[Engine, ActorRef] | None = None,
+        listens: bool = False,
     ) -> Pending:
-        """Have what comes on a pattern handed to a function on the loop, or calls to a gate, and messages to a mailbox as far as they can go there by themselves. The pending is done when the hub has it."""
+        """Have what comes on a pattern handed to a function on the loop, or calls to a gate, and messages to a mailbox as far as they can go there by themselves. One that listens gets no calls. The pending is done when the hub has it."""
         number = next(self._numbers)
         self._targets[number] = target
         self._patterns[number] = pattern
-        subscription, pending = self.link.subscribe(pattern, queue, says, number, gate, mailbox)
+        subscription, pending = self.link.subscribe(pattern, queue, says, number, gate, mailbox, listens)
         self._kept[number] = subscription
         return pending
 
@@ -323,7 +329,7 @@ class Connection:
         """Have those look again who wait for what this node is told of."""
         node = self._node()
         if node is not None:
-            node._engine.tell()
+            node._engine.news.ring()
 
     def renew(self) -> None:
         """Learn anew what others serve: nobody told of what came and went. On the loop."""
@@ -331,11 +337,11 @@ class Connection:
 
     # Subjects
 
-    def share(self, actor: ActorRef, pattern: str, queue: str | None) -> tuple[Share, Pending]:
-        """Have what other nodes publish on a pattern, and ask on it, go to an actor of this node. The pending is done when the hub has it."""
+    def share(self, actor: ActorRef, pattern: str, queue: str | None, listens: bool = False) -> tuple[Share, Pending]:
+        """Have what other nodes publish on a pattern, and ask on it unless it listens only, go to an actor of this node. The pending is done when the hub has it."""
         engine = self.node._engine
         share = Share(engine, actor, self.unsubscribe)
-        return share, self.subscribe(pattern, queue or "", None, share, mailbox=(engine, actor))
+        return share, self.subscribe(pattern, queue or "", None, share, mailbox=(engine, actor), listens=listens)
 
     def keep_shared(self, actor: ActorRef, patterns: list[str]) -> None:
         """End what is shared for an actor, apart from these patterns."""
@@ -345,8 +351,9 @@ class Connection:
 
     def request(self, subject: str, message: Any, timeout: float | None, headers: Mapping[str, str] | None) -> Pending:
         """Ask whoever is subscribed at another node."""
-        plain = None if headers is None else dict(headers)
-        return self.link.call(self.node._engine, subject, message, timeout, None, plain)
+        return self.link.call(
+            self.node._engine, subject, message, timeout, None, None if headers is None else plain_headers(headers)
+        )
 
     # Services
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewire._binding import Gate
 from tidewire._handlers import Plan
-from tidewire.errors import InvalidArgument
+from tidewire.errors import InvalidArgument, MailboxFull
 from tidewire.links.remote import TRACE
 from tidewire.services.local import LocalPort
 from tidewire.services.port import Items, Request
@@ -75,7 +75,11 @@ class Porter:
                 call.on_cancel(running.cancel)
                 self.answer(call, request.node, await self._host.receive(running))
             else:
-                reply = self._port.call(request)
+                try:
+                    reply = self._port.call(request)
+                except MailboxFull as full:
+                    refuse_full(call, full)
+                    return
                 call.on_cancel(reply.cancel)
                 self.answer(call, request.node, await reply)
         except asyncio.CancelledError:
@@ -86,7 +90,12 @@ class Porter:
             fail(call, error)
 
     async def _stream(self, call: RemoteCall, request: Request) -> None:
-        items, give = self._items(request), functools.partial(self._give, request.node)
+        try:
+            items = self._items(request)
+        except MailboxFull as full:
+            refuse_full(call, full)
+            return
+        give = functools.partial(self._give, request.node)
         call.on_cancel(items.close)
         try:
             await call.credit()
@@ -171,6 +180,11 @@ def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any
     raise InvalidArgument(
         f"{subject}: the arguments are a {type(value).__name__}: send a list of them, or a map by name"
     )
+
+
+def refuse_full(call: RemoteCall, full: MailboxFull) -> None:
+    """Tell a caller that too many calls wait."""
+    call.refuse(_LIMIT_EXCEEDED, str(full))
 
 
 def fail(call: RemoteCall, error: BaseException) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import NoSuchTarget, TidewireError
-from tidewire.links.porter import Porter, fail
+from tidewire.errors import MailboxFull, NoSuchTarget, TidewireError
+from tidewire.links.porter import Porter, fail, refuse_full
 from tidewire.services.host import Host
 from tidewire.services.info import ServiceInfo
 from tidewire.services.methods import Bound
@@ -72,6 +72,8 @@ class Door(Porter):
                 self._let_in(call, what)
                 return
             call.reply(None)
+        except MailboxFull as full:
+            refuse_full(call, full)
         # Whatever is wrong with it, its sender is told.
         except Exception as error:  # noqa: BLE001
             fail(call, error)

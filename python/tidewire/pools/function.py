@@ -7,6 +7,7 @@ import inspect
 import pickle
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,12 +21,12 @@ _PICKLE_MEND = (
 )
 
 
-class PerWorker:
+class PerWorker(ABC):
     """What a pool has in place of a function where each worker makes one of its own: it is called once in each worker."""
 
+    @abstractmethod
     def __call__(self, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> tuple[Callable[..., Any], Callable[[], None]]:
         """Return what handles tasks in this worker, and what is called after the last one. ``run`` runs coroutines to their end."""
-        raise NotImplementedError
 
 
 class Spec(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,19 +15,20 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Scope:
+class Scope(ABC):
     """Starts at the beginning of a block, ``async with`` or ``with``, and stops at its end."""
 
+    @abstractmethod
     def start(self) -> None:
         """Start the workers."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the workers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
-        raise NotImplementedError
+        """As ``stop``, and block this thread."""
 
     async def __aenter__(self) -> Self:
         self.start()

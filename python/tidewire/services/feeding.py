@@ -14,6 +14,7 @@ from tidewire.services.channel import Channel, Ended, pump
 from tidewire.services.outcome import error_for_caller
 
 if TYPE_CHECKING:
+    from tidewire.node import Node
     from tidewire.services.port import Items
 
 _PLAIN = frozenset({str, int, float, bool, bytes, list, dict, tuple, type(None)})
@@ -110,10 +111,10 @@ class _Plain(AsyncIterator[Any]):
 
 
 def feed(
-    title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], over_links: bool, ahead: int
+    title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], over_links: bool, node: Node
 ) -> tuple[tuple[Any, ...], Mapping[str, Any], list[Feed]]:
     """Replace generators among arguments by what the callee can read: asynchronous ones, and over links all that are no data.
-    Each is written at most ``ahead`` items ahead of who takes them.
+    Each is written as far ahead of who takes its items as the node of the caller says.
 
     Raises:
         InvalidArgument: if there are some and no event loop runs here.
@@ -128,7 +129,7 @@ def feed(
     def replaced(value: Any, name: object) -> Any:
         if not chosen((value,), {}):
             return value
-        feeds.append(Feed(value, Channel(f"{title}: argument {name}", ahead)))
+        feeds.append(Feed(value, Channel(f"{title}: argument {name}", node.serving.stream_ahead)))
         return Fed(feeds[-1].channel, feeds[-1].channel.title)
 
     made = tuple(replaced(value, at + 1) for at, value in enumerate(args))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidewire._limits import NAME_BYTES, SUBJECT_BYTES, SUBJECT_TOKENS
+from tidewire._limits import CALL_HEADERS, NAME_BYTES, SUBJECT_BYTES, SUBJECT_TOKENS
+from tidewire.errors import InvalidArgument
 from tidewire.services.limits import CALL_TIMEOUT_MAX_S
 
 VISIBILITIES = ("node", "private", "public")
@@ -42,6 +43,26 @@ def method_problem(field: str, value: object) -> str | None:
     if value in RESERVED:
         return f"{field}: {value!r} is not allowed: every client has that itself; give another name with name="
     return token_problem(field, value)
+
+
+def headers_problem(field: str, value: object) -> str | None:
+    """Say what keeps a value from being the headers of a message, or None."""
+    texts = isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
+    if texts and len(value) <= CALL_HEADERS.max:  # type: ignore[arg-type]
+        return None
+    return f"{field}: {short(value)} is not allowed: give at most {CALL_HEADERS.max} strings by strings"
+
+
+def plain_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers as they are sent.
+
+    Raises:
+        InvalidArgument: if they are not strings.
+    """
+    problem = headers_problem("headers", headers)
+    if problem is not None:
+        raise InvalidArgument(problem)
+    return dict(headers)
 
 
 def pattern_problem(field: str, value: object) -> str | None:

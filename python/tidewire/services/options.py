@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidewire._limits import CALL_HEADERS
 from tidewire.agents.message import PRIORITIES
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import nearest, short, timeout_problem
+from tidewire.services.names import headers_problem, nearest, short, timeout_problem
 from tidewire.services.policies import Policy
 
 _NAMES = ("timeout", "priority", "instance", "policy", "headers")
@@ -85,12 +84,16 @@ def _policy(value: Any) -> Policy:
 
 
 def _headers(value: object) -> Mapping[str, str]:
-    strings = isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
-    if not strings or len(value) > CALL_HEADERS.max:  # type: ignore[arg-type]
+    problem = headers_problem("with_: headers", value)
+    if problem is not None:
+        raise InvalidArgument(problem)
+    headers: dict[str, str] = dict(value)  # type: ignore[call-overload]
+    owned = next((name for name in headers if name.startswith("tw-")), None)
+    if owned is not None:
         raise InvalidArgument(
-            f"with_: headers: {short(value)} is not allowed: give at most {CALL_HEADERS.max} strings by strings"
+            f"with_: headers: {owned!r} is not allowed: names that begin with tw- are Tidewire's own; choose another one"
         )
-    return dict(value)  # type: ignore[call-overload,no-any-return]
+    return headers
 
 
 _CHECKS = {"timeout": _timeout, "priority": _priority, "instance": _instance, "policy": _policy, "headers": _headers}

@@ -231,7 +231,7 @@ class Registry:
 
     def pause(self, wait_s: float, seen: int) -> Pending:
         """Wait for so long, or until there are other news than were seen."""
-        return self.node._engine.pause(wait_s, self.news, seen)
+        return self.node._engine.changed(self.news, seen, wait_s)
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
@@ -254,7 +254,7 @@ class Registry:
     def _tell(self) -> None:
         node = self._node()
         if node is not None:
-            node._engine.tell()
+            node._engine.news.ring()
 
     def keep(self, served: Served) -> None:
         """End what is served with the node."""

@@ -75,8 +75,8 @@ class Sending:
         options, parent = self.options, ports.current()
         timeout = options.timeout or self.timeout if streams else self.timeout_s
         deadline = ports.nested_deadline(self.title, timeout, parent)
-        ahead = self.registry.node.serving.stream_ahead
-        args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links, ahead)
+        node = self.registry.node
+        args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links, node)
         made = Request(
             self.service,
             self.method,
@@ -85,7 +85,7 @@ class Sending:
             deadline=deadline,
             headers=options.headers,
             priority=options.priority,
-            node=self.registry.node.name,
+            node=node.name,
             user=None if parent is None else parent.request.user,
             parent=parent,
         )

@@ -95,6 +95,11 @@ impl Part {
         Self { message, total, unasked: 0, allowed: limits::LINK_WINDOW_BYTES.default as usize }
     }
 
+    /// Bytes that have not come.
+    fn left(&self) -> usize {
+        self.total - self.message.payload().len()
+    }
+
     /// Bytes to ask for now. Never more than the rest: what comes late would count for the next payload of the exchange.
     fn asks(&mut self) -> usize {
         if self.unasked < limits::LINK_WINDOW_BYTES.default as usize / 2 {
@@ -213,19 +218,49 @@ impl Assemblies {
     fn chunk(&mut self, frame: &Frame<'_>) -> Result<Progress, WireError> {
         let key = (frame.id, frame.flags.answer());
         let Some(part) = self.parts.get_mut(&key) else { return Ok(Progress::Skipped) };
-        let received = part.message.payload().len() + frame.payload.len();
-        if received > part.total {
+        if frame.payload.len() > part.left() {
             return Err(WireError::Malformed { kind: "CHUNK", problem: "the payload is longer than was stated" });
         }
-        if !frame.flags.more() && received < part.total {
+        part.message.bytes.extend_from_slice(frame.payload);
+        self.filled(frame.id, frame.flags, frame.payload.len())
+    }
+
+    /// Has `read` write the next bytes of a payload to where they belong, at most `most`, and say how many it wrote; then
+    /// [`filled`](Self::filled) is to be told. None: nothing more of such a payload is awaited.
+    pub fn fill<E>(
+        &mut self,
+        (id, answer): (u64, bool),
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Option<Result<usize, E>> {
+        let part = self.parts.get_mut(&(id, answer))?;
+        let most = most.min(part.left());
+        if most == 0 {
+            return None;
+        }
+        let bytes = &mut part.message.bytes;
+        let begin = bytes.len();
+        bytes.resize(begin + most, 0);
+        let count = read(&mut bytes[begin..]).map(|count| count.min(most));
+        bytes.truncate(begin + count.as_ref().map_or(0, |count| *count));
+        Some(count)
+    }
+
+    /// A chunk of so many bytes, with these flags, lies where it belongs.
+    ///
+    /// # Errors
+    /// As for [`take`](Self::take).
+    pub fn filled(&mut self, id: u64, flags: Flags, count: usize) -> Result<Progress, WireError> {
+        let key = (id, flags.answer());
+        let Some(part) = self.parts.get_mut(&key) else { return Ok(Progress::Skipped) };
+        if !flags.more() && part.left() > 0 {
             return Err(WireError::Malformed { kind: "CHUNK", problem: "the payload is shorter than was stated" });
         }
-        if frame.flags.more() && frame.payload.is_empty() {
+        if flags.more() && count == 0 {
             return Err(WireError::Malformed { kind: "CHUNK", problem: "a chunk that is not the last one is empty" });
         }
-        part.message.bytes.extend_from_slice(frame.payload);
-        part.unasked += frame.payload.len();
-        if !frame.flags.more() {
+        part.unasked += count;
+        if !flags.more() {
             return Ok(self.finish(key));
         }
         match part.asks() {

@@ -18,6 +18,9 @@ pub(super) struct Loader {
     origins: Origins,
 }
 
+/// A table of files that only `tidewire up` reads: where a hub listens, and who may join it.
+const HUB: &str = "hub";
+
 /// Where the value in force of each key came from, by the path of the key.
 pub(super) type Origins = BTreeMap<String, Origin>;
 
@@ -28,7 +31,12 @@ impl Loader {
 
     pub(super) fn text(&mut self, origin: &str, text: &str) {
         match text.parse::<Table>() {
-            Ok(table) => self.engine(&table, &Origin::Text(origin.to_owned())),
+            Ok(mut table) => {
+                if table.get(HUB).is_some_and(Value::is_table) {
+                    table.remove(HUB);
+                }
+                self.engine(&table, &Origin::Text(origin.to_owned()));
+            }
             Err(error) => {
                 let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
                 let message = format!("line {line} is not TOML: {}", error.message());

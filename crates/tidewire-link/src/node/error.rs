@@ -32,7 +32,13 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tls(error) => error.fmt(f),
-            Self::Io(address, error) => write!(f, "url: there is no hub at {address}: {error}"),
+            Self::Io(address, error) => {
+                let mend = match error.kind() {
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ": start one there, or mend the URL",
+                    _ => "",
+                };
+                write!(f, "url: there is no hub at {address}: {error}{mend}")
+            }
             Self::Told(address, _, text) => write!(f, "the hub at {address} says: {text}"),
             Self::Fault(address, text) => write!(f, "what listens at {address} is no hub that fits: {text}"),
         }

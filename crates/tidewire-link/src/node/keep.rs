@@ -99,7 +99,7 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
         shared.sleeps_until_us.store(next, Ordering::Release);
         tokio::select! {
             biased;
-            () = way.end.notified() => return Ok(()),
+            () = way.end.notified() => return shared.last_words(way),
             () = way.turn.changed.notified() => {}
             () = shared.look.notified() => {}
             () = way.writing.full.notified(), if !full => full = true,
@@ -112,7 +112,9 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
                         done = shared.resume(way);
                         Err(io::ErrorKind::WouldBlock.into())
                     });
-                    done?;
+                    if done.is_err() {
+                        return shared.last_words(way);
+                    }
                 }
                 let mut filled = Ok(Filled::All);
                 if reads {
@@ -141,29 +143,49 @@ async fn run_layered(shared: &Arc<Shared>, way: &Way, layered: &Layered) -> Resu
         let next = shared.state.lock().session.next_us();
         tokio::select! {
             biased;
-            () = way.end.notified() => return Ok(()),
+            () = way.end.notified() => return last_words_under(shared, layered, &mut reading),
             () = way.turn.changed.notified() => {}
             () = shared.look.notified() => {}
             () = way.writing.full.notified(), if !full => full = true,
             ready = layered.stream().writable(), if full => {
                 full = false;
                 ready.map_err(|_| gone())?;
-                shared.resume(way)?;
+                if shared.resume(way).is_err() {
+                    return last_words_under(shared, layered, &mut reading);
+                }
             }
             ready = layered.stream().readable(), if !shared.is_paused() => {
                 ready.map_err(|_| gone())?;
-                match reading.fill(|room| layered.try_read(room)) {
-                    Ok(Filled::All | Filled::Some) => shared.read(&mut reading)?,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        return Err(Fault::Told { number: ErrorCode::WireError.number(), text: error.to_string() });
-                    }
-                    Ok(Filled::Closed) | Err(_) => return Ok(()),
+                if read_layered(shared, layered, &mut reading)? == Filled::Closed {
+                    return Ok(());
                 }
             }
             () = tokio::time::sleep_until(instant(next).into()) => shared.tick()?,
         }
     }
+}
+
+/// Reads what there is. Nothing at present is all that there is.
+fn read_layered(shared: &Arc<Shared>, layered: &Layered, reading: &mut Reading) -> Result<Filled, Fault> {
+    match reading.fill(|room| layered.try_read(room)) {
+        Ok(Filled::Closed) => Ok(Filled::Closed),
+        Ok(filled) => shared.read(reading).map(|()| filled),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Filled::All),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(Fault::Told { number: ErrorCode::WireError.number(), text: error.to_string() })
+        }
+        Err(_) => Ok(Filled::Closed),
+    }
+}
+
+/// As [`Shared::last_words`], of a socket under TLS or WebSocket.
+fn last_words_under(shared: &Arc<Shared>, layered: &Layered, reading: &mut Reading) -> Result<(), Fault> {
+    for _ in 0..CATCH_UP_READS {
+        if shared.state.lock().ended || read_layered(shared, layered, reading)? != Filled::Some {
+            break;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn gone() -> Fault {
@@ -185,6 +207,11 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Nothing can be written any more. The hub may have said why before it closed.
+    fn last_words(self: &Arc<Self>, way: &Way) -> Result<(), Fault> {
+        if self.state.lock().ended { Ok(()) } else { self.catch_up(way) }
     }
 
     fn tick(&self) -> Result<(), Fault> {

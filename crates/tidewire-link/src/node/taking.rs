@@ -42,13 +42,18 @@ impl Shared {
             }
             due_us = session.next_us();
         }
+        self.take_in(events, epoch, due_us);
+        fault.inspect_err(|fault| self.refuse(fault))
+    }
+
+    /// Hands on what came.
+    pub(super) fn take_in(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32, due_us: u64) {
         if due_us < self.sleeps_until_us.load(Ordering::Acquire) {
             // A loop may have read it, and the thread of the links has to know.
             self.look.notify_one();
         }
         self.happened(events, epoch);
         self.flush();
-        fault.inspect_err(|fault| self.refuse(fault))
     }
 
     fn happened(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32) {
@@ -148,7 +153,13 @@ impl Shared {
             }
             let again = Arc::new(Again { pattern: subscribed.pattern.clone(), link: self.me.clone(), later });
             let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
-            match session.subscribe(&head, &subscribed.says, Arc::clone(&again) as Arc<dyn Waiting>) {
+            let waiting = Arc::clone(&again) as Arc<dyn Waiting>;
+            let sent = if subscribed.handler.listens() {
+                session.listen(&head, &subscribed.says, waiting)
+            } else {
+                session.subscribe(&head, &subscribed.says, waiting)
+            };
+            match sent {
                 Ok(id) => {
                     subscribed.id = Some(id);
                     by_id.insert(id, *number);

@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::{io, thread_local};
+use std::thread_local;
 
 use tidewire_core::link::session::Fault;
 use tidewire_sync::Mutex;
@@ -103,18 +103,12 @@ impl Turn {
 }
 
 impl Way {
-    /// Reads once, and hands on what came. `Closed`: it has ended on this side.
+    /// Reads what there is, or a part of it, and hands on what came. `Closed`: it has ended on this side.
     pub fn read(&self, shared: &Arc<Shared>) -> Result<Filled, Fault> {
         let WayKind::Plain(plain) = &self.kind else { return Ok(Filled::All) };
         let mut place = self.turn.reading.lock();
         let Some(reading) = &mut *place else { return Ok(Filled::Closed) };
-        match reading.fill(|room| plain.try_read(room)) {
-            Ok(Filled::Closed) => Err(super::gone()),
-            Ok(filled) => shared.read(reading).map(|()| filled),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Filled::All),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Filled::Some),
-            Err(_) => Err(super::gone()),
-        }
+        shared.read_plain(plain, reading)
     }
 }
 
@@ -133,7 +127,7 @@ impl Reader {
         mine
     }
 
-    /// Reads once, and hands on what came. False: this is no longer the one that reads, or nobody reads any more.
+    /// Reads what there is, or a part of it, and hands on what came. False: this is no longer the one that reads, or nobody reads any more.
     pub fn read(&self) -> bool {
         let Some(shared) = self.link.upgrade() else { return false };
         if self.way.turn.reader.load(Ordering::Acquire) != here() {

@@ -162,6 +162,17 @@ impl Waiting for Answers {
     fn credited(&self, _: u32) {}
 }
 
+/// Hears nothing.
+pub struct Deaf;
+
+impl Waiting for Deaf {
+    fn replied(&self, _: Message) {}
+    fn failed(&self, _: Failure) {}
+    fn item(&self, _: Message) {}
+    fn over(&self) {}
+    fn credited(&self, _: u32) {}
+}
+
 /// Answers with what it was sent.
 pub struct Echo;
 

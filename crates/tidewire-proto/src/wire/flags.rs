@@ -62,7 +62,7 @@ impl Flags {
         self.0 & COMPRESSED != 0
     }
 
-    /// Whether the call may be made twice.
+    /// Whether the call may be made twice; of a subscription, whether it listens only.
     #[must_use]
     pub fn again(self) -> bool {
         self.0 & AGAIN != 0

@@ -64,6 +64,37 @@ pub fn read(bytes: &[u8], length_max: usize) -> Result<Option<Frame<'_>>, WireEr
     Ok(Some(Frame { kind, flags, id, head, payload, bytes }))
 }
 
+/// A chunk that has not all come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BegunChunk {
+    /// Those of the whole chunk.
+    pub flags: Flags,
+    /// The exchange that it belongs to.
+    pub id: u64,
+    /// Bytes of its payload that have not been taken.
+    pub left: usize,
+}
+
+impl BegunChunk {
+    /// The chunk at the front of `bytes`, for which [`read`] answered None. Its payload follows the first [`FRAME_HEAD`] bytes.
+    /// None if it is another frame, or can't be told from one yet.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let fixed = bytes.first_chunk::<FRAME_HEAD>()?;
+        if fixed[KIND_AT] != Kind::Chunk as u8 || fixed[6..ID_AT] != [0, 0] {
+            return None;
+        }
+        let length = u32::from_le_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]) as usize;
+        let id = u64::from_le_bytes(*fixed[ID_AT..].first_chunk()?);
+        Some(Self { flags: Flags::of(fixed[5]).ok()?, id, left: length.checked_sub(FIXED)? })
+    }
+
+    /// Takes so much of its payload, and answers with the flags that this has as a chunk of its own.
+    pub fn take(&mut self, count: usize) -> Flags {
+        self.left -= count;
+        self.flags.with_more(self.left > 0 || self.flags.more())
+    }
+}
+
 /// Writes a frame to the end of `out`: its head by a function, then its payload.
 ///
 /// # Errors

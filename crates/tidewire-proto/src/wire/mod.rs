@@ -29,7 +29,7 @@ mod pieces;
 pub use error::WireError;
 pub use fields::{Fields, FieldsWriter};
 pub use flags::Flags;
-pub use frame::{FRAME_HEAD, Frame, LENGTH_BYTES, begin, read, set_id, set_route, write};
+pub use frame::{BegunChunk, FRAME_HEAD, Frame, LENGTH_BYTES, begin, read, set_id, set_route, write};
 pub use greeting::{Hello, MAGIC, VERSION, Welcome, common_version};
 pub use heads::{CallHead, FailHead, PublishHead, SubscribeHead, read_u16, read_u32};
 pub use kind::Kind;

@@ -39,6 +39,7 @@ impl Hub {
             pattern: head.pattern.to_owned(),
             says: frame.payload.to_vec(),
             in_progress: 0,
+            listens: frame.flags.again(),
             key: None,
         };
         self.course = None;
@@ -223,7 +224,7 @@ impl Hub {
         let of_node = subject.starts_with(OF_NODE);
         self.tree.for_each_match_str(subject, |subscriber| {
             let Some(key) = subscriber.key else { return };
-            if of_node && !subscriber.pattern.starts_with(OF_NODE) {
+            if subscriber.listens || (of_node && !subscriber.pattern.starts_with(OF_NODE)) {
                 return;
             }
             draw = draw.rotate_left(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);

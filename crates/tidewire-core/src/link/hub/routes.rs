@@ -75,5 +75,7 @@ pub(super) struct Subscriber {
     pub(super) pattern: String,
     pub(super) says: Vec<u8>,
     pub(super) in_progress: u32,
+    /// It answers no calls.
+    pub(super) listens: bool,
     pub(super) key: Option<SubscriptionId>,
 }

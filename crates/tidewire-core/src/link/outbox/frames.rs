@@ -28,7 +28,9 @@ impl Frames {
     /// Adds what is written to the end of a block.
     pub(super) fn add<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         if self.blocks.back().is_none_or(|block| block.len() >= BLOCK_BYTES) {
-            self.blocks.push_back(Vec::new());
+            // After a full one, another will soon be full: it need not grow, which would copy what is in it.
+            let room = if self.blocks.is_empty() { 0 } else { BLOCK_BYTES + BLOCK_BYTES / 64 };
+            self.blocks.push_back(Vec::with_capacity(room));
         }
         let at = self.blocks.len() - 1;
         let block = &mut self.blocks[at];

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{
-    self, CallHead, FRAME_HEAD, FailHead, Fields, Flags, Frame, Kind, LENGTH_BYTES, VERSION, Welcome, WireError,
+    self, BegunChunk, CallHead, FRAME_HEAD, FailHead, Fields, Flags, Frame, Kind, LENGTH_BYTES, VERSION, Welcome,
+    WireError,
 };
 
 use super::super::assembly::{Message, Progress};
@@ -148,7 +149,42 @@ impl<C: Clone> Session<C> {
         if !self.expects(frame)? {
             return Ok(());
         }
-        match self.parts.take(frame)? {
+        let progress = self.parts.take(frame)?;
+        self.progressed(frame, progress, now_us, events);
+        Ok(())
+    }
+
+    /// Has `read` write what comes of a chunk to where it belongs, and say how many bytes that is; then [`filled`](Self::filled) is to
+    /// be told. None: it belongs nowhere, and has to be [`received`](Self::received) to be skipped or refused.
+    pub fn fill<E>(
+        &mut self,
+        chunk: &BegunChunk,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Option<Result<usize, E>> {
+        self.parts.fill((chunk.id, chunk.flags.answer()), chunk.left, read)
+    }
+
+    /// So much of a chunk lies where it belongs, which counts as a chunk of its own.
+    ///
+    /// # Errors
+    /// As for [`received`](Self::received).
+    pub fn filled(
+        &mut self,
+        chunk: &mut BegunChunk,
+        count: usize,
+        now_us: u64,
+        events: &mut Vec<Event<C>>,
+    ) -> Result<(), Fault> {
+        self.heart.heard(now_us);
+        let (id, flags) = (chunk.id, chunk.take(count));
+        let progress = self.parts.filled(id, flags, count)?;
+        let frame = Frame { kind: Kind::Chunk, flags, id, head: &[], payload: &[], bytes: &[] };
+        self.progressed(&frame, progress, now_us, events);
+        Ok(())
+    }
+
+    fn progressed(&mut self, frame: &Frame<'_>, progress: Progress, now_us: u64, events: &mut Vec<Event<C>>) {
+        match progress {
             Progress::Whole(message) => self.complete(message, now_us, events),
             Progress::More | Progress::Skipped => {}
             Progress::Ask(bytes) => {
@@ -165,7 +201,6 @@ impl<C: Clone> Session<C> {
                 self.turn_away(frame, ErrorCode::LimitExceeded, &text, events);
             }
         }
-        Ok(())
     }
 
     /// Opens the exchange of a frame with a payload, or looks for it. False: it has ended, and the frame is skipped.

@@ -23,10 +23,28 @@ impl<C> Session<C> {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn subscribe(&mut self, head: &SubscribeHead<'_>, fields: &[u8], call: C) -> Result<u64, Refused> {
+        self.subscribe_with(Flags::NORMAL, head, fields, call)
+    }
+
+    /// As [`subscribe`](Self::subscribe), for one who listens: no calls come.
+    ///
+    /// # Errors
+    /// [`Refused`] if it can't be sent.
+    pub fn listen(&mut self, head: &SubscribeHead<'_>, fields: &[u8], call: C) -> Result<u64, Refused> {
+        self.subscribe_with(Flags::NORMAL.with_again(true), head, fields, call)
+    }
+
+    fn subscribe_with(
+        &mut self,
+        flags: Flags,
+        head: &SubscribeHead<'_>,
+        fields: &[u8],
+        call: C,
+    ) -> Result<u64, Refused> {
         self.may_open(fields.len())?;
         let head = |out: &mut Vec<u8>| head.put(out);
         self.opened(Mine::Subscribing(call), |session, id| {
-            Ok(session.out.send(Kind::Subscribe, Flags::NORMAL, id, head, fields)?)
+            Ok(session.out.send(Kind::Subscribe, flags, id, head, fields)?)
         })
     }
 

@@ -1,0 +1,165 @@
+//! Stops, dead letters, statistics, and actors that are futures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tidewire_engine::*;
+
+use crate::asking::{Adder, Sum};
+use crate::failing::{Watcher, fragile};
+use crate::support::{PATIENCE, drain, engine, wait};
+use crate::{Ctx, held};
+
+#[test]
+fn a_stop_without_drain_gives_back_what_waits() {
+    let engine = engine(1);
+    let (actor, gate) = held(&engine, SpawnOptions::new(), 0, |n: u8| panic!("{n} must not be handled"));
+    [1, 2, 3].into_iter().for_each(|n| assert_eq!(actor.tell(n).unwrap(), Sent::Accepted));
+    let stopping = actor.stop(Stop::now(PATIENCE));
+    let refused = actor.tell(4).unwrap_err();
+    assert!(refused.is_stopped());
+    gate.send(()).unwrap();
+    let report = stopping.wait().unwrap();
+    assert_eq!(report.returned, [1, 2, 3]);
+    assert_eq!(report.ledger, Ledger { accepted: 4, handled: 1, returned: 3, dead_lettered: 0 });
+    assert_eq!(actor.stop(drain()).wait().unwrap().ledger, report.ledger, "a second stop has the same ledger");
+}
+
+#[test]
+fn an_actor_can_stop_itself_but_not_wait_for_it() {
+    let engine = engine(1);
+    let (report, reported) = channel();
+    let actor = engine
+        .spawn_fn(move |(): (), ctx: &mut Ctx<'_, ()>| {
+            let waits = ctx.me().stop(drain()).wait().unwrap_err();
+            report.send(waits.to_string())?;
+            Ok(())
+        })
+        .unwrap();
+    actor.tell(()).unwrap();
+    assert!(wait(&reported).contains("waits for its own stop"));
+    assert_eq!(actor.stop(drain()).wait().unwrap().ledger.handled, 1);
+}
+
+#[test]
+fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
+    let engine = engine(2);
+    let (actor, gate) = held(&engine, SpawnOptions::new().name("stuck"), 0, |_: u8| {});
+    actor.tell(1).unwrap();
+    let report = actor.stop(Stop::drain(Duration::from_millis(10))).wait().unwrap();
+    assert_eq!(report.reason, StopReason::Abandoned);
+    assert_eq!(report.ledger, Ledger { accepted: 2, handled: 0, returned: 0, dead_lettered: 2 });
+    assert_eq!(report.stuck.unwrap().name.as_deref(), Some("stuck"));
+    engine.spawn_fn_with(SpawnOptions::new().name("stuck"), |_: u8, _| Ok(())).unwrap();
+    gate.send(()).unwrap();
+    assert!(engine.shutdown(PATIENCE).stuck.is_empty());
+}
+
+#[test]
+fn dead_letters_are_bounded_and_can_be_told_again() {
+    let config = config::EngineConfig { dead_letters: 3, ..config::EngineConfig::default() };
+    let engine = Engine::builder().config(config).threads(1).build().unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&told);
+    let added = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    assert!(engine.dead_letters().on_added(added));
+    let fail = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (actor, seen) = fragile(&engine, Supervision::default());
+    (0..5).for_each(|_| assert_eq!(actor.tell(0).unwrap(), Sent::Accepted));
+    actor.tell(9).unwrap();
+    assert_eq!(wait(&seen), [9]);
+    assert_eq!((engine.dead_letters().len(), engine.dead_letters().let_go()), (3, 2));
+    assert_eq!(told.load(Ordering::Relaxed), 5, "each is told of once, kept or not");
+    assert!(!engine.dead_letters().on_added(|| {}), "the first call stays");
+    let letter = engine.dead_letters().list().remove(0);
+    engine.dead_letters().requeue(letter.number).unwrap();
+    assert_eq!(engine.dead_letters().requeue(letter.number), Err(RequeueError::Unknown));
+    drop(fail);
+    let ledger = actor.stop(drain()).wait().unwrap().ledger;
+    assert_eq!(ledger.dead_lettered, 6);
+    assert_eq!(engine.dead_letters().clear(), 3);
+}
+
+#[test]
+fn an_engine_can_be_shut_down_twice_and_a_new_one_made() {
+    for _ in 0..3 {
+        let engine = engine(2);
+        let actor = engine.spawn_fn(|_: u8, _| Ok(())).unwrap();
+        actor.tell(1).unwrap();
+        let report = engine.shutdown(PATIENCE);
+        assert_eq!((report.actors, report.ledger.handled), (1, 1));
+        assert_eq!(engine.shutdown(PATIENCE).ledger, report.ledger);
+        assert!(matches!(engine.spawn_fn(|_: u8, _| Ok(())), Err(SpawnError::EngineStopped)));
+        assert!(actor.tell(2).is_err());
+    }
+}
+
+#[test]
+fn the_last_engine_can_be_dropped_inside_a_handler() {
+    let engine = engine(1);
+    let (done, finished) = channel();
+    let actor = engine
+        .spawn_fn(move |engine: Engine, _| {
+            drop(engine);
+            Ok(done.send(())?)
+        })
+        .unwrap();
+    drop(actor.tell(engine));
+    wait(&finished);
+}
+
+#[test]
+fn an_actor_that_is_a_future_handles_messages_and_can_ask() {
+    let engine = engine(1);
+    let adder = engine.spawn(Adder::default()).unwrap();
+    let asked = adder.clone();
+    let (report, reported) = channel();
+    let task = engine
+        .spawn_task(SpawnOptions::new(), move |mut inbox: Inbox<u64>| {
+            let (adder, report) = (asked.clone(), report.clone());
+            async move {
+                while let Some(n) = inbox.recv().await {
+                    adder.send(Sum::Add(n)).await?;
+                    report.send(adder.ask(Sum::Get, PATIENCE).await?)?;
+                }
+                Ok(())
+            }
+        })
+        .unwrap();
+    (1..=3).for_each(|n| assert_eq!(task.tell(n).unwrap(), Sent::Accepted));
+    assert_eq!([wait(&reported), wait(&reported), wait(&reported)], [1, 3, 6]);
+    assert_eq!(task.stop(drain()).wait().unwrap().ledger.handled, 3);
+    let short = engine.spawn_task(SpawnOptions::new(), |_: Inbox<()>| async { Ok(()) }).unwrap();
+    let (done, finished) = channel();
+    engine.spawn(Watcher { watched: short.clone(), done }).unwrap();
+    assert_eq!(wait(&finished), StopReason::Finished);
+    assert_eq!(short.stop(drain()).wait().unwrap().reason, StopReason::Finished);
+}
+
+#[test]
+fn statistics_count_what_happened() {
+    let engine = engine(1);
+    let actor =
+        engine.spawn_fn_with(
+            SpawnOptions::new().name("counted"),
+            |n: u8, _| if n == 0 { Err("zero".into()) } else { Ok(()) },
+        );
+    let actor = actor.unwrap();
+    (0..10).for_each(|n| assert_eq!(actor.tell(n).unwrap(), Sent::Accepted));
+    let probe = engine.spawn_fn(|reply: Reply<()>, _| {
+        reply.send(());
+        Ok(())
+    });
+    probe.unwrap().ask(|reply| reply, PATIENCE).wait().unwrap();
+    let all = engine.statistics();
+    let row = all.actors.iter().find(|row| row.name.as_deref() == Some("counted")).unwrap();
+    assert_eq!((row.accepted, row.handled, row.failed, row.depth, row.capacity), (10, 9, 1, 0, 10_000));
+    assert!(row.timings.queueing.count() > 0);
+    let default = all.dispatchers.iter().find(|row| &*row.name == DEFAULT_DISPATCHER).unwrap();
+    assert_eq!((default.actors, default.failed), (2, 1));
+    assert_eq!(all.dead_letters[&DeadReason::Failed], 1);
+}

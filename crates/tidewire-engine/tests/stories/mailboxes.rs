@@ -1,0 +1,131 @@
+//! Order, mailboxes and names.
+
+use tidewire_engine::*;
+
+use crate::support::{drain, engine, wait};
+use crate::{collector, held};
+
+#[test]
+fn higher_priorities_overtake_and_lower_ones_do_not_starve() {
+    let engine = engine(1);
+    let (collect, seen) = collector();
+    let (actor, gate) = held(&engine, SpawnOptions::new(), (Priority::Normal, 0), collect);
+    for n in 0..100 {
+        actor.tell_with((Priority::Low, n), Priority::Low).unwrap();
+        actor.tell_with((Priority::Normal, n), Priority::Normal).unwrap();
+        actor.tell_with((Priority::High, n), Priority::High).unwrap();
+        actor.tell_with((Priority::Urgent, n), Priority::Urgent).unwrap();
+    }
+    gate.send(()).unwrap();
+    actor.stop(drain()).wait().unwrap();
+    let order: Vec<(Priority, i32)> = seen.iter().collect();
+    assert_eq!(order[0].0, Priority::Urgent);
+    for lane in [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low] {
+        let numbers: Vec<i32> = order.iter().filter(|(p, _)| *p == lane).map(|(_, n)| *n).collect();
+        assert_eq!(numbers, (0..100).collect::<Vec<_>>(), "{lane:?} is in order");
+    }
+    let first = |lane| order.iter().position(|(p, _)| *p == lane).unwrap();
+    assert_eq!(first(Priority::Low), 16, "sixteen of higher lanes in a row, then one of the lowest");
+    assert_eq!(first(Priority::Normal), 17, "and one of the lane above it");
+    assert_eq!(first(Priority::High), 18, "and one of the lane above that");
+    let lows: Vec<usize> = (0..400).filter(|at| order[*at].0 == Priority::Low).collect();
+    assert!(
+        lows.windows(2).all(|pair| pair[1] - pair[0] <= 19),
+        "a low one waits for 16 others and the two lanes that are due too"
+    );
+}
+
+#[test]
+fn a_full_mailbox_does_what_its_policy_says() {
+    let engine = engine(1);
+    for (overflow, kept) in [
+        (Overflow::Wait, vec![1, 2]),
+        (Overflow::Fail, vec![1, 2]),
+        (Overflow::DropNew, vec![1, 2]),
+        (Overflow::DropOld, vec![2, 3]),
+    ] {
+        let (collect, seen) = collector();
+        let options = SpawnOptions::new().mailbox(Mailbox::new(2).overflow(overflow));
+        let (actor, gate) = held(&engine, options, 0, collect);
+        actor.tell(1).unwrap();
+        actor.tell(2).unwrap();
+        let third = actor.tell(3);
+        match overflow {
+            Overflow::Wait | Overflow::Fail => {
+                let error = third.unwrap_err();
+                assert!(error.is_full());
+                assert_eq!(error.message, 3, "the message comes back");
+                assert!(error.to_string().contains("capacity 2"), "{error}");
+            }
+            Overflow::DropNew => assert_eq!(third.unwrap(), Sent::Dropped),
+            Overflow::DropOld => assert_eq!(third.unwrap(), Sent::Accepted),
+        }
+        gate.send(()).unwrap();
+        let ledger = actor.stop(drain()).wait().unwrap().ledger;
+        assert_eq!(seen.iter().collect::<Vec<_>>(), kept, "{overflow:?}");
+        assert!(ledger.balances());
+    }
+    let reasons: Vec<DeadReason> = engine.dead_letters().list().iter().map(|letter| letter.reason).collect();
+    assert_eq!(reasons, [DeadReason::Dropped, DeadReason::Dropped]);
+}
+
+#[test]
+fn a_sender_waits_for_room_and_wakes_also_with_a_mailbox_of_one() {
+    let engine = engine(1);
+    let (collect, seen) = collector();
+    let (actor, gate) = held(&engine, SpawnOptions::new().mailbox(Mailbox::new(1)), 0, collect);
+    actor.tell(1).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (2..50).for_each(|n| assert_eq!(actor.send_blocking(n).unwrap(), Sent::Accepted)));
+        gate.send(()).unwrap();
+    });
+    actor.stop(drain()).wait().unwrap();
+    assert_eq!(seen.iter().collect::<Vec<_>>(), (1..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_taken_name_is_an_error_and_free_again_after_the_stop() {
+    let engine = engine(1);
+    let options = || SpawnOptions::new().name("only");
+    let first = engine.spawn_fn_with(options(), |_: u8, _| Ok(())).unwrap();
+    let error = engine.spawn_fn_with(options(), |_: u8, _| Ok(())).unwrap_err();
+    assert!(matches!(error, SpawnError::NameTaken { .. }), "{error}");
+    assert_eq!(engine.actors(), 1);
+    assert_eq!(engine.lookup::<u8>("only"), Some(first.clone()));
+    assert_eq!(engine.lookup::<u16>("only"), None, "another type of message is another actor");
+    first.stop(drain()).wait().unwrap();
+    let second = engine.spawn_fn_with(options(), |_: u8, _| Ok(())).unwrap();
+    assert_ne!(first.id(), second.id());
+}
+
+#[test]
+fn wrong_options_name_the_field_the_value_and_the_range() {
+    let engine = engine(1);
+    let spawn = |options| engine.spawn_fn_with(options, |_: u8, _| Ok(())).unwrap_err().to_string();
+    let zero = spawn(SpawnOptions::new().mailbox(Mailbox::new(0)));
+    assert!(zero.contains("mailbox.capacity: 0") && zero.contains("1 to 1000000"), "{zero}");
+    let huge = spawn(SpawnOptions::new().mailbox(Mailbox::new(1_000_000_000_000)));
+    assert!(huge.contains("mailbox.capacity: 1000000000000"), "{huge}");
+    let lost = spawn(SpawnOptions::new().dispatcher("nowhere"));
+    assert!(lost.contains("\"nowhere\"") && lost.contains("default"), "{lost}");
+    let policy = SpawnOptions::new().supervision(Supervision::on_failure(OnFailure::Restart));
+    assert!(spawn(policy).contains("factory"));
+    assert_eq!(engine.actors(), 0);
+}
+
+#[test]
+fn messages_told_before_the_start_wait_and_starting_twice_is_an_error() {
+    let engine = Engine::builder().threads(1).paused(true).build().unwrap();
+    let (mut collect, seen) = collector();
+    let actor = engine
+        .spawn_fn(move |n: u8, _| {
+            collect(n);
+            Ok(())
+        })
+        .unwrap();
+    (0..3).for_each(|n| assert_eq!(actor.tell(n).unwrap(), Sent::Accepted));
+    assert_eq!(actor.statistics().handled, 0);
+    engine.start().unwrap();
+    assert!(matches!(engine.start(), Err(EngineError::AlreadyStarted)));
+    assert_eq!([wait(&seen), wait(&seen), wait(&seen)], [0, 1, 2]);
+}

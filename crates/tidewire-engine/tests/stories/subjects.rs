@@ -1,0 +1,91 @@
+//! Subjects and timers.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tidewire_engine::*;
+
+use crate::support::{PATIENCE, drain, engine, wait};
+use crate::{block_on, collector, held};
+
+#[test]
+fn subjects_deliver_once_for_each_matching_subscription() {
+    let engine = engine(1);
+    let (mut collect, seen) = collector();
+    let actor = engine
+        .spawn_fn(move |n: u8, _| {
+            collect(n);
+            Ok(())
+        })
+        .unwrap();
+    engine.subscribe("orders.*", &actor).unwrap();
+    engine.subscribe("orders.>", &actor).unwrap();
+    assert_eq!(engine.publish("orders.created", 1_u8).unwrap().accepted, 2);
+    assert_eq!(engine.publish("orders.eu.created", 2_u8).unwrap().accepted, 1);
+    assert_eq!(engine.publish("orders", 3_u8).unwrap().accepted, 0);
+    assert_eq!([wait(&seen), wait(&seen), wait(&seen)], [1, 1, 2]);
+    assert_eq!(engine.set_subscriptions(&["a.b", "orders.>"], &actor).unwrap(), ["a.b", "orders.>"]);
+    assert_eq!(engine.unsubscribe("a.b", &actor), ["orders.>"]);
+    assert_eq!(engine.unsubscribe_all(&actor), 1);
+    assert_eq!(engine.publish("orders.created", 4_u8).unwrap().accepted, 0);
+    assert!(engine.publish("orders..created", 5_u8).is_err());
+    assert!(engine.subscribe("orders.>.x", &actor).is_err());
+}
+
+#[test]
+fn a_queue_group_shares_and_a_full_subscriber_is_reported() {
+    let engine = engine(1);
+    let counts = Arc::new(Mutex::new([0; 2]));
+    for who in 0..2 {
+        let counts = Arc::clone(&counts);
+        let member = engine
+            .spawn_fn(move |_: u8, _| {
+                counts.lock().unwrap()[who] += 1;
+                Ok(())
+            })
+            .unwrap();
+        engine.subscribe_in("jobs.*", Some("workers"), &member).unwrap();
+    }
+    (0..100_u8).for_each(|n| assert_eq!(engine.publish("jobs.a", n).unwrap().accepted, 1));
+    let (full, gate) = held(&engine, SpawnOptions::new().mailbox(Mailbox::new(1)), 0_u16, |_| {});
+    engine.subscribe("news.x", &full).unwrap();
+    assert_eq!(engine.publish("news.x", 1_u16).unwrap(), Published { accepted: 1, refused: 0 });
+    assert_eq!(engine.publish("news.x", 2_u16).unwrap(), Published { accepted: 0, refused: 1 });
+    assert_eq!(engine.dead_letters().list()[0].reason, DeadReason::MailboxFull);
+    gate.send(()).unwrap();
+    engine.shutdown(PATIENCE);
+    assert_eq!(*counts.lock().unwrap(), [50, 50]);
+}
+
+#[test]
+fn timers_say_how_they_ended_and_repeat_until_they_are_cancelled() {
+    let engine = engine(1);
+    let (mut collect, seen) = collector();
+    let actor = engine
+        .spawn_fn(move |n: u8, _| {
+            collect((n, Instant::now()));
+            Ok(())
+        })
+        .unwrap();
+    let began = Instant::now();
+    let once = engine.schedule(Duration::from_millis(5), &actor, 1);
+    let (n, at) = wait(&seen);
+    assert_eq!(n, 1);
+    assert!(at - began >= Duration::from_millis(5), "a timer never fires early");
+    assert!(!once.cancel());
+    let beat = engine.every(Duration::from_millis(1), &actor, 2);
+    (0..5).for_each(|_| assert_eq!(wait(&seen).0, 2));
+    beat.cancel();
+    assert_eq!(beat.outcome(), Some(TimerOutcome::Cancelled));
+    actor.stop(drain()).wait().unwrap();
+    let nobody = engine.schedule(Duration::ZERO, &actor, 3);
+    let (full, gate) = held(&engine, SpawnOptions::new().mailbox(Mailbox::new(1)), 0_u8, |_| {});
+    full.tell(1).unwrap();
+    let refused = engine.schedule(Duration::ZERO, &full, 4);
+    for (timer, outcome) in
+        [(once, TimerOutcome::Delivered), (nobody, TimerOutcome::NoTarget), (refused, TimerOutcome::MailboxFull)]
+    {
+        assert_eq!(block_on(timer.finished()), outcome);
+    }
+    gate.send(()).unwrap();
+}

@@ -1,0 +1,143 @@
+"""Links: what breaks the rules over each transport, and who takes the place of whom."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from link_broken import FIRST, HARMLESS, LATER
+from link_frames import ERROR, ID, OK, SUBSCRIBE, WELCOME, Raw, frame, hello, subscribed
+from link_processes import Program, Programs, programs
+
+SCHEMES = ["tide", "tide+unix", "tide+tls", "ws", "wss"]
+
+
+@dataclass
+class Place:
+    """A hub with a server, and how it is reached."""
+
+    program: Program
+    url: str
+    ca: Path | None
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+def opened(started: Programs, scheme: str, certificates: Path, folder: Path, *options: str) -> Place:
+    """Start a hub that listens over a transport, and in clear text for its server."""
+    secured = scheme in ("tide+tls", "wss")
+    files = [f"--cert={certificates}/hub.pem", f"--key={certificates}/hub.key"] if secured else []
+    where = f"{scheme}://{folder}/hub.sock" if scheme == "tide+unix" else f"{scheme}://127.0.0.1:0"
+    program = started.run("-m", "tidewire", "up", "--listen", where, "--listen", "tide://127.0.0.1:0", *files, *options)
+    url, plain = re.findall(r"\S+://\S+", program.line())
+    started.server(plain)
+    return Place(program, url, certificates / "ca.pem" if secured else None)
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
+def place(
+    request: pytest.FixtureRequest, started: Programs, certificates: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Place:
+    return opened(started, request.param, certificates, tmp_path_factory.mktemp("hub"))
+
+
+@pytest.fixture
+def other(place: Place) -> Iterator[Any]:
+    """A client over the same transport, whose calls must go on."""
+    tls = None if place.ca is None else tw.Tls(ca=place.ca)
+    with tw.Node(place.url, name="other", tls=tls) as node:
+        workshop = node.client("workshop").sync
+        assert workshop.echo(1) == 1
+        yield workshop
+        assert workshop.echo(2) == 2
+
+
+def test_whatever_breaks_a_rule_costs_its_own_link_over_every_transport(place: Place, other: Any) -> None:
+    place.program.logged()
+    cases = [(Raw, *case) for case in FIRST.values()] + [(Raw.joined, *case) for case in LATER.values()]
+    for number, (connect, data, rule) in enumerate(cases):
+        raw = connect(place.url, place.ca)
+        raw.send(data)
+        told = raw.until_end()
+        line = place.program.expect_log("is closed")
+        # A message that is too long, or ends within a frame, is refused by the WebSocket, which says so in its own way.
+        refused = place.url.startswith("ws") and "the WebSocket brought a message that" in line
+        assert refused or re.search(rule, told or ""), (rule, told, line)
+        assert refused or (told is not None and told in line), line
+        assert other.echo(number) == number
+        raw.close()
+    assert not place.program.logged(), "each is told once"
+
+
+def test_what_harms_nobody_is_skipped_over_every_transport(place: Place, other: Any) -> None:
+    for data in HARMLESS.values():
+        raw = Raw.joined(place.url, place.ca)
+        raw.send(data)
+        assert raw.is_alive()
+        raw.close()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_who_says_too_little_is_closed_in_time_over_every_transport(
+    started: Programs, certificates: Path, tmp_path: Path, scheme: str
+) -> None:
+    place = opened(started, scheme, certificates, tmp_path, "--set", "links.link_greeting_ms=500")
+    # One says nothing at all, one stops within what comes before HELLO, one within HELLO.
+    kind = socket.AF_UNIX if scheme == "tide+unix" else socket.AF_INET
+    at = place.url.split("://")[1]
+    host, _, port = at.partition(":")
+    waiting = []
+    for said in (b"", b"GET / HTTP/1.1\r\nHost", bytes.fromhex("1603010200010001fc0303")):
+        one = socket.socket(kind)
+        one.settimeout(30)
+        one.connect(at if scheme == "tide+unix" else (host, int(port)))
+        one.sendall(said)
+        waiting.append(one)
+    slow = Raw(place.url, place.ca)
+    if not scheme.startswith("ws"):
+        slow.send(hello()[:-1])
+    assert "link_greeting_ms" in (slow.until_end() or "")
+    for one in waiting:
+        while one.recv(4_096):
+            pass
+        one.close()
+    slow.close()
+
+
+def test_the_name_of_a_node_is_its_own_until_it_shows_the_secret_of_its_link(place: Place, other: Any) -> None:
+    first = Raw(place.url, place.ca)
+    first.send(hello(name="twin"))
+    kind, _, _, said = first.receive() or (None, 0, b"", b"")
+    assert kind == WELCOME
+    secret = (re.search(rb"resume.{2}([0-9a-f]{32})", said, re.DOTALL) or [b"", b""])[1].decode()
+    first.send(frame(SUBSCRIBE, subscribed(b"twin.>"), id=ID))
+    assert (first.receive() or (None,))[0] == OK
+    for wrong in ({}, {"resume": "0" * 32}, {"resume": secret[:-1]}, {"resume": ""}):
+        second = Raw(place.url, place.ca)
+        second.send(hello(name="twin", **wrong))
+        kind, _, _, text = second.receive() or (None, 0, b"", b"")
+        assert kind == ERROR
+        assert b"choose another name, or resume its link" in text
+        second.close()
+    assert first.is_alive()
+    heir = Raw.joined(place.url, place.ca, name="twin", resume=secret)
+    assert "has taken the place of this one" in (first.until_end() or "")
+    heir.send(frame(SUBSCRIBE, subscribed(b"twin.>"), id=ID))
+    assert (heir.receive() or (None,))[0] == OK
+    # The secret was that of the first link: it can be used once.
+    late = Raw(place.url, place.ca)
+    late.send(hello(name="twin", resume=secret))
+    assert "choose another name" in (late.until_end() or "")
+    assert heir.is_alive()
+    for raw in (first, heir, late):
+        raw.close()

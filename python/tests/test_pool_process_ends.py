@@ -1,0 +1,242 @@
+"""Pools of processes: the end of a pool, and of the program that has it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pool_functions as functions
+import pytest
+import tidewire as tw
+from pool_support import HERE, PACKAGE, at, ends, pids, process_pool, story
+
+# The end
+
+
+def test_stop_with_a_hundred_queued_handles_them() -> None:
+    async def main() -> None:
+        pool = process_pool(functions.work, 2)
+        futures = [pool.submit(1_000) for _ in range(100)]
+        ledger = await pool.stop()
+        assert ledger == tw.Ledger(100, 100, 0, 0, reason="stopped")
+        assert all(future.done() for future in futures)
+        with pytest.raises(tw.PoolStopped):
+            pool.submit(1)
+        assert await pool.stop() is ledger
+
+    story(main)
+
+
+def test_stop_without_drain_returns_what_was_not_begun(gate: str) -> None:
+    async def main() -> None:
+        pool = process_pool(functions.wait_if_path, 1)
+        first = pool.submit(gate)
+        rest = [pool.submit(n) for n in range(100)]
+        entered = await at(gate)
+        stopping = asyncio.ensure_future(pool.stop(drain=False))
+        ended = await asyncio.gather(*rest, return_exceptions=True)
+        assert {type(error) for error in ended} == {tw.PoolStopped}
+        os.close(entered)
+        ledger = await stopping
+        assert await first == gate
+        assert (ledger.accepted, ledger.handled, ledger.returned) == (101, 1, 100)
+        assert [task.args for task in ledger.messages] == [(n,) for n in range(100)]
+
+    story(main)
+
+
+def test_stop_gives_up_on_what_is_stuck_and_names_it(gate: str) -> None:
+    async def main() -> None:
+        pool = process_pool(functions.wait_if_path, 1, name="sticky")
+        futures = [pool.submit(gate), pool.submit(2)]
+        entered = await at(gate)
+        pid = pids(pool)[0]
+        ledger = await pool.stop(timeout=0.05)
+        assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
+        assert [stuck.name for stuck in ledger.stuck] == ["sticky"]
+        assert ends(pid)
+        ended = await asyncio.gather(*futures, return_exceptions=True)
+        assert {type(error) for error in ended} == {tw.PoolStopped}
+        os.close(entered)
+
+    story(main)
+
+
+def test_stop_kills_a_worker_that_would_never_end_by_itself() -> None:
+    async def main() -> None:
+        pool = process_pool(functions.leave_thread, 1)
+        await pool.submit(None)
+        (worker,) = pids(pool)
+        ledger = await pool.stop()
+        assert (ledger.handled, ledger.stuck) == (1, ())
+        assert ends(worker)
+
+    story(main)
+
+
+def test_nothing_is_left_after_stop() -> None:
+    def usage() -> tuple[list[str], int]:
+        return sorted(os.listdir("/proc/self/fd")), threading.active_count()
+
+    def cycle(function: Any) -> None:
+        with process_pool(function, 3, max_deliveries=1) as pool:
+            for n in (1, -1, 2):
+                with contextlib.suppress(tw.WorkerLost):
+                    pool.sync.submit(n)
+            seen = pids(pool)
+        assert not [pid for pid in seen if os.path.exists(f"/proc/{pid}")]
+
+    cycle(functions.die_if)
+    before = usage()
+    for _ in range(3):
+        cycle(functions.die_if)
+    gc.collect()
+    assert usage() == before
+
+
+def test_an_idle_pool_does_not_wake_up() -> None:
+    def switches(pid: int) -> list[str]:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [line for task in tasks for line in (task / "status").read_text().splitlines() if "ctxt" in line]
+
+    with process_pool(functions.increment, 1) as pool:
+        list(pool.sync.map(range(1_000)))
+        worker, keeper = pids(pool)[0], next(thread for thread in threading.enumerate() if "keeper" in thread.name)
+        keeper_status = Path(f"/proc/self/task/{keeper.native_id}/status")
+
+        def all_switches() -> list[str]:
+            ours = [line for line in keeper_status.read_text().splitlines() if "voluntary" in line]
+            return [*ours, *switches(worker)]
+
+        # Nothing tells of the last flush of the worker, which comes after its last result.
+        time.sleep(0.2)
+        before = all_switches()
+        # The time in which nothing may happen.
+        time.sleep(0.5)
+        assert all_switches() == before
+
+
+def program(code: str, tmp_path: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program from a file, which must end within 30 seconds."""
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(code))
+    environment = {**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{HERE}"}
+    command = [sys.executable, str(script)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=environment, **options)
+
+
+def test_functions_and_classes_of_the_main_program_can_be_used(tmp_path: Path) -> None:
+    ran = program(
+        """
+        from dataclasses import dataclass
+        from tidewire.pools import Pool
+
+        @dataclass
+        class Point:
+            x: int
+
+        def move(point):
+            return Point(point.x + 1)
+
+        if __name__ == "__main__":
+            with Pool(move, 2, "process") as pool:
+                print(pool.sync.submit(Point(1)), pool.sync.submit(Point(2)) == Point(3))
+            with Pool("pool_functions:arguments", 1, "process") as pool:
+                print(pool.sync.submit(Point(5)))
+        """,
+        tmp_path,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "Point(x=2) True\n((Point(x=5),), {})\n"), ran.stderr
+
+
+def test_a_program_without_a_main_guard_is_told(tmp_path: Path) -> None:
+    ran = program(
+        """
+        from tidewire.pools import Pool
+        def f(n): return n
+        with Pool(f, 2, "process") as pool:
+            pool.sync.submit(1)
+        """,
+        tmp_path,
+    )
+    assert ran.returncode == 1
+    assert "PoolFailed" in ran.stderr and "if __name__ == '__main__':" in ran.stderr
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_ctrl_c_lets_the_parent_drain(tmp_path: Path, ready: bool) -> None:
+    ran = program(
+        f"""
+        import asyncio, os, signal
+        import pool_functions
+        from tidewire.pools import Pool
+
+        futures = []
+
+        async def main():
+            async with Pool(pool_functions.work, 2, "process", on_dead=print) as pool:
+                futures.extend(pool.submit(2_000) for _ in range(200))
+                # A shell that runs the tests in the background has it ignored.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                if {ready}:
+                    await futures[0]
+                else:
+                    await pool.until(lambda now: now["workers"])
+                os.killpg(0, signal.SIGINT)
+                await asyncio.Event().wait()
+
+        try:
+            asyncio.run(main())
+        except KeyboardInterrupt:
+            print("interrupted", sum(future.result() == 2_000 for future in futures))
+        """,
+        tmp_path,
+        start_new_session=True,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "interrupted 200\n", "")
+
+
+def test_a_program_that_forgets_its_pool_ends_and_leaves_no_worker(tmp_path: Path) -> None:
+    ran = program(
+        """
+        import pool_functions
+        from tidewire.pools import Pool
+        pool = Pool(pool_functions.pid, 1, "process")
+        print(pool.sync.submit(0))
+        """,
+        tmp_path,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ends(int(ran.stdout))
+
+
+def test_a_forked_child_is_told_and_the_parent_goes_on(tmp_path: Path) -> None:
+    ran = program(
+        """
+        import os, warnings, tidewire as tw
+        import pool_functions
+        from tidewire.pools import Pool
+        warnings.simplefilter("ignore")
+        with Pool(pool_functions.increment, 1, "process") as pool:
+            pool.sync.submit(1)
+            child = os.fork()
+            if child == 0:
+                try:
+                    pool.sync.submit(1)
+                except tw.PoolStopped as error:
+                    os._exit(7 if "fork" in str(error) else 8)
+                os._exit(9)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), pool.sync.submit(1))
+        """,
+        tmp_path,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "7 2\n"), ran.stderr

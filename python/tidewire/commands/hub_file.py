@@ -1,0 +1,175 @@
+"""What ``tidewire up`` is told: by the table ``hub`` of a TOML file, and by its options, which win."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import tidewire as tw
+from tidewire._binding import table_of_toml
+from tidewire.services.names import short
+
+URL = "tide://127.0.0.1:7420"
+
+
+@dataclass(frozen=True)
+class HubSettings:
+    """Where a hub listens, and who may join it.
+
+    Args:
+        name: Its name, or None for one with the number of the process.
+        listen: The URLs where nodes join.
+        tokens: Who may join; without any, everybody who reaches the place.
+        cert: PEM file of the certificate, for URLs with TLS.
+        key: PEM file of its private key.
+        ca: PEM file: only nodes with a certificate signed by one in it may join.
+        insecure: Whether other machines may reach it without TLS or a token.
+        timeout: Seconds for calls to end when it stops.
+    """
+
+    name: str | None = None
+    listen: tuple[str, ...] = (URL,)
+    tokens: tuple[tw.Token, ...] = ()
+    cert: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+    insecure: bool = False
+    timeout: float = 10.0
+
+    @classmethod
+    def of_file(cls, file: Path | None) -> HubSettings:
+        """Read the table ``hub`` of a TOML file. Paths in it begin at its folder. What the file has besides is for the node.
+
+        Raises:
+            ConfigError: if something in the table is not allowed; it names all of that at once.
+        """
+        table = None if file is None else _table(file)
+        if file is None or table is None:
+            return cls()
+        reading = _Reading(file)
+        given = {key: reading.value(key, value) for key, value in table.items()}
+        if reading.problems:
+            problems = [f"{problem} (from {file})" for problem in reading.problems]
+            raise tw.ConfigError("configuration: " + "\n  ".join(problems), problems=problems)
+        return cls(**given)
+
+    def changed(self, **options: Any) -> HubSettings:
+        """Return the same with other values for those options that are not None.
+
+        Raises:
+            InvalidArgument: if the name is empty, or the timeout is no time.
+        """
+        new = replace(self, **{name: value for name, value in options.items() if value is not None})
+        problem = None if new.name is None else _name_problem("name", new.name)
+        problem = problem or _timeout_problem("timeout", new.timeout)
+        if problem is not None:
+            raise tw.InvalidArgument(problem)
+        return new
+
+
+class _Reading:
+    def __init__(self, file: Path) -> None:
+        self.problems: list[str] = []
+        self._folder = file.parent
+        self._readers: Mapping[str, Callable[[str, Any], Any]] = {
+            "name": self._name,
+            "listen": self._texts,
+            "tokens": self._tokens,
+            "insecure": self._flag,
+            "timeout": self._seconds,
+            **dict.fromkeys(("cert", "key", "ca"), self._path),
+        }
+
+    def value(self, key: str, value: Any) -> Any:
+        read = self._readers.get(key)
+        if read is None:
+            self._unknown(f"hub.{key}", key, self._readers)
+            return None
+        return read(f"hub.{key}", value)
+
+    def _unknown(self, path: str, key: str, known: Mapping[str, Any] | tuple[str, ...]) -> None:
+        close = difflib.get_close_matches(key, list(known), n=1)
+        mend = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+        self.problems.append(f"{path}: unknown key; {mend}")
+
+    def _wrong(self, path: str, value: Any, mend: str) -> None:
+        self.problems.append(f"{path}: {short(value)} is not allowed: {mend}")
+
+    def _name(self, path: str, value: Any) -> str | None:
+        problem = _name_problem(path, value)
+        if problem is not None:
+            self.problems.append(problem)
+        return str(value)
+
+    def _texts(self, path: str, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value or not all(isinstance(text, str) and text for text in value):
+            self._wrong(path, value, 'give a list of text, such as ["tide://127.0.0.1:7420"]')
+            return ()
+        return tuple(value)
+
+    def _path(self, path: str, value: Any) -> Path:
+        if not isinstance(value, str) or not value:
+            self._wrong(path, value, "give the path of a PEM file")
+        return self._folder / str(value)
+
+    def _flag(self, path: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            self._wrong(path, value, "give true or false")
+        return bool(value)
+
+    def _seconds(self, path: str, value: Any) -> Any:
+        problem = _timeout_problem(path, value)
+        if problem is not None:
+            self.problems.append(problem)
+        return value
+
+    def _tokens(self, path: str, value: Any) -> tuple[tw.Token, ...]:
+        if not isinstance(value, list) or not value:
+            self._wrong(path, value, 'give tables: [[hub.tokens]], with token = "a secret"')
+            return ()
+        found = [self._token(f"{path}[{number}]", one) for number, one in enumerate(value)]
+        return tuple(token for token in found if token is not None)
+
+    def _token(self, path: str, value: Any) -> tw.Token | None:
+        known = tuple(field.name for field in fields(tw.Token))
+        if not isinstance(value, dict):
+            # It may be a secret that was meant to be a token.
+            self.problems.append(f'{path}: what was given is no table: write [[hub.tokens]] and token = "a secret"')
+            return None
+        for key in value:
+            if key not in known:
+                self._unknown(f"{path}.{key}", key, known)
+                return None
+        try:
+            return tw.Token(**{"token": None, **{key: _frozen(one) for key, one in value.items()}})
+        except tw.InvalidArgument as wrong:
+            self.problems.append(f"{path}.{wrong}")
+            return None
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _table(file: Path) -> dict[str, Any] | None:
+    try:
+        return table_of_toml(file.read_text(encoding="utf-8"), "hub")
+    # The configuration of the node, which reads the same file, says what is wrong with it.
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _name_problem(path: str, value: Any) -> str | None:
+    if isinstance(value, str) and value:
+        return None
+    return f"{path}: {short(value)} is not allowed: give text of one character or more"
+
+
+def _timeout_problem(path: str, value: Any) -> str | None:
+    # What is no number is not at least 0 either.
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
+        return None
+    return f"{path}: {value} is not allowed: give seconds, 0 or more"

@@ -1,0 +1,36 @@
+"""How commands print values: as JSON, whatever they are."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON. What JSON does not have, such as bytes, times, infinite numbers and keys that are no text, is text."""
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(one) for one in value]
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    # Arrays and scalars of NumPy.
+    listed = getattr(value, "tolist", None)
+    return str(value) if listed is None else _plain(listed())
+
+
+def _key(key: Any) -> str:
+    plain = _plain(key)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
