@@ -79,6 +79,8 @@ def made(kind: str) -> Any:
             return "x" * LENGTH
         case "text in Chinese":
             return "\u8def" * (LENGTH // 3)
+        case "text with a late accent":
+            return "x" * (LENGTH - 2) + "\u00e9"
         case "list of 64 KiB each":
             return [bytes(65_536)] * (LENGTH // 65_536)
         case _:
@@ -86,7 +88,7 @@ def made(kind: str) -> Any:
 
 
 KINDS = ["bytes", "bytearray", "array", "two arrays", "array beside a mask", "text", "text in Chinese"]
-KINDS += ["list of 64 KiB each", "list of 1 KiB each"]
+KINDS += ["text with a late accent", "list of 64 KiB each", "list of 1 KiB each"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

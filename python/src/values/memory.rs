@@ -99,12 +99,12 @@ pub fn bytearray<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, P
 
 /// The text of a slice of UTF-8 that is used up.
 pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyString>> {
-    if from.len() < LONG_BYTES || str::from_utf8(from).is_err() {
+    let Some(shape) = (from.len() >= LONG_BYTES).then(|| Shape::of(from)).flatten() else {
         return PyString::from_bytes(py, from);
-    }
+    };
     let step = STEP_BYTES.max(from.len() / TEXT_STEPS);
     let (first, mut rest) = from.split_at_mut(boundary(from, step));
-    let mut whole = PyString::from_bytes(py, first)?.into_ptr();
+    let mut whole = shape.begun(py, first)?.into_ptr();
     let_go(first);
     while !rest.is_empty() {
         let (next, after) = rest.split_at_mut(boundary(rest, step));
@@ -122,13 +122,67 @@ pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyStri
     Ok(whole.cast_into()?)
 }
 
+/// What is known of a text before it is made.
+struct Shape {
+    characters: usize,
+    /// Its widest character: Python takes as many bytes for each as this one needs.
+    widest: char,
+}
+
+impl Shape {
+    /// None: it is no UTF-8.
+    fn of(from: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(from).ok()?;
+        if text.is_ascii() {
+            return Some(Self { characters: text.len(), widest: 'x' });
+        }
+        // First bytes grow with their characters; those that go on with one are below.
+        let first = from.iter().copied().max()?;
+        let widest = if first >= 0xf0 {
+            '\u{10000}'
+        } else if first >= 0xc4 {
+            '\u{100}'
+        } else {
+            '\u{80}'
+        };
+        Some(Self { characters: from.iter().filter(|&&byte| !goes_on(byte)).count(), widest })
+    }
+
+    /// The first piece, as wide as the whole has to be and in a place where it can grow to that: neither costs a copy later.
+    fn begun<'py>(&self, py: Python<'py>, first: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        let first = str::from_utf8(first)?;
+        let length = first.chars().count();
+        let mut piece = if self.widest.is_ascii() {
+            PyString::new(py, first).into_ptr()
+        } else {
+            PyString::new(py, &format!("{first}{}", self.widest)).into_ptr()
+        };
+        for wanted in [self.characters, length] {
+            // SAFETY: it is the only reference to a text that nobody has seen; with a failure it stays as it is. What it is
+            // longer for a moment is never read.
+            if unsafe { ffi::PyUnicode_Resize(&mut piece, wanted as ffi::Py_ssize_t) } < 0 {
+                // SAFETY: as above.
+                drop(unsafe { Bound::from_owned_ptr(py, piece) });
+                return Err(PyErr::fetch(py));
+            }
+        }
+        // SAFETY: it is not null, and this is the only reference to it.
+        Ok(unsafe { Bound::from_owned_ptr(py, piece) })
+    }
+}
+
+/// Whether a byte goes on with a character: those begin with the bits 10.
+fn goes_on(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
+}
+
 /// Where a character ends, near `step`.
 fn boundary(text: &[u8], step: usize) -> usize {
     if step >= text.len() {
         return text.len();
     }
-    // What goes on with a character begins with the bits 10; there are three at most.
-    (step - 3..=step).rev().find(|&at| text[at] & 0xc0 != 0x80).unwrap_or(step)
+    // Three bytes at most go on with a character.
+    (step - 3..=step).rev().find(|&at| !goes_on(text[at])).unwrap_or(step)
 }
 
 /// # Safety

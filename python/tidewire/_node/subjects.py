@@ -152,7 +152,8 @@ class Subjects(Actors, Services):
             InvalidArgument: if the headers are not strings, or the message can't be sent to other nodes; nobody has it then.
             LinkLost: if the link to the hub is lost; nobody has it then.
         """
-        self._check()
+        if self._stopped:
+            self._check()
         link = None if self._connection is None else self._connection.joined
         if link is not None:
             # First: what can't be sent is refused before anybody has it.
