@@ -19,7 +19,7 @@ pub const STEP_BYTES: usize = 1 << 20;
 /// Shorter ones are not let go: to get the same memory again costs more than to keep it for a moment.
 pub const LONG_BYTES: usize = 4 << 20;
 /// A text grows by this part of its length: more often would copy it more often, where it can't grow in its place.
-const TEXT_STEPS: usize = 16;
+const TEXT_STEPS: usize = 32;
 
 /// Values from this length on have the allocator [keep what is freed](keep_freed).
 const FREED_BYTES: usize = 256 << 10;
@@ -145,17 +145,17 @@ impl Shape {
         } else {
             '\u{80}'
         };
-        Some(Self { characters: from.iter().filter(|&&byte| !goes_on(byte)).count(), widest })
+        Some(Self { characters: characters(from), widest })
     }
 
     /// The first piece, as wide as the whole has to be and in a place where it can grow to that: neither costs a copy later.
     fn begun<'py>(&self, py: Python<'py>, first: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let first = str::from_utf8(first)?;
-        let length = first.chars().count();
+        let length = characters(first);
+        let mut widest = [0; 4];
         let mut piece = if self.widest.is_ascii() {
-            PyString::new(py, first).into_ptr()
+            PyString::from_bytes(py, first)?.into_ptr()
         } else {
-            PyString::new(py, &format!("{first}{}", self.widest)).into_ptr()
+            PyString::from_bytes(py, &[first, self.widest.encode_utf8(&mut widest).as_bytes()].concat())?.into_ptr()
         };
         for wanted in [self.characters, length] {
             // SAFETY: it is the only reference to a text that nobody has seen; with a failure it stays as it is. What it is
@@ -169,6 +169,10 @@ impl Shape {
         // SAFETY: it is not null, and this is the only reference to it.
         Ok(unsafe { Bound::from_owned_ptr(py, piece) })
     }
+}
+
+fn characters(text: &[u8]) -> usize {
+    text.iter().filter(|&&byte| !goes_on(byte)).count()
 }
 
 /// Whether a byte goes on with a character: those begin with the bits 10.
