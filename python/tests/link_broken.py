@@ -81,8 +81,11 @@ LATER: dict[str, tuple[bytes, str]] = {
     "a call with an empty subject": (frame(CALL, called(b""), id=ID), "subject"),
     "a call on a pattern": (frame(CALL, called(b"svc.*.x"), id=ID), "subject"),
     "a subject that is not UTF-8": (frame(CALL, called(b"svc.\xff\xfe"), id=ID), "UTF-8"),
-    "a subject that is too long": (frame(CALL, called(b"a" * 256), id=ID), "256|255"),
-    "a subject with too many tokens": (frame(CALL, called(b".".join([b"a"] * 65)), id=ID), "tokens"),
+    "a subject that is too long": (frame(CALL, called(b"a" * 256), id=ID), "256 bytes, more than subject_bytes=255"),
+    "a subject with too many tokens": (
+        frame(CALL, called(b".".join([b"a"] * 65)), id=ID),
+        "65 tokens, more than subject_tokens=32",
+    ),
     "a choice that there is not": (frame(CALL, called(choice=3), id=ID), "choice=3"),
     "too many fields": (frame(CALL, called(extra=fields(**{f"n{n}": "" for n in range(65)})), id=ID), "link_fields=64"),
     "a head that is too long": (frame(CALL, called(extra=fields(a="x" * 30_000)), id=ID), "link_head_bytes=16384"),

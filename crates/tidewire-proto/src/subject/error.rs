@@ -128,10 +128,13 @@ fn describe(problem: Problem, grammar: Grammar, f: &mut fmt::Formatter<'_>) -> f
     match problem {
         Problem::Empty => write!(f, "is empty; write at least one token, such as \"orders\""),
         Problem::TooLong { bytes } => {
-            write!(f, "has {bytes} bytes, and {SUBJECT_BYTES} are allowed; shorten it")
+            write!(f, "has {bytes} bytes, more than subject_bytes={SUBJECT_BYTES}; shorten it")
         }
         Problem::TooManyTokens { tokens } => {
-            write!(f, "has {tokens} tokens, and {SUBJECT_TOKENS} are allowed; join some of them with '-' or '_'")
+            write!(
+                f,
+                "has {tokens} tokens, more than subject_tokens={SUBJECT_TOKENS}; join some of them with '-' or '_'"
+            )
         }
         Problem::EmptyToken { token, offset } => {
             write!(f, "token {token} (byte {offset}) is empty; write at least one character between the dots")
