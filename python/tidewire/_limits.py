@@ -223,7 +223,7 @@ LINK_RESENDS: Final = Limit("link_resends", "calls", 5, 0, 1000)
 """How often a call of an idempotent method whose link was lost is made again, within its deadline."""
 
 HUB_LINKS: Final = Limit("hub_links", "links", 10_000, 1, 1_000_000)
-"""Nodes that are joined to one hub at once."""
+"""Nodes that are joined to one hub at once; of a token, those that joined with it."""
 
 STREAM_CREDIT: Final = Limit("stream_credit", "items", 64, 1, 65_536)
 """Items of a stream that are under way before the reader has asked for more."""

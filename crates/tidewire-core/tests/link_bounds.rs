@@ -51,7 +51,7 @@ fn a_call_that_no_member_can_take_says_why() {
     world.settle();
     let (tag, code, text) = failure(&mut world, caller);
     assert_eq!((tag, code), (99, ErrorCode::LimitExceeded));
-    assert_eq!(text, "link_in_flight: too many calls are open at the node that answers: try again later");
+    assert_eq!(text, "link_in_flight=16: too many calls are open at the node that answers: try again later");
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn as_many_calls_are_open_as_the_hub_takes() {
     }
     let head = CallHead { subject: "svc", ..CallHead::default() };
     let fourth = world.nodes[caller].session.call(&head, Flags::NORMAL, b""[..].into(), 4);
-    assert_eq!(fourth, Err(Refused::InFlight { max: 3 }));
+    assert_eq!(fourth, Err(Refused::InFlight { max: 3, of_token: false }));
     world.settle();
     assert_eq!(world.events(callee).len(), 2);
     let (tag, code, text) = failure(&mut world, caller);

@@ -73,7 +73,10 @@ fn each_broken_rule_ends_the_link_that_breaks_it() {
         ("ANSWER", vec![frame(Kind::Call, answer, SLOT_5, &call_head("svc"), b"")]),
         ("ANSWER", vec![frame(Kind::Reply, Flags::NORMAL, SLOT_5, &[], b"")]),
         ("open", vec![open.clone(), open.clone()]),
-        ("link_in_flight", vec![frame(Kind::Call, Flags::NORMAL, 1 << 32 | 70_000, &call_head("svc"), b"")]),
+        (
+            "link_in_flight=65536 is exceeded",
+            vec![frame(Kind::Call, Flags::NORMAL, 1 << 32 | 70_000, &call_head("svc"), b"")],
+        ),
         ("generation", vec![frame(Kind::Call, Flags::NORMAL, 5, &call_head("svc"), b"")]),
         ("in use", vec![open.clone(), frame(Kind::Publish, more, 2 << 32 | 5, &publish_head("news"), &stated(9))]),
         ("follow", vec![frame(Kind::Ping, Flags::URGENT, 1, &[], b"?")]),

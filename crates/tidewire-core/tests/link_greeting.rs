@@ -3,7 +3,7 @@
 mod link_support;
 
 use link_support::{World, lane};
-use tidewire_core::link::access::{Access, Grant};
+use tidewire_core::link::access::{Access, Grant, TokenLimits};
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -176,6 +176,7 @@ fn a_token_allows_what_it_says_and_no_more() {
         publish: patterns(&["out.>"]),
         subscribe: patterns(&["in.*"]),
         call: patterns(&["svc.add"]),
+        limits: TokenLimits::default(),
     };
     let access = Access::new(vec![Grant::all("root", "root"), narrow]);
     let mut world = World::with(9, HubOptions { access, ..HubOptions::new("hub") });

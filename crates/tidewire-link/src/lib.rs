@@ -28,7 +28,7 @@ pub use node::{
     Waiting,
 };
 pub use runtime::Runtime;
-pub use tidewire_core::link::access::{Access, Grant};
+pub use tidewire_core::link::access::{Access, Grant, TokenLimits};
 pub use tidewire_core::link::assembly::Message;
 pub use tidewire_core::link::gathering::Batch;
 pub use tidewire_core::link::hub::{HubCounts, HubOptions};

@@ -67,6 +67,7 @@ mod standings;
 mod stopping;
 mod subject;
 mod subjects;
+mod token;
 pub mod values;
 mod written;
 
@@ -80,7 +81,7 @@ pub use failure::Failure;
 pub use items::Items;
 pub use node::{Node, RemoteStatistics, Stopped};
 pub use objects::{Feed, Function, Object, RemoteFunction, RemoteObject};
-pub use options::{NodeOptions, Task, Token};
+pub use options::{NodeOptions, Task};
 pub use pending::Pending;
 pub use service::{Method, Service};
 pub use serving::{Served, ServiceStatistics};
@@ -88,6 +89,7 @@ pub use subject::Subject;
 pub use subjects::{Message, SubscribeOptions, Subscription};
 pub use tidewire_link::Tls;
 pub use tidewire_proto::generated::errors::ErrorCode;
+pub use token::Token;
 
 /// The examples of the guide run as tests.
 #[cfg(doctest)]

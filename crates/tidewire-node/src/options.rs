@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_link::{Access, Grant, Tls};
+use tidewire_link::{Access, Tls};
 use tidewire_proto::generated::limits::{self, Limit};
-use tidewire_proto::subject::Pattern;
 
 use crate::error::Error;
+use crate::token::Token;
 
 /// What a node gives to whoever runs its handlers.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -143,72 +143,5 @@ impl fmt::Debug for NodeOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Tokens and keys are secrets.
         write!(f, "NodeOptions({:?}, {} tokens)", self.name, self.tokens.len())
-    }
-}
-
-/// One token of a hub, and what it allows: everything, unless it says otherwise. Every node may ask its hub which services there are, and is told of
-/// those that come and go.
-#[derive(Clone)]
-pub struct Token {
-    token: String,
-    user: String,
-    publish: Option<Vec<String>>,
-    subscribe: Option<Vec<String>>,
-    call: Option<Vec<String>>,
-}
-
-impl Token {
-    /// A secret, and the user it stands for.
-    pub fn new(token: impl Into<String>, user: impl Into<String>) -> Self {
-        Self { token: token.into(), user: user.into(), publish: None, subscribe: None, call: None }
-    }
-
-    /// Allows to publish on subjects of these patterns only.
-    pub fn publish(mut self, patterns: &[&str]) -> Self {
-        self.publish = Some(patterns.iter().copied().map(str::to_owned).collect());
-        self
-    }
-
-    /// Allows to subscribe to these patterns, and to narrower ones, only.
-    pub fn subscribe(mut self, patterns: &[&str]) -> Self {
-        self.subscribe = Some(patterns.iter().copied().map(str::to_owned).collect());
-        self
-    }
-
-    /// Allows to call subjects of these patterns only.
-    pub fn call(mut self, patterns: &[&str]) -> Self {
-        self.call = Some(patterns.iter().copied().map(str::to_owned).collect());
-        self
-    }
-
-    pub(crate) fn secret(&self) -> &str {
-        &self.token
-    }
-
-    fn grant(&self) -> Result<Grant, Error> {
-        if self.token.is_empty() {
-            return Err(Error::invalid("tokens: an empty token is not allowed: give a long secret"));
-        }
-        let mut grant = Grant::all(&self.token, &self.user);
-        narrow(&mut grant.publish, &self.publish)?;
-        narrow(&mut grant.subscribe, &self.subscribe)?;
-        narrow(&mut grant.call, &self.call)?;
-        // Every node may ask which services there are, and is told of those that come and go.
-        grant.call.push(crate::names::pattern("$hub.services")?);
-        grant.subscribe.push(crate::names::pattern("$hub.services.*")?);
-        Ok(grant)
-    }
-}
-
-fn narrow(patterns: &mut Vec<Pattern>, to: &Option<Vec<String>>) -> Result<(), Error> {
-    if let Some(to) = to {
-        *patterns = to.iter().map(|pattern| crate::names::pattern(pattern)).collect::<Result<_, _>>()?;
-    }
-    Ok(())
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token(of {:?})", self.user)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::python::Python;
 use support::{PATIENCE, Told, hub, join};
-use tidewire_node::{Choice, Client, ErrorCode, Failure, Node, NodeOptions, Service};
+use tidewire_node::{Choice, Client, ErrorCode, Failure, Node, NodeOptions, Service, Token};
 
 /// Holds its calls and streams until they are given up.
 fn holding(say: SyncSender<&'static str>) -> Service {
@@ -147,4 +147,27 @@ fn instances_of_python_and_rust_are_chosen_by_latency_alike() {
     quick.serve(named("quick", Duration::ZERO)).wait().expect("it serves");
     let got = answers(&caller.client("taker").choice(Choice::LowestLatency), 60);
     assert!(count(&got, "python") >= 1 && count(&got, "quick") >= 45, "{got:?}");
+}
+
+#[test]
+fn a_token_has_limits_of_its_own() {
+    let narrow = Token::new("a secret of few nodes", "ann").hub_links(1).link_subscriptions(4);
+    let listens = |narrow| {
+        let tokens = [Token::new("the secret of the hub", "hub"), narrow];
+        Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub").tokens(tokens)).wait()
+    };
+    let hub = listens(narrow.clone()).expect("it listens");
+    let joins = |name| Node::join(&hub.urls()[0], NodeOptions::named(name).token("a secret of few nodes")).wait();
+    let first = joins("first").expect("it joins");
+    let second = joins("second").expect_err("there is one already");
+    assert_eq!(second.code(), ErrorCode::LimitExceeded);
+    assert!(second.to_string().contains("hub_links=1 of the token of \"ann\""), "{second}");
+    let subscriptions: Vec<_> = (0..4).map(|number| first.subscribe(&format!("news.{number}")).wait()).collect();
+    let refused = subscriptions.into_iter().find_map(Result::err).expect("a node has some of its own");
+    assert_eq!(refused.code(), ErrorCode::LimitExceeded);
+    assert!(refused.to_string().contains("link_subscriptions=4 of the token"), "{refused}");
+
+    let more = listens(narrow.link_in_flight(100_000)).expect_err("the hub has fewer");
+    assert_eq!(more.code(), ErrorCode::InvalidArgument);
+    assert!(more.to_string().contains("link_in_flight=100000 of \"ann\" is not allowed: give 16 to 65536"), "{more}");
 }

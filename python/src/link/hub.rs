@@ -20,7 +20,7 @@ use crate::fork::Own;
 use crate::held::Held;
 use crate::link::joined::Link;
 use crate::link::runtime;
-use crate::link::settings::{Settings, greeting, hub_options};
+use crate::link::settings::{Settings, greeting, hub_options, token_limits};
 use crate::news::Told;
 use crate::pending::Pending;
 
@@ -40,13 +40,13 @@ pub struct Listening {
     url: String,
 }
 
-type Token = (String, String, Vec<String>, Vec<String>, Vec<String>);
+type Token = (String, String, Vec<String>, Vec<String>, Vec<String>, Settings);
 /// Certificates: `ca`, `cert`, `key`, `verify`.
 pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool);
 
 #[pymethods]
 impl Hub {
-    /// `tokens` are (token, user, publish, subscribe, call), the last three patterns; `settings` the table `links`. `log` is called with one line at a time.
+    /// `tokens` are (token, user, publish, subscribe, call, limits): three lists of patterns, then numbers by the names of their limits; `settings` the table `links`. `log` is called with one line at a time.
     #[new]
     fn new(py: Python<'_>, name: &str, tokens: Vec<Token>, settings: Settings, log: Py<PyAny>) -> PyResult<Self> {
         let grants: Vec<Grant> = tokens.into_iter().map(|token| grant(py, token)).collect::<PyResult<_>>()?;
@@ -205,11 +205,12 @@ fn call_with(lines: &Receiver<String>, log: &Held<PyAny>) {
     }
 }
 
-fn grant(py: Python<'_>, (token, user, publish, subscribe, call): Token) -> PyResult<Grant> {
+fn grant(py: Python<'_>, (token, user, publish, subscribe, call, limits): Token) -> PyResult<Grant> {
     let patterns = |texts: Vec<String>| -> PyResult<Vec<Pattern>> {
         let of =
             |text: &String| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));
         texts.iter().map(of).collect()
     };
-    Ok(Grant { token, user, publish: patterns(publish)?, subscribe: patterns(subscribe)?, call: patterns(call)? })
+    let (publish, subscribe, call) = (patterns(publish)?, patterns(subscribe)?, patterns(call)?);
+    Ok(Grant { token, user, publish, subscribe, call, limits: token_limits(&limits) })
 }

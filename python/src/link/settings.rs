@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidewire_link::{Batch, Greeting, HubOptions};
+use tidewire_link::{Batch, Greeting, HubOptions, TokenLimits};
 use tidewire_proto::generated::limits::{self, Limit};
 
 /// The table `links` of a configuration.
@@ -44,6 +44,17 @@ pub fn hub_options(name: &str, settings: &Settings) -> HubOptions {
         chunk_bytes: size(settings, &limits::LINK_CHUNK_BYTES),
         batch: batch(settings),
         ..HubOptions::new(name)
+    }
+}
+
+/// The limits of one token. What it does not name is as the hub has it.
+pub fn token_limits(settings: &Settings) -> TokenLimits {
+    let of = |limit: &Limit| settings.get(limit.name).map(|&number| usize::try_from(number).unwrap_or(usize::MAX));
+    TokenLimits {
+        links: of(&limits::HUB_LINKS),
+        subscriptions: of(&limits::LINK_SUBSCRIPTIONS),
+        in_flight: of(&limits::LINK_IN_FLIGHT),
+        queue_bytes: of(&limits::LINK_QUEUE_BYTES),
     }
 }
 

@@ -43,7 +43,7 @@ class Services(Base):
 
         Args:
             url: ``tide://127.0.0.1:0`` (the system chooses the port), ``tide+tls://``, ``ws://``, ``wss://`` or ``tide+unix:///path``.
-            tokens: Who may join; without any, everybody who reaches the place. The first call decides.
+            tokens: Who may join, what each may do, and how much of it; without any, everybody who reaches the place. The first call decides.
             insecure: Allow a place that other machines can reach although there is no TLS or no token.
             tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes with a certificate of its may join.
 
@@ -51,14 +51,14 @@ class Services(Base):
             The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in.
 
         Raises:
-            InvalidArgument: if the URL is not one to listen at, or this node has joined another hub.
+            InvalidArgument: if the URL is not one to listen at, this node has joined another hub, or a token allows more than the hub.
             Unauthorized: if other machines could reach it, and that was not allowed.
             ConfigError: if the place is taken.
         """
         from tidewire.links.listening import Listener, grants
 
         self._check()
-        return Listener(self._link().listen(url, grants(tokens), insecure, tls))
+        return Listener(self._link().listen(url, grants(tokens, self._links.to_dict()), insecure, tls))
 
     def serve(self, target: Any, **options: Any) -> Served:
         """Serve an object, a function, or a dict of functions; see ``tidewire.services.serving.serve`` for all options.

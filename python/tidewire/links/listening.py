@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidewire import _limits
+from tidewire._limits import Limit
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import pattern_problem
+from tidewire.services.names import pattern_problem, short
 
 if TYPE_CHECKING:
     from tidewire._binding import Listening
 
 _CHANGES = "$hub.services.*"
 _LIST = "$hub.services"
+_LIMITS = (_limits.HUB_LINKS, _limits.LINK_SUBSCRIPTIONS, _limits.LINK_IN_FLIGHT, _limits.LINK_QUEUE_BYTES)
+
+Grant = tuple[str, str, list[str], list[str], list[str], dict[str, int]]
+"""A token as the hub takes it: the secret, the user, patterns to publish on, to subscribe to and to call, limits by their names."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +32,16 @@ class Token:
         publish: Patterns of subjects that it may publish on.
         subscribe: Patterns that it may subscribe to, these or narrower ones.
         call: Patterns of subjects that it may call. The methods of a service are ``svc.<service>.<instance>.<method>``.
+        hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub allows.
+        link_subscriptions: Subscriptions of one node. A node has up to two of its own, for services and for what it gives.
+        link_in_flight: Calls, streams, subscriptions and long messages that one node may have open.
+        link_queue_bytes: Bytes that wait to be written to one node.
 
-    Every node may ask its hub which services there are, and is told of those that come and go.
+    Every node may ask its hub which services there are, and is told of those that come and go. The node that is the hub uses
+    the first token: its patterns hold for that node, its limits don't.
+
+    Raises:
+        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits above those of the hub.
     """
 
     token: str
@@ -35,6 +49,10 @@ class Token:
     publish: tuple[str, ...] = (">",)
     subscribe: tuple[str, ...] = (">",)
     call: tuple[str, ...] = (">",)
+    hub_links: int | None = None
+    link_subscriptions: int | None = None
+    link_in_flight: int | None = None
+    link_queue_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.token, str) or len(self.token) < 8:
@@ -48,22 +66,40 @@ class Token:
             problem = next(filter(None, (pattern_problem(field, pattern) for pattern in patterns)), None)
             if problem is not None:
                 raise InvalidArgument(problem)
+        for limit in _LIMITS:
+            value = getattr(self, limit.name)
+            if value is not None and not _is_allowed(value, limit):
+                mend = f"give {limit.min} to {limit.max} {limit.unit}, or None for as many as the hub allows"
+                raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {mend}")
+
+    def limits(self) -> dict[str, int]:
+        """Return its limits by their names, without those that are the hub's."""
+        said = {limit.name: getattr(self, limit.name) for limit in _LIMITS}
+        return {name: value for name, value in said.items() if value is not None}
 
     def __repr__(self) -> str:
         return f"Token(user={self.user!r})"
 
 
-def grants(tokens: Iterable[Token]) -> list[tuple[str, str, list[str], list[str], list[str]]]:
+def _is_allowed(value: object, limit: Limit) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and limit.min <= value <= limit.max
+
+
+def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
     """Return tokens in the form that the hub takes.
 
+    Args:
+        tokens: The tokens.
+        most: The limits of the hub, by their names.
+
     Raises:
-        InvalidArgument: if one of them is none.
+        InvalidArgument: if one of them is none, two are the same, or one has a limit above that of the hub.
     """
     if isinstance(tokens, Token):
         raise InvalidArgument("tokens: a Token is not allowed: give a list of them, as in tokens=[token]")
-    found: list[tuple[str, str, list[str], list[str], list[str]]] = []
+    found: list[Grant] = []
     users: dict[str, str] = {}
-    for token in tokens:
+    for number, token in enumerate(tokens):
         if not isinstance(token, Token):
             raise InvalidArgument(f"tokens: a {type(token).__name__} is not allowed: give tw.Token objects")
         if token.token in users:
@@ -72,7 +108,14 @@ def grants(tokens: Iterable[Token]) -> list[tuple[str, str, list[str], list[str]
             )
         users[token.token] = token.user
         subscribe, call = [*token.subscribe, _CHANGES], [*token.call, _LIST]
-        found.append((token.token, token.user, list(token.publish), subscribe, call))
+        limits = token.limits()
+        for name, value in limits.items():
+            if value > most[name]:
+                mend = f"give at most that, or raise links.{name} of the hub"
+                raise InvalidArgument(
+                    f"tokens[{number}].{name}: {value} is more than {name}={most[name]} of the hub: {mend}"
+                )
+        found.append((token.token, token.user, list(token.publish), subscribe, call, limits))
     return found
 
 

@@ -15,14 +15,30 @@ pub struct Grant {
     pub subscribe: Vec<Pattern>,
     /// Subjects that it may call.
     pub call: Vec<Pattern>,
+    /// What nodes that joined with it may have.
+    pub limits: TokenLimits,
+}
+
+/// Limits of one token, where they are smaller than those of its hub. None: as the hub has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenLimits {
+    /// Nodes that are joined with it at once.
+    pub links: Option<usize>,
+    /// Subscriptions of one node.
+    pub subscriptions: Option<usize>,
+    /// Exchanges that one node may open at once.
+    pub in_flight: Option<usize>,
+    /// Bytes that may wait for one node.
+    pub queue_bytes: Option<usize>,
 }
 
 impl Grant {
-    /// A token that allows everything.
+    /// A token that allows everything, as much as the hub does.
     pub fn all(token: &str, user: &str) -> Self {
         let everything = || Pattern::new(">").into_iter().collect::<Vec<_>>();
         let (publish, subscribe, call) = (everything(), everything(), everything());
-        Self { token: token.to_owned(), user: user.to_owned(), publish, subscribe, call }
+        let (token, user, limits) = (token.to_owned(), user.to_owned(), TokenLimits::default());
+        Self { token, user, publish, subscribe, call, limits }
     }
 }
 
@@ -67,6 +83,11 @@ impl Access {
     /// The user of a grant.
     pub fn user(&self, grant: Option<usize>) -> &str {
         grant.and_then(|at| self.grants.get(at)).map_or("", |grant| &grant.user)
+    }
+
+    /// The limits of a grant.
+    pub fn limits(&self, grant: Option<usize>) -> TokenLimits {
+        grant.and_then(|at| self.grants.get(at)).map_or_else(TokenLimits::default, |grant| grant.limits)
     }
 
     /// Whether a grant allows to publish on a subject.

@@ -34,6 +34,11 @@ impl<T> Slots<T> {
         self.max = max;
     }
 
+    /// The most at a time.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     /// Opens an exchange, or gives the value back if as many as possible are open.
     pub fn insert(&mut self, value: T) -> Result<u64, T> {
         let slot = match self.free.pop() {
@@ -139,7 +144,10 @@ pub struct Mirror<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// Its slot is beyond the limit that was stated.
-    Beyond,
+    Beyond {
+        /// That limit.
+        max: usize,
+    },
     /// Its slot is in use, or its generation is 0.
     InUse,
 }
@@ -150,6 +158,11 @@ impl<T> Mirror<T> {
         Self { entries: Vec::new(), open: 0, max }
     }
 
+    /// Takes at most so many from now on; what is open stays.
+    pub fn limit(&mut self, max: usize) {
+        self.max = max;
+    }
+
     /// Opens an exchange that the other side began.
     ///
     /// # Errors
@@ -157,7 +170,7 @@ impl<T> Mirror<T> {
     pub fn insert(&mut self, id: u64, value: T) -> Result<(), Taken> {
         let slot = slot_of(id);
         if slot >= self.max {
-            return Err(Taken::Beyond);
+            return Err(Taken::Beyond { max: self.max });
         }
         if slot >= self.entries.len() {
             self.entries.resize_with((slot + 1).next_power_of_two().min(self.max), || None);

@@ -343,7 +343,7 @@ pub const LINK_IN_FLIGHT: Limit =
 
 /// Subscriptions of one joined node.
 ///
-/// At the limit: The subscription is refused with LimitExceeded.
+/// At the limit: The subscription is refused with LimitExceeded; the link stays.
 pub const LINK_SUBSCRIPTIONS: Limit =
     Limit { name: "link_subscriptions", unit: "subscriptions", default: 10_000, min: 1, max: 1_000_000 };
 
@@ -412,7 +412,7 @@ pub const LINK_BACKOFF_MAX_MS: Limit =
 /// At the limit: The call fails with LinkLost.
 pub const LINK_RESENDS: Limit = Limit { name: "link_resends", unit: "calls", default: 5, min: 0, max: 1000 };
 
-/// Nodes that are joined to one hub at once.
+/// Nodes that are joined to one hub at once; of a token, those that joined with it.
 ///
 /// At the limit: A further one is refused with LimitExceeded.
 pub const HUB_LINKS: Limit = Limit { name: "hub_links", unit: "links", default: 10_000, min: 1, max: 1_000_000 };

@@ -76,8 +76,8 @@ impl Hub {
                 format!("pattern: {:?} is not allowed with this token", head.pattern),
             ));
         }
-        if link.subscriptions >= self.options.subscriptions {
-            let text = format!("link_subscriptions={} is exceeded: end another one first", self.options.subscriptions);
+        if link.subscriptions >= link.bounds.subscriptions.max {
+            let text = format!("{} is exceeded: end another one first", link.bounds.subscriptions);
             return Some((ErrorCode::LimitExceeded, text));
         }
         let max = limits::LINK_HEAD_BYTES.default;
@@ -184,13 +184,16 @@ impl Hub {
         let back =
             Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false, streams };
         let Ok(id) = callee.ours.insert(back) else {
-            let text = "link_in_flight: too many calls are open at the node that answers: try again later";
-            return Ok(Some((ErrorCode::LimitExceeded, text.to_owned())));
+            let max = callee.ours.max();
+            let text =
+                format!("link_in_flight={max}: too many calls are open at the node that answers: try again later");
+            return Ok(Some((ErrorCode::LimitExceeded, text)));
         };
         let Ok(bytes) = callee.out.forward(frame.bytes, lane.into(), id) else {
             callee.ours.remove(id);
-            let text = "link_queue_bytes: too much waits for the node that answers: try again later";
-            return Ok(Some((ErrorCode::LimitExceeded, text.to_owned())));
+            let limit = callee.bounds.queue_bytes.of_callee();
+            let text = format!("{limit}: too much waits for the node that answers: try again later");
+            return Ok(Some((ErrorCode::LimitExceeded, text)));
         };
         wire::set_route(bytes, number, subscription);
         self.touch(to);
@@ -258,8 +261,10 @@ impl Hub {
         } else {
             link.out.send(Kind::Reply, flags, frame.id, |_| Ok(()), &known)
         };
-        let text = "link_queue_bytes: too much waits for this node: try again later";
-        sent.map_err(|_| (ErrorCode::LimitExceeded, text.to_owned()))?;
+        let limit = link.bounds.queue_bytes;
+        sent.map_err(|_| {
+            (ErrorCode::LimitExceeded, format!("{limit}: too much waits for this node: try again later"))
+        })?;
         self.touch(at);
         Ok(())
     }

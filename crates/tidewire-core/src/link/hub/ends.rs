@@ -97,7 +97,8 @@ impl Hub {
     /// Closes the links that ask for answers and don't read them.
     pub(super) fn close_choked(&mut self) {
         while let Some(at) = self.choked.pop() {
-            let text = format!("link_queue_bytes={}: the node asks for more than it reads", self.options.queue_bytes);
+            let Some(limit) = self.link(at).map(|link| link.bounds.queue_bytes) else { continue };
+            let text = format!("{limit}: the node asks for more than it reads");
             self.close(at, ErrorCode::LimitExceeded, &text);
         }
     }
@@ -109,6 +110,7 @@ impl Hub {
         let (name, known_by) = (link.name.clone(), std::mem::take(&mut link.known_by));
         if self.names.get(&name) == Some(&at) {
             self.names.remove(&name);
+            self.unbind(at);
         }
         for (_, route) in theirs {
             self.leave(route);

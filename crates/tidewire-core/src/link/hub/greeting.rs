@@ -39,11 +39,19 @@ impl Hub {
         let max = limits::NAME_BYTES.default;
         if name.is_empty() || name.len() as u64 > max {
             let bytes = name.len();
-            let text = format!("HELLO: name: {bytes} bytes are not allowed: give text of 1 to {max} bytes in UTF-8");
+            let text = format!(
+                "HELLO: name: {bytes} bytes are not allowed: give text of 1 to name_bytes={max} bytes in UTF-8"
+            );
             return Err((ErrorCode::WireError, text));
         }
         let grant = self.options.access.admit(hello.fields.text("token"));
         let grant = grant.map_err(|text| (ErrorCode::Unauthorized, text.to_owned()))?;
+        if let Some(limit) = self.used_up(at, grant, name) {
+            let text = format!(
+                "{limit}: as many nodes as possible have joined with it: raise the limit at the hub, or join later"
+            );
+            return Err((ErrorCode::LimitExceeded, text));
+        }
         if !self.takes_name(at, name, hello.fields.text("resume")) {
             let text = format!("name: a node called {name:?} is joined: choose another name, or resume its link");
             return Err((ErrorCode::NameTaken, text));
@@ -69,7 +77,6 @@ impl Hub {
         let least = |max: usize, number: u64| usize::try_from(number).map_or(max, |number| number.min(max));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
         let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
-        link.grant = grant;
         link.heart = Heart::new(ours_ms, theirs_ms, now_us);
         link.ours.limit(in_flight as usize);
         link.payload_max = least(link.payload_max, number("payload-bytes", limits::PAYLOAD_BYTES));
@@ -78,6 +85,7 @@ impl Hub {
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
         self.names.insert(name.to_owned(), at);
+        self.bind(at, grant);
         self.look_at(at);
         self.retimed = true;
     }
@@ -91,9 +99,12 @@ impl Hub {
         if options.compressed {
             fields.add("features", FEATURE.as_bytes())?;
         }
+        if link.bounds.in_flight.of_token {
+            fields.add("of-token", b"in-flight")?;
+        }
         for (name, value) in [
             ("node", u64::from(link.number)),
-            ("in-flight", options.in_flight as u64),
+            ("in-flight", link.bounds.in_flight.max as u64),
             ("frame-bytes", options.frame_bytes as u64),
             ("payload-bytes", options.payload_bytes as u64),
             ("heartbeat-ms", options.heartbeat_ms),

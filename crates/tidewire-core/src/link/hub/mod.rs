@@ -3,6 +3,7 @@
 //! A hub reads heads and passes payloads on as they come. Of what it passes on it keeps the route of each open exchange, and
 //! what waits to be written.
 
+mod bounds;
 mod calls;
 mod compressing;
 mod ends;
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
+use super::access::TokenLimits;
 use super::gathering::Gathering;
 use super::heart::Heart;
 use super::outbox::Outbox;
@@ -27,6 +29,7 @@ use super::session::Fault;
 use super::slots::{Mirror, Slots};
 use crate::tree::{SubjectTree, SubscriptionId};
 
+use bounds::Bounds;
 use publishing::Course;
 use routes::{Back, Route, Subscriber};
 
@@ -44,6 +47,7 @@ struct Link {
     name: String,
     resume: String,
     grant: Option<usize>,
+    bounds: Bounds,
     /// The nodes whose names it was told.
     knows: BTreeSet<u32>,
     subscriptions: usize,
@@ -75,6 +79,8 @@ pub struct Hub {
     links: Vec<Option<Box<Link>>>,
     free: Vec<LinkId>,
     names: BTreeMap<String, LinkId>,
+    /// How many nodes are joined with each grant.
+    granted: BTreeMap<usize, usize>,
     tree: SubjectTree<Subscriber>,
     touched: Vec<LinkId>,
     closing: Vec<(LinkId, String)>,
@@ -103,6 +109,7 @@ impl Hub {
             links: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
+            granted: BTreeMap::new(),
             tree: SubjectTree::new(),
             touched: Vec::new(),
             closing: Vec::new(),
@@ -157,6 +164,7 @@ impl Hub {
             name: String::new(),
             resume: secret,
             grant: None,
+            bounds: Bounds::new(&self.options, TokenLimits::default()),
             knows: BTreeSet::new(),
             subscriptions: 0,
             payload_max: self.options.payload_bytes,
@@ -179,6 +187,7 @@ impl Hub {
     }
 
     /// As [`connected`](Self::connected), for a node of this process: it is there for as long as the hub is, and nobody asks whether it is.
+    /// The limits of its token don't hold for it, and it is not counted among those that joined with that.
     pub fn connected_here(&mut self, secret: String, now_us: u64) -> Option<LinkId> {
         let at = self.connected(secret, now_us)?;
         if let Some(link) = self.link(at) {
@@ -235,7 +244,8 @@ impl Hub {
         let greeting = link.greeting_until_us.is_some();
         let handled = if greeting { self.greeted(at, frame, now_us) } else { self.handle(at, frame) };
         if let Err(error) = handled {
-            self.close(at, error.code(), &error.to_string());
+            let text = self.told_of(at, &error);
+            self.close(at, error.code(), &text);
         }
         self.close_choked();
     }
@@ -331,6 +341,16 @@ impl Hub {
             }
         }
         Ok(())
+    }
+
+    /// What a node is told of a rule that it broke.
+    fn told_of(&mut self, at: LinkId, error: &WireError) -> String {
+        match (error, self.link(at)) {
+            (WireError::Limit { name: "link_in_flight", .. }, Some(link)) => {
+                format!("{} is exceeded: open fewer exchanges at once", link.bounds.in_flight)
+            }
+            _ => error.to_string(),
+        }
     }
 
     fn link(&mut self, at: LinkId) -> Option<&mut Link> {

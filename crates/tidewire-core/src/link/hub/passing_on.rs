@@ -38,8 +38,9 @@ impl Hub {
             let text = "payload_bytes of the node that answers is exceeded by an item: send less at once";
             self.give_up(at, opened, ErrorCode::PayloadTooLarge, text);
         } else if !self.pass(to, id, lane, frame) {
-            let text = "link_queue_bytes: too much waits for the node that answers for this exchange to go on";
-            self.give_up(at, opened, ErrorCode::LimitExceeded, text);
+            let limit = self.link(to).map_or_else(String::new, |link| link.bounds.queue_bytes.of_callee());
+            let text = format!("{limit}: too much waits for the node that answers for this exchange to go on");
+            self.give_up(at, opened, ErrorCode::LimitExceeded, &text);
         }
     }
 
@@ -66,8 +67,9 @@ impl Hub {
             let text = "payload_bytes of this node is exceeded by the answer: raise it, or ask for less at once";
             self.give_up(to, id, ErrorCode::PayloadTooLarge, text);
         } else if !self.pass(to, id, lane, frame) {
-            let text = "link_queue_bytes: the answer found too much waiting for this node: try again later";
-            self.give_up(to, id, ErrorCode::LimitExceeded, text);
+            let limit = self.link(to).map_or_else(String::new, |link| link.bounds.queue_bytes.to_string());
+            let text = format!("{limit}: the answer found too much waiting for this node: try again later");
+            self.give_up(to, id, ErrorCode::LimitExceeded, &text);
         } else if is_last(frame, ending) {
             self.link(at).map(|link| link.ours.remove(frame.id));
             self.link(to).map(|link| link.theirs.remove(id));

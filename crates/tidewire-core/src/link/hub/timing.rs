@@ -23,7 +23,10 @@ impl Hub {
                 self.touch(at);
             }
             match beat {
-                _ if late => self.close(at, ErrorCode::LimitExceeded, "link_greeting_ms: no HELLO came in time"),
+                _ if late => {
+                    let text = format!("link_greeting_ms={}: no HELLO came in time", self.options.greeting_ms);
+                    self.close(at, ErrorCode::LimitExceeded, &text);
+                }
                 Beat::Rest => {}
                 Beat::Ping if self.is_greeting(at) => {}
                 Beat::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),

@@ -101,6 +101,11 @@ impl Outbox {
         self.tally.ended.drain(..)
     }
 
+    /// Lets about so many bytes wait from now on; what waits stays.
+    pub fn limit(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Cuts payloads that are longer than this.
     pub fn chunk_bytes(&mut self, chunk: usize) {
         self.chunk = chunk;

@@ -80,6 +80,7 @@ impl<C: Clone> Session<C> {
         self.payload_max = usize::try_from(number("payload-bytes", limits::PAYLOAD_BYTES)).unwrap_or(usize::MAX);
         let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
         self.mine.limit(in_flight as usize);
+        self.few = fields.has_word("of-token", "in-flight");
         let frame_bytes = number("frame-bytes", limits::LINK_FRAME_BYTES);
         self.out.chunk_bytes(chunk_bytes(frame_bytes).min(self.chunk_bytes));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);

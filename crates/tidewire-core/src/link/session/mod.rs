@@ -8,7 +8,6 @@ mod words;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Flags, Frame, Hello, Kind, VERSION, WireError};
 
 use super::assembly::Assemblies;
@@ -26,6 +25,8 @@ pub struct Session<C> {
     /// What waits to be written.
     pub out: Outbox,
     mine: Slots<Mine<C>>,
+    /// The hub takes fewer exchanges of this node than of others, for the token that it joined with.
+    few: bool,
     theirs: Mirror<Theirs>,
     parts: Assemblies,
     names: BTreeMap<u32, Arc<Named>>,
@@ -85,6 +86,7 @@ impl<C> Session<C> {
         Ok(Self {
             out,
             mine: Slots::new(0),
+            few: false,
             theirs: Mirror::new(greeting.in_flight),
             parts: Assemblies::new(greeting.payload_bytes),
             names: BTreeMap::new(),
@@ -258,7 +260,7 @@ pub(super) fn check_compressed(frame: &Frame<'_>, agreed: bool) -> Result<(), Wi
 /// What a slot that can't be opened means for the link.
 pub(super) fn taken_slot(kind: &'static str, taken: Taken) -> WireError {
     match taken {
-        Taken::Beyond => WireError::Limit { name: "link_in_flight", max: limits::LINK_IN_FLIGHT.default },
+        Taken::Beyond { max } => WireError::Limit { name: "link_in_flight", max: max as u64 },
         Taken::InUse => WireError::Unexpected { kind, problem: "its slot is in use, or its generation is 0" },
     }
 }

@@ -205,8 +205,8 @@ impl<C> Session<C> {
         mine: Mine<C>,
         send: impl FnOnce(&mut Self, u64) -> Result<(), Refused>,
     ) -> Result<u64, Refused> {
-        let max = self.mine.len();
-        let id = self.mine.insert(mine).map_err(|_| Refused::InFlight { max })?;
+        let (max, of_token) = (self.mine.max(), self.few);
+        let id = self.mine.insert(mine).map_err(|_| Refused::InFlight { max, of_token })?;
         if let Err(refused) = send(self, id) {
             self.mine.remove(id);
             return Err(refused);

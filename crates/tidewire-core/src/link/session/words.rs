@@ -184,6 +184,8 @@ pub enum Refused {
     InFlight {
         /// So many.
         max: usize,
+        /// The hub takes no more with the token of this node; with others it may.
+        of_token: bool,
     },
     /// The other side takes no payload of this length.
     TooLong {
@@ -208,8 +210,9 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::InFlight { max } => {
-                write!(f, "link_in_flight={max}: so many calls are open already: wait for some of them")
+            Self::InFlight { max, of_token } => {
+                let whose = if *of_token { " of the token" } else { "" };
+                write!(f, "link_in_flight={max}{whose}: so many calls are open already: wait for some of them")
             }
             Self::TooLong { bytes, max } => {
                 write!(

@@ -1,0 +1,167 @@
+"""Tokens with limits of their own: what the nodes that join with one may have, and what they hear above it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import tidewire as tw
+from link_processes import Programs
+from link_programs import Workshop
+
+ROOT = tw.Token("all of it all", user="root")
+SECRET = "few of it all"
+
+
+def place(hub: tw.Node, **limits: int) -> str:
+    """Return the address of a hub whose token of ann has these limits."""
+    return hub.listen("tide://127.0.0.1:0", tokens=[ROOT, tw.Token(SECRET, user="ann", **limits)]).url
+
+
+def test_as_many_nodes_join_with_a_token_as_it_says() -> None:
+    with tw.Node(name="hub") as hub, tw.Node(url := place(hub, hub_links=2), name="first", token=SECRET):
+        with tw.Node(url, name="second", token=SECRET):
+            with (
+                pytest.raises(tw.LimitExceeded, match='hub_links=2 of the token of "ann": as many nodes'),
+                tw.Node(url, name="third", token=SECRET),
+            ):
+                pass
+            with tw.Node(url, name="root", token=ROOT.token):
+                assert hub.statistics()["links"]["nodes"] == 4
+        # Nothing is left of the one that has gone once the hub has heard of it.
+        hub.sync.until(lambda seen: seen["links"]["nodes"] == 2, 30)
+        with tw.Node(url, name="third", token=SECRET):
+            pass
+
+
+def test_the_place_of_a_node_that_is_killed_is_free_again(started: Programs) -> None:
+    with tw.Node(name="hub") as hub:
+        url = place(hub, hub_links=1)
+        server = started.server(url, TIDEWIRE_TOKEN=SECRET)
+        server.halt()
+        with (
+            pytest.raises(tw.LimitExceeded, match="hub_links=1 of the token"),
+            tw.Node(url, name="other", token=SECRET),
+        ):
+            pass
+        server.kill()
+        hub.sync.until(lambda seen: seen["links"]["nodes"] == 1, 30)
+        with tw.Node(url, name="other", token=SECRET):
+            pass
+
+
+def test_a_subscription_too_many_fails_where_it_was_asked_for_and_the_link_stays() -> None:
+    async def story() -> None:
+        async with (
+            tw.Node(name="hub") as hub,
+            tw.Node(url := place(hub, link_subscriptions=5), name="ann", token=SECRET) as ann,
+            tw.Node(url, name="root", token=ROOT.token) as root,
+        ):
+            await hub.serve(Workshop("here"), name="workshop")
+            heard: asyncio.Queue[object] = asyncio.Queue(10)
+
+            async def fill(node: tw.Node) -> None:
+                for number in range(6):
+                    await node.subscribe(f"news.{number}", heard.put_nowait)
+
+            with pytest.raises(tw.LimitExceeded, match=r"link_subscriptions=5 of the token is exceeded"):
+                await fill(ann)
+            await fill(root)
+            hub.publish("news.0", "to both")
+            assert [await asyncio.wait_for(heard.get(), 30) for _ in range(2)] == ["to both"] * 2
+            assert await ann.client("workshop").label() == "here"
+
+    asyncio.run(story())
+
+
+def test_a_call_too_many_names_the_limit_of_the_token() -> None:
+    async def story() -> None:
+        async with (
+            tw.Node(name="hub") as hub,
+            tw.Node(url := place(hub, link_in_flight=16), name="ann", token=SECRET) as ann,
+            tw.Node(url, name="root", token=ROOT.token) as root,
+        ):
+            held = asyncio.Event()
+
+            async def hold() -> str:
+                await held.wait()
+                return "held"
+
+            await hub.serve({"hold": hold}, name="holder")
+            with pytest.raises(tw.LimitExceeded, match=r"link_in_flight=16 of the token: so many calls are open"):
+                await asyncio.gather(*(ann.client("holder").hold() for _ in range(17)))
+            many = [asyncio.ensure_future(root.client("holder").hold()) for _ in range(40)]
+            held.set()
+            assert await asyncio.gather(*many) == ["held"] * 40
+
+    asyncio.run(story())
+
+
+def test_the_node_of_the_hub_has_the_limits_of_the_hub() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            first = tw.Token(SECRET, hub_links=1, link_subscriptions=2, link_in_flight=16)
+            url = hub.listen("tide://127.0.0.1:0", tokens=[first]).url
+            for number in range(20):
+                await hub.subscribe(f"news.{number}", print)
+            async with tw.Node(url, name="other", token=SECRET):
+                assert hub.statistics()["links"]["nodes"] == 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        (
+            {"hub_links": 0},
+            "hub_links: 0 is not allowed: give 1 to 1000000 links, or None for as many as the hub allows",
+        ),
+        ({"link_subscriptions": True}, "link_subscriptions: True is not allowed: give 1 to"),
+        ({"link_in_flight": 15}, "link_in_flight: 15 is not allowed: give 16 to"),
+        ({"link_queue_bytes": "1 MiB"}, "link_queue_bytes: '1 MiB' is not allowed: give 1048576 to"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_with_the_token(limits: dict[str, int], problem: str) -> None:
+    with pytest.raises(tw.InvalidArgument) as wrong:
+        tw.Token(SECRET, **limits)
+    assert str(wrong.value).startswith(problem)
+
+
+def test_a_token_can_not_allow_more_than_its_hub() -> None:
+    more = tw.Token(SECRET, link_subscriptions=10)
+    with tw.Node(name="hub", config={"links": {"link_subscriptions": 9}}) as hub:
+        with pytest.raises(
+            tw.InvalidArgument,
+            match=r"tokens\[1\]\.link_subscriptions: 10 is more than link_subscriptions=9 of the hub: give at most that",
+        ):
+            hub.listen("tide://127.0.0.1:0", tokens=[ROOT, more])
+        hub.listen("tide://127.0.0.1:0", tokens=[ROOT, tw.Token(SECRET, link_subscriptions=9)])
+
+
+def test_the_table_of_a_file_has_limits_of_tokens(started: Programs, tmp_path: Path) -> None:
+    file = tmp_path / "hub.toml"
+    file.write_text(
+        '[hub]\nlisten = ["tide://127.0.0.1:0"]\n[[hub.tokens]]\ntoken = "all of it all"\n'
+        f'[[hub.tokens]]\ntoken = "{SECRET}"\nuser = "ann"\nhub_links = 1\n'
+    )
+    hub = started.run("-m", "tidewire", "up", "--json", "--config", str(file))
+    (url,) = json.loads(hub.line())["urls"]
+    with (
+        tw.Node(url, name="first", token=SECRET),
+        pytest.raises(tw.LimitExceeded, match="hub_links=1 of the token"),
+        tw.Node(url, name="second", token=SECRET),
+    ):
+        pass
+    hub.expect_log("is closed", "hub_links=1 of the token")
+
+
+def test_a_limit_in_a_file_that_is_not_allowed_is_named_with_its_key(tmp_path: Path) -> None:
+    from tidewire.commands.hub_file import HubSettings
+
+    file = tmp_path / "hub.toml"
+    file.write_text(f'[hub]\n[[hub.tokens]]\ntoken = "{SECRET}"\nlink_in_flight = 3\n')
+    with pytest.raises(tw.ConfigError, match=r"hub\.tokens\[0\]\.link_in_flight: 3 is not allowed: give 16 to"):
+        HubSettings.of_file(file)
