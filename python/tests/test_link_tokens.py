@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 
 import pytest
 import tidewire as tw
 from link_processes import Programs
-from link_programs import Workshop
+from link_programs import Workshop, until_served
 
 ROOT = tw.Token("all of it all", user="root")
 SECRET = "few of it all"
@@ -95,6 +96,32 @@ def test_a_call_too_many_names_the_limit_of_the_token() -> None:
             many = [asyncio.ensure_future(root.client("holder").hold()) for _ in range(40)]
             held.set()
             assert await asyncio.gather(*many) == ["held"] * 40
+
+    asyncio.run(story())
+
+
+def test_what_waits_for_a_node_is_bounded_by_its_token(started: Programs) -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = place(hub, link_queue_bytes=1_048_576)
+            server = started.server(url, TIDEWIRE_TOKEN=SECRET)
+            await until_served(hub, "workshop")
+            server.halt()
+            workshop = hub.client("workshop")
+
+            async def echoed() -> int:
+                return len(await workshop.echo(bytes(50_000)))
+
+            calls = [asyncio.create_task(echoed()) for _ in range(400)]
+            ended, waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_EXCEPTION)
+            with pytest.raises(
+                tw.LimitExceeded, match=r"link_queue_bytes=1048576 of the token of the node that answers"
+            ):
+                await asyncio.gather(*ended)
+            # What was taken is answered once the node goes on.
+            server.signal(signal.SIGCONT)
+            answers = await asyncio.gather(*waiting, return_exceptions=True)
+            assert {answer for answer in answers if not isinstance(answer, tw.LimitExceeded)} == {50_000}
 
     asyncio.run(story())
 
