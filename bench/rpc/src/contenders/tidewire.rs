@@ -40,7 +40,11 @@ pub async fn run(options: &Options) -> Result<(), Fault> {
             served
         }
         Role::Service => serve(&join(&runtime, &options.url, "service").await?, &options.url).await,
-        Role::Caller => call(Caller(join(&runtime, &options.url, "caller").await?), options).await,
+        Role::Caller => {
+            let link = join(&runtime, &options.url, "caller").await?;
+            link.read_here()?;
+            call(Caller(link), options).await
+        }
         Role::Crowd => crowd(&runtime, &options.url, options.count).await,
     }
 }
