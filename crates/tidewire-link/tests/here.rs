@@ -13,10 +13,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
-use transports_support::{Answer, Count, Echo, Keep, Listen, Node, Place, SOON, next};
+use transports_support::{Answer, Answers, Count, Echo, Keep, Listen, Node, Place, SOON, next};
 
 /// Longer than any test takes: nothing is read with a heartbeat.
 const NEVER_MS: u64 = 60_000;
+/// Before the deadline of a call, with which the thread of the links would look.
+const HANGS: Duration = Duration::from_secs(10);
 const WORKER: &str = "worker";
 const PLACES: [&str; 2] = ["tide://127.0.0.1:0", "tide+unix://"];
 
@@ -39,8 +41,9 @@ fn scene(runtime: Runtime, url: &str, heartbeat_ms: u64) -> Scene {
 fn scene_before(runtime: Runtime, url: &str, heartbeat_ms: u64) -> Scene {
     let path = std::env::temp_dir().join(format!("tidewire-here-{:?}.sock", thread::current().id()));
     let url = if url.ends_with("unix://") { format!("{url}{}", path.display()) } else { url.to_owned() };
-    let place = Place::open(&url.parse().expect("it is an address"));
-    let server = Node::join(&place.address, "server");
+    let address = url.parse().expect("it is an address");
+    let place = Place::open_with(&address, |options| options.heartbeat_ms = heartbeat_ms);
+    let server = Node::join_with(&place.address, Greeting { heartbeat_ms, ..Greeting::new("server") });
     let kept = [server.subscribe("svc.echo", Echo), server.subscribe("svc.count", Count)];
     let node = Node::join_with(&place.address, Greeting { heartbeat_ms, ..Greeting::new("node") });
     Scene { runtime, node, server, place, _kept: kept }
@@ -127,7 +130,7 @@ impl Asked {
     }
 
     async fn next(&mut self) -> (Answer, Thread) {
-        let heard = tokio::time::timeout(SOON, self.heard.recv()).await;
+        let heard = tokio::time::timeout(HANGS, self.heard.recv()).await;
         heard.expect("it comes soon").expect("the link says what becomes of a call")
     }
 }
@@ -137,6 +140,13 @@ async fn ask(link: &Link, payload: &[u8]) -> Thread {
     let (answer, thread) = Asked::of(link, "svc.echo", payload, 0).next().await;
     assert_eq!(answer, Answer::Reply(payload.to_vec()));
     thread
+}
+
+/// As [`ask`], on a thread that blocks.
+fn ask_blocking(node: &Node, payload: &[u8]) {
+    let (answers, answered) = Answers::new();
+    node.call("svc.echo", payload, 0, &answers);
+    assert_eq!(answered.recv_timeout(HANGS), Ok(Answer::Reply(payload.to_vec())));
 }
 
 #[test]
@@ -251,7 +261,7 @@ fn whoever_blocks_a_thread_of_the_runtime_is_answered() {
         let node = &scene.node;
         scene.runtime.block_on(async {
             let elsewhere = node.link.elsewhere(true).expect("this thread blocks");
-            assert_eq!(node.ask("svc.echo", b"blocking"), Answer::Reply(b"blocking".to_vec()));
+            ask_blocking(node, b"blocking");
             drop(elsewhere);
             ask(&node.link, b"awaiting").await;
         });
@@ -262,7 +272,7 @@ fn whoever_blocks_a_thread_of_the_runtime_is_answered() {
 fn whoever_waits_outside_of_a_runtime_that_stands_still_is_answered() {
     let scene = scene(one_thread(), PLACES[0], NEVER_MS);
     let _elsewhere = scene.node.link.elsewhere(false).expect("this is no task of the runtime");
-    assert_eq!(scene.node.ask("svc.echo", b"hi"), Answer::Reply(b"hi".to_vec()));
+    ask_blocking(&scene.node, b"hi");
 }
 
 #[test]
@@ -275,7 +285,7 @@ fn plain_threads_and_tasks_wait_at_once_and_none_is_left_behind() {
                 for number in 0..200_u32 {
                     let _elsewhere = node.link.elsewhere(true).expect("this thread blocks");
                     let payload = number.to_le_bytes();
-                    assert_eq!(node.ask("svc.echo", &payload), Answer::Reply(payload.to_vec()));
+                    ask_blocking(node, &payload);
                 }
             });
         }
@@ -314,7 +324,7 @@ fn a_runtime_that_ends_gives_the_reading_back() {
     for runtime in [one_thread, threads] {
         let Scene { runtime, node, place, server, _kept } = scene(runtime(), PLACES[0], NEVER_MS);
         runtime.shutdown_timeout(Duration::from_secs(30));
-        assert_eq!(node.ask("svc.echo", b"hi"), Answer::Reply(b"hi".to_vec()));
+        ask_blocking(&node, b"hi");
         drop((server, place));
     }
 }
@@ -368,5 +378,5 @@ fn a_link_is_not_read_outside_of_a_runtime() {
     let scene = scene(one_thread(), PLACES[0], NEVER_MS);
     assert!(scene.node.link.read_here().is_err());
     drop(scene.runtime);
-    assert_eq!(scene.node.ask("svc.echo", b"hi"), Answer::Reply(b"hi".to_vec()));
+    ask_blocking(&scene.node, b"hi");
 }
