@@ -1,4 +1,8 @@
-"""Eclipse zenoh: a query and its reply, and publications one way. Forms: router (through a hub), direct (from peer to peer)."""
+"""Eclipse zenoh: a query and its reply, and publications one way. Forms: router (through a hub), direct (from peer to peer).
+
+To processes of the same machine zenoh passes what is longer than 3 KiB through shared memory, unless it is told not to, as in the
+forms that end with ``-sockets``.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,15 @@ QUERY_TIMEOUT_S = 50.0
 @asynccontextmanager
 async def hub(form: str) -> AsyncIterator[Place]:
     url = f"tcp/127.0.0.1:{free_port()}"
-    with zenoh.open(settings("router", listen=url)):
+    with zenoh.open(settings(form, "router", listen=url)):
         yield Place(url)
 
 
 @asynccontextmanager
 async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
     own = f"tcp/127.0.0.1:{free_port()}"
-    places = settings("peer", listen=own) if form == "direct" else settings("client", connect=url)
+    direct = form.startswith("direct")
+    places = settings(form, "peer", listen=own) if direct else settings(form, "client", connect=url)
 
     def echo(query: zenoh.Query) -> None:
         with query:
@@ -36,7 +41,7 @@ async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
     with zenoh.open(places) as session:
         queryable = session.declare_queryable("echo", echo)
         subscriber = session.declare_subscriber("take", take)
-        yield own if form == "direct" else url
+        yield own if direct else url
         subscriber.undeclare()
         queryable.undeclare()
 
@@ -72,13 +77,13 @@ class Caller:
 
 @asynccontextmanager
 async def connect(url: str, form: str) -> AsyncIterator[Link]:
-    with zenoh.open(settings("peer" if form == "direct" else "client", connect=url)) as session:
+    with zenoh.open(settings(form, "peer" if form.startswith("direct") else "client", connect=url)) as session:
         caller = Caller(session)
         await caller.found()
         yield caller
 
 
-def settings(mode: str, *, listen: str = "", connect: str = "") -> zenoh.Config:
+def settings(form: str, mode: str, *, listen: str = "", connect: str = "") -> zenoh.Config:
     """Only what is named here takes part: nobody looks around in the network."""
     config = zenoh.Config()
     config.insert_json5("mode", json.dumps(mode))
@@ -86,6 +91,7 @@ def settings(mode: str, *, listen: str = "", connect: str = "") -> zenoh.Config:
     config.insert_json5("connect/endpoints", json.dumps([connect] if connect else []))
     config.insert_json5("scouting/multicast/enabled", "false")
     config.insert_json5("scouting/gossip/enabled", "false")
+    config.insert_json5("transport/shared_memory/enabled", json.dumps(not form.endswith("-sockets")))
     return config
 
 

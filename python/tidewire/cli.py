@@ -27,6 +27,10 @@ def main() -> None:
     app()
 
 
+OPTIONS_OF_ITS_OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""For commands that read their own options."""
+
+
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
     """One messaging runtime from a function call to a cluster."""
@@ -255,7 +259,7 @@ def top(
 @bench.command(
     "engine",
     epilog="Example: tidewire bench engine --only A1,A2 --json",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    context_settings=OPTIONS_OF_ITS_OWN,
 )
 def bench_engine(context: typer.Context) -> None:
     """The engine beside kameo, ractor, actix, Pekko, channels, asyncio and thread queues. All options: --help."""
@@ -267,7 +271,7 @@ def bench_engine(context: typer.Context) -> None:
 @bench.command(
     "agents",
     epilog="Example: tidewire bench agents --only G1,W3 --json",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    context_settings=OPTIONS_OF_ITS_OWN,
 )
 def bench_agents(context: typer.Context) -> None:
     """Agents and pools beside asyncio, concurrent.futures, multiprocessing and Ray. All options: --help."""
@@ -279,7 +283,7 @@ def bench_agents(context: typer.Context) -> None:
 @bench.command(
     "rpc",
     epilog="Example: tidewire bench rpc --only small --peers nats",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    context_settings=OPTIONS_OF_ITS_OWN,
 )
 def bench_rpc(context: typer.Context) -> None:
     """Calls between processes beside NATS, WebSocket, gRPC, zenoh and others. All options: --help."""

@@ -11,7 +11,6 @@ from tidewire._limits import SUBSCRIPTION_CAPACITY
 from tidewire._node.actors import Actors
 from tidewire._node.services import Services
 from tidewire.errors import InvalidArgument, InvalidSubject, NoResponders
-from tidewire.services.names import plain_headers
 from tidewire.supervision import Mailbox, whole
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class Subjects(Actors, Services):
         link = None if self._connection is None else self._connection.joined
         if link is not None:
             # First: what can't be sent is refused before anybody has it.
-            link.publish(subject, message, None, None if headers is None else plain_headers(headers))
+            link.publish(subject, message, None, None if headers is None else _plain(headers))
         accepted, _ = self._engine.publish(subject, message, headers)
         return accepted
 
@@ -189,3 +188,10 @@ def _check_subscription(pattern: object, queue: object) -> None:
         raise InvalidSubject(f"pattern: {pattern!r} is not allowed: give a string, tokens divided by dots")
     if queue is not None and (not isinstance(queue, str) or not queue):
         raise InvalidArgument(f"queue: {queue!r} is not allowed: give a name, or None")
+
+
+def _plain(headers: Mapping[str, str]) -> dict[str, str]:
+    # Only nodes that have joined a hub need the module.
+    from tidewire.services.names import plain_headers
+
+    return plain_headers(headers)

