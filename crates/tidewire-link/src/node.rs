@@ -1,5 +1,6 @@
 mod call;
 mod error;
+mod here;
 mod keep;
 mod straight;
 mod taking;
@@ -29,6 +30,7 @@ use crate::socket::Socket;
 
 pub use call::{Call, Flusher};
 pub use error::JoinError;
+use here::Home;
 use keep::{gone, keep};
 use turn::Offer;
 pub use turn::{Elsewhere, Reader};
@@ -37,7 +39,7 @@ use way::{Way, WayKind};
 /// What patterns begin with that belong to the number of a node.
 const OF_NODE: &str = "$node.";
 
-/// Who waits for what becomes of a call. Called on the thread of the links: it must be quick, and must not wait.
+/// Who waits for what becomes of a call. Called on the thread that reads the socket: it must be quick, and must not wait.
 pub trait Waiting: Send + Sync {
     /// The call was answered.
     fn replied(&self, reply: Message);
@@ -53,7 +55,7 @@ pub trait Waiting: Send + Sync {
     fn alive(&self, _blocked_ms: u32) {}
 }
 
-/// Who is behind a subscription. Called on the thread of the links: it must be quick, and must not wait.
+/// Who is behind a subscription. Called on the thread that reads the socket: it must be quick, and must not wait.
 pub trait Handler: Send + Sync {
     /// A call, to be answered with its methods. What happens to it later is told to what this returns.
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>>;
@@ -120,8 +122,8 @@ struct Shared {
     way: Mutex<Option<Arc<Way>>>,
     /// Who may give the reading of the socket to an event loop.
     readers: Mutex<Option<Offer>>,
-    /// The number of the thread of that loop, or 0.
-    home: AtomicUsize,
+    /// Where that loop is.
+    home: Home,
     /// Nothing is taken in until those who handle it have caught up.
     paused: AtomicBool,
     /// When the thread of the links looks again by itself.
@@ -267,7 +269,7 @@ impl Link {
             exchanges: Mutex::default(),
             way: Mutex::new(None),
             readers: Mutex::new(None),
-            home: AtomicUsize::new(0),
+            home: Home::default(),
             paused: AtomicBool::new(false),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             compressed_from: AtomicUsize::new(usize::MAX),

@@ -94,7 +94,7 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
         shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
         let due = shared.state.lock().session.next_us();
         // Whoever waited elsewhere may have gone: the loop is asked again now and then.
-        let next = if shared.home.load(Ordering::Acquire) != 0 && way.turn.is_to_offer() { due.min(look) } else { due };
+        let next = if shared.home.is_known() && way.turn.is_to_offer() { due.min(look) } else { due };
         let reads = way.turn.is_of_links() && !shared.is_paused();
         shared.sleeps_until_us.store(next, Ordering::Release);
         tokio::select! {

@@ -1,8 +1,8 @@
-//! Who reads the socket of a link: the thread of the links, or an event loop that has taken it over.
+//! Who reads the socket of a link: the thread of the links, or an event loop or an async runtime that has taken it over.
 //!
 //! An event loop that reads by itself saves two changes of threads for each answer. The thread of the links reads on
 //! whenever somebody waits elsewhere than on that loop, and it looks with every heartbeat, so that a loop which is busy for
-//! long is not taken for a lost link.
+//! long is not taken for a lost link. `here.rs` has what an async runtime does.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,17 +22,17 @@ thread_local! {
     static HERE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// No thread has the number of another one, also if that has ended.
+/// No thread has the number of another one, also if that has ended; neither has a reader.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
 /// The number of this thread; never 0.
-fn here() -> usize {
+pub(super) fn here() -> usize {
     HERE.with(|here| *here)
 }
 
 /// Who reads a socket now.
 pub struct Turn {
-    /// The number of the thread whose loop reads, or 0: the thread of the links.
+    /// The number of the [`Reader`] whose turn it is, or 0: the thread of the links reads.
     reader: AtomicUsize,
     /// Somebody else reads now than before.
     pub changed: Notify,
@@ -48,11 +48,12 @@ pub struct Turn {
     fault: Mutex<Option<Fault>>,
 }
 
-/// For an event loop: reads the socket of a link. Dropping it gives the reading back to the thread of the links.
+/// For an event loop: reads the socket of a link, on one thread at a time. Dropping it gives the reading back to the thread of the links.
 pub struct Reader {
-    link: Weak<Shared>,
+    number: usize,
+    pub(super) link: Weak<Shared>,
     way: Arc<Way>,
-    descriptor: Plain,
+    pub(super) descriptor: Plain,
 }
 
 /// Called with a reader that an event loop may begin with.
@@ -113,10 +114,10 @@ impl Way {
 }
 
 impl Reader {
-    /// Takes the reading over, for the event loop of this thread. False: somebody waits elsewhere.
+    /// Takes the reading over. False: somebody waits elsewhere.
     pub fn begin(&self) -> bool {
         let turn = &self.way.turn;
-        turn.reader.store(here(), Ordering::SeqCst);
+        turn.reader.store(self.number, Ordering::SeqCst);
         // Whoever comes to wait after this look takes the reading back.
         let mine = turn.elsewhere.load(Ordering::SeqCst) == 0;
         if mine {
@@ -129,16 +130,21 @@ impl Reader {
 
     /// Reads what there is, or a part of it, and hands on what came. False: this is no longer the one that reads, or nobody reads any more.
     pub fn read(&self) -> bool {
-        let Some(shared) = self.link.upgrade() else { return false };
-        if self.way.turn.reader.load(Ordering::Acquire) != here() {
-            return false;
+        self.read_some().is_some()
+    }
+
+    /// As [`read`](Self::read), and says whether that was all. None for false.
+    pub(super) fn read_some(&self) -> Option<Filled> {
+        let shared = self.link.upgrade()?;
+        if self.way.turn.reader.load(Ordering::Acquire) != self.number {
+            return None;
         }
         match self.way.read(&shared) {
-            Ok(filled) => filled != Filled::Closed,
+            Ok(filled) => (filled != Filled::Closed).then_some(filled),
             Err(fault) => {
                 *self.way.turn.fault.lock() = Some(fault);
                 self.way.end.notify_one();
-                false
+                None
             }
         }
     }
@@ -166,15 +172,23 @@ impl Drop for Elsewhere {
 impl Link {
     /// Gives `call` a [`Reader`] whenever the event loop of this thread may read the socket: now, and after the link was lost.
     pub fn on_way(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
-        self.shared.home.store(here(), Ordering::Release);
+        self.shared.home.is_this_thread();
+        self.offer_to(call);
+    }
+
+    /// Whoever has read until now is not home any more, and may stand still.
+    pub(super) fn offer_to(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
         *self.shared.readers.lock() = Some(Box::new(call));
+        if let Some(way) = &*self.shared.way.lock() {
+            way.turn.give_back();
+        }
         self.shared.offer();
     }
 
-    /// To be held while something of this link is waited for on this thread: if it is `blocking`, or not that of the loop which
-    /// may read the socket, the thread of the links has to read.
+    /// To be held while something of this link is waited for on this thread: if it is `blocking`, or not that of the loop or the
+    /// runtime which may read the socket, the thread of the links has to read.
     pub fn elsewhere(&self, blocking: bool) -> Option<Elsewhere> {
-        if !blocking && self.shared.home.load(Ordering::Acquire) == here() {
+        if !blocking && self.shared.home.is_here() {
             return None;
         }
         let way = self.shared.way.lock().clone()?;
@@ -203,7 +217,10 @@ impl Shared {
             return;
         }
         match plain.duplicate() {
-            Ok(descriptor) => readers(Reader { link: self.me.clone(), way: Arc::clone(&way), descriptor }),
+            Ok(descriptor) => {
+                let number = NEXT.fetch_add(1, Ordering::Relaxed);
+                readers(Reader { number, link: self.me.clone(), way: Arc::clone(&way), descriptor });
+            }
             // No descriptor is left: the thread of the links goes on.
             Err(_) => turn.offered.store(false, Ordering::Release),
         }
