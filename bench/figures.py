@@ -32,6 +32,12 @@ class Table:
     page: str
     report: str
     make: Callable[[dict[str, Any]], str]
+    wants: str = ""
+    """A part of the names of the workloads that it shows."""
+
+    def fits(self, report: dict[str, Any]) -> bool:
+        """Whether the report has what the table shows: one of some workloads may leave it out."""
+        return any(self.wants in case["id"] for case in report["cases"])
 
     @property
     def marks(self) -> tuple[str, str]:
@@ -40,8 +46,8 @@ class Table:
 
 TABLES = (
     Table("figures", "README.md", "bench-engine.json", figure_tables.engine),
-    Table("rpc", "README.md", "bench-rpc.json", figure_tables.rpc_python),
-    Table("rpc-rust", "docs/benchmarks.md", "bench-rpc.json", figure_tables.rpc_rust),
+    Table("rpc", "README.md", "bench-rpc.json", figure_tables.rpc_python, "-python"),
+    Table("rpc-rust", "docs/benchmarks.md", "bench-rpc.json", figure_tables.rpc_rust, "-rust"),
     Table("agents", "docs/benchmarks.md", "bench-agents.json", figure_tables.agents),
 )
 
@@ -80,7 +86,7 @@ def pages(reports: Path) -> dict[Path, str]:
     changed: dict[Path, str] = {}
     for table in TABLES:
         report, page = read(reports / table.report), ROOT / table.page
-        if report is not None:
+        if report is not None and table.fits(report):
             text = changed.get(page) or page.read_text("utf-8")
             changed[page] = between(text, table, table.make(report))
     if not changed:
