@@ -13,7 +13,7 @@ from .results import CaseResult, Series
 COLUMNS = 2
 WIDTH = 980
 PANEL_WIDTH, PANEL_GAP, SIDE = 440, 44, 28
-NAME_WIDTH, FIGURE_WIDTH = 132, 62
+NAME_WIDTH, FIGURE_WIDTH = 158, 62
 ROW, BAR = 17, 11
 HEADING, BETWEEN, ABOVE, BELOW = 26, 22, 76, 34
 COLOURS: dict[Kind, str] = {"ours": OURS, "peer": "#748ffc", "channel": "#b197fc", "limit": "#ced4da"}
