@@ -68,7 +68,7 @@ def test_a_message_that_can_not_be_read_is_logged_and_the_next_one_is_handled(ki
     async def story() -> None:
         with logged() as lines:
             async with three() as (_, a, b):
-                came: asyncio.Queue[Any] = asyncio.Queue()
+                came: asyncio.Queue[Any] = asyncio.Queue(1_000)
                 loop = asyncio.get_running_loop()
 
                 def take(message: Any) -> None:
