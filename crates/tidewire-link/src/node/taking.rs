@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidewire_core::link::assembly::Message;
-use tidewire_core::link::session::{Event, Fault, Joined, Named, Refused, Sending};
+use tidewire_core::link::session::{Event, Fault, Joined, Named, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{self, CallHead, PublishHead, SubscribeHead};
+use tidewire_proto::wire::{self, CallHead, PublishHead};
 
 use super::way::{Way, WayKind};
-use super::{Again, Call, CallKey, Exchange, Failure, Handler, OF_NODE, Published, Shared, State, Waiting};
+use super::{Call, CallKey, Exchange, Failure, Handler, Published, Shared, Waiting};
 use crate::clock::now_us;
 use crate::hub::Feed;
 use crate::reading::Reading;
@@ -138,36 +138,6 @@ impl Shared {
         } else if let Some(again) = &*self.again.lock() {
             again();
         }
-    }
-
-    /// Answers which of them could not be sent, and why.
-    fn subscribe_again(&self, state: &mut State) -> Vec<(Arc<Again>, Refused)> {
-        state.by_id.clear();
-        let (State { session, subscriptions, by_id, .. }, mut refused) = (state, Vec::new());
-        for (number, subscribed) in subscriptions.iter_mut() {
-            subscribed.id = None;
-            let later = subscribed.later.take();
-            if later.is_none() && subscribed.pattern.starts_with(OF_NODE) {
-                // It belongs to the number that this node had.
-                continue;
-            }
-            let again = Arc::new(Again { pattern: subscribed.pattern.clone(), link: self.me.clone(), later });
-            let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
-            let waiting = Arc::clone(&again) as Arc<dyn Waiting>;
-            let sent = if subscribed.handler.listens() {
-                session.listen(&head, &subscribed.says, waiting)
-            } else {
-                session.subscribe(&head, &subscribed.says, waiting)
-            };
-            match sent {
-                Ok(id) => {
-                    subscribed.id = Some(id);
-                    by_id.insert(id, *number);
-                }
-                Err(why) => refused.push((again, why)),
-            }
-        }
-        refused
     }
 
     fn called(self: &Arc<Self>, message: Message, epoch: u32) {
