@@ -1,5 +1,6 @@
 mod call;
 mod error;
+mod hearing;
 mod here;
 mod keep;
 mod straight;

@@ -350,6 +350,7 @@ impl Node {
         while let Some(frame) = wire::read(&self.down.arrived, 16 * MIB)? {
             let count = frame.bytes.len();
             self.session.received(&frame, now_us, &mut self.events)?;
+            self.session.inflate(now_us, &mut self.events);
             self.down.arrived.drain(..count);
         }
         Ok(())

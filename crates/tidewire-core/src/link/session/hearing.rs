@@ -8,18 +8,20 @@ use tidewire_proto::wire::{
 };
 
 use super::super::assembly::{Message, Progress};
-use super::super::compression::{FEATURE, Unreadable};
+use super::super::compression::FEATURE;
 use super::super::heart::Heart;
 use super::super::passing::Credit;
 use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, check_compressed, taken_slot};
 
 impl<C: Clone> Session<C> {
-    /// Takes a frame, and adds what it means to `events`.
+    /// Takes a frame, and adds what it means to `events`. What it brings of a compressed payload is [to be
+    /// inflated](Self::to_inflate) before the next one comes; else that is done then.
     ///
     /// # Errors
     /// [`Fault`] if the link can't go on.
     pub fn received(&mut self, frame: &Frame<'_>, now_us: u64, events: &mut Vec<Event<C>>) -> Result<(), Fault> {
         self.heart.heard(now_us);
+        self.inflate(now_us, events);
         if frame.kind == Kind::Error {
             let number = FailHead::parse(frame.head)?.number;
             return Err(Fault::Told { number, text: String::from_utf8_lossy(frame.payload).into_owned() });
@@ -165,7 +167,8 @@ impl<C: Clone> Session<C> {
         self.parts.fill((chunk.id, chunk.flags.answer()), chunk.left, read)
     }
 
-    /// So much of a chunk lies where it belongs, which counts as a chunk of its own.
+    /// So much of a chunk lies where it belongs, which counts as a chunk of its own; also in what is [to be
+    /// inflated](Self::to_inflate) now.
     ///
     /// # Errors
     /// As for [`received`](Self::received).
@@ -177,6 +180,7 @@ impl<C: Clone> Session<C> {
         events: &mut Vec<Event<C>>,
     ) -> Result<(), Fault> {
         self.heart.heard(now_us);
+        self.inflate(now_us, events);
         let (id, flags) = (chunk.id, chunk.take(count));
         let progress = self.parts.filled(id, flags, count)?;
         let frame = Frame { kind: Kind::Chunk, flags, id, head: &[], payload: &[], bytes: &[] };
@@ -232,11 +236,7 @@ impl<C: Clone> Session<C> {
         credit.map_or(Ok(false), |credit| credit.take().map(|()| true))
     }
 
-    fn complete(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
-        let message = match message.inflated(self.parts.payload_max()) {
-            Ok(message) => message,
-            Err((message, why)) => return self.unreadable(&message, &why, events),
-        };
+    pub(super) fn complete(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
         let id = message.id;
         match message.kind {
             Kind::Call => self.called(message, now_us, events),
@@ -293,7 +293,7 @@ impl<C: Clone> Session<C> {
     }
 
     /// A payload that this side does not take: whoever sent it is told, whoever waits for it too.
-    fn turn_away(&mut self, frame: &Frame<'_>, code: ErrorCode, text: &str, events: &mut Vec<Event<C>>) {
+    pub(super) fn turn_away(&mut self, frame: &Frame<'_>, code: ErrorCode, text: &str, events: &mut Vec<Event<C>>) {
         let id = frame.id;
         if frame.flags.answer() {
             let Some(call) = self.cancel_mine(id) else { return };
@@ -310,26 +310,6 @@ impl<C: Clone> Session<C> {
         let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);
         self.fail_short(id, flags, code, text.as_bytes());
         self.end_theirs(id);
-    }
-
-    /// A compressed payload that can't be inflated: as one that this side does not take.
-    fn unreadable(&mut self, message: &Message, why: &Unreadable, events: &mut Vec<Event<C>>) {
-        let (id, code, text) = (message.id, why.code(), why.to_string());
-        let flags = message.flags.with_compressed(false);
-        let frame = Frame { kind: message.kind, flags, id, head: &[], payload: text.as_bytes(), bytes: &[] };
-        match message.kind {
-            Kind::Publish => {
-                self.theirs.remove(id);
-                events.push(Event::Dropped(text));
-            }
-            Kind::Reply | Kind::Fail => {
-                if let Some(Mine::Call(call, ..) | Mine::Subscribing(call)) = self.end_mine(id) {
-                    let fail = Message::whole(&Frame { kind: Kind::Fail, ..frame });
-                    events.push(Event::Failed(call, code.number(), fail));
-                }
-            }
-            _ => self.turn_away(&frame, code, &text, events),
-        }
     }
 
     fn end(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) {

@@ -1,6 +1,7 @@
 //! The side of a node: exchanges begin and end here.
 
 mod hearing;
+mod inflating;
 mod living;
 mod sending;
 mod words;
