@@ -175,7 +175,7 @@ LINK_COMPRESS_NEAR_BYTES: Final = Limit("link_compress_near_bytes", "bytes", 0, 
 """As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0: none."""
 
 LINK_COMPRESSED_BYTES: Final = Limit("link_compressed_bytes", "bytes", 67_108_864, 65_536, 67_108_864)
-"""Longest payload that is compressed, before it is: it is compressed and inflated while its link waits."""
+"""Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent."""
 
 LINK_FIELDS: Final = Limit("link_fields", "fields", 64, 1, 255)
 """Fields (headers) of one message or greeting."""

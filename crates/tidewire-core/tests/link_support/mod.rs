@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each of the test programs uses a part")]
 
+pub mod compressed;
+
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 

@@ -318,7 +318,7 @@ pub const LINK_COMPRESS_BYTES: Limit =
 pub const LINK_COMPRESS_NEAR_BYTES: Limit =
     Limit { name: "link_compress_near_bytes", unit: "bytes", default: 0, min: 0, max: 67_108_864 };
 
-/// Longest payload that is compressed, before it is: it is compressed and inflated while its link waits.
+/// Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent.
 ///
 /// At the limit: Longer ones are sent as they are; on the wire the call fails with wire_error.
 pub const LINK_COMPRESSED_BYTES: Limit =
