@@ -4,6 +4,7 @@ mod link_support;
 
 use link_support::compressed::{broken, packed, pair_of, text, waiting};
 use link_support::{KIB, MIB, World, failure, frames, nothing_is_left};
+use tidewire_core::link::assembly::{Assemblies, Inflated, Progress};
 use tidewire_core::link::compression::Packed;
 use tidewire_core::link::session::{Event, Greeting, Session};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -175,6 +176,20 @@ fn hear(session: &mut Session<u32>, bytes: &[u8]) -> Vec<Event<u32>> {
         session.inflate(0, &mut events);
     }
     events
+}
+
+#[test]
+fn little_of_a_compressed_form_is_kept_however_long_its_chunk_is() {
+    let mut parts = Assemblies::new(64 * MIB);
+    for frame in frames(&begun(1 << 32, 10 * MIB, 20 * MIB)) {
+        assert_eq!(parts.take(&frame), Ok(Progress::More));
+        if let Some(mut inflating) = parts.to_inflate() {
+            inflating.inflate();
+            assert_eq!(parts.inflated(inflating), Inflated::More);
+        }
+    }
+    let room = |room: &mut [u8]| if room.len() <= 64 * KIB { Ok(0) } else { Err(room.len()) };
+    assert_eq!(parts.fill((1 << 32, false), MIB, room), Some(Ok(0)));
 }
 
 #[test]

@@ -13,6 +13,9 @@ pub use inflating::{Inflated, Inflating};
 /// Where a payload may begin, so that numbers in it can be used where they are.
 const ALIGN: usize = 16;
 
+/// Most that is read of a compressed form before it is inflated.
+const PACKED_BYTES: usize = 65_536;
+
 /// A message: the head and the payload of a frame, and of what followed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -256,7 +259,7 @@ impl Assemblies {
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Option<Result<usize, E>> {
         let part = self.parts.get_mut(&(id, answer))?;
-        let most = most.min(part.left());
+        let most = most.min(part.left()).min(if part.inflater.is_some() { PACKED_BYTES } else { usize::MAX });
         if most == 0 {
             return None;
         }
