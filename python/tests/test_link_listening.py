@@ -47,6 +47,18 @@ def test_the_first_place_decides_about_tokens_and_later_ones_that_differ_are_ref
                 pass
 
 
+def test_a_place_may_be_awaited_as_what_is_served_is() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            listener = await hub.listen("tide://127.0.0.1:0")
+            async with tw.Node(listener.url, name="node"):
+                assert hub.statistics()["links"]["nodes"] == 2
+            with pytest.raises(tw.ConfigError, match="can't listen at"):
+                await hub.listen(listener.url)
+
+    asyncio.run(story())
+
+
 def test_one_token_is_no_list_of_them() -> None:
     with tw.Node() as hub, pytest.raises(tw.InvalidArgument, match=r"tokens: .* tokens=\[token\]"):
         hub.listen("tide://127.0.0.1:0", tokens=tw.Token(SECRET))  # type: ignore[arg-type]
