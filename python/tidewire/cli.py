@@ -74,8 +74,9 @@ def up(
         list[str] | None,
         typer.Option(
             "--token",
-            help="Only nodes with it may join: SECRET or USER:SECRET; may be given again. Others can read a command line: "
-            "a file hides it, and can say what each token allows.",
+            help="Only nodes with it may join, and may do everything: SECRET or USER:SECRET; may be given again. What a token "
+            "allows, and its limits, go in tables hub.tokens of the --config file, which also hides it: others can read a "
+            "command line.",
         ),
     ] = None,
     insecure: Annotated[
