@@ -60,6 +60,16 @@ def test_a_queue_group_gets_each_message_once() -> None:
     play(story)
 
 
+def test_a_node_that_watches_a_subject_asks_who_answers_there() -> None:
+    async def story() -> None:
+        async with three() as (_, a, b):
+            await b.subscribe("double", lambda number: number * 2)
+            async with a.subscription(">"):
+                assert [await a.request("double", number) for number in range(9)] == list(range(0, 18, 2))
+
+    play(story)
+
+
 def test_a_burst_waits_for_room_and_keeps_its_order() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
