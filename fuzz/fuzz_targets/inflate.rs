@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
             let stated = bytes.first_chunk().map(|stated| u64::from_le_bytes(*stated));
             assert_eq!(stated, Some(payload.len() as u64));
         }
-        Err(Unreadable::TooLong { bytes }) => assert!(bytes > MOST as u64 && payload.capacity() == 0),
+        Err(Unreadable::TooLong { bytes, .. }) => assert!(bytes > MOST as u64 && payload.capacity() == 0),
         Err(other) => assert!(other.to_string().contains(": "), "no mend in {other}"),
     }
     assert!(payload.capacity() <= MOST, "it takes more memory than it may");

@@ -385,7 +385,10 @@ fn a_bomb_costs_no_memory_before_its_length_is_known_to_be_allowed() {
     let bomb = Packed::of(&vec![0; 64 * MIB]).unwrap().into_bytes();
     assert!(bomb.len() < MIB);
     let mut out = Vec::new();
-    assert_eq!(inflate(&bomb, 64 * MIB - 1, &mut out), Err(Unreadable::TooLong { bytes: 64 * MIB as u64 }));
+    assert_eq!(
+        inflate(&bomb, 64 * MIB - 1, &mut out),
+        Err(Unreadable::TooLong { bytes: 64 * MIB as u64, max: 64 * MIB - 1 })
+    );
     assert_eq!(out.capacity(), 0);
     // One that lies about its length is given up at the block where that shows.
     let lying = [&(2 * MIB as u64).to_le_bytes(), &bomb[8..]].concat();

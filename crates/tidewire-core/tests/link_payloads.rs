@@ -258,29 +258,33 @@ fn a_payload_is_too_long_for_the_one_that_takes_less() {
         for node in [small, third] {
             world.subscribe(node, "all", "");
         }
-        let too_large = |world: &mut World, node, tag| {
+        let too_large = |world: &mut World, node, tag, told: [&str; 2]| {
             let events = world.events(node);
-            let [Event::Failed(got, number, _)] = events[..] else { panic!("{bytes}: {events:?}") };
-            assert_eq!((got, number), (tag, ErrorCode::PayloadTooLarge.number()));
+            let [Event::Failed(got, number, message)] = &events[..] else { panic!("{bytes}: {events:?}") };
+            assert_eq!((*got, *number), (tag, ErrorCode::PayloadTooLarge.number()));
+            let [before, after] = told;
+            let text = format!("{before}{bytes} bytes are more than payload_bytes=5000 of {after}");
+            assert_eq!(str::from_utf8(message.payload()), Ok(&*text));
         };
         // A call.
         world.call(big, "small", &filled(bytes, 0), 1);
         world.settle();
-        too_large(&mut world, big, 1);
+        too_large(&mut world, big, 1, ["", "the node that answers: send less, or raise the limit there"]);
         // An answer.
         world.call(small, "big", b"", 2);
         world.settle();
         let call = world.called(big);
         world.nodes[big].session.reply(call.id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
-        too_large(&mut world, small, 2);
+        let here = ["the answer: ", "this node: ask for less at once, or raise the limit here"];
+        too_large(&mut world, small, 2, here);
         // An item of an answer: the callee learns that it can stop.
         world.call(small, "big", b"", 3);
         world.settle();
         let call = world.called(big);
         world.nodes[big].session.answer_item(call.id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
-        too_large(&mut world, small, 3);
+        too_large(&mut world, small, 3, here);
         assert!(matches!(world.events(big)[..], [Event::Cancelled(id)] if id == call.id));
         // An item of a caller.
         let id = world.call(big, "small", b"", 4);
@@ -289,7 +293,8 @@ fn a_payload_is_too_long_for_the_one_that_takes_less() {
         world.invite((small, call.id), (big, 4), 1);
         world.nodes[big].session.item(id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
-        too_large(&mut world, big, 4);
+        let there = ["an item: ", "the node that answers: send less at once, or raise the limit there"];
+        too_large(&mut world, big, 4, there);
         assert!(matches!(world.events(small)[..], [Event::Cancelled(id)] if id == call.id));
         // A message: those who take it get it.
         world.publish(big, Flags::NORMAL, "all", &filled(bytes, 9));

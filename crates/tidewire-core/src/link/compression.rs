@@ -97,6 +97,8 @@ pub enum Unreadable {
     TooLong {
         /// The length that it states.
         bytes: u64,
+        /// The most that this side takes.
+        max: usize,
     },
     /// It breaks a rule.
     Broken(&'static str),
@@ -121,13 +123,18 @@ impl Unreadable {
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong { bytes } => write!(f, "{bytes} bytes are more than payload_bytes of the receiver"),
+            Self::TooLong { bytes, max } => f.write_str(&too_long(*bytes, *max)),
             Self::Broken(problem) => write!(f, "the compressed payload (lz4) can't be read: {problem}"),
             Self::NoMemory { bytes } => {
                 write!(f, "the receiver has no memory for {bytes} bytes at present: try again later")
             }
         }
     }
+}
+
+/// What the sender of a payload hears that this side does not take.
+pub(super) fn too_long(bytes: u64, max: usize) -> String {
+    format!("{bytes} bytes are more than payload_bytes={max} of the receiver: send less, or raise the limit there")
 }
 
 /// Adds to `out` what a compressed payload inflates to: at most `most` bytes.
@@ -157,7 +164,7 @@ pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unre
 
 fn stated_length(stated: u64, most: usize) -> Result<usize, Unreadable> {
     if stated > most as u64 {
-        return Err(Unreadable::TooLong { bytes: stated });
+        return Err(Unreadable::TooLong { bytes: stated, max: most });
     }
     if stated > COMPRESSED_MAX as u64 {
         return Err(Unreadable::Broken("it states more than link_compressed_bytes: send it as it is"));

@@ -173,7 +173,7 @@ impl Hub {
         let number = self.link(at).map_or(0, |link| link.number);
         let Some(callee) = self.links.get_mut(to).and_then(Option::as_mut) else { return Ok(None) };
         if !callee.takes(frame) {
-            let text = format!("payload_bytes={} of the node that answers is exceeded: send less", callee.payload_max);
+            let text = callee.excess(frame, "the node that answers: send less, or raise the limit there");
             return Ok(Some((ErrorCode::PayloadTooLarge, text)));
         }
         if !callee.reads(frame) {
@@ -252,7 +252,10 @@ impl Hub {
         let known = as_value(&known);
         let Some(link) = self.link(at) else { return Ok(()) };
         if known.len() > link.payload_max {
-            let text = format!("payload_bytes={}: the list of services has {} bytes", link.payload_max, known.len());
+            let (bytes, max) = (known.len(), link.payload_max);
+            let text = format!(
+                "the list of services: {bytes} bytes are more than payload_bytes={max} of this node: raise the limit here"
+            );
             return Err((ErrorCode::LimitExceeded, text));
         }
         let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);

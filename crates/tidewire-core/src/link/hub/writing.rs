@@ -98,4 +98,14 @@ impl Link {
     pub(super) fn takes(&self, frame: &Frame<'_>) -> bool {
         stated_bytes(frame) <= self.payload_max as u64 && frame.bytes.len() <= self.frame_max + 4
     }
+
+    /// Why it does not take a frame: by how much that is too long for the node that is named so.
+    pub(super) fn excess(&self, frame: &Frame<'_>, whose: &str) -> String {
+        let (bytes, max) = (stated_bytes(frame), self.payload_max);
+        if bytes > max as u64 {
+            return format!("{bytes} bytes are more than payload_bytes={max} of {whose}");
+        }
+        let (bytes, max) = (frame.bytes.len() - 4, self.frame_max);
+        format!("a frame of {bytes} bytes is longer than link_frame_bytes={max} of {whose}")
+    }
 }

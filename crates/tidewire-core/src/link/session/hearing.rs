@@ -8,7 +8,7 @@ use tidewire_proto::wire::{
 };
 
 use super::super::assembly::{Message, Progress};
-use super::super::compression::{FEATURE, Unreadable};
+use super::super::compression::{FEATURE, Unreadable, too_long};
 use super::super::heart::Heart;
 use super::super::passing::Credit;
 use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, check_compressed, taken_slot};
@@ -193,7 +193,7 @@ impl<C: Clone> Session<C> {
                 self.tell(Kind::Window, flags, frame.id, bytes);
             }
             Progress::TooLong { bytes } => {
-                let text = format!("{bytes} bytes are more than payload_bytes of the receiver");
+                let text = too_long(bytes, self.parts.payload_max());
                 self.turn_away(frame, ErrorCode::PayloadTooLarge, &text, events);
             }
             Progress::TooMany { bytes } => {
