@@ -86,6 +86,7 @@ fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
     let class = match refused {
         Refused::InFlight { .. } | Refused::Full { .. } => "LimitExceeded",
         Refused::TooLong { .. } => "PayloadTooLarge",
+        Refused::Unauthorized { .. } => "Unauthorized",
         Refused::Closing | Refused::Over => "LinkLost",
         Refused::Wire(WireError::Subject(problem)) => return error(py, "InvalidSubject", problem, &[]),
         Refused::Wire(broken) => broken.code().name(),

@@ -150,6 +150,7 @@ class Subjects(Actors, Services):
             InvalidSubject: if the subject is malformed, or not a string.
             InvalidArgument: if the headers are not strings, or the message can't be sent to other nodes; nobody has it then.
             LinkLost: if the link to the hub is lost; nobody has it then.
+            Unauthorized: if the token of this node does not allow it; nobody has it then.
         """
         if self._stopped:
             self._check()

@@ -102,6 +102,9 @@ impl Hub {
         if link.bounds.in_flight.of_token {
             fields.add("of-token", b"in-flight")?;
         }
+        if let Some(publish) = options.access.publishes(link.grant) {
+            fields.add("publish", publish.as_bytes())?;
+        }
         for (name, value) in [
             ("node", u64::from(link.number)),
             ("in-flight", link.bounds.in_flight.max as u64),

@@ -7,6 +7,7 @@ use tidewire_proto::wire::{
     WireError,
 };
 
+use super::super::access::Publishing;
 use super::super::assembly::{Message, Progress};
 use super::super::compression::{FEATURE, Unreadable, too_long};
 use super::super::heart::Heart;
@@ -81,6 +82,7 @@ impl<C: Clone> Session<C> {
         let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
         self.mine.limit(in_flight as usize);
         self.few = fields.has_word("of-token", "in-flight");
+        self.publishing = Publishing::stated(fields.text("publish"));
         let frame_bytes = number("frame-bytes", limits::LINK_FRAME_BYTES);
         self.out.chunk_bytes(chunk_bytes(frame_bytes).min(self.chunk_bytes));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);

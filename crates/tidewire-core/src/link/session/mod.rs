@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tidewire_proto::wire::{Flags, Frame, Hello, Kind, VERSION, WireError};
 
+use super::access::Publishing;
 use super::assembly::Assemblies;
 use super::gathering::{Batch, Gathering};
 use super::heart::{Beat, Heart};
@@ -27,6 +28,7 @@ pub struct Session<C> {
     mine: Slots<Mine<C>>,
     /// The hub takes fewer exchanges of this node than of others, for the token that it joined with.
     few: bool,
+    publishing: Publishing,
     theirs: Mirror<Theirs>,
     parts: Assemblies,
     names: BTreeMap<u32, Arc<Named>>,
@@ -87,6 +89,7 @@ impl<C> Session<C> {
             out,
             mine: Slots::new(0),
             few: false,
+            publishing: Publishing::default(),
             theirs: Mirror::new(greeting.in_flight),
             parts: Assemblies::new(greeting.payload_bytes),
             names: BTreeMap::new(),

@@ -59,8 +59,9 @@ impl<C> Session<C> {
     /// Publishes.
     ///
     /// # Errors
-    /// [`Refused`] if it can't be sent.
+    /// [`Refused`] if it can't be sent, or the hub has said that this node may not publish there.
     pub fn publish(&mut self, head: &PublishHead<'_>, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+        self.publishing.check(head.subject).map_err(|allowed| Refused::Unauthorized { allowed })?;
         let payload = payload.readable(self.may_compress());
         if matches!(payload, Sending::Long(_)) || self.out.is_long(payload.sent_bytes()) {
             return self.open(Mine::Published, payload, Kind::Publish, flags, |out| head.put(out)).map(drop);

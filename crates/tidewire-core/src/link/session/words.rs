@@ -199,6 +199,11 @@ pub enum Refused {
         /// So many bytes.
         bytes: usize,
     },
+    /// The token of this node does not allow it.
+    Unauthorized {
+        /// Where it may publish.
+        allowed: String,
+    },
     /// The link says goodbye, or was never joined.
     Closing,
     /// The exchange has ended.
@@ -226,6 +231,10 @@ impl fmt::Display for Refused {
                     "link_queue_bytes: {bytes} bytes wait to be written already: the other side reads too slowly, try again later"
                 )
             }
+            Self::Unauthorized { allowed } => write!(
+                f,
+                "the token of this node allows to publish on {allowed}: publish there, or allow more at the hub"
+            ),
             Self::Closing => f.write_str("the link to the hub is lost or closing: try again once it is back"),
             Self::Over => f.write_str("the call has ended: nobody waits for this"),
             Self::Wire(error) => fmt::Display::fmt(error, f),
