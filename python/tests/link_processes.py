@@ -194,6 +194,12 @@ class Programs:
         program.expect("reading")
         return program
 
+    def hearer(self, url: str, name: str = "hearer") -> Program:
+        """Run a node that counts what it hears on "burst", says so at each thousand and at "end", and answers it on "total"."""
+        program = self.run(_PROGRAMS, "hear", url, name)
+        program.expect("ready")
+        return program
+
     def run_at(self, before: list[str], *arguments: str) -> Program:
         """Run one of the programs behind another command, such as one that enters a network."""
         program = Program(_PROGRAMS, *arguments, before=before)

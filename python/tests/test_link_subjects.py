@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import PATIENCE_S
+from link_processes import PATIENCE_S, Programs
 from link_stories import play, three
 
 TIMEOUT_S = 30
@@ -66,6 +67,38 @@ def test_a_node_that_watches_a_subject_asks_who_answers_there() -> None:
             await b.subscribe("double", lambda number: number * 2)
             async with a.subscription(">"):
                 assert [await a.request("double", number) for number in range(9)] == list(range(0, 18, 2))
+
+    play(story)
+
+
+def test_each_message_of_a_burst_is_delivered_or_counted_as_dropped(started: Programs) -> None:
+    sent = 100_000
+
+    async def story() -> None:
+        async with tw.Node(name="hub", config={"links": {"link_queue_bytes": 1_048_576}}) as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            await hub.subscribe("mark", lambda _: None)
+            hearer = started.hearer(url)
+            async with tw.Node(url, name="sender") as sender:
+                # Nothing is lost on the way to one that keeps up.
+                for number in range(sent):
+                    sender.publish("burst", "quick")
+                    if number % 500 == 499:
+                        await sender.request("total", None)
+                assert await sender.request("total", None) == sent
+                assert hub.statistics()["links"]["of_hub"]["dropped"] == 0
+                hearer.halt()
+                for _ in range(sent):
+                    sender.publish("burst", "x" * 100)
+                # This one is behind all of them: they have come to the hub.
+                await sender.request("mark", None)
+                dropped = hub.statistics()["links"]["of_hub"]["dropped"]
+                hearer.signal(signal.SIGCONT)
+                while (line := await asyncio.to_thread(hearer.line)).startswith("heard"):
+                    # It finds room once enough was heard, and comes last.
+                    sender.publish("burst", "end")
+                assert dropped > 0
+                assert int(line.removeprefix("total ")) + dropped == 2 * sent
 
     play(story)
 
