@@ -147,12 +147,19 @@ fn nothing_goes_to_a_link_that_is_being_closed() {
 fn a_link_on_which_nobody_greets_ends() {
     let mut world = World::new(7);
     let late = world.connect(&Greeting::new("late"));
-    world.nodes[late].session.out.clear();
+    // The one gives up by itself, the other is told by the hub.
+    let patient = world.connect(&Greeting { greeting_ms: 60_000, ..Greeting::new("patient") });
+    for node in [late, patient] {
+        world.nodes[node].session.out.clear();
+    }
     world.wait_us(4_999_000);
-    assert!(world.nodes[late].link.is_some());
+    assert!([late, patient].iter().all(|&node| world.nodes[node].link.is_some()));
     world.wait_us(2_000);
     assert_eq!(world.nodes[late].link, None);
     assert_eq!(world.nodes[late].fault, Some(Fault::Silent));
+    world.settle();
+    let (code, text) = refusal(&mut world, patient);
+    assert_eq!((code, &*text), (ErrorCode::LimitExceeded, "link_greeting_ms=5000: no HELLO came in time"));
     assert_eq!(world.hub.next_us(), u64::MAX, "nothing is left to wait for");
 }
 
