@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from typing import Any
 
@@ -101,6 +102,21 @@ def test_each_message_of_a_burst_is_delivered_or_counted_as_dropped(started: Pro
                 assert int(line.removeprefix("total ")) + dropped == 2 * sent
 
     play(story)
+
+
+def test_a_hub_says_at_its_end_how_many_messages_it_dropped(started: Programs) -> None:
+    hub, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_queue_bytes=1048576")
+    hearer = started.hearer(url)
+    hearer.halt()
+    with tw.Node(url, name="sender") as sender:
+        for _ in range(100_000):
+            sender.publish("burst", "x" * 100)
+        # This one is behind all of them: they have come to the hub.
+        with pytest.raises(tw.NoResponders):
+            sender.sync.request("nobody", None)
+    hub.signal(signal.SIGTERM)
+    assert json.loads(hub.line())["dropped"] > 0
+    assert hub.ended() == 0
 
 
 def test_a_burst_waits_for_room_and_keeps_its_order() -> None:
