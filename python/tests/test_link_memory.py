@@ -205,3 +205,20 @@ def test_memory_of_long_values_is_used_again(workshop_url: str) -> None:
 
     with mirror(workshop_url):
         asyncio.run(story())
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
+def test_memory_of_a_burst_of_short_values_is_used_again(workshop_url: str) -> None:
+    calls, data = 200, bytes(20 * KIB)
+
+    async def story() -> None:
+        async with tw.Node(workshop_url, name="here") as node:
+            there = node.client("mirror")
+            for _ in range(4):
+                before = await there.faults()
+                await asyncio.gather(*(there.back(data) for _ in range(calls)))
+                each = (await there.faults() - before) / calls
+            assert each < 0.5, "5 pages are 20 KiB"
+
+    with mirror(workshop_url):
+        asyncio.run(story())

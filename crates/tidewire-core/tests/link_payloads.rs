@@ -5,8 +5,8 @@ mod link_support;
 use link_support::{KIB, MIB, World, filled, frames, lane};
 use tidewire_core::link::assembly::Assemblies;
 use tidewire_core::link::hub::HubOptions;
-use tidewire_core::link::outbox::Outbox;
-use tidewire_core::link::session::{Event, Greeting, Refused};
+use tidewire_core::link::outbox::{Outbox, Pieces};
+use tidewire_core::link::session::{Event, Greeting, Refused, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, PublishHead};
@@ -56,6 +56,58 @@ fn a_long_payload_arrives_whole_over_two_links() {
         assert!(reply.payload() == filled(bytes, 2), "{bytes} back");
         assert_eq!((world.hub.open_calls(), world.hub.open_routes()), (0, 1));
     }
+}
+
+/// A payload in pieces of so many bytes.
+struct Cut(Vec<u8>, usize);
+
+impl Pieces for Cut {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn piece(&self, at: usize) -> &[u8] {
+        let end = (at / self.1 + 1) * self.1;
+        &self.0[at..end.min(self.0.len())]
+    }
+}
+
+#[test]
+fn a_payload_in_pieces_is_the_same_to_whoever_receives_it() {
+    for (seed, bytes) in [0, 1, 99, 20 * KIB, 65_536, 65_537, MIB].into_iter().enumerate() {
+        let mut world = World::new(seed as u64);
+        let (caller, callee) = (world.join("caller"), world.join("callee"));
+        world.subscribe(callee, "svc", "");
+        world.call(caller, "svc", &filled(bytes, 1), 1);
+        world.settle();
+        let call = world.called(callee);
+        let reply = Cut(filled(bytes, 2), 1_000);
+        world.nodes[callee].session.reply(call.id, Flags::NORMAL, Sending::Pieces(&reply)).unwrap();
+        world.settle();
+        let events = world.events(caller);
+        let [Event::Replied(1, reply)] = &events[..] else { panic!("one reply") };
+        assert!(reply.payload() == filled(bytes, 2), "{bytes} back");
+    }
+}
+
+#[test]
+fn what_is_compressed_and_what_fails_may_lie_in_pieces() {
+    let mut world = World::new(1);
+    let (caller, callee) = (world.join("caller"), world.join("callee"));
+    world.subscribe(callee, "svc", "");
+    world.call(caller, "svc", b"", 1);
+    world.settle();
+    let call = world.called(callee);
+    let why = Cut(vec![7; 3_000], 1_000);
+    let packed = Sending::Pieces(&why).packed();
+    assert!(matches!(packed, Sending::Packed(_)), "all of it is looked at");
+    assert_eq!(packed.bytes(), 3_000);
+    let code = ErrorCode::RemoteError;
+    world.nodes[callee].session.fail(call.id, code, Sending::Pieces(&why)).unwrap();
+    world.settle();
+    let events = world.events(caller);
+    let [Event::Failed(1, number, text)] = &events[..] else { panic!("one error") };
+    assert_eq!((*number, text.payload()), (code.number(), &[7; 3_000][..]));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod address;
 mod clock;
+mod freed;
 mod hub;
 mod layered;
 mod node;
@@ -22,6 +23,7 @@ mod writing;
 mod ws;
 
 pub use address::{Address, AddressError};
+pub use freed::keep_freed;
 pub use hub::{HubHandle, ListenError, Listening};
 pub use node::{
     Call, CallKey, Elsewhere, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, Reader, Subscription,

@@ -2,6 +2,8 @@ use std::io::{self, IoSliceMut};
 
 use tidewire_proto::wire::{self, BegunChunk, FRAME_HEAD, Frame, Kind, WireError};
 
+use crate::freed::keep_freed;
+
 /// Room for four of the longest chunks that are usual, with what comes before each.
 pub const READ_BYTES: usize = 272 * 1024;
 
@@ -92,6 +94,7 @@ impl Reading {
         let room = &mut self.bytes[self.to..end];
         let most = room.len();
         let count = read(room)?;
+        keep_freed(count);
         self.to += count;
         Ok(match count {
             0 => Filled::Closed,

@@ -7,6 +7,8 @@ mod burst;
 mod frames;
 mod lane;
 
+use std::ops::Range;
+
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, WireError};
 
@@ -28,6 +30,19 @@ pub trait Pieces: Send + Sync {
 
     /// What begins at a byte, up to the end of the piece that it is in.
     fn piece(&self, at: usize) -> &[u8];
+}
+
+impl dyn Pieces + '_ {
+    /// Adds a part of it to the end of `out`.
+    pub(super) fn copy_to(&self, out: &mut Vec<u8>, part: Range<usize>) {
+        let mut at = part.start;
+        while at < part.end {
+            let piece = self.piece(at);
+            let piece = &piece[..piece.len().min(part.end - at)];
+            out.extend_from_slice(piece);
+            at += piece.len();
+        }
+    }
 }
 
 impl<T: AsRef<[u8]> + Send + Sync> Pieces for T {
@@ -155,17 +170,29 @@ impl Outbox {
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: &[u8],
     ) -> Result<(), WireError> {
-        if let Some(transfer) = self.lanes[flags.lane()].holder(kind, flags.answer(), id) {
+        let write = |out: &mut Vec<u8>| wire::write(out, kind, flags, id, head, payload);
+        self.add(kind, flags, id, write)
+    }
+
+    /// Adds the frame that `write` writes, behind what it has to come after.
+    fn add(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+    ) -> Result<(), WireError> {
+        let lane = &mut self.lanes[flags.lane()];
+        if let Some(transfer) = lane.holder(kind, flags.answer(), id) {
             let mut frame = Vec::new();
-            wire::write(&mut frame, kind, flags, id, head, payload)?;
+            write(&mut frame)?;
             self.tally.add(frame.len());
             transfer.after.push_back(Behind::Frame(frame));
             return Ok(());
         }
-        let frames = &mut self.lanes[flags.lane()].frames;
-        let before = frames.len();
-        frames.add(|out| wire::write(out, kind, flags, id, head, payload))?;
-        self.tally.add(frames.len() - before);
+        let before = lane.frames.len();
+        lane.frames.add(write)?;
+        self.tally.add(lane.frames.len() - before);
         Ok(())
     }
 
@@ -195,6 +222,28 @@ impl Outbox {
     ) -> Result<(), Unsent> {
         self.room_for(payload.len(), self.bytes_max)?;
         Ok(self.control(kind, flags, id, head, payload)?)
+    }
+
+    /// Does the same with a payload that lies in pieces.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_pieces(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+        payload: &dyn Pieces,
+    ) -> Result<(), Unsent> {
+        let bytes = payload.bytes();
+        self.room_for(bytes, self.bytes_max)?;
+        let write = |out: &mut Vec<u8>| {
+            wire::begin(out, kind, flags, id, head, bytes)?;
+            payload.copy_to(out, 0..bytes);
+            Ok(())
+        };
+        Ok(self.add(kind, flags, id, write)?)
     }
 
     /// Whether a payload of this length is to be given to [`send_long`](Self::send_long).

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, Kind, PublishHead, SubscribeHead, WireError};
 
-use super::super::outbox::Payload;
+use super::super::outbox::{Payload, Pieces};
 use super::super::passing::Credit;
 use super::{Mine, Refused, Sending, Session, Theirs};
 
@@ -94,6 +94,7 @@ impl<C> Session<C> {
         let flags = flags.with_compressed(matches!(payload, Sending::Packed(_)));
         match self.cut(payload) {
             Framed::Short(text) => self.fail_short(id, flags, code, &text),
+            Framed::Pieces(payload) => self.fail_short(id, flags, code, &whole(payload)),
             Framed::Long(payload) => {
                 let bytes = payload.bytes();
                 let fits = bytes <= self.payload_max;
@@ -232,6 +233,7 @@ impl<C> Session<C> {
         let flags = flags.with_compressed(flags.compressed() || matches!(payload, Sending::Packed(_)));
         let sent = match self.cut(payload) {
             Framed::Short(payload) => self.out.send(kind, flags, id, head, &payload),
+            Framed::Pieces(payload) => self.out.send_pieces(kind, flags, id, head, payload),
             Framed::Long(payload) => self.out.send_long(kind, flags, id, head, payload),
         };
         sent.map_err(Refused::from)
@@ -242,6 +244,8 @@ impl<C> Session<C> {
         let bytes = match payload {
             Sending::Long(payload) => return Framed::Long(payload),
             Sending::Short(bytes) => Cow::Borrowed(bytes),
+            Sending::Pieces(payload) if self.out.is_long(payload.bytes()) => Cow::Owned(whole(payload)),
+            Sending::Pieces(payload) => return Framed::Pieces(payload),
             Sending::Packed(packed) => Cow::Owned(packed.into_bytes()),
         };
         if self.out.is_long(bytes.len()) { Framed::Long(Box::new(bytes.into_owned())) } else { Framed::Short(bytes) }
@@ -264,8 +268,17 @@ impl<C> Session<C> {
 enum Framed<'a> {
     /// In one frame.
     Short(Cow<'a, [u8]>),
+    /// In one frame, piece after piece.
+    Pieces(&'a dyn Pieces),
     /// In chunks.
     Long(Payload),
+}
+
+/// All of a payload in one piece.
+fn whole(payload: &dyn Pieces) -> Vec<u8> {
+    let mut all = Vec::with_capacity(payload.bytes());
+    payload.copy_to(&mut all, 0..payload.bytes());
+    all
 }
 
 fn fail_head(code: ErrorCode) -> impl FnOnce(&mut Vec<u8>) -> Result<(), WireError> {

@@ -6,7 +6,7 @@ use tidewire_proto::wire::{FieldsWriter, WireError};
 use super::super::assembly::Message;
 use super::super::compression::{FEATURE, Packed};
 use super::super::gathering::Batch;
-use super::super::outbox::{Payload, Unsent};
+use super::super::outbox::{Payload, Pieces, Unsent};
 
 /// What a node says of itself, and what it takes.
 #[derive(Clone, Debug)]
@@ -248,6 +248,8 @@ impl From<Unsent> for Refused {
 pub enum Sending<'a> {
     /// Copied now.
     Short(&'a [u8]),
+    /// Copied now, piece after piece.
+    Pieces(&'a dyn Pieces),
     /// Cut as there is room.
     Long(Payload),
     /// Compressed. Who can't read that gets it as it was before.
@@ -270,6 +272,7 @@ impl Sending<'_> {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Short(bytes) => bytes.len(),
+            Self::Pieces(payload) => payload.bytes(),
             Self::Long(payload) => payload.bytes(),
             Self::Packed(packed) => packed.inflated_bytes(),
         }
@@ -280,6 +283,7 @@ impl Sending<'_> {
     pub fn packed(self) -> Self {
         let packed = match &self {
             Self::Short(bytes) => Packed::of(bytes),
+            Self::Pieces(payload) => Packed::of(*payload),
             Self::Long(payload) => Packed::of(&**payload),
             Self::Packed(_) => None,
         };
