@@ -1,5 +1,6 @@
 //! A hub: its handle, and what its links have in common.
 
+mod guest;
 mod idle;
 mod listening;
 mod local;
@@ -17,16 +18,32 @@ use tidewire_sync::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::clock::{instant, now_us};
+use crate::plain::Plain;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
+use crate::turn::Turn;
 use crate::writing::Writing;
 
 pub use listening::{ListenError, Listening};
 pub(crate) use local::{Feed, LocalEnd, Place};
 
 enum Peer {
-    Remote { socket: Socket, writing: Writing, end: Notify },
-    Local { feed: Weak<dyn Feed>, writing: Writing },
+    Remote {
+        socket: Socket,
+        writing: Writing,
+        end: Notify,
+    },
+    /// As remote, but an event loop of this process may read it.
+    Guest {
+        plain: Plain,
+        writing: Writing,
+        end: Notify,
+        turn: Arc<Turn>,
+    },
+    Local {
+        feed: Weak<dyn Feed>,
+        writing: Writing,
+    },
 }
 
 /// A hub, its listeners, and those who joined. It ends when the last clone is dropped.
@@ -44,6 +61,7 @@ struct Shared {
     peers: RwLock<Vec<Option<Arc<Peer>>>>,
     batch: Batch,
     greetings: (usize, Duration),
+    heartbeat_ms: u64,
     look: Notify,
     /// Tells those who wait for the last call to end, and how many they are.
     idle: (Notify, AtomicUsize),
@@ -59,13 +77,14 @@ impl HubHandle {
     /// A hub on a thread of links. `log` is given one line for each link that ends for a reason.
     pub fn new(runtime: &Runtime, options: HubOptions, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let (batch, wait) = (options.batch, Duration::from_millis(options.greeting_ms));
-        let greetings = (options.greetings, wait);
+        let (greetings, heartbeat_ms) = ((options.greetings, wait), options.heartbeat_ms);
         let hub = Hub::new(options, u64::from_str_radix(&secret()[..16], 16).unwrap_or(1));
         let shared = Arc::new(Shared {
             hub: Mutex::new(hub),
             peers: RwLock::default(),
             batch,
             greetings,
+            heartbeat_ms,
             look: Notify::new(),
             idle: (Notify::new(), AtomicUsize::new(0)),
             on_nodes: OnceLock::new(),
@@ -125,7 +144,7 @@ impl Shared {
         let peers: Vec<_> = self.peers.read().iter().flatten().cloned().collect();
         for peer in peers {
             match &*peer {
-                Peer::Remote { end, .. } => end.notify_one(),
+                Peer::Remote { end, .. } | Peer::Guest { end, .. } => end.notify_one(),
                 Peer::Local { feed, .. } => {
                     if let Some(feed) = feed.upgrade() {
                         feed.ended("the hub has stopped", false);

@@ -12,7 +12,7 @@ mod sending;
 mod straight;
 mod subscribing;
 mod taking;
-mod turn;
+mod turning;
 mod way;
 
 use std::collections::{BTreeMap, HashMap};
@@ -27,6 +27,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;
 use crate::hub::Place;
+use crate::turn::Offer;
 
 pub use call::{Call, Flusher};
 pub use error::JoinError;
@@ -35,8 +36,6 @@ use here::Home;
 use keep::gone;
 use subscribing::Subscribed;
 pub use subscribing::Subscription;
-use turn::Offer;
-pub use turn::{Elsewhere, Reader};
 use way::Way;
 
 /// Names one call of one link, while that link lasts.
@@ -228,7 +227,7 @@ impl Link {
 
     /// Writes what waits, without keeping the link.
     pub fn flusher(&self) -> Flusher {
-        Flusher { link: Arc::downgrade(&self.shared), batch_frames: self.shared.greeting.batch.frames }
+        Flusher { link: Arc::downgrade(&self.shared), batch: self.shared.greeting.batch }
     }
 
     /// Ends the link now.

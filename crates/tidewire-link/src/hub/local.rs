@@ -9,6 +9,7 @@ use tidewire_core::link::outbox::{Burst, Taker};
 use super::{HubHandle, Peer, Shared, secret};
 use crate::clock::now_us;
 use crate::runtime::Runtime;
+use crate::turn::{Elsewhere, Reader, Turn};
 use crate::writing::Writing;
 
 /// Where the frames of a link go inside of this process.
@@ -23,6 +24,8 @@ pub(crate) trait Feed: Send + Sync {
     fn due_us(&self) -> u64;
     /// The hub closes the link; the node may join it again if the hub itself goes on.
     fn ended(&self, reason: &str, may_return: bool);
+    /// The event loop of the node, if it has one, may read the socket of another node that has joined the hub.
+    fn offered(&self, reader: Reader);
 }
 
 /// Where nodes of this process join a hub, for as long as there is one.
@@ -35,6 +38,8 @@ pub(crate) struct Place {
 pub(crate) struct LocalEnd {
     shared: Arc<Shared>,
     at: LinkId,
+    /// Held if another node of this process was there before: the loop of neither reads for both.
+    _others: Option<Elsewhere>,
 }
 
 impl HubHandle {
@@ -67,6 +72,16 @@ impl LocalEnd {
         frames.len()
     }
 
+    /// Whose turn it is to read the socket of the guest, if there is one.
+    pub fn turn(&self) -> Option<Arc<Turn>> {
+        self.shared.guest_turn()
+    }
+
+    /// Offers the loop of this node what may be read by a loop.
+    pub fn offer(&self) {
+        self.shared.offer();
+    }
+
     /// The node takes frames in again.
     pub fn resume(&self) {
         self.shared.resume(self.at);
@@ -84,15 +99,22 @@ impl Shared {
     pub(super) fn attach(self: &Arc<Self>, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
         let at = self.hub.lock().connected_here(secret(), now_us())?;
         self.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
-        Some(LocalEnd { shared: Arc::clone(self), at })
+        let others = self.feeds().len() > 1;
+        let _others = self.guest_turn().filter(|_| others).map(|turn| turn.elsewhere());
+        Some(LocalEnd { shared: Arc::clone(self), at, _others })
     }
 
     /// The nodes of this process have no thread that watches their time.
     pub(super) fn tick_locals(&self) -> u64 {
-        let local = |peer: &Arc<Peer>| if let Peer::Local { feed, .. } = &**peer { feed.upgrade() } else { None };
-        let feeds: Vec<_> = self.peers.read().iter().flatten().filter_map(local).collect();
+        let feeds = self.feeds();
         feeds.iter().for_each(|feed| feed.tick());
         feeds.iter().map(|feed| feed.due_us()).min().unwrap_or(u64::MAX)
+    }
+
+    /// The nodes of this process.
+    pub(super) fn feeds(&self) -> Vec<Arc<dyn Feed>> {
+        let local = |peer: &Arc<Peer>| if let Peer::Local { feed, .. } = &**peer { feed.upgrade() } else { None };
+        self.peers.read().iter().flatten().filter_map(local).collect()
     }
 
     /// A node of this process takes frames in again.

@@ -7,13 +7,12 @@ use tidewire_core::link::hub::LinkId;
 use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, Flags, Kind};
-use tokio::sync::Notify;
 
-use super::{Peer, Shared, secret};
+use super::{Peer, Shared, guest, secret};
 use crate::clock::now_us;
 use crate::reading::{Filled, Reading};
 use crate::socket::Socket;
-use crate::writing::Writing;
+use crate::turn::Elsewhere;
 
 impl Shared {
     pub(super) fn accept(self: &Arc<Self>, socket: Socket) {
@@ -26,12 +25,19 @@ impl Shared {
             turn_away(&socket, most);
             return;
         };
-        let peer = Arc::new(Peer::Remote { socket, writing: Writing::new(), end: Notify::new() });
+        // While there are others, the loop that may read for the guest does not.
+        let beside_guest = self.guest_turn().map(|turn| turn.elsewhere());
+        let Ok(peer) = self.peer_of(socket) else { return self.gone(at) };
+        let peer = Arc::new(peer);
         self.keep(at, Arc::clone(&peer));
-        tokio::spawn(serve(Arc::clone(self), at, peer));
+        if let Peer::Guest { .. } = &*peer {
+            tokio::spawn(guest::serve(Arc::clone(self), at, peer));
+        } else {
+            tokio::spawn(serve(Arc::clone(self), at, peer, beside_guest));
+        }
     }
 
-    fn read(&self, at: LinkId, reading: &mut Reading) {
+    pub(super) fn read(&self, at: LinkId, reading: &mut Reading) {
         let now = now_us();
         {
             let mut hub = self.hub.lock();
@@ -43,7 +49,7 @@ impl Shared {
     }
 }
 
-async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
+async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, _beside_guest: Option<Elsewhere>) {
     let Peer::Remote { socket, writing, end } = &*peer else { return };
     let mut reading = Reading::new(shared.hub.lock().frame_bytes());
     let mut full = false;

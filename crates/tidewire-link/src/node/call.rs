@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tidewire_core::link::assembly::Message;
+use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::session::{Named, Refused, Sending, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags};
@@ -117,7 +118,7 @@ impl Call {
 
     /// A link to flush once several answers are written.
     pub fn flusher(&self) -> Flusher {
-        Flusher { link: Arc::downgrade(&self.link), batch_frames: self.link.greeting.batch.frames }
+        Flusher { link: Arc::downgrade(&self.link), batch: self.link.greeting.batch }
     }
 
     /// Whether an answer of this length may be compressed when it is sent, which takes its time.
@@ -155,7 +156,7 @@ impl Drop for Call {
 #[derive(Clone)]
 pub struct Flusher {
     pub(super) link: Weak<Shared>,
-    pub(super) batch_frames: usize,
+    pub(super) batch: Batch,
 }
 
 impl Flusher {
@@ -164,9 +165,9 @@ impl Flusher {
         self.link.as_ptr() as usize
     }
 
-    /// Frames that are written although others might follow.
-    pub fn batch_frames(&self) -> usize {
-        self.batch_frames
+    /// How much is written although more might follow.
+    pub fn batch(&self) -> Batch {
+        self.batch
     }
 
     /// Takes nothing in until [`listen_again`](Self::listen_again): those who handle it are behind.

@@ -14,6 +14,7 @@ use super::{Call, CallKey, Exchange, Failure, Handler, Published, Shared, Waitin
 use crate::clock::now_us;
 use crate::hub::Feed;
 use crate::reading::Reading;
+use crate::turn::Reader;
 
 /// Who hears what is published under one head, and whose it is.
 struct Heard {
@@ -266,6 +267,10 @@ impl Feed for Shared {
 
     fn due_us(&self) -> u64 {
         self.state.lock().session.telling_us()
+    }
+
+    fn offered(&self, reader: Reader) {
+        Self::offered(self, reader);
     }
 
     fn ended(&self, reason: &str, may_return: bool) {
