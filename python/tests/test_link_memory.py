@@ -16,6 +16,7 @@ import pytest
 import tidewire as tw
 from link_frames import CALL, CHUNK, FAIL, ID, MORE, NORMAL, WINDOW, Raw, called, frame
 
+KIB = 1 << 10
 MIB = 1 << 20
 # A window is what a sender may send ahead; half of it is asked for at a time.
 WINDOW_BYTES, CHUNK_BYTES = 524_288, 65_536

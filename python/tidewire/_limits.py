@@ -205,7 +205,7 @@ LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_00
 """Connections of one place where a hub listens that have not said all of TLS and WebSocket that comes first."""
 
 LINK_BATCH_BYTES: Final = Limit("link_batch_bytes", "bytes", 262_144, 4096, 262_144)
-"""Bytes that are given to a socket in one write."""
+"""Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a socket in one write."""
 
 LINK_BATCH_FRAMES: Final = Limit("link_batch_frames", "frames", 64, 1, 65_536)
 """Frames that gather in one round of the event loop, or within link_linger_us, before they are written."""

@@ -31,7 +31,7 @@ class LinkConfig(Numbers):
         payload_bytes: Longest payload of one message.
         link_compress_bytes: Payloads from this length on are compressed on the way to another host; 0: none.
         link_compress_near_bytes: The same within this host, and to a hub of this process; 0: none.
-        link_batch_bytes: Bytes that are given to a socket in one write.
+        link_batch_bytes: Bytes that gather before they are written; about so many are given to a socket in one write.
         link_batch_frames: Frames that gather in one round of the event loop before they are written.
         link_linger_us: How long a frame may wait for others.
         link_in_flight: Calls, streams, subscriptions and long messages that the other side may have open.

@@ -379,9 +379,10 @@ pub const LINK_GREETING_MS: Limit =
 pub const LINK_GREETINGS: Limit =
     Limit { name: "link_greetings", unit: "connections", default: 1000, min: 1, max: 1_000_000 };
 
-/// Bytes that are given to a socket in one write.
+/// Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a
+/// socket in one write.
 ///
-/// At the limit: The rest follows in the next write.
+/// At the limit: They are written, and the count starts anew.
 pub const LINK_BATCH_BYTES: Limit =
     Limit { name: "link_batch_bytes", unit: "bytes", default: 262_144, min: 4096, max: 262_144 };
 
