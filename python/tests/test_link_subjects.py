@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -167,5 +168,23 @@ def test_what_can_not_be_sent_reaches_nobody() -> None:
                 a.publish("not..one", 1)
             assert await a.request("local", "x") is None
             assert seen == ["x"]
+
+    play(story)
+
+
+def test_the_first_of_much_is_written_while_the_round_of_the_loop_goes_on() -> None:
+    # A heartbeat writes what waits, too.
+    late = {"links": {"link_heartbeat_ms": 600_000}}
+
+    async def story() -> None:
+        async with tw.Node(name="hub", config=late) as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="other"), tw.Node(url, name="sender", config=late) as sender:
+                came = threading.Event()
+                await hub.subscribe("news", lambda _: came.set())
+                for _ in range(20):
+                    sender.publish("news", bytes(20_480))
+                # This blocks the loop of all nodes.
+                assert came.wait(PATIENCE_S)
 
     play(story)

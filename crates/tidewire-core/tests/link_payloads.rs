@@ -141,6 +141,29 @@ fn a_small_call_overtakes_a_large_one_in_its_lane() {
 }
 
 #[test]
+fn a_block_that_is_a_little_longer_than_a_write_is_not_cut() {
+    let mut out = Outbox::new(QUEUE);
+    for (budget, each) in [(266_240, 20 * KIB), (266_240, 40_000), (20_000, 5_000)] {
+        // The first block grows as it is filled, and the buffers change places with each take.
+        for _ in 0..3 {
+            for number in 0..40 {
+                whole(&mut out, Flags::NORMAL, 1 << 32 | number, &vec![7; each]);
+            }
+            let (mut seen, mut most) = (Vec::new(), 0);
+            while !out.is_idle() {
+                let mut bytes = Vec::new();
+                out.take(&mut bytes, budget);
+                most = most.max(bytes.len());
+                seen.extend(frames(&bytes).iter().map(|frame| frame.id & 0xff));
+            }
+            assert_eq!(seen, (0..40).collect::<Vec<u64>>());
+            assert_eq!(most > budget, budget > 262_144, "{most} bytes of frames of {each}");
+            assert!(most <= budget + budget / 4, "{most} bytes of frames of {each}");
+        }
+    }
+}
+
+#[test]
 fn higher_lanes_go_first_and_every_lane_gets_a_share() {
     let mut out = Outbox::new(QUEUE);
     for number in [3, 2, 1, 0] {
