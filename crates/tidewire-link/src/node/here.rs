@@ -53,7 +53,7 @@ impl Link {
     ///
     /// The runtime must have its I/O enabled, and should go round while something is waited for: what a busy or idle one leaves is read
     /// with the next heartbeat. Whoever waits for this link on a thread that blocks, or outside of the runtime, holds an
-    /// [`Elsewhere`](super::Elsewhere), and the thread of the links reads. It does so again, too, when the runtime ends.
+    /// [`Elsewhere`](crate::Elsewhere), and the thread of the links reads. It does so again, too, when the runtime ends.
     ///
     /// # Errors
     /// [`TryCurrentError`] if this is no task of a tokio runtime.
