@@ -276,7 +276,8 @@ impl Engine {
         self.inner.check_pattern(pattern.0).map_err(|failure| errors::subscribe(py, &failure))
     }
 
-    #[pyo3(signature = (pattern, actor, queue, own))]
+    /// Subscribes an actor; one that listens is asked nothing.
+    #[pyo3(signature = (pattern, actor, queue, own, listens))]
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -284,12 +285,16 @@ impl Engine {
         actor: Actor<'_, '_>,
         queue: Option<Queue<'_>>,
         own: bool,
+        listens: bool,
     ) -> PyResult<Subscription> {
         self.inner.born.check(py)?;
-        let inner = self
-            .inner
-            .subscribe_in(pattern.0, queue.map(|queue| queue.0), &actor.0.get().inner)
-            .map_err(|failure| errors::subscribe(py, &failure))?;
+        let (queue, subscriber) = (queue.map(|queue| queue.0), &actor.0.get().inner);
+        let subscribed = if listens {
+            self.inner.listen_in(pattern.0, queue, subscriber)
+        } else {
+            self.inner.subscribe_in(pattern.0, queue, subscriber)
+        };
+        let inner = subscribed.map_err(|failure| errors::subscribe(py, &failure))?;
         Ok(Subscription {
             inner: Own::new(inner),
             actor: own.then(|| actor.0.to_owned().unbind()),

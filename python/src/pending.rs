@@ -64,6 +64,11 @@ impl Pending {
         later
     }
 
+    /// What it begins with, if that is later.
+    pub fn plan(&self) -> Option<&Arc<Sketch>> {
+        self.plan.as_ref()
+    }
+
     pub fn done(py: Python<'_>, what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
         Self { state: Mutex::new(State::done(py, result)), acting: None, what, plan: None, born: Born::now() }
     }
@@ -154,10 +159,15 @@ impl Pending {
         Ok(())
     }
 
-    /// Looks at the operation for the first time.
-    fn begin(&self, this: &Py<Self>, py: Python<'_>) -> PyResult<()> {
-        let unseen = matches!(&*self.state.lock(), State::Running { waker: None, .. });
-        if unseen { self.poll(this, py).map(drop) } else { Ok(()) }
+    /// Begins a call that asyncio takes for a future, and makes it one: to `asyncio.wait` it must not look like a coroutine any more.
+    /// Where no loop runs it stays what it is.
+    fn become_future(this: &Bound<'_, Self>) -> PyResult<()> {
+        let py = this.py();
+        let unseen = matches!(&*this.get().state.lock(), State::Running { waker: None, .. });
+        if unseen && this.get().poll(&this.clone().unbind(), py).is_ok() {
+            this.setattr(pyo3::intern!(py, "__class__"), py.get_type::<Self>())?;
+        }
+        Ok(())
     }
 
     pub fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -241,13 +251,12 @@ impl Pending {
     }
 
     #[getter(_asyncio_future_blocking)]
-    fn blocking(this: &Bound<'_, Self>) -> bool {
+    fn blocking(this: &Bound<'_, Self>) -> PyResult<bool> {
         if this.get().plan.is_some() {
             // asyncio reads this before it takes something for a future, as in `ensure_future`, and futures are under way.
-            // Where no loop runs it stays as it is.
-            let _ = this.get().begin(&this.clone().unbind(), this.py());
+            Self::become_future(this)?;
         }
-        matches!(&*this.get().state.lock(), State::Running { blocking: true, .. })
+        Ok(matches!(&*this.get().state.lock(), State::Running { blocking: true, .. }))
     }
 
     #[setter(_asyncio_future_blocking)]

@@ -60,7 +60,7 @@ FIRST: dict[str, tuple[bytes, str]] = {
     "HELLO of versions that are turned round": (hello(2, 1), "oldest"),
     "HELLO with a token where none is a secret, and a wrong flag": (
         hello()[:5] + b"\xc0" + hello()[6:],
-        "bits 6 and 7",
+        "clear bit 7",
     ),
 }
 
@@ -72,7 +72,7 @@ LATER: dict[str, tuple[bytes, str]] = {
     "OK to a hub": (frame(OK, flags=NORMAL | ANSWER, id=ID), "OK"),
     "an unknown kind": (frame(99), "kind=99"),
     "kind 0": (frame(0), "kind=0"),
-    "a flag that must be 0": (frame(PING, flags=0x40, id=1), "bits 6 and 7"),
+    "a flag that must be 0": (frame(PING, flags=0x80, id=1), "clear bit 7"),
     "garbage after WELCOME": (bytes(range(7, 250)), "link_frame_bytes"),
     "a frame that is too long": (struct.pack("<IBBHQ", 12 + MIB, PUBLISH, NORMAL, 15, 0), "link_frame_bytes"),
     "a frame that is too short": (struct.pack("<IBBHQ", 3, PING, 0, 0, 1), "length=3 is too short"),

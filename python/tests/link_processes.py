@@ -132,6 +132,17 @@ class Program:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    @property
+    def peak_bytes(self) -> int:
+        """How much memory it has held at most, since its start or :meth:`forget_peak`."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+
+    def forget_peak(self) -> int:
+        """Let the peak begin at what it holds now, and return that."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        return self.rss_bytes
+
 
 class Programs:
     """The processes of one story. All end with it."""
@@ -192,6 +203,12 @@ class Programs:
         """Run a node that reads an endless stream."""
         program = self.run(_PROGRAMS, "read", url, name, service, "")
         program.expect("reading")
+        return program
+
+    def hearer(self, url: str, name: str = "hearer") -> Program:
+        """Run a node that counts what it hears on "burst", says so at each thousand and at "end", and answers it on "total"."""
+        program = self.run(_PROGRAMS, "hear", url, name)
+        program.expect("ready")
         return program
 
     def run_at(self, before: list[str], *arguments: str) -> Program:

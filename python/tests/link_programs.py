@@ -226,6 +226,27 @@ async def _read(url: str, name: str, service: str, _: str) -> None:
                 say("reading")
 
 
+async def _hear(url: str, name: str, *_: str) -> None:
+    heard = 0
+
+    def hear(message: str | None) -> int:
+        nonlocal heard
+        if message == "end":
+            say("total", heard)
+        elif message is not None:
+            heard += 1
+            if heard % 1_000 == 0:
+                say("heard", heard)
+        return heard
+
+    async with tw.Node(url, name=name) as node:
+        actor = node.spawn(hear)
+        for subject in ("burst", "total"):
+            await node.subscribe(subject, actor)
+        say("ready")
+        await asyncio.to_thread(sys.stdin.read)
+
+
 def _short_hub(url: str, heartbeat_ms: str, *_: str) -> None:
     from tidewire._binding import Hub
 
@@ -245,4 +266,5 @@ if __name__ == "__main__":
     if role == "short_hub":
         _short_hub(*arguments)
     else:
-        asyncio.run({"serve": _serve, "listen": _listen, "call": _call, "late": _late, "read": _read}[role](*arguments))
+        roles = {"serve": _serve, "listen": _listen, "call": _call, "late": _late, "read": _read, "hear": _hear}
+        asyncio.run(roles[role](*arguments))

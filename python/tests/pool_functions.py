@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -143,6 +141,8 @@ def fork(_: Any) -> int:
 
 def leave_child(path: str) -> int:
     """Fork a child that stays until the named pipe is closed, past the hooks of Python, and die."""
+    import ctypes
+
     child = ctypes.PyDLL(None).fork()
     if child == 0:
         wait_for(path)
@@ -183,6 +183,8 @@ def die_in_batch(batch: list[int]) -> list[int]:
 
 
 async def later(n: int) -> int:
+    import asyncio
+
     await asyncio.sleep(0)
     return n + 1
 

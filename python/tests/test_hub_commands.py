@@ -170,6 +170,19 @@ def test_up_refuses_what_is_open_to_all_and_what_is_taken(hub: tuple[tw.Node, st
         assert said in done.stderr
 
 
+def test_what_a_token_may_not_publish_is_told() -> None:
+    few = tw.Token("few of it all", publish=("news.*",))
+    with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), few]).url
+        command = ("pub", "orders.new", "7", "--token", few.token)
+        refused, as_data = run_all(url, command, (*command, "--json"))
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "orders.new: the token of this node allows to publish on news.*" in refused.stderr
+        assert json.loads(as_data.stderr)["error"]["code"] == "unauthorized"
+        allowed = run(url, "pub", "news.x", "7", "--token", few.token)
+        assert (allowed.returncode, allowed.stdout) == (0, "published on news.x\n")
+
+
 def test_who_watches_answers_nothing(hub: tuple[tw.Node, str], started: Programs) -> None:
     _, url = hub
     watching = started.run("-m", "tidewire", "sub", ">", "--json", "--url", url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, nullcontext
@@ -130,6 +131,33 @@ async def test_a_task_is_made_of_a_call() -> None:
         failing = asyncio.create_task(client.fail())
         with pytest.raises(KeyError):
             await asyncio.wait_for(failing, TIMEOUT_S)
+
+
+@told
+async def test_calls_that_were_made_futures_are_waited_for_beside_tasks() -> None:
+    async with joined() as (_, workshop, client):
+        futures = [asyncio.ensure_future(client.echo(number)) for number in range(3)]
+        staying = asyncio.ensure_future(client.stay(9))
+        everything = [*futures, staying, asyncio.create_task(client.echo(3))]
+        under_way = set(everything)
+        while under_way != {staying}:
+            done, under_way = await asyncio.wait(under_way, timeout=TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            assert done
+        assert [future.result() for future in everything if future is not staying] == [0, 1, 2, 3]
+        assert staying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await staying
+        assert await asyncio.wait_for(workshop.cancelled.get(), TIMEOUT_S) == 9
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.wait takes coroutines there")
+@told
+async def test_a_call_is_for_wait_a_coroutine_until_it_was_made_a_future() -> None:
+    async with joined() as (_, _, client):
+        call = client.echo(1)
+        with pytest.raises(TypeError, match="coroutines is forbidden"):
+            await asyncio.wait([call])
+        assert await call == 1
 
 
 @pytest.mark.parametrize("kind", ["task", "future", "waited for"])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable, Coroutine
 from time import perf_counter
+from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Programs
+from link_processes import Program, Programs
 from link_programs import until_served
-from link_stories import SOON_S, fails, said
+from link_stories import SOON_S, fails, play, said
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 
@@ -32,6 +34,47 @@ def test_a_callee_that_is_killed_fails_its_calls_at_once(started: Programs, kind
             await fails(workshop.label(), tw.NoResponders)
 
     asyncio.run(story())
+
+
+def two_and_all(
+    started: Programs, story: Callable[[list[Program], asyncio.Future[Any]], Coroutine[Any, Any, None]]
+) -> None:
+    """Two servers hold a call that went to both."""
+    _, url = started.hub()
+    servers = [started.server(url, name) for name in ("one", "two")]
+
+    async def main() -> None:
+        async with tw.Node(url, name="caller") as node:
+            await until_served(node, "workshop", 2)
+            call = asyncio.ensure_future(node.client("workshop").with_(policy="all").hold())
+            for server in servers:
+                await said(server, "holding")
+            await story(servers, call)
+
+    play(main)
+
+
+def test_of_all_that_are_called_the_one_that_is_killed_fails_alone(started: Programs) -> None:
+    async def story(servers: list[Program], call: asyncio.Future[Any]) -> None:
+        servers[1].kill()
+        servers[0].signal(signal.SIGUSR1)
+        answers = {answer.instance: answer for answer in await call}
+        assert answers["one"].result() == "one"
+        assert isinstance(answers["two"].error, tw.LinkLost)
+        assert len(answers) == 2
+
+    two_and_all(started, story)
+
+
+def test_a_call_to_all_that_is_cancelled_cancels_all_handlers(started: Programs) -> None:
+    async def story(servers: list[Program], call: asyncio.Future[Any]) -> None:
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        for server in servers:
+            await said(server, "cancelled")
+
+    two_and_all(started, story)
 
 
 def test_a_callee_that_hangs_costs_its_callers_their_deadline_and_no_more(started: Programs) -> None:

@@ -47,6 +47,18 @@ def test_the_first_place_decides_about_tokens_and_later_ones_that_differ_are_ref
                 pass
 
 
+def test_a_place_may_be_awaited_as_what_is_served_is() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            listener = await hub.listen("tide://127.0.0.1:0")
+            async with tw.Node(listener.url, name="node"):
+                assert hub.statistics()["links"]["nodes"] == 2
+            with pytest.raises(tw.ConfigError, match="can't listen at"):
+                await hub.listen(listener.url)
+
+    asyncio.run(story())
+
+
 def test_one_token_is_no_list_of_them() -> None:
     with tw.Node() as hub, pytest.raises(tw.InvalidArgument, match=r"tokens: .* tokens=\[token\]"):
         hub.listen("tide://127.0.0.1:0", tokens=tw.Token(SECRET))  # type: ignore[arg-type]
@@ -91,21 +103,27 @@ def test_a_token_without_the_subjects_of_the_hub_can_still_serve_and_call() -> N
     asyncio.run(story())
 
 
-def test_what_a_token_may_not_publish_is_counted_and_not_passed_on() -> None:
+def test_what_a_token_may_not_publish_is_refused_before_anybody_has_it() -> None:
     quiet = tw.Token("say this only", publish=("news.small",))
 
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), quiet]).url
             heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue(1_000)
-            await hub._link().subscribe("news.*", "", None, lambda came: heard.put_nowait((came.subject, came.value())))
+
+            def hear(message: Any, ctx: tw.Context) -> None:
+                heard.put_nowait((ctx.subject or "", message))
+
+            await hub.subscribe("news.*", hear)
             async with tw.Node(url, name="quiet", token=quiet.token) as node:
-                node._link().link.publish("news.large", 1)
-                node._link().link.publish("news.small", 2)
+                await node.subscribe("news.large", hear)
+                with pytest.raises(
+                    tw.Unauthorized, match=r"^news\.large: the token of this node allows to publish on news\.small: "
+                ):
+                    node.publish("news.large", 1)
+                node.publish("news.small", 2)
                 assert await asyncio.wait_for(heard.get(), 30) == ("news.small", 2)
-                inner = hub._link().hub
-                assert inner is not None
-                assert inner.statistics()["refused"] == 1
+                assert heard.empty()
                 assert heard.empty()
 
     asyncio.run(story())

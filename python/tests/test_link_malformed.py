@@ -154,6 +154,32 @@ def test_a_node_that_falls_silent_is_closed_after_two_heartbeats(started: Progra
     raw.close()
 
 
+def test_a_frame_that_never_ends_is_no_sign_of_life(started: Programs) -> None:
+    program, url = started.short_hub(200)
+    # The hub asks every 50 ms whether it is there.
+    raw = Raw.joined(url, **{"heartbeat-ms": "100"})
+    unfinished = iter(frame(SUBSCRIBE, subscribed(b"n" * 200), id=ID, flags=0))
+    while (found := raw.receive()) is not None and found[0] == PING:
+        raw.send(bytes([next(unfinished)]))
+    assert found is not None
+    assert b"link_heartbeat_ms=200" in found[3]
+    assert "link_heartbeat_ms=200" in program.expect("log")
+    raw.close()
+
+
+def test_who_will_say_no_more_is_let_go_at_once(started: Programs) -> None:
+    _, url = started.short_hub(60_000)
+    for said in (b"", hello()[:9], hello(), hello() + frame(SUBSCRIBE, subscribed(), id=ID, flags=0)):
+        raw = Raw(url)
+        raw.send(said)
+        raw.socket.shutdown(socket.SHUT_WR)
+        since = perf_counter()
+        # It goes on reading, until the hub has ended what it says, too.
+        raw.until_end()
+        assert perf_counter() - since < 5, "it waited for a heartbeat"
+        raw.close()
+
+
 def test_connections_that_break_off_anywhere_leave_nothing_behind(hub: tuple[Program, str], others: Any) -> None:
     _, url = hub
     whole = hello() + HELD + frame(SUBSCRIBE, subscribed(), id=2 * ID + 1) + OPEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import struct
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 import tidewire as tw
 from link_frames import CALL, CHUNK, FAIL, ID, MORE, NORMAL, WINDOW, Raw, called, frame
 
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 # A window is what a sender may send ahead; half of it is asked for at a time.
 WINDOW_BYTES, CHUNK_BYTES = 524_288, 65_536
 
@@ -178,10 +179,10 @@ asyncio.run(story())
 
 
 @contextmanager
-def mirror(url: str) -> Iterator[None]:
+def mirror(url: str, env: dict[str, str]) -> Iterator[None]:
     """A service in a process of its own, whose memory nobody else has used."""
-    command = [sys.executable, "-c", MIRROR, url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command, env = [sys.executable, "-c", MIRROR, url], os.environ | env
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -189,19 +190,58 @@ def mirror(url: str) -> Iterator[None]:
         process.stdin.close()
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
-def test_memory_of_long_values_is_used_again(workshop_url: str) -> None:
+def new_pages(url: str, env: dict[str, str]) -> float:
+    """Pages that are new at a service for each call with 2 MiB, once others have been made before."""
     calls, data = 40, bytes(2 * MIB)
 
-    async def story() -> None:
-        async with tw.Node(workshop_url, name="here") as node:
+    async def story() -> float:
+        async with tw.Node(url, name="here") as node:
             there = node.client("mirror")
             for _ in range(2):
                 before = await there.faults()
                 for _ in range(calls):
                     await there.back(data)
                 each = (await there.faults() - before) / calls
-            assert each < 256, "512 pages are 2 MiB"
+            return each
 
-    with mirror(workshop_url):
+    with mirror(url, env):
+        return asyncio.run(story())
+
+
+of_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other rules")
+
+
+@of_glibc
+def test_memory_of_long_values_is_used_again(workshop_url: str) -> None:
+    assert new_pages(workshop_url, {}) < 256, "512 pages are 2 MiB"
+
+
+@of_glibc
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MALLOC_MMAP_THRESHOLD_", "131072"),
+        ("MALLOC_TRIM_THRESHOLD_", "131072"),
+        ("MALLOC_TOP_PAD_", "0"),
+        ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=131072"),
+    ],
+)
+def test_what_the_user_tells_the_allocator_holds(workshop_url: str, name: str, value: str) -> None:
+    assert new_pages(workshop_url, {name: value}) >= 512, "memory is kept that was to go back to the system"
+
+
+@of_glibc
+def test_memory_of_a_burst_of_short_values_is_used_again(workshop_url: str) -> None:
+    calls, data = 200, bytes(20 * KIB)
+
+    async def story() -> None:
+        async with tw.Node(workshop_url, name="here") as node:
+            there = node.client("mirror")
+            for _ in range(4):
+                before = await there.faults()
+                await asyncio.gather(*(there.back(data) for _ in range(calls)))
+                each = (await there.faults() - before) / calls
+            assert each < 0.5, "5 pages are 20 KiB"
+
+    with mirror(workshop_url, {}):
         asyncio.run(story())

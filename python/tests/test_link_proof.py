@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import Program, Programs
+from link_processes import Programs
 from link_programs import until_served
 
 MIB = 1 << 20
@@ -45,17 +45,6 @@ def test_ten_thousand_streams_are_open_on_one_link(started: Programs) -> None:
             assert await workshop.label() == "server"
 
     asyncio.run(story())
-
-
-def peak_bytes(program: Program) -> int:
-    status = Path(f"/proc/{program.process.pid}/status").read_text()
-    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
-
-
-def forget_peak(program: Program) -> int:
-    """Let the peak begin at what the process holds now, and return that."""
-    Path(f"/proc/{program.process.pid}/clear_refs").write_text("5")
-    return program.rss_bytes
 
 
 LENGTH = 64 * MIB
@@ -101,9 +90,9 @@ def test_a_long_payload_is_held_once_where_it_arrives_and_not_at_the_hub(started
             workshop = node.client("workshop")
             # What is needed only once, such as the module of arrays, is no part of the measurement.
             assert await workshop.size(small) == 20_000
-            before = {program: forget_peak(program) for program in (hub, server)}
+            before = {program: program.forget_peak() for program in (hub, server)}
             assert await workshop.size(value) == len(value)
-            grown = {program: peak_bytes(program) - since for program, since in before.items()}
+            grown = {program: program.peak_bytes - since for program, since in before.items()}
             print(f"64 MiB, {kind}: receiver {grown[server] / MIB:.1f} MiB, hub {grown[hub] / MIB:.1f} MiB")
             assert grown[server] <= 1.25 * LENGTH
             assert grown[hub] <= 8 * MIB

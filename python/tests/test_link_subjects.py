@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import threading
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_processes import PATIENCE_S
+from link_processes import PATIENCE_S, Programs
 from link_stories import play, three
 
 TIMEOUT_S = 30
@@ -58,6 +61,63 @@ def test_a_queue_group_gets_each_message_once() -> None:
             assert sum(counts.values()) == 200
 
     play(story)
+
+
+def test_a_node_that_watches_a_subject_asks_who_answers_there() -> None:
+    async def story() -> None:
+        async with three() as (_, a, b):
+            await b.subscribe("double", lambda number: number * 2)
+            async with a.subscription(">"):
+                assert [await a.request("double", number) for number in range(9)] == list(range(0, 18, 2))
+
+    play(story)
+
+
+def test_each_message_of_a_burst_is_delivered_or_counted_as_dropped(started: Programs) -> None:
+    sent = 100_000
+
+    async def story() -> None:
+        async with tw.Node(name="hub", config={"links": {"link_queue_bytes": 1_048_576}}) as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            await hub.subscribe("mark", lambda _: None)
+            hearer = started.hearer(url)
+            async with tw.Node(url, name="sender") as sender:
+                # Nothing is lost on the way to one that keeps up.
+                for number in range(sent):
+                    sender.publish("burst", "quick")
+                    if number % 500 == 499:
+                        await sender.request("total", None)
+                assert await sender.request("total", None) == sent
+                assert hub.statistics()["links"]["of_hub"]["dropped"] == 0
+                hearer.halt()
+                for _ in range(sent):
+                    sender.publish("burst", "x" * 100)
+                # This one is behind all of them: they have come to the hub.
+                await sender.request("mark", None)
+                dropped = hub.statistics()["links"]["of_hub"]["dropped"]
+                hearer.signal(signal.SIGCONT)
+                while (line := await asyncio.to_thread(hearer.line)).startswith("heard"):
+                    # It finds room once enough was heard, and comes last.
+                    sender.publish("burst", "end")
+                assert dropped > 0
+                assert int(line.removeprefix("total ")) + dropped == 2 * sent
+
+    play(story)
+
+
+def test_a_hub_says_at_its_end_how_many_messages_it_dropped(started: Programs) -> None:
+    hub, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_queue_bytes=1048576")
+    hearer = started.hearer(url)
+    hearer.halt()
+    with tw.Node(url, name="sender") as sender:
+        for _ in range(100_000):
+            sender.publish("burst", "x" * 100)
+        # This one is behind all of them: they have come to the hub.
+        with pytest.raises(tw.NoResponders):
+            sender.sync.request("nobody", None)
+    hub.signal(signal.SIGTERM)
+    assert json.loads(hub.line())["dropped"] > 0
+    assert hub.ended() == 0
 
 
 def test_a_burst_waits_for_room_and_keeps_its_order() -> None:
@@ -167,5 +227,23 @@ def test_what_can_not_be_sent_reaches_nobody() -> None:
                 a.publish("not..one", 1)
             assert await a.request("local", "x") is None
             assert seen == ["x"]
+
+    play(story)
+
+
+def test_the_first_of_much_is_written_while_the_round_of_the_loop_goes_on() -> None:
+    # A heartbeat writes what waits, too.
+    late = {"links": {"link_heartbeat_ms": 600_000}}
+
+    async def story() -> None:
+        async with tw.Node(name="hub", config=late) as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="other"), tw.Node(url, name="sender", config=late) as sender:
+                came = threading.Event()
+                await hub.subscribe("news", lambda _: came.set())
+                for _ in range(20):
+                    sender.publish("news", bytes(20_480))
+                # This blocks the loop of all nodes.
+                assert came.wait(PATIENCE_S)
 
     play(story)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,17 @@ SECRET = "few of it all"
 def place(hub: tw.Node, **limits: int) -> str:
     """Return the address of a hub whose token of ann has these limits."""
     return hub.listen("tide://127.0.0.1:0", tokens=[ROOT, tw.Token(SECRET, user="ann", **limits)]).url
+
+
+@asynccontextmanager
+async def joined(**limits: int) -> AsyncIterator[tuple[tw.Node, tw.Node, tw.Node]]:
+    """A hub, a node of ann, whose token has these limits, and one whose token has none."""
+    async with (
+        tw.Node(name="hub") as hub,
+        tw.Node(url := place(hub, **limits), name="ann", token=SECRET) as ann,
+        tw.Node(url, name="root", token=ROOT.token) as root,
+    ):
+        yield hub, ann, root
 
 
 def test_as_many_nodes_join_with_a_token_as_it_says() -> None:
@@ -55,11 +68,7 @@ def test_the_place_of_a_node_that_is_killed_is_free_again(started: Programs) -> 
 
 def test_a_subscription_too_many_fails_where_it_was_asked_for_and_the_link_stays() -> None:
     async def story() -> None:
-        async with (
-            tw.Node(name="hub") as hub,
-            tw.Node(url := place(hub, link_subscriptions=5), name="ann", token=SECRET) as ann,
-            tw.Node(url, name="root", token=ROOT.token) as root,
-        ):
+        async with joined(link_subscriptions=5) as (hub, ann, root):
             await hub.serve(Workshop("here"), name="workshop")
             heard: asyncio.Queue[object] = asyncio.Queue(10)
 
@@ -79,11 +88,7 @@ def test_a_subscription_too_many_fails_where_it_was_asked_for_and_the_link_stays
 
 def test_a_call_too_many_names_the_limit_of_the_token() -> None:
     async def story() -> None:
-        async with (
-            tw.Node(name="hub") as hub,
-            tw.Node(url := place(hub, link_in_flight=16), name="ann", token=SECRET) as ann,
-            tw.Node(url, name="root", token=ROOT.token) as root,
-        ):
+        async with joined(link_in_flight=16) as (hub, ann, root):
             held = asyncio.Event()
 
             async def hold() -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -206,3 +208,18 @@ def test_of_a_batch_that_kills_its_worker_only_the_guilty_task_is_quarantined() 
             assert [type(one) for one in ended] == [int, int, tw.TaskQuarantined, int, int]
 
     story(main)
+
+
+def test_a_worker_process_loads_little_before_its_function() -> None:
+    code = "import sys, tidewire.pools.worker; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    heavy = {
+        "asyncio",
+        "inspect",
+        "tempfile",
+        "traceback",
+        "tidewire._tidewire",
+        "tidewire.node",
+        "tidewire.pools.pool",
+    }
+    assert not heavy & set(loaded.stdout.split())

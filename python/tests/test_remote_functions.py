@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -304,9 +305,18 @@ def test_nothing_survives_the_link_of_its_holder() -> None:
 
 def test_nothing_survives_the_link_of_its_owner() -> None:
     async def story(world: World) -> None:
+        async def own(number: int) -> int:
+            return number
+
         async with world.node("owner") as owner:
-            await owner.client("desk").keep(double)
+            await owner.client("desk").keep(own)
             assert await world.caller.client("desk").ring() == 0
+        # Nor does its owner hold it any more.
+        assert counts(owner) == (0, 0)
+        known = weakref.ref(own)
+        del own
+        gc.collect()
+        assert known() is None
         with pytest.raises(tw.RemoteGone, match="'owner'"):
             await world.caller.client("desk").ring()
         with pytest.raises(tw.RemoteGone):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import Any
 
 import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
-from link_stories import joined
+from link_stories import joined, lost
 from remote_support import counts, let_go
 
 
@@ -50,5 +51,28 @@ def test_a_lost_hub_takes_all_with_it_and_the_next_one_begins_anew(started: Prog
                 await workshop.call_kept()
             await workshop.keep(number)
             assert await workshop.call_kept() == 7
+
+    asyncio.run(story())
+
+
+def test_a_holder_whose_link_is_lost_holds_nothing(started: Programs) -> None:
+    hub, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="owner") as owner, tw.Node(url, name="holder") as holder:
+
+            async def give() -> Any:
+                return number
+
+            await owner.serve(give, name="desk")
+            await until_served(holder, "desk")
+            held = await holder.client("desk").give()
+            assert await held() == 7
+            assert counts(holder) == (0, 1)
+            hub.kill()
+            await lost(holder)
+            await let_go(holder, owner)
+            with pytest.raises(tw.RemoteGone):
+                await held()
 
     asyncio.run(story())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,15 @@ def services(**settings: int) -> dict[str, Any]:
     return {"services": settings}
 
 
+@asynccontextmanager
+async def joined(hub: tw.Node) -> AsyncIterator[tw.Node]:
+    """Another node, which knows that the desk is served."""
+    url = hub.listen("tide://127.0.0.1:0").url
+    async with tw.Node(url, name="caller") as caller:
+        await caller.until(lambda now: now["links"]["services"].get("desk") == 1, timeout=PATIENCE)
+        yield caller
+
+
 def with_node(config: dict[str, Any], story: Callable[[tw.Node], Any]) -> None:
     async def main() -> None:
         async with tw.Node(config=config) as node:
@@ -137,15 +147,13 @@ def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None:
 
 def test_a_call_of_another_node_finds_the_places_of_plain_methods_taken() -> None:
     async def story(hub: tw.Node) -> None:
-        url = hub.listen("tide://127.0.0.1:0").url
         desk = Desk()
         await hub.serve(desk, concurrency=1, waiting=1)
         block = hub.client(Desk).block
         here = [asyncio.ensure_future(block())]
         await soon(desk.blocks())
         here.append(asyncio.ensure_future(block()))
-        async with tw.Node(url, name="caller") as caller:
-            await caller.until(lambda now: now["links"]["services"].get("desk") == 1, timeout=PATIENCE)
+        async with joined(hub) as caller:
             with pytest.raises(tw.LimitExceeded, match="service_waiting=1"):
                 await soon(caller.client("desk").block())
         desk.thread_open.set()
@@ -156,12 +164,10 @@ def test_a_call_of_another_node_finds_the_places_of_plain_methods_taken() -> Non
 
 def test_one_more_than_may_wait_is_refused_over_a_link() -> None:
     async def story(hub: tw.Node) -> None:
-        url = hub.listen("tide://127.0.0.1:0").url
         desk = Desk()
         # The door lets two in at least.
         served = await hub.serve(desk, concurrency=2, waiting=1)
-        async with tw.Node(url, name="caller") as caller:
-            await caller.until(lambda now: now["links"]["services"].get("desk") == 1, timeout=PATIENCE)
+        async with joined(hub) as caller:
             hold = caller.client("desk").hold
             held = []
             for _ in range(2):

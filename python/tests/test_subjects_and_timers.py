@@ -54,6 +54,20 @@ def test_a_subscription_is_read_with_async_for(run: Any) -> None:
     run(story)
 
 
+def test_what_reads_a_stream_is_not_asked(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        async with node.subscription(">") as everything, node.subscription("pricing.*", queue="pricing"):
+            with pytest.raises(tw.NoResponders):
+                await node.request("pricing.quote", "X")
+            node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
+            assert [await node.request("pricing.quote", n) for n in range(9)] == [f"{n}: 42" for n in range(9)]
+            # Nobody read them, and the first message is one that was published.
+            node.publish("news", "read")
+            assert (await anext(aiter(everything))).message == "read"
+
+    run(story)
+
+
 def test_subscriptions_of_an_actor_are_set_and_ended(node: tw.Node) -> None:
     ref = node.spawn(lambda _: None)
     node.subscribe("a.*", ref)

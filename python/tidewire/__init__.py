@@ -11,94 +11,144 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import ActorRef, Context, Pending, Subscription, Timer, __version__
-from tidewire._ledger import Ledger, Stuck, Terminated
-from tidewire.broker import BrokerConfig
-from tidewire.config import Config
-from tidewire.dead_letters import DeadLetter, DeadLetters
-from tidewire.errors import (
-    ActorStopped,
-    AlreadyStarted,
-    AskCycle,
-    AskTimeout,
-    CallCancelled,
-    ConfigError,
-    InvalidArgument,
-    InvalidSubject,
-    LimitExceeded,
-    LinkLost,
-    MailboxFull,
-    MessageExpired,
-    NameTaken,
-    NodeStopped,
-    NoReply,
-    NoResponders,
-    NoSuchTarget,
-    PayloadTooLarge,
-    PoolFailed,
-    PoolStopped,
-    RemoteError,
-    RemoteGone,
-    TaskQuarantined,
-    TaskTimeout,
-    TidewireError,
-    Unauthorized,
-    Unhandled,
-    UnknownDispatcher,
-    VersionMismatch,
-    WireError,
-    WorkerLost,
-)
-from tidewire.link_config import LinkConfig
-from tidewire.node import Node
-from tidewire.service_config import ServiceConfig
-from tidewire.subscription import Envelope, SubscriptionStream
-from tidewire.supervision import Mailbox, Supervision
-
 if TYPE_CHECKING:
+    from tidewire._binding import ActorRef, Context, Pending, Subscription, Timer, __version__
+    from tidewire._ledger import Ledger, Stuck, Terminated
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
     from tidewire.agents.handlers import handle
     from tidewire.agents.message import Message
     from tidewire.agents.receipt import Receipt
     from tidewire.agents.retry import Retry
+    from tidewire.broker import BrokerConfig
+    from tidewire.config import Config
+    from tidewire.dead_letters import DeadLetter, DeadLetters
+    from tidewire.errors import (
+        ActorStopped,
+        AlreadyStarted,
+        AskCycle,
+        AskTimeout,
+        CallCancelled,
+        ConfigError,
+        InvalidArgument,
+        InvalidSubject,
+        LimitExceeded,
+        LinkLost,
+        MailboxFull,
+        MessageExpired,
+        NameTaken,
+        NodeStopped,
+        NoReply,
+        NoResponders,
+        NoSuchTarget,
+        PayloadTooLarge,
+        PoolFailed,
+        PoolStopped,
+        RemoteError,
+        RemoteGone,
+        TaskQuarantined,
+        TaskTimeout,
+        TidewireError,
+        Unauthorized,
+        Unhandled,
+        UnknownDispatcher,
+        VersionMismatch,
+        WireError,
+        WorkerLost,
+    )
+    from tidewire.link_config import LinkConfig
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
+    from tidewire.node import Node
     from tidewire.objects.marks import Remote, remote
     from tidewire.objects.proxy import RemoteFunction, RemoteObject
     from tidewire.pools.options import Batch, Restarts, Scale
     from tidewire.pools.pool import Pool
+    from tidewire.service_config import ServiceConfig
     from tidewire.services.calls import Answer
     from tidewire.services.context import CallContext, context
     from tidewire.services.declare import Service, method, on, service
     from tidewire.services.info import MethodInfo, ServiceInfo
     from tidewire.services.policies import Policy
     from tidewire.services.serving import Served
+    from tidewire.subscription import Envelope, SubscriptionStream
+    from tidewire.supervision import Mailbox, Supervision
 
-# What a program that uses only actors need not load.
+# Loaded when it is first used: worker processes begin sooner, and a program that uses only actors loads no services.
 _LATER = {
+    "ActorRef": "tidewire._binding",
+    "ActorStopped": "tidewire.errors",
     "Agent": "tidewire.agents.agent",
+    "AlreadyStarted": "tidewire.errors",
     "Answer": "tidewire.services.calls",
+    "AskCycle": "tidewire.errors",
+    "AskTimeout": "tidewire.errors",
     "Batch": "tidewire.pools.options",
+    "BrokerConfig": "tidewire.broker",
+    "CallCancelled": "tidewire.errors",
     "CallContext": "tidewire.services.context",
+    "Config": "tidewire.config",
+    "ConfigError": "tidewire.errors",
+    "Context": "tidewire._binding",
+    "DeadLetter": "tidewire.dead_letters",
+    "DeadLetters": "tidewire.dead_letters",
     "Directory": "tidewire.agents.directory",
+    "Envelope": "tidewire.subscription",
+    "InvalidArgument": "tidewire.errors",
+    "InvalidSubject": "tidewire.errors",
+    "Ledger": "tidewire._ledger",
+    "LimitExceeded": "tidewire.errors",
+    "LinkConfig": "tidewire.link_config",
+    "LinkLost": "tidewire.errors",
     "Listener": "tidewire.links.listening",
+    "Mailbox": "tidewire.supervision",
+    "MailboxFull": "tidewire.errors",
     "Message": "tidewire.agents.message",
+    "MessageExpired": "tidewire.errors",
     "MethodInfo": "tidewire.services.info",
+    "NameTaken": "tidewire.errors",
+    "NoReply": "tidewire.errors",
+    "NoResponders": "tidewire.errors",
+    "NoSuchTarget": "tidewire.errors",
+    "Node": "tidewire.node",
+    "NodeStopped": "tidewire.errors",
+    "PayloadTooLarge": "tidewire.errors",
+    "Pending": "tidewire._binding",
     "Policy": "tidewire.services.policies",
     "Pool": "tidewire.pools.pool",
+    "PoolFailed": "tidewire.errors",
+    "PoolStopped": "tidewire.errors",
     "Receipt": "tidewire.agents.receipt",
     "Remote": "tidewire.objects.marks",
+    "RemoteError": "tidewire.errors",
     "RemoteFunction": "tidewire.objects.proxy",
+    "RemoteGone": "tidewire.errors",
     "RemoteObject": "tidewire.objects.proxy",
     "Restarts": "tidewire.pools.options",
     "Retry": "tidewire.agents.retry",
     "Scale": "tidewire.pools.options",
     "Served": "tidewire.services.serving",
     "Service": "tidewire.services.declare",
+    "ServiceConfig": "tidewire.service_config",
     "ServiceInfo": "tidewire.services.info",
+    "Stuck": "tidewire._ledger",
+    "Subscription": "tidewire._binding",
+    "SubscriptionStream": "tidewire.subscription",
+    "Supervision": "tidewire.supervision",
+    "TaskQuarantined": "tidewire.errors",
+    "TaskTimeout": "tidewire.errors",
+    "Terminated": "tidewire._ledger",
+    "TidewireError": "tidewire.errors",
+    "Timer": "tidewire._binding",
     "Tls": "tidewire.links.tls",
     "Token": "tidewire.links.listening",
+    "Unauthorized": "tidewire.errors",
+    "Unhandled": "tidewire.errors",
+    "UnknownDispatcher": "tidewire.errors",
+    "VersionMismatch": "tidewire.errors",
+    "WireError": "tidewire.errors",
+    "WorkerLost": "tidewire.errors",
+    "__version__": "tidewire._binding",
     "context": "tidewire.services.context",
     "handle": "tidewire.agents.handlers",
     "method": "tidewire.services.declare",
@@ -199,3 +249,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

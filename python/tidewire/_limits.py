@@ -175,7 +175,13 @@ LINK_COMPRESS_NEAR_BYTES: Final = Limit("link_compress_near_bytes", "bytes", 0, 
 """As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0: none."""
 
 LINK_COMPRESSED_BYTES: Final = Limit("link_compressed_bytes", "bytes", 67_108_864, 65_536, 67_108_864)
-"""Longest payload that is compressed, before it is: it is compressed and inflated while its link waits."""
+"""Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent."""
+
+LINK_SHARED_BYTES: Final = Limit("link_shared_bytes", "bytes", 67_108_864, 0, 1_073_741_824)
+"""Shared memory in which one link of a node lays long payloads for other processes of its machine, while they wait to be read; 0: none."""
+
+LINK_PLACED_BYTES: Final = Limit("link_placed_bytes", "bytes", 8_388_608, 65_536, 8_388_608)
+"""Longest payload that is laid in shared memory: it is read in one go, while its link waits."""
 
 LINK_FIELDS: Final = Limit("link_fields", "fields", 64, 1, 255)
 """Fields (headers) of one message or greeting."""
@@ -205,7 +211,7 @@ LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_00
 """Connections of one place where a hub listens that have not said all of TLS and WebSocket that comes first."""
 
 LINK_BATCH_BYTES: Final = Limit("link_batch_bytes", "bytes", 262_144, 4096, 262_144)
-"""Bytes that are given to a socket in one write."""
+"""Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a socket in one write."""
 
 LINK_BATCH_FRAMES: Final = Limit("link_batch_frames", "frames", 64, 1, 65_536)
 """Frames that gather in one round of the event loop, or within link_linger_us, before they are written."""

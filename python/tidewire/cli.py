@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json as jsonlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,8 +76,9 @@ def up(
         list[str] | None,
         typer.Option(
             "--token",
-            help="Only nodes with it may join: SECRET or USER:SECRET; may be given again. Others can read a command line: "
-            "a file hides it, and can say what each token allows.",
+            help="Only nodes with it may join, and may do everything: SECRET or USER:SECRET; may be given again. What a token "
+            "allows, and its limits, go in tables hub.tokens of the --config file, which also hides it: others can read a "
+            "command line.",
         ),
     ] = None,
     insecure: Annotated[
@@ -148,99 +151,103 @@ Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for t
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
 
+def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
+    """Make a command of a function that gets a ``talk.Hub`` first: with the options that say which one, and how to join it."""
+
+    def command(
+        url: Url = None,
+        token: TokenText = None,
+        ca: Ca = None,
+        cert: Cert = None,
+        key: Key = None,
+        json: Json = False,
+        **own: Any,
+    ) -> None:
+        from tidewire.commands.talk import Hub
+
+        raise typer.Exit(work(Hub(url, token, json, files=(ca, cert, key)), **own))
+
+    _, *own = inspect.signature(work, eval_str=True).parameters.values()
+    *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
+    options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*own, *shared)]
+    command.__name__, command.__doc__ = work.__name__, work.__doc__
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
 @app.command(epilog="""Example: tidewire pub orders.created '{"id": 7}'""")
+@_at_a_hub
 def pub(
+    hub: Any,
     subject: Annotated[str, typer.Argument(help="What to publish on.")],
     message: Annotated[str, typer.Argument(help="JSON, or text.")],
     header: Header = None,
-    url: Url = None,
-    token: TokenText = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    key: Key = None,
     text: Text = False,
-    json: Json = False,
-) -> None:
+) -> int:
     """Publish a message through a hub."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.pub(talk.Hub(url, token, json, text, (ca, cert, key)), subject, message, header or []))
+    hub.as_text = text
+    return talk.pub(hub, subject, message, header or [])
 
 
 @app.command(epilog="Example: tidewire sub 'orders.>' --count 10")
+@_at_a_hub
 def sub(
+    hub: Any,
     pattern: Annotated[str, typer.Argument(help="Subjects; * stands for one token, > at the end for the rest.")],
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many.", show_default=False)] = None,
     queue: Annotated[
         str | None, typer.Option("--queue", help="Share with others of this group.", show_default=False)
     ] = None,
-    url: Url = None,
-    token: TokenText = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    key: Key = None,
-    json: Json = False,
-) -> None:
+) -> int:
     """Print what is published through a hub, until Ctrl-C."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.sub(talk.Hub(url, token, json, files=(ca, cert, key)), pattern, count, queue))
+    return talk.sub(hub, pattern, count, queue)
 
 
 @app.command(epilog="""Example: tidewire req pricing.quote '"X"' --timeout 2""")
+@_at_a_hub
 def req(
+    hub: Any,
     subject: Annotated[str, typer.Argument(help="Whom to ask.")],
     message: Annotated[str, typer.Argument(help="JSON, or text.")],
     timeout: Timeout = 30.0,
     header: Header = None,
-    url: Url = None,
-    token: TokenText = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    key: Key = None,
     text: Text = False,
-    json: Json = False,
-) -> None:
+) -> int:
     """Ask whoever is subscribed to a subject, and print the reply."""
     from tidewire.commands import talk
 
-    raise typer.Exit(
-        talk.req(talk.Hub(url, token, json, text, (ca, cert, key)), subject, message, timeout, header or [])
-    )
+    hub.as_text = text
+    return talk.req(hub, subject, message, timeout, header or [])
 
 
 @app.command(epilog="Example: tidewire call pricing.quote X qty=3")
+@_at_a_hub
 def call(
+    hub: Any,
     method: Annotated[str, typer.Argument(help="SERVICE.METHOD")],
     arguments: Annotated[list[str] | None, typer.Argument(help="JSON or text, by position or as NAME=VALUE.")] = None,
     timeout: Timeout = 30.0,
-    url: Url = None,
-    token: TokenText = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    key: Key = None,
     text: Text = False,
-    json: Json = False,
-) -> None:
+) -> int:
     """Call a method of a service, and print its result, or the items of its stream as they come."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.call(talk.Hub(url, token, json, text, (ca, cert, key)), method, arguments or [], timeout))
+    hub.as_text = text
+    return talk.call(hub, method, arguments or [], timeout)
 
 
 @app.command(epilog="Example: tidewire services --json")
-def services(
-    url: Url = None,
-    token: TokenText = None,
-    ca: Ca = None,
-    cert: Cert = None,
-    key: Key = None,
-    json: Json = False,
-) -> None:
+@_at_a_hub
+def services(hub: Any) -> int:
     """List the services of a hub."""
     from tidewire.commands import talk
 
-    raise typer.Exit(talk.services(talk.Hub(url, token, json, files=(ca, cert, key))))
+    return talk.services(hub)
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")

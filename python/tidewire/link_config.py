@@ -31,7 +31,8 @@ class LinkConfig(Numbers):
         payload_bytes: Longest payload of one message.
         link_compress_bytes: Payloads from this length on are compressed on the way to another host; 0: none.
         link_compress_near_bytes: The same within this host, and to a hub of this process; 0: none.
-        link_batch_bytes: Bytes that are given to a socket in one write.
+        link_shared_bytes: Shared memory in which payloads lie that other processes of this machine read; 0: none.
+        link_batch_bytes: Bytes that gather before they are written; about so many are given to a socket in one write.
         link_batch_frames: Frames that gather in one round of the event loop before they are written.
         link_linger_us: How long a frame may wait for others.
         link_in_flight: Calls, streams, subscriptions and long messages that the other side may have open.
@@ -57,6 +58,7 @@ class LinkConfig(Numbers):
     payload_bytes: int = _limits.PAYLOAD_BYTES.default
     link_compress_bytes: int = _limits.LINK_COMPRESS_BYTES.default
     link_compress_near_bytes: int = _limits.LINK_COMPRESS_NEAR_BYTES.default
+    link_shared_bytes: int = _limits.LINK_SHARED_BYTES.default
     link_batch_bytes: int = _limits.LINK_BATCH_BYTES.default
     link_batch_frames: int = _limits.LINK_BATCH_FRAMES.default
     link_linger_us: int = _limits.LINK_LINGER_US.default

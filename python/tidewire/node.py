@@ -215,7 +215,8 @@ class Node(Subjects, Agents):
 
         Under ``links``, ``hub`` is the name of the hub that this node is joined to at present, or None; ``nodes`` how many nodes have
         joined here, itself included, 0 if it is no hub; ``services`` how many instances of each service it can reach at present, here
-        and at other nodes. The cost grows with the number of actors.
+        and at other nodes. ``dropped`` counts published messages that came and could not be read, and ``of_hub`` is what a hub counts:
+        among others, under ``dropped``, published messages for which there was no room (``link_queue_bytes``). The cost grows with the number of actors.
         """
         return {
             **self._engine.statistics(),

@@ -1,13 +1,11 @@
-//! Payloads that are compressed: by whom, for whom, and what becomes of those that can't be read.
+//! Payloads that are compressed: by whom, and for whom.
 
 mod link_support;
 
-use link_support::{KIB, MIB, Random, World, failure, filled, frames, lane, nothing_is_left};
-use proptest::prelude::*;
-use tidewire_core::link::compression::{Packed, Unreadable, inflate};
+use link_support::compressed::{frame_of_text, packed, pair_of, text, waiting};
+use link_support::{KIB, MIB, World, failure, frames, lane, nothing_is_left};
 use tidewire_core::link::hub::HubOptions;
-use tidewire_core::link::outbox::Pieces;
-use tidewire_core::link::session::{Event, Greeting, Refused, Sending};
+use tidewire_core::link::session::{Event, Greeting, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
 
@@ -16,50 +14,9 @@ fn plain(name: &str) -> Greeting {
     Greeting { inflates: false, ..Greeting::new(name) }
 }
 
-/// Text, which gets shorter.
-fn text(bytes: usize) -> Vec<u8> {
-    let words: [&[u8]; 4] = [b"wind ", b"tide ", b"harbour ", b"lighthouse "];
-    let mut random = Random(5);
-    let mut text = Vec::new();
-    while text.len() < bytes {
-        text.extend_from_slice(random.pick(&words));
-    }
-    text.truncate(bytes);
-    text
-}
-
-fn noise(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
-    (0..bytes).map(|_| random.next() as u8).collect()
-}
-
-fn inflated(packed: &[u8], most: usize) -> Result<Vec<u8>, Unreadable> {
-    let mut out = Vec::new();
-    inflate(packed, most, &mut out).map(|()| out)
-}
-
-fn packed(payload: &[u8]) -> Sending<'_> {
-    let packed = Sending::from(payload).packed();
-    assert!(matches!(packed, Sending::Packed(_)), "it gets shorter");
-    packed
-}
-
-/// A caller and a callee on `svc`, with these greetings.
-fn pair_of(seed: u64, caller: &Greeting, callee: &Greeting) -> (World, usize, usize) {
-    let mut world = World::new(seed);
-    let (caller, callee) = (world.join_with(caller), world.join_with(callee));
-    world.subscribe(callee, "svc", "");
-    (world, caller, callee)
-}
-
 fn call_packed(world: &mut World, node: usize, subject: &str, payload: &[u8], tag: u32) -> u64 {
     let head = CallHead { subject, ..CallHead::default() };
     world.nodes[node].session.call(&head, Flags::NORMAL, packed(payload), tag).expect("a call is sent")
-}
-
-/// Bytes that a node has in its outbox.
-fn waiting(world: &World, node: usize) -> usize {
-    world.nodes[node].session.out.bytes()
 }
 
 #[test]
@@ -250,10 +207,6 @@ fn what_was_under_way_when_a_node_joined_that_can_not_read_it_goes_to_another_on
     assert!(world.events(old).is_empty());
 }
 
-fn frame_of_text() -> Vec<u8> {
-    Packed::of(&text(9_000)).unwrap().into_bytes()
-}
-
 /// A CALL whose payload says of itself that it is compressed.
 fn compressed_call(payload: &[u8], subject: &str, id: u64) -> Vec<u8> {
     let (mut frame, head) = (Vec::new(), CallHead { subject, ..CallHead::default() });
@@ -282,79 +235,6 @@ fn a_node_that_did_not_name_it_closes_the_link_of_a_hub_that_sends_it() {
     assert!(format!("{fault:?}").contains("the feature lz4"), "{fault:?}");
 }
 
-/// Compressed forms that are broken, and what is said of each.
-fn broken() -> Vec<(Vec<u8>, &'static str)> {
-    let good = frame_of_text();
-    let stated = |bytes: u64| [&bytes.to_le_bytes(), &good[8..]].concat();
-    let mut twisted = good.clone();
-    // The first match goes back before the beginning.
-    twisted.splice(12.., [0x10, b'x', 0xff, 0xff, 0x00]);
-    twisted.splice(8..12, 5_u32.to_le_bytes());
-    vec![
-        (vec![], "shorter than the 8 bytes"),
-        (good[..7].to_vec(), "shorter than the 8 bytes"),
-        (good[..11].to_vec(), "ends before"),
-        (good[..good.len() - 1].to_vec(), "ends before"),
-        ([&good[..], b"!"].concat(), "bytes follow"),
-        (stated(8_999), "more than its share"),
-        (stated(9_001), "less than its share"),
-        (stated(64 * 1_024 * 1_024), "less than its share"),
-        (stated(64 * 1_024 * 1_024 + 1), "link_compressed_bytes"),
-        (twisted, "not LZ4"),
-        (stated(0), "bytes follow"),
-    ]
-}
-
-#[test]
-fn a_broken_payload_fails_its_call_and_nothing_else() {
-    for (payload, problem) in broken() {
-        let (mut world, caller, callee) = pair_of(11, &Greeting::new("a"), &Greeting::new("b"));
-        // As a call.
-        let flags = Flags::NORMAL.with_compressed(true);
-        let head = CallHead { subject: "svc", ..CallHead::default() };
-        world.nodes[caller].session.call(&head, flags, payload[..].into(), 1).unwrap();
-        world.settle();
-        let (_, code, said) = failure(&mut world, caller);
-        assert_eq!(code, ErrorCode::WireError);
-        assert!(said.contains(problem) && said.contains("lz4"), "{said}, not {problem}");
-        assert!(world.events(callee).is_empty());
-        // As its answer, and as an item.
-        for kind in [Kind::Reply, Kind::Item] {
-            world.call(caller, "svc", b"question", 2);
-            world.settle();
-            let call = world.called(callee);
-            let mut frame = Vec::new();
-            wire::write(&mut frame, kind, flags.with_answer(true), call.id, |_| Ok(()), &payload).unwrap();
-            world.inject(callee, &frame);
-            world.settle();
-            let (_, code, said) = failure(&mut world, caller);
-            assert_eq!(code, ErrorCode::WireError);
-            assert!(said.contains(problem), "{said}, not {problem}");
-            let _ = world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"late"[..].into());
-            world.settle();
-            world.events(callee);
-        }
-        // As a message, and as an item of the caller.
-        world.subscribe(callee, "news", "");
-        let head = PublishHead { subject: "news", ..PublishHead::default() };
-        world.nodes[caller].session.publish(&head, flags, payload[..].into()).unwrap();
-        world.settle();
-        let events = world.events(callee);
-        assert!(matches!(&events[..], [Event::Dropped(why)] if why.contains(problem)), "{events:?}");
-        let id = world.call(caller, "svc", b"question", 3);
-        world.settle();
-        let call = world.called(callee);
-        world.invite((callee, call.id), (caller, 3), 1);
-        world.nodes[caller].session.item(id, flags, payload[..].into()).unwrap();
-        world.settle();
-        let events = world.events(callee);
-        assert!(matches!(&events[..], [Event::Cancelled(_)]), "{events:?}");
-        assert_eq!(failure(&mut world, caller).1, ErrorCode::WireError);
-        assert!(world.nodes[caller].link.is_some() && world.nodes[callee].link.is_some(), "both links stay");
-        nothing_is_left(&world);
-    }
-}
-
 #[test]
 fn a_payload_that_is_too_long_once_inflated_is_refused_as_any_other() {
     let small = Greeting { payload_bytes: 100 * KIB, ..Greeting::new("b") };
@@ -378,96 +258,4 @@ fn a_payload_that_is_too_long_once_inflated_is_refused_as_any_other() {
     let sent = world.nodes[node].session.call(&head, Flags::NORMAL, packed(&text(MIB)), 1);
     assert_eq!(sent, Err(Refused::TooLong { bytes: MIB, max: 100 * KIB }));
     assert_eq!(waiting(&world, node), 0);
-}
-
-#[test]
-fn a_bomb_costs_no_memory_before_its_length_is_known_to_be_allowed() {
-    let bomb = Packed::of(&vec![0; 64 * MIB]).unwrap().into_bytes();
-    assert!(bomb.len() < MIB);
-    let mut out = Vec::new();
-    assert_eq!(inflate(&bomb, 64 * MIB - 1, &mut out), Err(Unreadable::TooLong { bytes: 64 * MIB as u64 }));
-    assert_eq!(out.capacity(), 0);
-    // One that lies about its length is given up at the block where that shows.
-    let lying = [&(2 * MIB as u64).to_le_bytes(), &bomb[8..]].concat();
-    assert_eq!(inflate(&lying, 64 * MIB, &mut out), Err(Unreadable::Broken("bytes follow its last block")));
-    assert!(out.len() <= 2 * MIB && out.capacity() <= 2 * MIB);
-    assert!(Packed::of(&vec![0; 64 * MIB + 1]).is_none(), "what nobody would take is not compressed");
-}
-
-#[test]
-fn what_does_not_get_shorter_is_sent_as_it_is() {
-    for bytes in [0, 1, 16, 9_000, 300 * KIB] {
-        assert!(Packed::of(&noise(bytes, 7)).is_none(), "{bytes}");
-    }
-    // The first block decides soon, and so does the whole.
-    assert!(Packed::of(&[noise(64 * KIB, 1), text(MIB)].concat()).is_none());
-    assert!(Packed::of(&[text(64 * KIB), noise(MIB, 1)].concat()).is_none());
-    assert!(Packed::of(&filled(MIB, 1)).is_some());
-}
-
-/// The hex after a name in the golden frame "reply, compressed".
-fn golden(name: &str) -> Vec<u8> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/vectors/frames.json");
-    let text = std::fs::read_to_string(path).expect("the golden frames are there");
-    let vector = text.split("\"reply, compressed\"").nth(1).expect("it is among them");
-    let hex = vector.split(&format!("\"{name}\": \"")).nth(1).and_then(|rest| rest.split('"').next());
-    let digits = hex.expect("it has this part").as_bytes();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(byte).collect()
-}
-
-#[test]
-fn the_golden_payload_inflates_to_what_it_was_made_of() {
-    assert_eq!(inflated(&golden("payload"), 100), Ok(golden("inflated")));
-}
-
-/// A payload in pieces of these lengths.
-struct Cut(Vec<u8>, Vec<usize>);
-
-impl Pieces for Cut {
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    fn piece(&self, at: usize) -> &[u8] {
-        let mut end = 0;
-        for length in self.1.iter().cycle() {
-            end = (end + length).min(self.0.len());
-            if end > at {
-                return &self.0[at..end];
-            }
-        }
-        &[]
-    }
-}
-
-fn payloads() -> impl Strategy<Value = Vec<u8>> {
-    let part = (0_usize..70_000, any::<u64>(), any::<bool>())
-        .prop_map(|(bytes, seed, plain)| if plain { noise(bytes / 8, seed) } else { filled(bytes, seed as u32) });
-    prop::collection::vec(part, 0..6).prop_map(|parts| parts.concat())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn whatever_gets_shorter_comes_back_whole(payload in payloads(), cuts in prop::collection::vec(1_usize..90_000, 1..5)) {
-        let (whole, cut) = (Packed::of(&payload), Packed::of(&Cut(payload.clone(), cuts)));
-        prop_assert_eq!(&whole, &cut);
-        if let Some(packed) = whole {
-            prop_assert!(packed.bytes().len() <= payload.len() - payload.len() / 8);
-            prop_assert!(inflated(packed.bytes(), payload.len()).as_ref() == Ok(&payload));
-            prop_assert!(packed.inflate() == payload);
-            prop_assert!(inflated(packed.bytes(), payload.len() - 1).is_err());
-        }
-    }
-
-    #[test]
-    fn whatever_comes_is_inflated_to_what_it_states_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), stated in 0_u64..70_000) {
-        let block = bytes.len() as u32;
-        let form = [&stated.to_le_bytes()[..], &block.to_le_bytes(), &bytes].concat();
-        if let Ok(payload) = inflated(&form, 65_536) {
-            prop_assert_eq!(payload.len() as u64, stated);
-        }
-    }
 }

@@ -147,12 +147,19 @@ fn nothing_goes_to_a_link_that_is_being_closed() {
 fn a_link_on_which_nobody_greets_ends() {
     let mut world = World::new(7);
     let late = world.connect(&Greeting::new("late"));
-    world.nodes[late].session.out.clear();
+    // The one gives up by itself, the other is told by the hub.
+    let patient = world.connect(&Greeting { greeting_ms: 60_000, ..Greeting::new("patient") });
+    for node in [late, patient] {
+        world.nodes[node].session.out.clear();
+    }
     world.wait_us(4_999_000);
-    assert!(world.nodes[late].link.is_some());
+    assert!([late, patient].iter().all(|&node| world.nodes[node].link.is_some()));
     world.wait_us(2_000);
     assert_eq!(world.nodes[late].link, None);
     assert_eq!(world.nodes[late].fault, Some(Fault::Silent));
+    world.settle();
+    let (code, text) = refusal(&mut world, patient);
+    assert_eq!((code, &*text), (ErrorCode::LimitExceeded, "link_greeting_ms=5000: no HELLO came in time"));
     assert_eq!(world.hub.next_us(), u64::MAX, "nothing is left to wait for");
 }
 
@@ -168,12 +175,48 @@ fn a_hub_takes_as_many_links_as_it_is_told() {
 }
 
 #[test]
+fn a_node_knows_where_it_may_publish() {
+    let grant = |token: &str, patterns: &[&str]| Grant {
+        publish: patterns.iter().map(|text| Pattern::new(text).unwrap()).collect(),
+        ..Grant::all(token, token)
+    };
+    let access = vec![grant("all", &["a.b", ">"]), grant("few", &["out.>", "news.*"]), grant("none", &[])];
+    let mut world = World::with(9, HubOptions { access: Access::new(access), ..HubOptions::new("hub") });
+    let join = |world: &mut World, token: &str, resume: Option<&str>| {
+        let (token, resume) = (Some(token.to_owned()), resume.map(str::to_owned));
+        world.join_with(&Greeting { token, resume, ..Greeting::new("node") })
+    };
+    let publish = |world: &mut World, node: usize, subject: &str, bytes: usize| {
+        let head = PublishHead { subject, ..PublishHead::default() };
+        let sent = world.nodes[node].session.publish(&head, Flags::NORMAL, vec![0; bytes][..].into());
+        sent.map_err(|refused| refused.to_string())
+    };
+    let few = join(&mut world, "few", None);
+    assert_eq!(publish(&mut world, few, "out.a.b", 1), Ok(()));
+    for bytes in [1, 5_000_000] {
+        let told = "the token of this node allows to publish on out.>, news.*: publish there, or allow more at the hub";
+        assert_eq!(publish(&mut world, few, "news.a.b", bytes), Err(told.to_owned()));
+    }
+    // It learns anew whenever it joins.
+    let all = join(&mut world, "all", Some("secret-1"));
+    assert_eq!(publish(&mut world, all, "news.a.b", 1), Ok(()));
+    let none = join(&mut world, "none", Some("secret-2"));
+    let told = publish(&mut world, none, "out.a", 1).unwrap_err();
+    assert!(told.contains("publish on nothing: "), "{told}");
+    world.settle();
+    assert_eq!(world.hub.counts().refused, 0);
+}
+
+#[test]
 fn a_token_allows_what_it_says_and_no_more() {
     let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text).unwrap()).collect::<Vec<_>>();
+    // So many patterns that WELCOME has no room for them: the node does not know where it may publish.
+    let mut publish: Vec<Pattern> = (0..100).map(|n| Pattern::new(&format!("{:a>200}.{n}", "")).unwrap()).collect();
+    publish.push(Pattern::new("out.>").unwrap());
     let narrow = Grant {
         token: "t".to_owned(),
         user: "bob".to_owned(),
-        publish: patterns(&["out.>"]),
+        publish,
         subscribe: patterns(&["in.*"]),
         call: patterns(&["svc.add"]),
         limits: TokenLimits::default(),

@@ -5,8 +5,8 @@ mod link_support;
 use link_support::{KIB, MIB, World, filled, frames, lane};
 use tidewire_core::link::assembly::Assemblies;
 use tidewire_core::link::hub::HubOptions;
-use tidewire_core::link::outbox::Outbox;
-use tidewire_core::link::session::{Event, Greeting, Refused};
+use tidewire_core::link::outbox::{Outbox, Pieces};
+use tidewire_core::link::session::{Event, Greeting, Refused, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, PublishHead};
@@ -58,6 +58,58 @@ fn a_long_payload_arrives_whole_over_two_links() {
     }
 }
 
+/// A payload in pieces of so many bytes.
+struct Cut(Vec<u8>, usize);
+
+impl Pieces for Cut {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn piece(&self, at: usize) -> &[u8] {
+        let end = (at / self.1 + 1) * self.1;
+        &self.0[at..end.min(self.0.len())]
+    }
+}
+
+#[test]
+fn a_payload_in_pieces_is_the_same_to_whoever_receives_it() {
+    for (seed, bytes) in [0, 1, 99, 20 * KIB, 65_536, 65_537, MIB].into_iter().enumerate() {
+        let mut world = World::new(seed as u64);
+        let (caller, callee) = (world.join("caller"), world.join("callee"));
+        world.subscribe(callee, "svc", "");
+        world.call(caller, "svc", &filled(bytes, 1), 1);
+        world.settle();
+        let call = world.called(callee);
+        let reply = Cut(filled(bytes, 2), 1_000);
+        world.nodes[callee].session.reply(call.id, Flags::NORMAL, Sending::Pieces(&reply)).unwrap();
+        world.settle();
+        let events = world.events(caller);
+        let [Event::Replied(1, reply)] = &events[..] else { panic!("one reply") };
+        assert!(reply.payload() == filled(bytes, 2), "{bytes} back");
+    }
+}
+
+#[test]
+fn what_is_compressed_and_what_fails_may_lie_in_pieces() {
+    let mut world = World::new(1);
+    let (caller, callee) = (world.join("caller"), world.join("callee"));
+    world.subscribe(callee, "svc", "");
+    world.call(caller, "svc", b"", 1);
+    world.settle();
+    let call = world.called(callee);
+    let why = Cut(vec![7; 3_000], 1_000);
+    let packed = Sending::Pieces(&why).packed();
+    assert!(matches!(packed, Sending::Packed(_)), "all of it is looked at");
+    assert_eq!(packed.bytes(), 3_000);
+    let code = ErrorCode::RemoteError;
+    world.nodes[callee].session.fail(call.id, code, Sending::Pieces(&why)).unwrap();
+    world.settle();
+    let events = world.events(caller);
+    let [Event::Failed(1, number, text)] = &events[..] else { panic!("one error") };
+    assert_eq!((*number, text.payload()), (code.number(), &[7; 3_000][..]));
+}
+
 #[test]
 fn an_empty_payload_that_is_sent_as_a_long_one_ends_with_its_chunk() {
     let mut out = Outbox::new(QUEUE);
@@ -86,6 +138,29 @@ fn a_small_call_overtakes_a_large_one_in_its_lane() {
         .map(|event| if let Event::Called(call) = event { call.payload().len() } else { 0 })
         .collect();
     assert_eq!(sizes, [5, 20 * MIB]);
+}
+
+#[test]
+fn a_block_that_is_a_little_longer_than_a_write_is_not_cut() {
+    let mut out = Outbox::new(QUEUE);
+    for (budget, each) in [(266_240, 20 * KIB), (266_240, 40_000), (20_000, 5_000)] {
+        // The first block grows as it is filled, and the buffers change places with each take.
+        for _ in 0..3 {
+            for number in 0..40 {
+                whole(&mut out, Flags::NORMAL, 1 << 32 | number, &vec![7; each]);
+            }
+            let (mut seen, mut most) = (Vec::new(), 0);
+            while !out.is_idle() {
+                let mut bytes = Vec::new();
+                out.take(&mut bytes, budget);
+                most = most.max(bytes.len());
+                seen.extend(frames(&bytes).iter().map(|frame| frame.id & 0xff));
+            }
+            assert_eq!(seen, (0..40).collect::<Vec<u64>>());
+            assert_eq!(most > budget, budget > 262_144, "{most} bytes of frames of {each}");
+            assert!(most <= budget + budget / 4, "{most} bytes of frames of {each}");
+        }
+    }
 }
 
 #[test]
@@ -258,29 +333,33 @@ fn a_payload_is_too_long_for_the_one_that_takes_less() {
         for node in [small, third] {
             world.subscribe(node, "all", "");
         }
-        let too_large = |world: &mut World, node, tag| {
+        let too_large = |world: &mut World, node, tag, told: [&str; 2]| {
             let events = world.events(node);
-            let [Event::Failed(got, number, _)] = events[..] else { panic!("{bytes}: {events:?}") };
-            assert_eq!((got, number), (tag, ErrorCode::PayloadTooLarge.number()));
+            let [Event::Failed(got, number, message)] = &events[..] else { panic!("{bytes}: {events:?}") };
+            assert_eq!((*got, *number), (tag, ErrorCode::PayloadTooLarge.number()));
+            let [before, after] = told;
+            let text = format!("{before}{bytes} bytes are more than payload_bytes=5000 of {after}");
+            assert_eq!(str::from_utf8(message.payload()), Ok(&*text));
         };
         // A call.
         world.call(big, "small", &filled(bytes, 0), 1);
         world.settle();
-        too_large(&mut world, big, 1);
+        too_large(&mut world, big, 1, ["", "the node that answers: send less, or raise the limit there"]);
         // An answer.
         world.call(small, "big", b"", 2);
         world.settle();
         let call = world.called(big);
         world.nodes[big].session.reply(call.id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
-        too_large(&mut world, small, 2);
+        let here = ["the answer: ", "this node: ask for less at once, or raise the limit here"];
+        too_large(&mut world, small, 2, here);
         // An item of an answer: the callee learns that it can stop.
         world.call(small, "big", b"", 3);
         world.settle();
         let call = world.called(big);
         world.nodes[big].session.answer_item(call.id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
-        too_large(&mut world, small, 3);
+        too_large(&mut world, small, 3, here);
         assert!(matches!(world.events(big)[..], [Event::Cancelled(id)] if id == call.id));
         // An item of a caller.
         let id = world.call(big, "small", b"", 4);
@@ -289,7 +368,8 @@ fn a_payload_is_too_long_for_the_one_that_takes_less() {
         world.invite((small, call.id), (big, 4), 1);
         world.nodes[big].session.item(id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
-        too_large(&mut world, big, 4);
+        let there = ["an item: ", "the node that answers: send less at once, or raise the limit there"];
+        too_large(&mut world, big, 4, there);
         assert!(matches!(world.events(small)[..], [Event::Cancelled(id)] if id == call.id));
         // A message: those who take it get it.
         world.publish(big, Flags::NORMAL, "all", &filled(bytes, 9));

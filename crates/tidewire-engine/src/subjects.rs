@@ -67,13 +67,20 @@ enum Place {
 
 #[derive(Clone)]
 enum Entry {
-    One(Arc<dyn Any + Send + Sync>),
+    One(Subscriber),
     Group(Arc<Group>),
+}
+
+#[derive(Clone)]
+struct Subscriber {
+    cell: Arc<dyn Any + Send + Sync>,
+    /// It gets what is published, and answers no requests.
+    listens: bool,
 }
 
 /// Subscribers that share a pattern; each message goes to one of them.
 struct Group {
-    members: RwLock<Vec<(u64, Arc<dyn Any + Send + Sync>)>>,
+    members: RwLock<Vec<(u64, Subscriber)>>,
     turn: AtomicUsize,
 }
 
@@ -83,6 +90,7 @@ impl Subjects {
         pattern: &Pattern,
         queue: Option<&str>,
         cell: &Arc<Cell<M>>,
+        listens: bool,
         limit: usize,
     ) -> Result<u64, SubscribeError> {
         if self.count.fetch_add(1, Ordering::Relaxed) >= limit {
@@ -90,7 +98,7 @@ impl Subjects {
             return Err(SubscribeError::TooMany { limit });
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let subscriber: Arc<dyn Any + Send + Sync> = Arc::clone(cell) as _;
+        let subscriber = Subscriber { cell: Arc::clone(cell) as _, listens };
         self.table.write().add(id, pattern, queue, subscriber);
         if !cell.add_subscription(id) {
             self.remove(id);
@@ -118,14 +126,16 @@ impl Subjects {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// One subscriber that matches now and takes messages of type `M`, in turn.
+    /// One subscriber that matches now, answers requests and takes messages of type `M`, in turn.
     pub fn one<M: Send + 'static>(&self, subject: &Subject) -> Option<Arc<Cell<M>>> {
         let mut matches = Vec::new();
         self.table.read().tree.for_each_match(subject, |entry| match entry {
-            Entry::One(one) => matches.push(Arc::clone(one)),
-            Entry::Group(group) => matches.extend(group.members.read().iter().map(|(_, member)| Arc::clone(member))),
+            Entry::One(one) => matches.extend(one.responder()),
+            Entry::Group(group) => {
+                matches.extend(group.members.read().iter().filter_map(|(_, member)| member.responder()));
+            }
         });
-        let mut cells: Vec<Arc<Cell<M>>> = matches.into_iter().filter_map(|one| one.downcast().ok()).collect();
+        let mut cells: Vec<Arc<Cell<M>>> = matches.into_iter().filter_map(|cell| cell.downcast().ok()).collect();
         cells.retain(|cell| cell.is_open());
         let n = cells.len();
         (n > 0).then(|| cells.swap_remove(self.turn.fetch_add(1, Ordering::Relaxed) % n))
@@ -142,7 +152,7 @@ impl Subjects {
             let copy = if i == last { message.take() } else { message.clone() };
             let Some(copy) = copy else { break };
             let accepted = match entry {
-                Entry::One(subscriber) => deliver(subscriber, copy),
+                Entry::One(subscriber) => deliver(subscriber.cell, copy),
                 Entry::Group(group) => group.deliver(copy),
             };
             match accepted {
@@ -156,7 +166,7 @@ impl Subjects {
 }
 
 impl Table {
-    fn add(&mut self, id: u64, pattern: &Pattern, queue: Option<&str>, subscriber: Arc<dyn Any + Send + Sync>) {
+    fn add(&mut self, id: u64, pattern: &Pattern, queue: Option<&str>, subscriber: Subscriber) {
         let Some(queue) = queue else {
             let place = self.tree.insert(pattern, Entry::One(subscriber));
             self.places.insert(id, (Place::Own(place), pattern.as_str().to_owned()));
@@ -195,10 +205,16 @@ impl Table {
     }
 }
 
+impl Subscriber {
+    fn responder(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        (!self.listens).then(|| Arc::clone(&self.cell))
+    }
+}
+
 impl Group {
     /// Gives the message to the next member that accepts it.
     fn deliver<M: Clone + Send + 'static>(&self, message: M) -> Option<bool> {
-        let members: Vec<_> = self.members.read().iter().map(|(_, member)| Arc::clone(member)).collect();
+        let members: Vec<_> = self.members.read().iter().map(|(_, member)| Arc::clone(&member.cell)).collect();
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut outcome = None;
         let n = members.len();

@@ -7,8 +7,11 @@
 
 mod address;
 mod clock;
+mod freed;
 mod hub;
 mod layered;
+#[cfg_attr(not(target_os = "linux"), path = "no_memory.rs")]
+mod memory;
 mod node;
 mod plain;
 mod reading;
@@ -16,17 +19,16 @@ mod runtime;
 mod secured;
 mod socket;
 mod tls;
+mod turn;
 mod upgrade;
 mod watched;
 mod writing;
 mod ws;
 
 pub use address::{Address, AddressError};
+pub use freed::keep_freed;
 pub use hub::{HubHandle, ListenError, Listening};
-pub use node::{
-    Call, CallKey, Elsewhere, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, Reader, Subscription,
-    Waiting,
-};
+pub use node::{Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, Subscription, Waiting};
 pub use runtime::Runtime;
 pub use tidewire_core::link::access::{Access, Grant, TokenLimits};
 pub use tidewire_core::link::assembly::Message;
@@ -35,3 +37,4 @@ pub use tidewire_core::link::hub::{HubCounts, HubOptions};
 pub use tidewire_core::link::outbox::Pieces;
 pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};
 pub use tls::{Tls, TlsError};
+pub use turn::{Elsewhere, Reader};

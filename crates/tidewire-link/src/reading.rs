@@ -2,6 +2,8 @@ use std::io::{self, IoSliceMut};
 
 use tidewire_proto::wire::{self, BegunChunk, FRAME_HEAD, Frame, Kind, WireError};
 
+use crate::freed::keep_freed;
+
 /// Room for four of the longest chunks that are usual, with what comes before each.
 pub const READ_BYTES: usize = 272 * 1024;
 
@@ -92,6 +94,7 @@ impl Reading {
         let room = &mut self.bytes[self.to..end];
         let most = room.len();
         let count = read(room)?;
+        keep_freed(count);
         self.to += count;
         Ok(match count {
             0 => Filled::Closed,
@@ -161,7 +164,8 @@ impl Reading {
 mod tests {
     use super::*;
 
-    use tidewire_core::link::assembly::{Assemblies, Progress};
+    use tidewire_core::link::assembly::{Assemblies, Inflated, Progress};
+    use tidewire_core::link::compression::Packed;
     use tidewire_proto::wire::Flags;
 
     const ID: u64 = 1 << 32;
@@ -178,8 +182,12 @@ mod tests {
 
     /// A payload of three chunks, with a short frame before each, and one after all.
     fn sent(payload: &[u8]) -> Vec<u8> {
-        let answer = Flags::NORMAL.with_answer(true);
-        let mut out = frame(Kind::Reply, answer.with_more(true), &(payload.len() as u64).to_le_bytes());
+        sent_with(Flags::NORMAL.with_answer(true), payload)
+    }
+
+    fn sent_with(flags: Flags, payload: &[u8]) -> Vec<u8> {
+        let mut out = frame(Kind::Reply, flags.with_more(true), &(payload.len() as u64).to_le_bytes());
+        let answer = flags.with_compressed(false);
         let chunks = payload.chunks(payload.len().div_ceil(3));
         for (number, chunk) in chunks.enumerate() {
             out.extend(frame(Kind::Ping, Flags::URGENT, &[]));
@@ -193,6 +201,18 @@ mod tests {
     fn received(mut sent: &[u8], step: usize, straight: bool) -> (Vec<u8>, usize, usize) {
         let (mut reading, mut parts) = (Reading::new(1 << 20), Assemblies::new(1 << 20));
         let (mut whole, mut pings, mut beside) = (None, 0, 0);
+        let came = |parts: &mut Assemblies, progress| {
+            let inflated = parts.to_inflate().map(|mut inflating| {
+                inflating.inflate();
+                parts.inflated(inflating)
+            });
+            match (progress, inflated) {
+                (Progress::Whole(message), None) | (_, Some(Inflated::Whole(message))) => {
+                    Some(message.payload().to_vec())
+                }
+                _ => None,
+            }
+        };
         while !sent.is_empty() {
             let mut give = |places: &mut [IoSliceMut<'_>]| {
                 let mut given = 0;
@@ -212,9 +232,8 @@ mod tests {
                     beside += count;
                     let flags = chunk.take(count);
                     reading.came(chunk);
-                    if let Progress::Whole(message) = parts.filled(ID, flags, count).expect("it is as was stated") {
-                        whole = Some((message.payload().to_vec(), pings));
-                    }
+                    let progress = parts.filled(ID, flags, count).expect("it is as was stated");
+                    whole = came(&mut parts, progress).map(|payload| (payload, pings)).or(whole);
                 }
                 None => {
                     let filled = reading.fill_between(|room| give(&mut [IoSliceMut::new(room)]));
@@ -224,9 +243,8 @@ mod tests {
             let visited = reading.frames_and_begun(|frame| match frame.kind {
                 Kind::Ping => pings += 1,
                 _ => {
-                    if let Progress::Whole(message) = parts.take(frame).expect("it is as was stated") {
-                        whole = Some((message.payload().to_vec(), pings));
-                    }
+                    let progress = parts.take(frame).expect("it is as was stated");
+                    whole = came(&mut parts, progress).map(|payload| (payload, pings)).or(whole.take());
                 }
             });
             visited.expect("they are frames");
@@ -246,6 +264,22 @@ mod tests {
                 assert!(whole == payload, "other bytes came with steps of {step}");
                 assert_eq!(before, 3, "a frame overtook another one with steps of {step}");
                 assert_eq!(beside > payload.len() / 2, straight, "copied with steps of {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_payload_that_is_compressed_is_inflated_however_its_bytes_come() {
+        let payload: Vec<u8> =
+            (0..200_000_u32).map(|at| if at % 3 == 0 { (at.wrapping_mul(at) >> 7) as u8 } else { 0 }).collect();
+        let packed = Packed::of(&&payload[..]).expect("it gets shorter");
+        let sent = sent_with(Flags::NORMAL.with_answer(true).with_compressed(true), packed.bytes());
+        for straight in [false, true] {
+            for step in [1, 7, 4_095, 4_097, 30_000, 1 << 20] {
+                let (whole, before, beside) = received(&sent, step, straight);
+                assert!(whole == payload, "other bytes came with steps of {step}");
+                assert_eq!(before, 3, "a frame overtook another one with steps of {step}");
+                assert_eq!(beside > packed.bytes().len() / 2, straight, "copied with steps of {step}");
             }
         }
     }

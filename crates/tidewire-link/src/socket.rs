@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::address::Address;
 use crate::layered::{Layer, Layered};
-use crate::plain::Plain;
+use crate::plain::{Plain, is_near};
 use crate::secured::{Direct, Secured};
 use crate::tls::Tls;
 use crate::upgrade;
@@ -64,6 +64,15 @@ impl Socket {
             Self::Tcp(stream) => stream.into_std().map(Plain::Tcp).map(Ok),
             Self::Unix(stream) => stream.into_std().map(Plain::Unix).map(Ok),
             Self::Layered(layered) => Ok(Err(layered)),
+        }
+    }
+
+    /// Whether the other side is on this host.
+    pub fn is_near(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => is_near(stream.local_addr(), stream.peer_addr()),
+            Self::Unix(_) => true,
+            Self::Layered(layered) => is_near(layered.stream().local_addr(), layered.stream().peer_addr()),
         }
     }
 

@@ -212,9 +212,9 @@ impl<T: DeserializeOwned> Call<T> {
     fn ended(&mut self, outcome: Outcome) -> Result<T, Error> {
         let title = self.shot.as_ref().map_or("call", |shot| &shot.title);
         match outcome {
-            Outcome::Replied(payload) => match &self.shot {
-                Some(shot) => values::read_for(&shot.core()?.objects, title, payload.bytes()),
-                None => values::read(title, payload.bytes()),
+            Outcome::Replied(mut payload) => match &self.shot {
+                Some(shot) => values::read_for(&shot.core()?.objects, title, payload.input()),
+                None => values::read(title, payload.input()),
             },
             Outcome::Failed(number, Some(payload)) => Err(match &self.shot {
                 Some(shot) => shot.told(number, payload.bytes()),

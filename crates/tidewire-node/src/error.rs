@@ -115,6 +115,7 @@ impl Error {
         let code = match refused {
             Refused::InFlight { .. } | Refused::Full { .. } => ErrorCode::LimitExceeded,
             Refused::TooLong { .. } => ErrorCode::PayloadTooLarge,
+            Refused::Unauthorized { .. } => ErrorCode::Unauthorized,
             Refused::Closing | Refused::Over => ErrorCode::LinkLost,
             Refused::Wire(WireError::Subject(problem)) => return Self::new(ErrorCode::InvalidSubject, problem.clone()),
             Refused::Wire(broken) => broken.code(),

@@ -235,18 +235,18 @@ impl<T: DeserializeOwned> Items<T> {
                 }
             }
             match std::task::ready!(self.place.poll(context)) {
-                Ok(item) => return Poll::Ready(Some(self.read(&item))),
+                Ok(item) => return Poll::Ready(Some(self.read(item))),
                 Err(end) => self.end = Some(end),
             }
         }
         self.poll_end(context)
     }
 
-    fn read(&mut self, item: &Payload) -> Result<T, Error> {
+    fn read(&mut self, mut item: Payload) -> Result<T, Error> {
         self.took_one();
         match &self.shot {
-            Some(shot) => values::read_for(&shot.core()?.objects, &shot.title, item.bytes()),
-            None => values::read("stream", item.bytes()),
+            Some(shot) => values::read_for(&shot.core()?.objects, &shot.title, item.input()),
+            None => values::read("stream", item.input()),
         }
     }
 

@@ -220,7 +220,7 @@ impl Node {
     /// Publishes; see [`Subject::publish`].
     ///
     /// # Errors
-    /// [`Error`] if the subject is none, the value can't be sent, or the link is lost.
+    /// [`Error`] if the subject is none, the value can't be sent, the token does not allow it, or the link is lost.
     pub fn publish<T: Serialize + ?Sized>(&self, subject: &str, value: &T) -> Result<(), Error> {
         self.subject(subject).publish(value)
     }

@@ -7,6 +7,8 @@ use std::time::Instant;
 use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Failure, Message, Waiting};
 
+use crate::values::Input;
+
 /// A value as it came.
 pub(crate) struct Payload {
     memory: Vec<u8>,
@@ -16,6 +18,11 @@ pub(crate) struct Payload {
 impl Payload {
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.begin..]
+    }
+
+    /// What a value is read from: if it is long, it is used up.
+    pub fn input(&mut self) -> Input<'_> {
+        Input::of_memory(&mut self.memory, self.begin)
     }
 }
 

@@ -17,8 +17,8 @@ use crate::failure::Failure;
 use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
 use crate::objects::{Giving, Objects};
 use crate::service::{Answering, Handling, Streaming};
-use crate::values::Blob;
 use crate::values::references::within;
+use crate::values::{Blob, Input};
 
 /// How long a caller may take to say that it waits no longer.
 const LATE: Duration = Duration::from_millis(100);
@@ -29,21 +29,21 @@ pub(crate) async fn run(mut inside: Inside, job: Job) {
     let host = &*inside.host;
     host.runner.beat();
     Counts::add(&host.counts.calls);
-    let Job { call, exchange, method, busy: _busy } = job;
+    let Job { mut call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.
     if let Some(ended) = exchange.ended() {
         return give_up(host, call, &exchange, ended).await;
     }
     let context = context(&method, &call, &exchange);
-    let (objects, payload) = (host.runner.objects(), call.message.payload());
+    let (objects, input) = (host.runner.objects(), Input::of_message(&mut call.message));
     // What the caller gives is taken by this node.
     let objects = objects.as_ref();
     match &method.handling {
-        Handling::Once(answers) => match within(objects, || caught(|| answers(context, payload))) {
+        Handling::Once(answers) => match within(objects, || caught(|| answers(context, input))) {
             Ok(answering) => answer(host, objects, call, exchange, answering).await,
             Err(failure) => fail(host, call, &failure),
         },
-        Handling::Stream(streams) => match within(objects, || caught(|| streams(context, payload))) {
+        Handling::Stream(streams) => match within(objects, || caught(|| streams(context, input))) {
             Ok(items) => stream(host, objects, call, exchange, items).await,
             Err(failure) => fail(host, call, &failure),
         },

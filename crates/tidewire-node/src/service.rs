@@ -19,15 +19,15 @@ use crate::events::{Event, EventContext};
 use crate::failure::Failure;
 use crate::names;
 use crate::options::within;
-use crate::values::{self, Blob, Kind};
+use crate::values::{self, Blob, Input, Kind};
 
 const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
 
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
 pub(crate) type Streaming = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> + Send>>;
 
-type Answers = dyn Fn(Context, &[u8]) -> Result<Answering, Failure> + Send + Sync;
-type Streams = dyn Fn(Context, &[u8]) -> Result<Streaming, Failure> + Send + Sync;
+type Answers = dyn Fn(Context, Input<'_>) -> Result<Answering, Failure> + Send + Sync;
+type Streams = dyn Fn(Context, Input<'_>) -> Result<Streaming, Failure> + Send + Sync;
 
 /// What runs when a method is called.
 #[derive(Clone)]
@@ -256,8 +256,8 @@ impl Method {
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
         let names = owned(parameters);
-        let answers = move |context: Context, blob: &[u8]| {
-            let answer = handler(context, arguments(blob, &names)?);
+        let answers = move |context: Context, input: Input<'_>| {
+            let answer = handler(context, arguments(input, &names)?);
             let answer: Answering = Box::pin(async move { result("the result", &answer.await?) });
             Ok(answer)
         };
@@ -276,8 +276,8 @@ impl Method {
         S: Stream<Item = Result<O, Failure>> + Send + 'static,
     {
         let names = owned(parameters);
-        let streams = move |context: Context, blob: &[u8]| {
-            let items = handler(context, arguments(blob, &names)?);
+        let streams = move |context: Context, input: Input<'_>| {
+            let items = handler(context, arguments(input, &names)?);
             let items: Streaming = Box::pin(crate::written::Written::new(items));
             Ok(items)
         };
@@ -374,8 +374,8 @@ fn check_parameters(method: &str, names: &[&str]) -> Result<(), Error> {
     Ok(())
 }
 
-fn arguments<A: DeserializeOwned>(blob: &[u8], names: &[String]) -> Result<A, Failure> {
-    values::read_arguments(blob, names).map_err(|wrong| {
+fn arguments<A: DeserializeOwned>(input: Input<'_>, names: &[String]) -> Result<A, Failure> {
+    values::read_arguments(input, names).map_err(|wrong| {
         let code = if let Kind::Coded(code) = wrong.kind() { code } else { ErrorCode::InvalidArgument };
         Failure::refusal(code, wrong.to_string())
     })

@@ -61,7 +61,7 @@ impl Subject {
     /// Publishes: to all who subscribed, here and at other nodes, and to one member of each queue group; at most once.
     ///
     /// # Errors
-    /// [`Error`] if the value can't be sent, or the link is lost. Nobody has got it then.
+    /// [`Error`] if the value can't be sent, the token does not allow it, or the link is lost. Nobody has got it then.
     pub fn publish<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Error> {
         if let Some(problem) = &self.options.problem {
             return Err(problem.clone());

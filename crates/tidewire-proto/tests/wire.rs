@@ -38,13 +38,13 @@ fn a_wrong_length_is_told_before_anything_follows_it() {
 
 #[test]
 fn each_flag_and_each_lane_is_set_and_cleared_alone() {
-    for byte in 0..64 {
+    for byte in 0..128 {
         let flags = Flags::of(byte).unwrap();
         assert_eq!((flags.byte(), flags.lane()), (byte, usize::from(byte % 4)));
         (0..4).for_each(|lane| assert_eq!(flags.in_lane(lane).byte(), byte / 4 * 4 + lane));
         let other = flags.with_more(!flags.more()).with_answer(!flags.answer());
-        let other = other.with_compressed(!other.compressed()).with_again(!other.again());
-        assert_eq!(other.byte(), byte ^ 0b11_1100);
+        let other = other.with_compressed(!other.compressed()).with_again(!other.again()).with_placed(!other.placed());
+        assert_eq!(other.byte(), byte ^ 0b111_1100);
     }
 }
 

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tidewire_proto::generated::limits::LINK_FRAME_BYTES;
 use tidewire_proto::wire::{
-    CallHead, FRAME_HEAD, FailHead, Fields, FieldsWriter, Flags, Frame, Hello, Kind, LENGTH_BYTES, PublishHead,
-    SubscribeHead, Welcome, WireError, read, read_u32, write,
+    CallHead, FRAME_HEAD, FailHead, Fields, FieldsWriter, Flags, Frame, Hello, Kind, LENGTH_BYTES, PLACE_BYTES,
+    PublishHead, SubscribeHead, Welcome, WireError, read, read_u32, write,
 };
 
 const LENGTH_MAX: usize = LINK_FRAME_BYTES.default as usize;
@@ -129,11 +129,11 @@ fn parts() -> impl Strategy<Value = Parts> {
     let versions = (1..=u16::MAX).prop_flat_map(|newest| (1..=newest, Just(newest)));
     let texts = ("([a-zü]{1,6}\\.){0,8}[a-z]{1,8}", "(([a-z]{1,3}|\\*)\\.){0,4}(\\*|>|[a-zü]{1,4})", "\\PC{0,30}");
     let fields = vec(("\\PC{0,12}", vec(any::<u8>(), 0..40)), 0..8);
-    let fixed = (proptest::sample::select(Kind::ALL), 0..64_u8, any::<u64>());
+    let fixed = (proptest::sample::select(Kind::ALL), 0..128_u8, any::<u64>());
     (fixed, numbers, versions, texts, fields, vec(any::<u8>(), 0..300)).prop_map(
         |((kind, flags, id), numbers, versions, (subject, pattern, queue), fields, payload)| {
             let flags = flags_for(kind, Flags::of(flags).unwrap());
-            let payload = payload_for(kind, flags, payload);
+            let (flags, payload) = payload_for(kind, flags, payload);
             Parts { kind, flags, id, numbers, versions, subject, pattern, queue, fields, payload }
         },
     )
@@ -147,12 +147,15 @@ fn flags_for(kind: Kind, flags: Flags) -> Flags {
     }
 }
 
-fn payload_for(kind: Kind, flags: Flags, payload: Vec<u8>) -> Vec<u8> {
+fn payload_for(kind: Kind, flags: Flags, payload: Vec<u8>) -> (Flags, Vec<u8>) {
     match kind {
-        Kind::Error | Kind::Chunk => payload,
-        Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item if flags.more() => vec![1; 8],
-        Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item => payload,
-        _ => Vec::new(),
+        Kind::Error | Kind::Chunk => (flags, payload),
+        Kind::Call | Kind::Reply | Kind::Item if flags.more() && flags.placed() => {
+            (flags.with_compressed(false), vec![1; 8 + PLACE_BYTES])
+        }
+        Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item if flags.more() => (flags, vec![1; 8]),
+        Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item => (flags, payload),
+        _ => (flags, Vec::new()),
     }
 }
 
@@ -232,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..200), kind in 0..23_u8, head in 0..70_u16) {
+    fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..200), kind in 0..24_u8, head in 0..70_u16) {
         poke(&bytes);
         let mut frame = (12 + bytes.len() as u32).to_le_bytes().to_vec();
         frame.extend_from_slice(&[kind, 0]);

@@ -174,18 +174,30 @@ impl Calling {
 }
 
 /// A call of a method that gives one value, of a service in other processes: a future that begins when somebody waits for it.
+///
+/// It has nothing but what a [`Pending`] has, so that it can become one.
 #[pyclass(frozen, extends = Pending, module = "tidewire.services.errand")]
-pub struct LinkCall {
-    sketch: Arc<Sketch>,
-}
+pub struct LinkCall;
 
 impl LinkCall {
     fn begun_later(py: Python<'_>, sketch: Sketch) -> PyResult<Bound<'_, PyAny>> {
         let sketch = Arc::new(sketch);
         let operation = Box::pin(Outgoing::new(Arc::clone(&sketch)));
-        let pending = Pending::later("call", operation, Arc::clone(&sketch));
-        let call = PyClassInitializer::from(pending).add_subclass(Self { sketch });
+        let pending = Pending::later("call", operation, sketch);
+        let call = PyClassInitializer::from(pending).add_subclass(Self);
         Bound::new(py, call).map(Bound::into_any)
+    }
+
+    fn use_up<'a>(this: &'a Bound<'_, Self>) -> Option<&'a Arc<Sketch>> {
+        let sketch = this.as_super().get().plan();
+        if let Some(sketch) = sketch {
+            sketch.used.store(true, Ordering::Release);
+        }
+        sketch
+    }
+
+    fn title(this: &Bound<'_, Self>) -> PyResult<String> {
+        this.as_super().get().plan().map_or_else(|| Ok("call".to_owned()), |sketch| sketch.title(this.py()))
     }
 }
 
@@ -213,25 +225,24 @@ impl LinkCall {
 
     /// Gives it up, as a coroutine does.
     fn close(this: &Bound<'_, Self>) -> PyResult<()> {
-        this.get().sketch.used.store(true, Ordering::Release);
+        Self::use_up(this);
         Pending::cancel(this.as_super(), None).map(drop)
     }
 
     fn __aiter__<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
-        let sketch = &this.get().sketch;
-        sketch.used.store(true, Ordering::Release);
+        let errand = Self::use_up(this).map(|sketch| sketch.errand(py)).transpose()?;
         let reading = PyModule::import(py, "tidewire.services.reading")?;
-        reading.getattr("Stream")?.call1((sketch.errand(py)?,))
+        reading.getattr("Stream")?.call1((errand,))
     }
 
     /// What a task that is made of it shows.
     #[getter]
-    fn __name__(&self, py: Python<'_>) -> PyResult<String> {
-        self.sketch.title(py)
+    fn __name__(this: &Bound<'_, Self>) -> PyResult<String> {
+        Self::title(this)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(format!("<Call {}>", self.sketch.title(py)?))
+    fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
+        Ok(format!("<Call {}>", Self::title(this)?))
     }
 }

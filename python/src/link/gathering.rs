@@ -14,7 +14,9 @@ thread_local! {
 /// What this thread writes at the end of the round of its loop.
 struct Gathering {
     link: usize,
-    frames: u32,
+    frames: usize,
+    /// Bytes of payloads since something was written.
+    bytes: usize,
     /// False once the task that writes has run, or is gone with its loop.
     planned: Arc<AtomicBool>,
 }
@@ -24,38 +26,46 @@ pub fn after_fork() {
     GATHERING.take();
 }
 
-/// Writes at the end of this round of the loop, if this is the thread of one. Answers whether it will.
-pub fn flush_soon(py: Python<'_>, flusher: &Flusher) -> bool {
-    joined_gathering(flusher, py) || plan_flush(py, flusher)
+/// Writes a frame with a payload of so many bytes at the end of this round of the loop, if this is the thread of one. Answers whether
+/// it will.
+pub fn flush_soon(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
+    joined_gathering(flusher, py, bytes) || plan_flush(py, flusher, bytes)
 }
 
 /// Adds a frame to what this thread will write at the end of this round of its loop anyway. Answers whether there is such a thing.
-pub fn joined_gathering(flusher: &Flusher, py: Python<'_>) -> bool {
-    let Some(frames) = gathered(flusher.address()) else { return false };
-    if (frames as usize).is_multiple_of(flusher.batch_frames()) {
-        // The other side begins while the round of the loop goes on.
+pub fn joined_gathering(flusher: &Flusher, py: Python<'_>, bytes: usize) -> bool {
+    let Some(enough) = gathered(flusher, bytes) else { return false };
+    if enough {
+        // The other side begins while the round of the loop goes on, and what is written is still in the caches of the processor.
         crate::attach::detach(py, || flusher.flush());
     }
     true
 }
 
-/// Counts one more frame, if this thread will write the link anyway.
-fn gathered(link: usize) -> Option<u32> {
+/// Counts one more frame, if this thread will write the link anyway. Answers whether they are enough for a write.
+fn gathered(flusher: &Flusher, bytes: usize) -> Option<bool> {
     GATHERING.with_borrow_mut(|gathering| {
+        let link = flusher.address();
         let planned = |one: &&mut Gathering| one.link == link && one.planned.load(Ordering::Relaxed);
         let gathering = gathering.as_mut().filter(planned)?;
         gathering.frames += 1;
-        Some(gathering.frames)
+        gathering.bytes += bytes;
+        let batch = flusher.batch();
+        let enough = gathering.frames >= batch.frames || gathering.bytes >= batch.bytes;
+        if enough {
+            (gathering.frames, gathering.bytes) = (0, 0);
+        }
+        Some(enough)
     })
 }
 
-fn plan_flush(py: Python<'_>, flusher: &Flusher) -> bool {
+fn plan_flush(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
     let Some(line) = crate::bridge::known_line(py) else { return false };
     let planned = Arc::new(AtomicBool::new(true));
     let task = FlushTask { flusher: flusher.clone(), planned: Arc::clone(&planned) };
     let soon = Py::new(py, task).is_ok_and(|task| line.soon(py, task.into_any()));
     if soon {
-        GATHERING.set(Some(Gathering { link: flusher.address(), frames: 1, planned }));
+        GATHERING.set(Some(Gathering { link: flusher.address(), frames: 1, bytes, planned }));
     }
     soon
 }

@@ -180,9 +180,10 @@ impl RemoteCall {
         }
     }
 
-    fn flush(&self, py: Python<'_>, company: bool) {
+    /// Writes an answer of so many bytes, now or with others.
+    fn flush(&self, py: Python<'_>, company: bool, bytes: usize) {
         // With other calls at hand, their answers go in the same write: at the end of this round of the loop.
-        if !(company && super::gathering::flush_soon(py, &self.flusher)) {
+        if !(company && super::gathering::flush_soon(py, &self.flusher, bytes)) {
             crate::attach::detach(py, || self.flusher.flush());
         }
     }
@@ -288,9 +289,10 @@ impl RemoteCall {
         let Some(call) = self.take() else { return Ok(()) };
         let company = call.has_company();
         let payload = sending(&mut blob);
-        let sent = detached(py, call.compresses(payload.bytes()), || call.reply(payload));
+        let bytes = payload.bytes();
+        let sent = detached(py, call.compresses(bytes), || call.reply(payload));
         self.forget();
-        self.flush(py, company);
+        self.flush(py, company, bytes);
         match sent {
             Err(tidewire_link::Refused::Over) | Ok(()) => Ok(()),
             Err(why) => Err(refused(py, "the result", &why)),
@@ -354,10 +356,10 @@ impl RemoteCall {
 impl RemoteCall {
     fn end(&self, py: Python<'_>, code: ErrorCode, payload: Sending<'_>) {
         let Some(call) = self.take() else { return };
-        let company = call.has_company();
+        let (company, bytes) = (call.has_company(), payload.bytes());
         call.fail(code, payload);
         self.forget();
-        self.flush(py, company);
+        self.flush(py, company, bytes);
     }
 
     /// The payload, if it is long: what is made of it needs the memory.

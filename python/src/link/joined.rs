@@ -77,8 +77,8 @@ impl Link {
     ) -> PyResult<Asking> {
         let place = Arc::new(reply::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, subject, value, None, Some(timeout), Some(priority), None, 0, waiting)?;
-        self.flush(py);
+        let (key, bytes) = self.send(py, subject, value, None, Some(timeout), Some(priority), None, 0, waiting)?;
+        self.flush(py, bytes);
         Ok(self.asking(place, key, subject, deadline(engine, Some(timeout), now)))
     }
 
@@ -101,15 +101,17 @@ impl Link {
         }
     }
 
-    fn flush(&self, py: Python<'_>) {
-        if joined_gathering(&self.flusher, py) {
+    /// Writes a frame with a payload of so many bytes, now or with others.
+    fn flush(&self, py: Python<'_>, bytes: usize) {
+        if joined_gathering(&self.flusher, py, bytes) {
             return;
         }
-        if !(self.inner.is_busy() && flush_soon(py, &self.flusher)) {
+        if !(self.inner.is_busy() && flush_soon(py, &self.flusher, bytes)) {
             crate::attach::detach(py, || self.inner.flush());
         }
     }
 
+    /// Adds a call to what waits to be written. Answers its key, and how many bytes its payload has.
     #[allow(clippy::too_many_arguments)]
     fn send<'py>(
         &self,
@@ -122,7 +124,7 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
         credit: u32,
         waiting: Arc<dyn Waiting>,
-    ) -> PyResult<CallKey> {
+    ) -> PyResult<(CallKey, usize)> {
         self.inner.born.check(py)?;
         let (mut blob, headers) =
             (crate::values::encode(value, subject, self.inner.payload_bytes(), give)?, fields(py, headers)?);
@@ -134,9 +136,9 @@ impl Link {
             ..CallHead::default()
         };
         let (inner, payload, flags) = (&*self.inner, sending(&mut blob), flags(priority));
-        let long = inner.compresses(payload.bytes());
-        let key = detached(py, long, || inner.call(&head, flags, payload, waiting));
-        key.map_err(|why| refused(py, subject, &why))
+        let bytes = payload.bytes();
+        let key = detached(py, inner.compresses(bytes), || inner.call(&head, flags, payload, waiting));
+        key.map(|key| (key, bytes)).map_err(|why| refused(py, subject, &why))
     }
 }
 
@@ -213,8 +215,8 @@ impl Link {
     ) -> PyResult<Pending> {
         let place = Arc::new(reply::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, subject.text, value, give, timeout, priority, headers, 0, waiting)?;
-        self.flush(py);
+        let (key, bytes) = self.send(py, subject.text, value, give, timeout, priority, headers, 0, waiting)?;
+        self.flush(py, bytes);
         let asking = self.asking(place, key, subject.text, deadline(engine, timeout, Instant::now()));
         Ok(Pending::new("call", None, Box::pin(asking)))
     }
@@ -235,9 +237,9 @@ impl Link {
     ) -> PyResult<RemoteStream> {
         let place = Arc::new(stream::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let key = self.send(py, subject.text, value, give, timeout, priority, headers, credit, waiting)?;
+        let (key, bytes) = self.send(py, subject.text, value, give, timeout, priority, headers, credit, waiting)?;
         place.opened(key);
-        self.flush(py);
+        self.flush(py, bytes);
         let link = tidewire_link::Link::clone(&self.inner);
         Ok(RemoteStream::new(place, link, subject.text.to_owned(), self.taking.clone(), credit))
     }
@@ -262,10 +264,10 @@ impl Link {
         let fields = Fields::parse("PUBLISH", &headers).map_err(|broken| super::wire(py, subject.text, &broken))?;
         let head = PublishHead { subject: subject.text, fields, ..PublishHead::default() };
         let (inner, payload, flags) = (&*self.inner, sending(&mut blob), flags(priority));
-        let long = inner.compresses(payload.bytes());
-        let sent = detached(py, long, || inner.publish(&head, flags, payload));
+        let bytes = payload.bytes();
+        let sent = detached(py, inner.compresses(bytes), || inner.publish(&head, flags, payload));
         sent.map_err(|why| refused(py, subject.text, &why))?;
-        if !flush_soon(py, &self.flusher) {
+        if !flush_soon(py, &self.flusher, bytes) {
             crate::attach::detach(py, || self.inner.flush());
         }
         Ok(())
@@ -344,6 +346,12 @@ impl Link {
     #[getter]
     fn dropped(&self) -> u64 {
         self.inner.mine().map_or(0, tidewire_link::Link::dropped)
+    }
+
+    /// Payloads that were laid in shared memory for other processes of this machine.
+    #[getter]
+    fn laid(&self) -> u64 {
+        self.inner.mine().map_or(0, tidewire_link::Link::laid)
     }
 
     /// Takes no new calls, and tells the hub.

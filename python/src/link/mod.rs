@@ -37,7 +37,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::PerProcess;
-use tidewire_link::{Failure, Message, Pieces, Refused, Runtime, Sending};
+use tidewire_link::{Failure, Message, Pieces as _, Refused, Runtime, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
@@ -86,6 +86,7 @@ fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
     let class = match refused {
         Refused::InFlight { .. } | Refused::Full { .. } => "LimitExceeded",
         Refused::TooLong { .. } => "PayloadTooLarge",
+        Refused::Unauthorized { .. } => "Unauthorized",
         Refused::Closing | Refused::Over => "LinkLost",
         Refused::Wire(WireError::Subject(problem)) => return error(py, "InvalidSubject", problem, &[]),
         Refused::Wire(broken) => broken.code().name(),
@@ -202,5 +203,8 @@ fn sending(blob: &mut Blob) -> Sending<'_> {
     if blob.bytes() > limits::LINK_CHUNK_BYTES.default as usize {
         return Sending::Long(Box::new(std::mem::replace(blob, Blob::Whole(Vec::new()))));
     }
-    Sending::Short(blob.piece(0))
+    match blob {
+        Blob::Whole(all) => Sending::Short(all),
+        kept @ Blob::Kept(..) => Sending::Pieces(kept),
+    }
 }

@@ -24,6 +24,7 @@ pub fn greeting(name: &str, token: Option<String>, settings: &Settings) -> Greet
             size(settings, &limits::LINK_COMPRESS_BYTES),
             size(settings, &limits::LINK_COMPRESS_NEAR_BYTES),
         ),
+        shared_bytes: size(settings, &limits::LINK_SHARED_BYTES),
         backoff_ms: (number(settings, &limits::LINK_BACKOFF_MS), number(settings, &limits::LINK_BACKOFF_MAX_MS)),
         ..Greeting::new(name)
     }

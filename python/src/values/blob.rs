@@ -34,13 +34,8 @@ pub enum Blob {
 impl Blob {
     /// A head with one buffer.
     pub fn of_one(head: &[u8], part: &Bound<'_, PyBytes>) -> Self {
-        let bytes = part.as_bytes();
-        let mut start = header(head, &[bytes.len()]);
-        if start.len() + bytes.len() > KEPT_BYTES {
-            return Self::Kept(start, DroppedAttached::new(PyBackedBytes::from(part.clone())));
-        }
-        start.extend_from_slice(bytes);
-        Self::Whole(start)
+        let start = header(head, &[part.as_bytes().len()]);
+        Self::Kept(start, DroppedAttached::new(PyBackedBytes::from(part.clone())))
     }
 }
 

@@ -108,7 +108,8 @@ impl Failure {
                 error(py, "InvalidArgument", &text, &[])
             }
             Reason::TooLarge => {
-                let text = format!("{name}: it takes more than {bytes_max} bytes: send less at once, or use a stream");
+                let text =
+                    format!("{name}: it takes more than payload_bytes={bytes_max}: send less at once, or use a stream");
                 error(py, "PayloadTooLarge", &text, &[])
             }
             Reason::Raised(failure) => failure,

@@ -7,8 +7,6 @@
 
 use std::ffi::c_char;
 use std::ptr;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-use std::{hint::black_box, sync::Once};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -20,28 +18,6 @@ pub const STEP_BYTES: usize = 1 << 20;
 pub const LONG_BYTES: usize = 4 << 20;
 /// A text grows by this part of its length: more often would copy it more often, where it can't grow in its place.
 const TEXT_STEPS: usize = 32;
-
-/// Values from this length on have the allocator [keep what is freed](keep_freed).
-const FREED_BYTES: usize = 256 << 10;
-
-/// Has the allocator of the C library keep up to 64 MiB of what is freed, from the first value of 256 KiB on.
-///
-/// It begins with 128 KiB: then the memory of each such value is new from the system, page by page, and goes back to it at once, which
-/// costs as much as to send the value. By its own rule it keeps twice the longest block of up to 32 MiB that it has had from the
-/// system by itself and was freed; so it is given one, which nobody writes to. What the user has set stays in force.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn keep_freed(bytes: usize) {
-    // With what the allocator adds, it is not above 32 MiB.
-    const BLOCK_BYTES: usize = (32 << 20) - (64 << 10);
-    static ONCE: Once = Once::new();
-    if bytes >= FREED_BYTES {
-        ONCE.call_once(|| drop(black_box(Vec::<u8>::with_capacity(BLOCK_BYTES))));
-    }
-}
-
-/// Other allocators have other rules.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn keep_freed(_: usize) {}
 
 /// Gives whole pages back to the system. What they held is lost: they read as zeros.
 #[cfg(target_os = "linux")]

@@ -78,7 +78,7 @@ pub fn use_up<'py>(
     if !is_long(bytes.len() - begin) {
         return decode(py, &bytes[begin..], hook);
     }
-    memory::keep_freed(bytes.len());
+    tidewire_link::keep_freed(bytes.len());
     blob::with_own_parts(py, bytes, begin, |head, parts| Decoder::new(py, head, parts, hook).whole())
 }
 

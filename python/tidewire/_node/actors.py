@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidewire import _handlers
 from tidewire._binding import ActorRef, Timer
@@ -14,6 +14,30 @@ from tidewire.supervision import Mailbox, Supervision, whole
 
 _LOOP = "asyncio"
 """The dispatcher that is the node's event loop."""
+
+
+class Options(NamedTuple):
+    """How an actor is made; see ``Actors.spawn``."""
+
+    name: str | None = None
+    mailbox: int | Mailbox | None = None
+    dispatcher: str = "default"
+    concurrency: int = 1
+    supervision: Supervision | None = None
+
+    def check(self) -> None:
+        """Refuse what is none of these.
+
+        Raises:
+            InvalidArgument: if an option is not allowed; it names the option.
+        """
+        if self.name is not None and not isinstance(self.name, str):
+            raise InvalidArgument(f"name: {self.name!r} is not allowed: give a string, or None")
+        if not isinstance(self.dispatcher, str):
+            raise InvalidArgument(f"dispatcher: {self.dispatcher!r} is not allowed: give the name of a dispatcher")
+        whole("concurrency", self.concurrency, CONCURRENCY)
+        if self.supervision is not None and not isinstance(self.supervision, Supervision):
+            raise InvalidArgument(f"supervision: {self.supervision!r} is not allowed: give a tw.Supervision")
 
 
 class Actors(Base):
@@ -52,7 +76,7 @@ class Actors(Base):
             UnknownDispatcher: if there is no such dispatcher; the message lists those there are.
             NodeStopped: if the node has been stopped.
         """
-        return self._spawn(None, target, args, kwargs, name, mailbox, dispatcher, concurrency, supervision)
+        return self._spawn(None, target, args, kwargs, Options(name, mailbox, dispatcher, concurrency, supervision))
 
     def lookup(self, name: str) -> ActorRef | None:
         """Return the live actor with this name, or None."""
@@ -97,21 +121,9 @@ class Actors(Base):
     def _spawn_child(
         self, parent: ActorRef, target: Any, args: tuple[Any, ...], options: dict[str, Any] | None
     ) -> ActorRef:
-        options = dict(options or {})
-        taken = {key: options.pop(key, None) for key in ("name", "mailbox", "supervision")}
-        dispatcher = options.pop("dispatcher", "default")
-        concurrency = options.pop("concurrency", 1)
-        return self._spawn(
-            parent,
-            target,
-            args,
-            options,
-            taken["name"],
-            taken["mailbox"],
-            dispatcher,
-            concurrency,
-            taken["supervision"],
-        )
+        kwargs = dict(options or {})
+        taken = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
+        return self._spawn(parent, target, args, kwargs, Options(**taken))
 
     def _spawn(
         self,
@@ -119,30 +131,20 @@ class Actors(Base):
         target: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        name: str | None,
-        mailbox: int | Mailbox | None,
-        dispatcher: str,
-        concurrency: int,
-        supervision: Supervision | None,
+        options: Options,
     ) -> ActorRef:
         def plan() -> _handlers.Plan:
             return _handlers.plan(target, args, kwargs)
 
-        return self._spawn_plan(parent, plan, name, mailbox, dispatcher, concurrency, supervision)
+        return self._spawn_plan(plan, options, parent)
 
     def _spawn_plan(
-        self,
-        parent: ActorRef | None,
-        make: Callable[[], _handlers.Plan],
-        name: str | None,
-        mailbox: int | Mailbox | None,
-        dispatcher: str,
-        concurrency: int,
-        supervision: Supervision | None,
+        self, make: Callable[[], _handlers.Plan], options: Options, parent: ActorRef | None = None
     ) -> ActorRef:
         self._check()
         # The options come first: a class whose actor is refused is not called.
-        _check_options(name, dispatcher, concurrency, supervision)
+        options.check()
+        name, mailbox, dispatcher, concurrency, supervision = options
         box = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
         plan = make()
         _check_plan(plan, dispatcher, concurrency)
@@ -159,16 +161,6 @@ class Actors(Base):
             concurrency=concurrency,
             supervision=supervision,
         )
-
-
-def _check_options(name: object, dispatcher: object, concurrency: object, supervision: object) -> None:
-    if name is not None and not isinstance(name, str):
-        raise InvalidArgument(f"name: {name!r} is not allowed: give a string, or None")
-    if not isinstance(dispatcher, str):
-        raise InvalidArgument(f"dispatcher: {dispatcher!r} is not allowed: give the name of a dispatcher")
-    whole("concurrency", concurrency, CONCURRENCY)
-    if supervision is not None and not isinstance(supervision, Supervision):
-        raise InvalidArgument(f"supervision: {supervision!r} is not allowed: give a tw.Supervision")
 
 
 def _check_plan(plan: _handlers.Plan, dispatcher: str, concurrency: int) -> None:

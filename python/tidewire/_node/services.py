@@ -48,7 +48,8 @@ class Services(Base):
             tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes with a certificate of its may join.
 
         Returns:
-            The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in.
+            The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in. There is nothing to wait for: nodes can
+            join when this returns, and awaiting it gives the same.
 
         Raises:
             InvalidArgument: if the URL is not one to listen at, this node has joined another hub, or a token allows more than the hub.

@@ -46,14 +46,14 @@ class Subjects(Actors, Services):
     def _subscribe(
         self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None, listens: bool
     ) -> Subscription:
-        """Subscribe; one that listens gets no requests of other nodes."""
+        """Subscribe; one that listens gets no requests."""
         self._check()
         _check_subscription(pattern, queue)
         self._engine.check_pattern(pattern)
         own = not isinstance(target, ActorRef)
         actor = target if isinstance(target, ActorRef) else self.spawn(target)
         try:
-            subscription = self._engine.subscribe(pattern, actor, queue, own)
+            subscription = self._engine.subscribe(pattern, actor, queue, own, listens)
         except BaseException:
             if own:
                 actor.stop(drain=False)
@@ -150,6 +150,7 @@ class Subjects(Actors, Services):
             InvalidSubject: if the subject is malformed, or not a string.
             InvalidArgument: if the headers are not strings, or the message can't be sent to other nodes; nobody has it then.
             LinkLost: if the link to the hub is lost; nobody has it then.
+            Unauthorized: if the token of this node does not allow it; nobody has it then.
         """
         if self._stopped:
             self._check()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _limits
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
+from tidewire._node.actors import Options
 from tidewire.agents import handlers
 from tidewire.agents.agent import Agent
 from tidewire.agents.desk import Desk
@@ -120,7 +121,7 @@ def _register(node: Node, pool: AgentPool, desk: Desk, table: Table, options: Ag
     box = node.broker.agent_mailbox if options.mailbox is None else options.mailbox
     plan = Plan(_receiver(pool, desk, table), True, True, stopped=stopped_hook(desk, lambda: _drain(pool)))
     pool.agent._desk_ = desk
-    desk.ref = node._spawn_plan(None, lambda: plan, pool.agent.id, box, "default", concurrency, None)
+    desk.ref = node._spawn_plan(lambda: plan, Options(pool.agent.id, box, concurrency=concurrency))
     enter(pool.agent, desk, table)
     pool._core.on_close = lambda: desk.ref.stop(True)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire import _handlers, _limits
 from tidewire._handlers import Plan
+from tidewire._node.actors import Options
 from tidewire.agents import handlers, intake
 from tidewire.agents.agent import Agent
 from tidewire.agents.desk import Desk
@@ -58,7 +59,7 @@ def register(
     # Set first, as the start hook runs at once on another thread and may send.
     agent._desk_ = desk
     try:
-        desk.ref = node._spawn_plan(None, lambda: plan, agent.id, box, dispatcher, concurrency, supervision)
+        desk.ref = node._spawn_plan(lambda: plan, Options(agent.id, box, dispatcher, concurrency, supervision))
     except BaseException:
         agent._desk_ = before
         raise

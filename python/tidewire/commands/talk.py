@@ -30,8 +30,10 @@ class Hub:
         url: Its address; TIDEWIRE_URL where the command says nothing.
         token: For hubs that ask for one; TIDEWIRE_TOKEN where the command says nothing.
         as_json: Print data instead of text, errors too.
-        as_text: Take messages and arguments for text, whatever they look like.
         files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own certificate, and its key.
+
+    Attributes:
+        as_text: Whether messages and arguments are text, whatever they look like.
     """
 
     def __init__(
@@ -39,14 +41,13 @@ class Hub:
         url: str | None,
         token: str | None,
         as_json: bool,
-        as_text: bool = False,
         files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
     ) -> None:
         self._files = files
         self.url = url or os.environ.get("TIDEWIRE_URL") or URL
         self.token = token
         self.as_json = as_json
-        self.as_text = as_text
+        self.as_text = False
 
     def run(self, work: Callable[[tw.Node], Awaitable[int]]) -> int:
         """Join, do something, and return its exit code: 1 if it failed, 130 after Ctrl-C."""

@@ -61,8 +61,12 @@ def up(
         listener.close()
     until = monotonic() + wanted.timeout
     _drain(node, until, ended)
+    dropped = node.statistics()["links"]["of_hub"]["dropped"]
     ledger = node._stop_blocking(0.0 if urged.is_set() else max(0.0, until - monotonic()))
-    _say({"hub": node.name, "balanced": ledger.balanced}, f"hub {node.name} has stopped: {ledger}", as_json)
+    line = f"hub {node.name} has stopped: {ledger}"
+    if dropped:
+        line += f"; {dropped} published messages were dropped: their receivers had no room (link_queue_bytes)"
+    _say({"hub": node.name, "balanced": ledger.balanced, "dropped": dropped}, line, as_json)
     return 0
 
 

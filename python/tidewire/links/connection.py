@@ -303,13 +303,13 @@ class Connection:
     def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | bool | None]]) -> None:
         for number, what in came:
             if what is False:
+                self.objects.lost()
                 self.tell()
                 continue
             if what is None and number:
                 self.objects.left(number)
                 continue
             if what is None:
-                self.objects.lost()
                 self.objects.open()
                 self.renew()
                 self.tell()

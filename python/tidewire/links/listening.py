@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
 from tidewire._limits import Limit
@@ -120,7 +120,7 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
 
 
 class Listener:
-    """A place where other nodes can join.
+    """A place where other nodes can join, from the moment in which ``listen`` returns it. Awaiting it gives it back at once.
 
     Attributes:
         url: Its address, with the real port.
@@ -133,6 +133,10 @@ class Listener:
     def close(self) -> None:
         """Take no more nodes in. Those that joined stay."""
         self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, Listener]:
+        return self
+        yield
 
     def __enter__(self) -> Listener:
         return self

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewire._binding import Gate
 from tidewire._handlers import Plan
+from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, MailboxFull
 from tidewire.links.remote import TRACE
 from tidewire.services.local import LocalPort
@@ -47,9 +48,8 @@ class Porter:
         def plan() -> Plan:
             return Plan(self._handler, takes_context=False, coroutine=True)
 
-        return self._host.node._spawn_plan(
-            parent, plan, None, Mailbox(self._host.room.waiting, "fail"), "default", concurrency, None
-        )
+        mailbox = Mailbox(self._host.room.waiting, "fail")
+        return self._host.node._spawn_plan(plan, Options(mailbox=mailbox, concurrency=concurrency), parent)
 
     def __call__(self, call: RemoteCall) -> None:
         """Let a call in, or tell its caller that too many wait."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from typing import Final
 
 BEGUN: Final = 0
@@ -53,6 +52,8 @@ def _memory_file() -> int:
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("tidewire-worker")
     else:
+        import tempfile
+
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
     os.ftruncate(fd, _BYTES)

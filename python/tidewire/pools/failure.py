@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import traceback
 from typing import Any
 
 from tidewire.errors import RemoteError
@@ -50,6 +49,9 @@ def message_of(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> list[str]:
+    # Worker processes begin without it.
+    import traceback
+
     try:
         return traceback.format_exception(type(error), error, error.__traceback__)
     except BaseException:  # noqa: BLE001

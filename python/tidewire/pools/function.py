@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import pickle
 import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from functools import partial
+from importlib import import_module
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
 from tidewire.errors import InvalidArgument
 from tidewire.pools import main_module
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_COROUTINE = 0x80
+"""The flag of code that makes coroutines, ``inspect.CO_COROUTINE``."""
 _PICKLE_MEND = (
     "define it at the top level of a module, or give an import path such as 'package.module:name', or use kind='thread'"
 )
@@ -76,7 +78,7 @@ def for_thread(function: Callable[..., Any] | str) -> Callable[..., Any]:
 def resolve(path: str) -> Callable[..., Any]:
     """Import ``package.module:name``. Raises whatever the import raises."""
     module, _, names = path.partition(":")
-    found: Any = importlib.import_module(module)
+    found: Any = import_module(module)
     for name in names.split("."):
         found = getattr(found, name)
     return _callable(found)
@@ -110,10 +112,7 @@ class Caller:
         if isinstance(function, PerWorker):
             self.call, self._end = function(self._run)
             return
-        is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004
-        )
-        self.call = self._run_async if is_async else function
+        self.call = self._run_async if _is_async(function) else function
 
     def _run_async(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(self.function(*args, **kwargs))
@@ -131,6 +130,18 @@ class Caller:
             self._end()
         if self._loop is not None:
             self._loop.close()
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    if isinstance(function, BuiltinFunctionType):
+        return False
+    if type(function) is FunctionType and not vars(function):
+        return bool(function.__code__.co_flags & _COROUTINE)
+    # What is neither needs more than a look; worker processes begin without it.
+    import inspect
+
+    calls = getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(calls)
 
 
 def checked_results(results: Any, count: int) -> list[Any]:

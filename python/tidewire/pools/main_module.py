@@ -6,10 +6,10 @@ As with ``multiprocessing``, the program is imported under the name ``__mp_main_
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import types
-from pathlib import Path
 from typing import Any
 
 _ALIAS = "__mp_main__"
@@ -29,9 +29,9 @@ def source(main: Any) -> Source | None:
     if name is not None:
         return None if name == "__main__" or name.endswith(".__main__") else ("name", name)
     path = getattr(main, "__file__", None)
-    if path is None or not Path(path).is_file():
+    if path is None or not os.path.isfile(path):
         return None
-    return "path", str(Path(path).resolve())
+    return "path", os.path.realpath(path)
 
 
 def can_be_imported(main: Any) -> bool:

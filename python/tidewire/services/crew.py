@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidewire._handlers import Plan
+from tidewire._node.actors import Options
 from tidewire.errors import ActorStopped, MailboxFull
 from tidewire.services.room import Room
 from tidewire.supervision import Mailbox
@@ -151,7 +152,7 @@ class Crew:
         def plan() -> Plan:
             return Plan(_receive, takes_context=False, coroutine=False)
 
-        member = Member(self._node._spawn_plan(None, plan, None, self._mailbox, self._dispatcher, 1, None))
+        member = Member(self._node._spawn_plan(plan, Options(mailbox=self._mailbox, dispatcher=self._dispatcher)))
         self._members.append(member)
         return member
 

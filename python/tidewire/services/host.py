@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import CallTally
 from tidewire._handlers import Plan
+from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.checking import Arguments
 from tidewire.services.context import CallContext
@@ -219,7 +220,7 @@ class Host:
         def plan() -> Plan:
             return Plan(receive, takes_context=False, coroutine=True)
 
-        return self.node._spawn_plan(None, plan, None, self.room.mailbox, "default", concurrency, None)
+        return self.node._spawn_plan(plan, Options(mailbox=self.room.mailbox, concurrency=concurrency))
 
 
 def _is_cancelled() -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire._current import running_loop
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
+from tidewire._node.actors import Options
 from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, NodeStopped
 from tidewire.services.context import CallContext
 from tidewire.services.declared import Declaration, declaration_of
@@ -219,7 +220,7 @@ class Served:
         def plan() -> Plan:
             return Plan(receive, takes_context=True, coroutine=bound.coroutine)
 
-        actor = self._node._spawn_plan(None, plan, None, None, "default" if bound.coroutine else dispatcher, 1, None)
+        actor = self._node._spawn_plan(plan, Options(dispatcher="default" if bound.coroutine else dispatcher))
         try:
             subscription = self._node.subscribe(event.mark.subject, actor, event.mark.queue)
         except BaseException:

@@ -1,6 +1,10 @@
 //! Who may join a hub, and do what there.
 
+use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};
+
+/// Patterns that an error shows.
+const SHOWN: usize = 5;
 
 /// One token, and what it allows.
 #[derive(Clone, Debug)]
@@ -90,6 +94,17 @@ impl Access {
         grant.and_then(|at| self.grants.get(at)).map_or_else(TokenLimits::default, |grant| grant.limits)
     }
 
+    /// Where a grant allows to publish, as WELCOME states it: patterns with blanks between them. None: everywhere, or more than can be
+    /// stated.
+    pub fn publishes(&self, grant: Option<usize>) -> Option<String> {
+        let patterns = &self.grants.get(grant?)?.publish;
+        if patterns.iter().any(|pattern| pattern.as_str() == ">") {
+            return None;
+        }
+        let stated = patterns.iter().map(Pattern::as_str).collect::<Vec<_>>().join(" ");
+        (stated.len() as u64 <= limits::LINK_HEAD_BYTES.default).then_some(stated)
+    }
+
     /// Whether a grant allows to publish on a subject.
     pub fn may_publish(&self, grant: Option<usize>, subject: &str) -> bool {
         self.allows(grant, |grant| any_matches(&grant.publish, subject))
@@ -110,6 +125,37 @@ impl Access {
             None => self.is_open(),
             Some(at) => self.grants.get(at).is_some_and(test),
         }
+    }
+}
+
+/// Where a node may publish, as its hub has stated it.
+#[derive(Debug, Default)]
+pub(super) struct Publishing(Option<Vec<Pattern>>);
+
+impl Publishing {
+    /// Reads what WELCOME states. What can't be read is left to the hub, which looks at everything itself.
+    pub fn stated(text: Option<&str>) -> Self {
+        Self(text.and_then(|text| text.split_ascii_whitespace().map(|one| Pattern::new(one).ok()).collect()))
+    }
+
+    /// Looks whether the node may publish on a subject.
+    ///
+    /// # Errors
+    /// The patterns that it may publish on, for people.
+    pub fn check(&self, subject: &str) -> Result<(), String> {
+        match &self.0 {
+            Some(patterns) if !any_matches(patterns, subject) => Err(listed(patterns)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn listed(patterns: &[Pattern]) -> String {
+    let shown: Vec<&str> = patterns.iter().take(SHOWN).map(Pattern::as_str).collect();
+    match patterns.len().saturating_sub(SHOWN) {
+        0 if shown.is_empty() => "nothing".to_owned(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} others", shown.join(", ")),
     }
 }
 

@@ -1,14 +1,20 @@
 //! Long payloads, put together again.
 
+mod inflating;
+
 use std::collections::BTreeMap;
 
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{Flags, Frame, Kind, WireError};
+use tidewire_proto::wire::{Flags, Frame, Kind, Place, WireError};
 
-use super::compression::{self, Unreadable};
+use super::compression::Inflater;
+pub use inflating::{Inflated, Inflating};
 
 /// Where a payload may begin, so that numbers in it can be used where they are.
 const ALIGN: usize = 16;
+
+/// Most that is read of a compressed form before it is inflated.
+const PACKED_BYTES: usize = 65_536;
 
 /// A message: the head and the payload of a frame, and of what followed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,21 +60,6 @@ impl Message {
         (std::mem::replace(&mut self.bytes, head), begin)
     }
 
-    /// The same with its payload as it was before it was compressed, if it was; at most `most` bytes.
-    ///
-    /// # Errors
-    /// The message as it came, and why it can't be read.
-    pub fn inflated(self, most: usize) -> Result<Self, (Self, Unreadable)> {
-        if !self.flags.compressed() {
-            return Ok(self);
-        }
-        let mut bytes = self.bytes[..self.payload_at].to_vec();
-        match compression::inflate(self.payload(), most, &mut bytes) {
-            Ok(()) => Ok(Self { flags: self.flags.with_compressed(false), bytes, ..self }),
-            Err(unreadable) => Err((self, unreadable)),
-        }
-    }
-
     fn begun(frame: &Frame<'_>, mut bytes: Vec<u8>) -> Self {
         bytes.extend_from_slice(frame.head);
         bytes.resize(aligned(frame.head.len()), 0);
@@ -81,23 +72,46 @@ fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
 }
 
+/// The id of an exchange, and whether it is the side that answers which sends.
+type Key = (u64, bool);
+
 struct Part {
     message: Message,
+    /// What inflates it, if it is compressed.
+    inflater: Option<Inflater>,
+    /// Bytes that come.
     total: usize,
+    /// Bytes that have come.
+    came: usize,
+    /// Bytes that it counts among those under way.
+    counted: usize,
     /// Received since the sender was last asked for more.
     unasked: usize,
     /// What the sender may have sent by now.
     allowed: usize,
+    /// It lies in shared memory, and is not sent.
+    placed: bool,
 }
 
 impl Part {
-    fn new(message: Message, total: usize) -> Self {
-        Self { message, total, unasked: 0, allowed: limits::LINK_WINDOW_BYTES.default as usize }
+    fn new(mut message: Message, total: usize) -> Self {
+        let inflater = message.flags.compressed().then(Inflater::default);
+        message.flags = message.flags.with_compressed(false);
+        let allowed = limits::LINK_WINDOW_BYTES.default as usize;
+        Self { message, inflater, total, came: 0, counted: total, unasked: 0, allowed, placed: false }
+    }
+
+    /// Where what comes is added.
+    fn sink(&mut self) -> &mut Vec<u8> {
+        match &mut self.inflater {
+            Some(inflater) => inflater.packed(),
+            None => &mut self.message.bytes,
+        }
     }
 
     /// Bytes that have not come.
     fn left(&self) -> usize {
-        self.total - self.message.payload().len()
+        self.total - self.came
     }
 
     /// Bytes to ask for now. Never more than the rest: what comes late would count for the next payload of the exchange.
@@ -123,6 +137,8 @@ pub enum Progress {
     More,
     /// More is to come, and the sender may be asked for so many further bytes.
     Ask(u32),
+    /// It is to be read there: [`Assemblies::lend`] gives room.
+    Placed(Place, usize),
     /// It is longer than this side takes. What still comes of it is skipped.
     TooLong {
         /// What its sender stated.
@@ -139,18 +155,22 @@ pub enum Progress {
 
 /// The long payloads that are under way on one link.
 pub struct Assemblies {
-    parts: BTreeMap<(u64, bool), Part>,
+    parts: BTreeMap<Key, Part>,
     payload_max: usize,
     bytes: usize,
+    /// What is to be inflated before anything else is taken.
+    packed: Option<Inflating>,
+    /// The long payload that is none of the parts while it is inflated, and what it counts.
+    away: Option<(Key, usize)>,
 }
 
 impl Assemblies {
     /// Takes payloads of at most `payload_max` bytes; all that are under way at once may state four times as much.
     pub fn new(payload_max: usize) -> Self {
-        Self { parts: BTreeMap::new(), payload_max, bytes: 0 }
+        Self { parts: BTreeMap::new(), payload_max, bytes: 0, packed: None, away: None }
     }
 
-    /// Takes a frame with a payload.
+    /// Takes a frame with a payload. If that is compressed, [`to_inflate`](Self::to_inflate) has it.
     ///
     /// # Errors
     /// [`WireError`] if it breaks the rules of long payloads.
@@ -164,6 +184,10 @@ impl Assemblies {
         if frame.payload.len() > self.payload_max {
             return Ok(Progress::TooLong { bytes: frame.payload.len() as u64 });
         }
+        if frame.flags.compressed() {
+            self.packed = Some(Inflating::whole(frame, self.payload_max));
+            return Ok(Progress::More);
+        }
         Ok(Progress::Whole(Message::whole(frame)))
     }
 
@@ -174,28 +198,31 @@ impl Assemblies {
 
     /// Forgets what was there of a payload.
     pub fn forget(&mut self, id: u64, answer: bool) {
-        if let Some(part) = self.parts.remove(&(id, answer)) {
-            self.bytes -= part.total;
+        let key = (id, answer);
+        if let Some(part) = self.parts.remove(&key) {
+            self.bytes -= part.counted;
         }
+        self.forget_away(key);
     }
 
     /// Forgets all of them.
     pub fn clear(&mut self) {
-        self.parts.clear();
-        self.bytes = 0;
+        *self = Self::new(self.payload_max);
     }
 
-    /// Bytes that the payloads under way will have.
+    /// Bytes that the payloads under way will have; of those that are compressed, as soon as it is known how much that is.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// Whether chunks of some payload are awaited.
+    pub fn awaits_chunks(&self) -> bool {
+        self.parts.values().any(|part| !part.placed)
+    }
+
     fn begin(&mut self, frame: &Frame<'_>) -> Result<Progress, WireError> {
         let kind = frame.kind.name();
-        let Ok(stated) = <[u8; 8]>::try_from(frame.payload).map(u64::from_le_bytes) else {
-            let problem = "the first frame of a long payload states its length and nothing else";
-            return Err(WireError::Malformed { kind, problem });
-        };
+        let (stated, place) = frame.stated()?;
         let key = (frame.id, frame.flags.answer());
         if self.parts.contains_key(&key) {
             return Err(WireError::Unexpected { kind, problem: "the payload before it is not complete" });
@@ -204,24 +231,32 @@ impl Assemblies {
         let Some(total) = total else { return Ok(Progress::TooLong { bytes: stated }) };
         let mut bytes = Vec::new();
         // The memory is used as the bytes come; a length that is only stated costs addresses.
-        if self.bytes + total > self.payload_max.saturating_mul(4)
-            || bytes.try_reserve_exact(aligned(frame.head.len()) + total).is_err()
-        {
+        let held = if frame.flags.compressed() { 0 } else { total };
+        if total > self.room() || bytes.try_reserve_exact(aligned(frame.head.len()) + held).is_err() {
             return Ok(Progress::TooMany { bytes: stated });
         }
         self.bytes += total;
         // Even an empty one is complete only with its last chunk: the exchange is open until then.
-        self.parts.insert(key, Part::new(Message::begun(frame, bytes), total));
-        Ok(Progress::More)
+        self.parts.insert(key, Part { placed: place.is_some(), ..Part::new(Message::begun(frame, bytes), total) });
+        Ok(place.map_or(Progress::More, |place| Progress::Placed(place, total)))
+    }
+
+    /// Bytes that further payloads may have.
+    fn room(&self) -> usize {
+        self.payload_max.saturating_mul(4).saturating_sub(self.bytes)
     }
 
     fn chunk(&mut self, frame: &Frame<'_>) -> Result<Progress, WireError> {
         let key = (frame.id, frame.flags.answer());
         let Some(part) = self.parts.get_mut(&key) else { return Ok(Progress::Skipped) };
+        if part.placed {
+            let problem = "the payload is placed, and nobody has asked for it in chunks";
+            return Err(WireError::Unexpected { kind: "CHUNK", problem });
+        }
         if frame.payload.len() > part.left() {
             return Err(WireError::Malformed { kind: "CHUNK", problem: "the payload is longer than was stated" });
         }
-        part.message.bytes.extend_from_slice(frame.payload);
+        part.sink().extend_from_slice(frame.payload);
         self.filled(frame.id, frame.flags, frame.payload.len())
     }
 
@@ -233,12 +268,12 @@ impl Assemblies {
         most: usize,
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Option<Result<usize, E>> {
-        let part = self.parts.get_mut(&(id, answer))?;
-        let most = most.min(part.left());
+        let part = self.parts.get_mut(&(id, answer)).filter(|part| !part.placed)?;
+        let most = most.min(part.left()).min(if part.inflater.is_some() { PACKED_BYTES } else { usize::MAX });
         if most == 0 {
             return None;
         }
-        let bytes = &mut part.message.bytes;
+        let bytes = part.sink();
         let begin = bytes.len();
         bytes.resize(begin + most, 0);
         let count = read(&mut bytes[begin..]).map(|count| count.min(most));
@@ -253,6 +288,7 @@ impl Assemblies {
     pub fn filled(&mut self, id: u64, flags: Flags, count: usize) -> Result<Progress, WireError> {
         let key = (id, flags.answer());
         let Some(part) = self.parts.get_mut(&key) else { return Ok(Progress::Skipped) };
+        part.came += count;
         if !flags.more() && part.left() > 0 {
             return Err(WireError::Malformed { kind: "CHUNK", problem: "the payload is shorter than was stated" });
         }
@@ -260,18 +296,40 @@ impl Assemblies {
             return Err(WireError::Malformed { kind: "CHUNK", problem: "a chunk that is not the last one is empty" });
         }
         part.unasked += count;
-        if !flags.more() {
+        let (asks, is_packed) = (if flags.more() { part.asks() } else { 0 }, part.inflater.is_some());
+        if is_packed {
+            self.pick(key, !flags.more());
+        } else if !flags.more() {
             return Ok(self.finish(key));
         }
-        match part.asks() {
+        match asks {
             0 => Ok(Progress::More),
             bytes => Ok(Progress::Ask(u32::try_from(bytes).unwrap_or(u32::MAX))),
         }
     }
 
+    /// Memory for a payload that lies elsewhere, which is to be read to its end; [`lent`](Self::lent) takes it back. None: nobody
+    /// awaits such a payload any more.
+    pub fn lend(&mut self, id: u64, answer: bool) -> Option<Vec<u8>> {
+        let part = self.parts.get_mut(&(id, answer)).filter(|part| part.placed)?;
+        Some(std::mem::take(&mut part.message.bytes))
+    }
+
+    /// The memory comes back. If the payload could not be read whole, its sender is to send it.
+    pub fn lent(&mut self, id: u64, answer: bool, mut bytes: Vec<u8>) -> Progress {
+        let key = (id, answer);
+        let Some(part) = self.parts.get_mut(&key).filter(|part| part.placed) else { return Progress::Skipped };
+        let begin = part.message.payload_at;
+        let whole = bytes.len() == begin + part.total;
+        bytes.truncate(if whole { bytes.len() } else { begin });
+        part.message.bytes = bytes;
+        part.placed = false;
+        if whole { self.finish(key) } else { Progress::Ask(part.allowed.min(part.total) as u32) }
+    }
+
     fn finish(&mut self, key: (u64, bool)) -> Progress {
         let Some(part) = self.parts.remove(&key) else { return Progress::Skipped };
-        self.bytes -= part.total;
+        self.bytes -= part.counted;
         Progress::Whole(part.message)
     }
 }

@@ -97,6 +97,8 @@ pub enum Unreadable {
     TooLong {
         /// The length that it states.
         bytes: u64,
+        /// The most that this side takes.
+        max: usize,
     },
     /// It breaks a rule.
     Broken(&'static str),
@@ -121,7 +123,7 @@ impl Unreadable {
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong { bytes } => write!(f, "{bytes} bytes are more than payload_bytes of the receiver"),
+            Self::TooLong { bytes, max } => f.write_str(&too_long(*bytes, *max)),
             Self::Broken(problem) => write!(f, "the compressed payload (lz4) can't be read: {problem}"),
             Self::NoMemory { bytes } => {
                 write!(f, "the receiver has no memory for {bytes} bytes at present: try again later")
@@ -130,45 +132,134 @@ impl fmt::Display for Unreadable {
     }
 }
 
+/// What the sender of a payload hears that this side does not take.
+pub(super) fn too_long(bytes: u64, max: usize) -> String {
+    format!("{bytes} bytes are more than payload_bytes={max} of the receiver: send less, or raise the limit there")
+}
+
 /// Adds to `out` what a compressed payload inflates to: at most `most` bytes.
 ///
 /// # Errors
 /// [`Unreadable`]; what has been added by then is of no use.
 pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
-    let Some((stated, mut rest)) = packed.split_first_chunk::<STATED_BYTES>() else {
-        return Err(Unreadable::Broken("it is shorter than the 8 bytes that state its length"));
-    };
-    let mut left = stated_length(u64::from_le_bytes(*stated), most)?;
-    if out.try_reserve_exact(left).is_err() {
-        return Err(Unreadable::NoMemory { bytes: left as u64 });
-    }
-    while left > 0 {
-        let (block, after) = first_block(rest)?;
-        let share = left.min(BLOCK_BYTES);
-        inflate_block(block, share, out)?;
-        left -= share;
-        rest = after;
-    }
-    if !rest.is_empty() {
-        return Err(Unreadable::Broken("bytes follow its last block"));
-    }
-    Ok(())
+    let (mut left, bound) = (None, Bound { most, room: usize::MAX });
+    let used = inflate_blocks(&mut left, packed, bound, out)?;
+    is_whole(left, &packed[used..])
 }
 
-fn stated_length(stated: u64, most: usize) -> Result<usize, Unreadable> {
-    if stated > most as u64 {
-        return Err(Unreadable::TooLong { bytes: stated });
+/// What a payload may have when it is inflated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Bytes that this side takes.
+    pub most: usize,
+    /// Bytes for which there is room at present.
+    pub room: usize,
+}
+
+/// Inflates a payload while its compressed form comes.
+#[derive(Debug, Default)]
+pub struct Inflater {
+    packed: Vec<u8>,
+    left: Option<usize>,
+}
+
+impl Inflater {
+    /// Where what comes of the compressed form is added.
+    pub fn packed(&mut self) -> &mut Vec<u8> {
+        &mut self.packed
+    }
+
+    /// What is missing of the payload. None: its length has not been stated.
+    pub fn left(&self) -> Option<usize> {
+        self.left
+    }
+
+    /// Whether [`inflate`](Self::inflate) would find something to do, or a fault.
+    pub fn is_ready(&self) -> bool {
+        match self.left {
+            None => self.packed.len() >= STATED_BYTES,
+            Some(0) => !self.packed.is_empty(),
+            Some(left) => !matches!(first_block(&self.packed, left.min(BLOCK_BYTES)), Ok(None)),
+        }
+    }
+
+    /// Adds to `out` what is there in whole blocks. Less than a block of the compressed form stays.
+    ///
+    /// # Errors
+    /// [`Unreadable`]; what has been added by then is of no use.
+    pub fn inflate(&mut self, bound: Bound, out: &mut Vec<u8>) -> Result<(), Unreadable> {
+        let used = inflate_blocks(&mut self.left, &self.packed, bound, out)?;
+        self.packed.drain(..used);
+        Ok(())
+    }
+
+    /// Nothing more comes.
+    ///
+    /// # Errors
+    /// [`Unreadable`] if something is missing.
+    pub fn end(&self) -> Result<(), Unreadable> {
+        is_whole(self.left, &self.packed)
+    }
+}
+
+/// Inflates the whole blocks at the beginning of `packed`, and answers how many bytes of it they had.
+fn inflate_blocks(
+    left: &mut Option<usize>,
+    packed: &[u8],
+    bound: Bound,
+    out: &mut Vec<u8>,
+) -> Result<usize, Unreadable> {
+    let mut rest = packed;
+    if left.is_none() {
+        let Some((stated, after)) = packed.split_first_chunk::<STATED_BYTES>() else { return Ok(0) };
+        let stated = stated_length(u64::from_le_bytes(*stated), bound)?;
+        if out.try_reserve_exact(stated).is_err() {
+            return Err(Unreadable::NoMemory { bytes: stated as u64 });
+        }
+        (*left, rest) = (Some(stated), after);
+    }
+    while let Some(missing) = left.filter(|missing| *missing > 0) {
+        let share = missing.min(BLOCK_BYTES);
+        let Some(block) = first_block(rest, share)? else { break };
+        inflate_block(block, share, out)?;
+        (*left, rest) = (Some(missing - share), &rest[PREFIX_BYTES + block.len()..]);
+    }
+    if *left == Some(0) && !rest.is_empty() {
+        return Err(Unreadable::Broken("bytes follow its last block"));
+    }
+    Ok(packed.len() - rest.len())
+}
+
+fn is_whole(left: Option<usize>, rest: &[u8]) -> Result<(), Unreadable> {
+    match left {
+        None => Err(Unreadable::Broken("it is shorter than the 8 bytes that state its length")),
+        Some(0) if rest.is_empty() => Ok(()),
+        Some(_) => Err(Unreadable::Broken("it ends before the length that it states is reached")),
+    }
+}
+
+fn stated_length(stated: u64, bound: Bound) -> Result<usize, Unreadable> {
+    if stated > bound.most as u64 {
+        return Err(Unreadable::TooLong { bytes: stated, max: bound.most });
     }
     if stated > COMPRESSED_MAX as u64 {
         return Err(Unreadable::Broken("it states more than link_compressed_bytes: send it as it is"));
     }
+    if stated > bound.room as u64 {
+        return Err(Unreadable::NoMemory { bytes: stated });
+    }
     Ok(stated as usize)
 }
 
-fn first_block(rest: &[u8]) -> Result<(&[u8], &[u8]), Unreadable> {
-    let ended = Unreadable::Broken("it ends before the length that it states is reached");
-    let Some((count, rest)) = rest.split_first_chunk::<PREFIX_BYTES>() else { return Err(ended) };
-    rest.split_at_checked(u32::from_le_bytes(*count) as usize).ok_or(ended)
+/// The block that `rest` begins with. None: it is not all there.
+fn first_block(rest: &[u8], share: usize) -> Result<Option<&[u8]>, Unreadable> {
+    let Some((count, rest)) = rest.split_first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+    let count = u32::from_le_bytes(*count) as usize;
+    // Even what does not get shorter has no more: a length for each 255 bytes, and the first and the last ones.
+    if count > share + share / 255 + 16 {
+        return Err(Unreadable::Broken("a block is longer than any that inflates to its share"));
+    }
+    Ok(rest.get(..count))
 }
 
 /// Memory is used block by block, so that a length which is only stated costs addresses.

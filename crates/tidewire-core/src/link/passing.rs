@@ -15,6 +15,8 @@ pub struct Passing {
     /// Bytes that the receiver asked for and that have not come. What it asked for one payload may reach the sender in the next.
     asked: u64,
     items: Credit,
+    /// The payload lies in shared memory, and nobody has asked for it in chunks.
+    placed: bool,
 }
 
 /// How many items one side of an exchange may send.
@@ -29,10 +31,8 @@ const ASKED_MAX: u64 = 4 * limits::LINK_WINDOW_BYTES.default;
 
 /// The length of a payload, as its first frame states it.
 pub fn stated_bytes(frame: &Frame<'_>) -> u64 {
-    match <[u8; 8]>::try_from(frame.payload) {
-        Ok(stated) if frame.flags.more() => u64::from_le_bytes(stated),
-        _ => frame.payload.len() as u64,
-    }
+    let length = frame.payload.len() as u64;
+    if frame.flags.more() { frame.stated().map_or(length, |(bytes, _)| bytes) } else { length }
 }
 
 impl Credit {
@@ -86,7 +86,9 @@ impl Passing {
                     self.items.take()?;
                 }
                 if frame.flags.more() {
-                    (self.left, self.window) = (Some(stated_bytes(frame)), limits::LINK_WINDOW_BYTES.default);
+                    self.placed = frame.is_placed();
+                    self.window = if self.placed { 0 } else { limits::LINK_WINDOW_BYTES.default };
+                    self.left = Some(stated_bytes(frame));
                 }
                 Ok(true)
             }
@@ -97,6 +99,15 @@ impl Passing {
     /// The receiver asks for more.
     pub fn asked(&mut self, bytes: u32) {
         self.asked = self.asked.saturating_add(bytes.into()).min(ASKED_MAX);
+        self.placed = false;
+    }
+
+    /// The receiver has read the payload in its place. False: there is none.
+    pub fn taken(&mut self) -> bool {
+        if self.placed {
+            self.left = None;
+        }
+        std::mem::take(&mut self.placed)
     }
 
     fn chunk(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {

@@ -2,12 +2,15 @@
 
 #![allow(dead_code, reason = "each of the test programs uses a part")]
 
+pub mod compressed;
+pub mod shelf;
+
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::hub::{Hub, HubOptions, LinkId};
-use tidewire_core::link::session::{Event, Fault, Greeting, Session};
+use tidewire_core::link::session::{Event, Fault, Greeting, Placed, Sending, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, Flags, Frame, PublishHead, SubscribeHead};
 
@@ -70,6 +73,8 @@ pub struct Node {
     pub down: Pipe,
     /// The hub has closed the connection; what is on its way still arrives.
     ending: bool,
+    /// Payloads in shared memory that it has not read yet.
+    pub placed: VecDeque<Placed>,
 }
 
 pub struct World {
@@ -83,6 +88,12 @@ pub struct World {
     pub piece_bytes: usize,
     /// For how long the event loops of all nodes have been blocked.
     pub blocked_ms: u32,
+    /// Whether those who connect are on the machine of the hub.
+    pub near: bool,
+    /// The memory that the nodes share.
+    pub shelf: shelf::Shelf,
+    /// A node can't read one payload of so many where it lies; 0: it can read all.
+    pub unread_one_in: usize,
     secrets: u64,
 }
 
@@ -100,6 +111,9 @@ impl World {
             pipe_bytes: 64 * KIB,
             piece_bytes: 16 * KIB,
             blocked_ms: 0,
+            near: true,
+            shelf: shelf::Shelf::default(),
+            unread_one_in: 0,
             secrets: 0,
         }
     }
@@ -109,6 +123,9 @@ impl World {
         let session = Session::join(greeting, self.now_us).expect("the greeting can be written");
         self.secrets += 1;
         let link = self.hub.connected(format!("secret-{}", self.secrets), self.now_us);
+        if let Some(link) = link.filter(|_| self.near) {
+            self.hub.is_near(link);
+        }
         let (up, down) = (Pipe::default(), Pipe::default());
         self.nodes.push(Node {
             session,
@@ -119,6 +136,7 @@ impl World {
             up,
             down,
             ending: false,
+            placed: VecDeque::new(),
         });
         self.nodes.len() - 1
     }
@@ -157,7 +175,30 @@ impl World {
     pub fn call_in(&mut self, node: usize, flags: Flags, subject: &str, payload: &[u8], tag: u32) -> u64 {
         // Enough for the items of all stories but those of credit.
         let head = CallHead { subject, credit: 1_000, ..CallHead::default() };
-        self.nodes[node].session.call(&head, flags, payload.into(), tag).expect("a call is sent")
+        let payload = self.sending(node, payload);
+        self.nodes[node].session.call(&head, flags, payload, tag).expect("a call is sent")
+    }
+
+    /// A payload as a node sends it: laid in shared memory if it is long, and the node and its hub share that.
+    pub fn sending<'a>(&self, node: usize, payload: &'a [u8]) -> Sending<'a> {
+        match payload.into() {
+            Sending::Long(_) if self.nodes[node].session.may_place() => Sending::Laid(self.shelf.lay(payload)),
+            sending => sending,
+        }
+    }
+
+    /// A node reads the next payload that lies in shared memory for it. False: there is none.
+    pub fn read_placed(&mut self, at: usize) -> bool {
+        let node = &mut self.nodes[at];
+        let Some(placed) = node.placed.pop_front() else { return false };
+        if let Some(mut room) = node.session.place_room(&placed) {
+            let unread = self.unread_one_in > 0 && self.random.chance(self.unread_one_in);
+            if !unread && let Some(payload) = self.shelf.read(&placed.place) {
+                room.extend_from_slice(&payload);
+            }
+            node.session.place_read(&placed, room, self.now_us, &mut node.events);
+        }
+        true
     }
 
     /// The callee of a call takes items of its caller.
@@ -265,6 +306,7 @@ impl World {
         let node = &mut self.nodes[at];
         let Some(link) = node.link.take() else { return };
         (node.up, node.down, node.ending) = (Pipe::default(), Pipe::default(), false);
+        node.placed.clear();
         node.session.lost(&mut node.events);
         self.hub.closed(link);
     }
@@ -317,6 +359,7 @@ impl World {
                 moved = true;
             }
         }
+        moved |= self.read_placed(at);
         let node = &mut self.nodes[at];
         moved |= node.down.carry(self.pipe_bytes, self.piece_bytes, &mut self.random);
         if let Err(fault) = node.read(now) {
@@ -350,8 +393,12 @@ impl Node {
         while let Some(frame) = wire::read(&self.down.arrived, 16 * MIB)? {
             let count = frame.bytes.len();
             self.session.received(&frame, now_us, &mut self.events)?;
+            self.session.inflate(now_us, &mut self.events);
             self.down.arrived.drain(..count);
         }
+        let is_placed = |event: &mut Event<u32>| matches!(event, Event::Placed(_));
+        let placed = |event| if let Event::Placed(placed) = event { Some(placed) } else { None };
+        self.placed.extend(self.events.extract_if(.., is_placed).filter_map(placed));
         Ok(())
     }
 }

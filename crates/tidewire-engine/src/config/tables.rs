@@ -52,6 +52,7 @@ pub(super) const LINK_KEYS: &[&Limit] = &[
     &limits::PAYLOAD_BYTES,
     &limits::LINK_COMPRESS_BYTES,
     &limits::LINK_COMPRESS_NEAR_BYTES,
+    &limits::LINK_SHARED_BYTES,
     &limits::LINK_BATCH_BYTES,
     &limits::LINK_BATCH_FRAMES,
     &limits::LINK_LINGER_US,

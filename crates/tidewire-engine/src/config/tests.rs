@@ -266,7 +266,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
     );
 }
 
-const LINK_NAMES: [&str; 21] = [
+const LINK_NAMES: [&str; 22] = [
     "link_heartbeat_ms",
     "link_greeting_ms",
     "link_greetings",
@@ -278,6 +278,7 @@ const LINK_NAMES: [&str; 21] = [
     "payload_bytes",
     "link_compress_bytes",
     "link_compress_near_bytes",
+    "link_shared_bytes",
     "link_batch_bytes",
     "link_batch_frames",
     "link_linger_us",

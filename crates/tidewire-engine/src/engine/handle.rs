@@ -141,9 +141,33 @@ impl EngineHandle {
         queue: Option<&str>,
         actor: &ActorRef<M>,
     ) -> Result<Subscription, SubscribeError> {
+        self.add_subscription(pattern, queue, actor, false)
+    }
+
+    /// As [`subscribe_in`](EngineHandle::subscribe_in), for an actor that only listens: [`responder`](EngineHandle::responder) does
+    /// not find it by this subscription.
+    ///
+    /// # Errors
+    /// As for [`subscribe`](EngineHandle::subscribe).
+    pub fn listen_in<M: Send + 'static>(
+        &self,
+        pattern: &str,
+        queue: Option<&str>,
+        actor: &ActorRef<M>,
+    ) -> Result<Subscription, SubscribeError> {
+        self.add_subscription(pattern, queue, actor, true)
+    }
+
+    fn add_subscription<M: Send + 'static>(
+        &self,
+        pattern: &str,
+        queue: Option<&str>,
+        actor: &ActorRef<M>,
+        listens: bool,
+    ) -> Result<Subscription, SubscribeError> {
         let pattern = Pattern::new(pattern)?;
         let limit = usize::try_from(limits::SUBSCRIPTIONS.default).unwrap_or(usize::MAX);
-        let id = self.core.subjects.add(&pattern, queue, &actor.cell, limit)?;
+        let id = self.core.subjects.add(&pattern, queue, &actor.cell, listens, limit)?;
         Ok(Subscription { id, core: Arc::clone(&self.core), pattern })
     }
 
@@ -211,7 +235,7 @@ impl EngineHandle {
         Ok(self.core.subjects.publish(&Subject::new(subject)?, message))
     }
 
-    /// An actor that answers requests on `subject`: one of the subscribers that match now, in turn.
+    /// An actor that answers requests on `subject`: one of the subscribers that match now and don't only listen, in turn.
     ///
     /// # Errors
     /// If the subject is malformed.

@@ -58,6 +58,20 @@ fn a_queue_group_shares_and_a_full_subscriber_is_reported() {
 }
 
 #[test]
+fn who_only_listens_is_asked_nothing() {
+    let engine = engine(1);
+    let actors: Vec<ActorRef<u8>> = (0..3).map(|_| engine.spawn_fn(|_: u8, _| Ok(())).unwrap()).collect();
+    engine.listen_in("quote", None, &actors[0]).unwrap();
+    engine.listen_in("quote", Some("desk"), &actors[1]).unwrap();
+    assert_eq!(engine.responder::<u8>("quote").unwrap().map(|found| found.id()), None);
+    engine.subscribe_in("quote", Some("desk"), &actors[2]).unwrap();
+    for _ in 0..4 {
+        assert_eq!(engine.responder::<u8>("quote").unwrap().map(|found| found.id()), Some(actors[2].id()));
+    }
+    assert_eq!(engine.publish("quote", 1_u8).unwrap().accepted, 2);
+}
+
+#[test]
 fn timers_say_how_they_ended_and_repeat_until_they_are_cancelled() {
     let engine = engine(1);
     let (mut collect, seen) = collector();

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tidewire_core::link::assembly::Message;
+use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::session::{Named, Refused, Sending, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags};
@@ -52,7 +53,7 @@ impl Call {
     pub fn reply(mut self, payload: Sending<'_>) -> Result<(), Refused> {
         self.answered = true;
         let lane = self.message.flags.lane() as u8;
-        let payload = self.packed(payload);
+        let payload = self.readied(payload);
         let sent = self.act(|session, id| session.reply(id, Flags::NORMAL.in_lane(lane), payload));
         if let Err(refused) = &sent {
             let text = refused.to_string();
@@ -80,7 +81,7 @@ impl Call {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn item(&self, payload: Sending<'_>) -> Result<(), Refused> {
-        let payload = self.packed(payload);
+        let payload = self.readied(payload);
         let sent = self.act(|session, id| session.answer_item(id, Flags::NORMAL, payload));
         self.link.flush();
         sent
@@ -117,7 +118,7 @@ impl Call {
 
     /// A link to flush once several answers are written.
     pub fn flusher(&self) -> Flusher {
-        Flusher { link: Arc::downgrade(&self.link), batch_frames: self.link.greeting.batch.frames }
+        Flusher { link: Arc::downgrade(&self.link), batch: self.link.greeting.batch }
     }
 
     /// Whether an answer of this length may be compressed when it is sent, which takes its time.
@@ -128,6 +129,10 @@ impl Call {
     fn packed<'a>(&self, payload: Sending<'a>) -> Sending<'a> {
         // The id may name another call once the node has joined again; its answer is not sent then.
         self.link.packed(payload, |session| session.may_compress_answer(self.key.id))
+    }
+
+    fn readied<'a>(&self, payload: Sending<'a>) -> Sending<'a> {
+        self.link.readied(payload, |session| session.may_compress_answer(self.key.id))
     }
 
     /// The longest payload that this node takes and sends.
@@ -155,7 +160,7 @@ impl Drop for Call {
 #[derive(Clone)]
 pub struct Flusher {
     pub(super) link: Weak<Shared>,
-    pub(super) batch_frames: usize,
+    pub(super) batch: Batch,
 }
 
 impl Flusher {
@@ -164,9 +169,9 @@ impl Flusher {
         self.link.as_ptr() as usize
     }
 
-    /// Frames that are written although others might follow.
-    pub fn batch_frames(&self) -> usize {
-        self.batch_frames
+    /// How much is written although more might follow.
+    pub fn batch(&self) -> Batch {
+        self.batch
     }
 
     /// Takes nothing in until [`listen_again`](Self::listen_again): those who handle it are behind.

@@ -8,8 +8,9 @@ use tokio::io::Interest;
 use tokio::runtime::{Handle, Id, TryCurrentError};
 
 use super::Link;
-use super::turn::{Reader, here};
+
 use crate::reading::Filled;
+use crate::turn::{Reader, here};
 use crate::watched::Watched;
 
 /// In place of the number of a thread: it is a runtime, on as many threads as it has.
@@ -48,11 +49,11 @@ impl Home {
 
 impl Link {
     /// Has the tokio runtime of this task read the socket, now and after the link was lost: an answer then comes on the runtime that
-    /// waits for it, which saves a change of threads. TLS, WebSocket and links inside of one process are read as before.
+    /// waits for it, which saves a change of threads. TLS and WebSocket are read as before.
     ///
     /// The runtime must have its I/O enabled, and should go round while something is waited for: what a busy or idle one leaves is read
     /// with the next heartbeat. Whoever waits for this link on a thread that blocks, or outside of the runtime, holds an
-    /// [`Elsewhere`](super::Elsewhere), and the thread of the links reads. It does so again, too, when the runtime ends.
+    /// [`Elsewhere`](crate::Elsewhere), and the thread of the links reads. It does so again, too, when the runtime ends.
     ///
     /// # Errors
     /// [`TryCurrentError`] if this is no task of a tokio runtime.
@@ -72,7 +73,7 @@ impl Link {
 async fn read(reader: Reader) {
     let mut watched = Watched::default();
     let mut goes_on = reader.begin();
-    while goes_on && watched.ready(&reader.descriptor, true, false).await.is_ok() {
+    while goes_on && watched.ready(reader.descriptor(), true, false).await.is_ok() {
         let filled = if reader.is_paused() { None } else { read_some(&reader, &watched) };
         goes_on = filled.is_some();
         if filled == Some(Filled::Some) {
@@ -90,10 +91,4 @@ fn read_some(reader: &Reader, watched: &Watched) -> Option<Filled> {
         if filled == Some(Filled::All) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     });
     filled
-}
-
-impl Reader {
-    fn is_paused(&self) -> bool {
-        self.link.upgrade().is_some_and(|shared| shared.is_paused())
-    }
 }

@@ -126,6 +126,7 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
                     filled?;
                 }
             }
+            () = tokio::task::yield_now(), if shared.has_placed() => shared.read_next_placed(way),
             () = tokio::time::sleep_until(instant(next).into()) => {
                 shared.catch_up(way)?;
                 shared.tick()?;
@@ -160,6 +161,7 @@ async fn run_layered(shared: &Arc<Shared>, way: &Way, layered: &Layered) -> Resu
                     return Ok(());
                 }
             }
+            () = tokio::task::yield_now(), if shared.has_placed() => shared.read_next_placed(way),
             () = tokio::time::sleep_until(instant(next).into()) => shared.tick()?,
         }
     }
@@ -218,6 +220,7 @@ impl Shared {
     fn tick(&self) -> Result<(), Fault> {
         let now = now_us();
         self.tell_alive(now);
+        self.tidy(now);
         let mut state = self.state.lock();
         if self.is_paused() {
             state.session.deaf(now);
@@ -233,6 +236,13 @@ impl Shared {
         if self.state.lock().session.is_telling_due(now) {
             let blocked_ms = self.pulse.lock().as_ref().map_or(0, |pulse| pulse());
             self.state.lock().session.still_at_work(blocked_ms, now);
+        }
+    }
+
+    /// Lets go of shared memory that nobody uses.
+    pub(super) fn tidy(&self, now: u64) {
+        if let Some(memory) = &self.memory {
+            memory.let_go(now);
         }
     }
 

@@ -5,18 +5,20 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidewire_core::link::assembly::Message;
-use tidewire_core::link::session::{Event, Fault, Joined, Named, Refused, Sending};
+use tidewire_core::link::session::{Event, Fault, Joined, Named, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{self, CallHead, PublishHead, SubscribeHead};
+use tidewire_proto::wire::{self, CallHead, PublishHead};
 
+use super::feeding::{Heard, Hearing};
 use super::way::{Way, WayKind};
-use super::{Again, Call, CallKey, Exchange, Failure, Handler, OF_NODE, Published, Shared, State, Waiting};
+use super::{Call, CallKey, Exchange, Failure, Handler, Published, Shared, Waiting};
 use crate::clock::now_us;
 use crate::hub::Feed;
 use crate::reading::Reading;
+use crate::turn::Reader;
 
 /// Who hears what is published under one head, and whose it is.
-struct Heard {
+struct Hearers {
     head: Vec<u8>,
     handlers: Vec<Arc<dyn Handler>>,
     from: Arc<Named>,
@@ -25,44 +27,34 @@ struct Heard {
 impl Shared {
     /// Takes what was read.
     pub(super) fn read(self: &Arc<Self>, reading: &mut Reading) -> Result<(), Fault> {
-        let (mut events, mut fault) = (Vec::new(), Ok(()));
-        let (epoch, due_us);
-        {
-            let mut state = self.state.lock();
-            let now = now_us();
-            epoch = state.epoch;
-            let session = &mut state.session;
-            let garbled = reading.frames(|frame| {
-                if fault.is_ok() {
-                    fault = session.received(frame, now, &mut events);
-                }
-            });
-            if let (Err(error), Ok(())) = (garbled, &fault) {
-                fault = Err(error.into());
-            }
-            due_us = session.next_us();
-        }
-        self.take_in(events, epoch, due_us);
-        fault.inspect_err(|fault| self.refuse(fault))
+        let mut hearing = Hearing::of(self);
+        let read = reading.frames(|frame| hearing.received(frame));
+        hearing.garbled(read);
+        self.take_in(hearing.end())
     }
 
     /// Hands on what came.
-    pub(super) fn take_in(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32, due_us: u64) {
-        if due_us < self.sleeps_until_us.load(Ordering::Acquire) {
+    ///
+    /// # Errors
+    /// The [`Fault`] that it ended with; the hub is told.
+    pub(super) fn take_in(self: &Arc<Self>, heard: Heard) -> Result<(), Fault> {
+        if heard.due_us < self.sleeps_until_us.load(Ordering::Acquire) {
             // A loop may have read it, and the thread of the links has to know.
             self.look.notify_one();
         }
-        self.happened(events, epoch);
+        self.happened(heard.events, heard.epoch);
         self.flush();
+        heard.fault.inspect_err(|fault| self.refuse(fault))
     }
 
-    fn happened(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32) {
+    pub(super) fn happened(self: &Arc<Self>, events: Vec<Event<Arc<dyn Waiting>>>, epoch: u32) {
         let mut last = None;
         for event in events {
             match event {
                 Event::Called(message) => self.called(message, epoch),
                 Event::Published(message) => self.published(message, &mut last),
                 Event::Joined(joined) => self.welcomed(joined),
+                Event::Placed(placed) => self.placed(placed, epoch),
                 other => self.tell(other, epoch),
             }
         }
@@ -115,7 +107,7 @@ impl Shared {
                     left(number);
                 }
             }
-            Event::Goodbye | Event::Called(_) | Event::Published(_) | Event::Joined(_) => {}
+            Event::Goodbye | Event::Called(_) | Event::Published(_) | Event::Joined(_) | Event::Placed(_) => {}
         }
     }
 
@@ -138,36 +130,6 @@ impl Shared {
         } else if let Some(again) = &*self.again.lock() {
             again();
         }
-    }
-
-    /// Answers which of them could not be sent, and why.
-    fn subscribe_again(&self, state: &mut State) -> Vec<(Arc<Again>, Refused)> {
-        state.by_id.clear();
-        let (State { session, subscriptions, by_id, .. }, mut refused) = (state, Vec::new());
-        for (number, subscribed) in subscriptions.iter_mut() {
-            subscribed.id = None;
-            let later = subscribed.later.take();
-            if later.is_none() && subscribed.pattern.starts_with(OF_NODE) {
-                // It belongs to the number that this node had.
-                continue;
-            }
-            let again = Arc::new(Again { pattern: subscribed.pattern.clone(), link: self.me.clone(), later });
-            let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
-            let waiting = Arc::clone(&again) as Arc<dyn Waiting>;
-            let sent = if subscribed.handler.listens() {
-                session.listen(&head, &subscribed.says, waiting)
-            } else {
-                session.subscribe(&head, &subscribed.says, waiting)
-            };
-            match sent {
-                Ok(id) => {
-                    subscribed.id = Some(id);
-                    by_id.insert(id, *number);
-                }
-                Err(why) => refused.push((again, why)),
-            }
-        }
-        refused
     }
 
     fn called(self: &Arc<Self>, message: Message, epoch: u32) {
@@ -208,11 +170,11 @@ impl Shared {
     }
 
     /// Gives a message to those subscribed. Many of one head come one after the other: they go where the last one went.
-    fn published(&self, message: Message, last: &mut Option<Heard>) {
+    fn published(&self, message: Message, last: &mut Option<Hearers>) {
         if last.as_ref().is_none_or(|last| last.head != message.head()) {
             *last = self.heard(message.head());
         }
-        let Some(Heard { handlers, from, .. }) = last else { return };
+        let Some(Hearers { handlers, from, .. }) = last else { return };
         let Some((first, others)) = handlers.split_first() else { return };
         for other in others {
             other.published(Published { message: message.clone(), from: Arc::clone(from) });
@@ -220,7 +182,7 @@ impl Shared {
         first.published(Published { message, from: Arc::clone(from) });
     }
 
-    fn heard(&self, bytes: &[u8]) -> Option<Heard> {
+    fn heard(&self, bytes: &[u8]) -> Option<Hearers> {
         let head = PublishHead::parse(bytes).ok()?;
         let state = self.state.lock();
         let of = |number: &u64| state.subscriptions.get(number).map(|one| Arc::clone(&one.handler));
@@ -231,7 +193,7 @@ impl Shared {
             handlers.extend(state.by_id.get(&head.to).and_then(of));
         }
         let from = state.session.name_of(head.origin).cloned().unwrap_or_default();
-        Some(Heard { head: bytes.to_vec(), handlers, from })
+        Some(Hearers { head: bytes.to_vec(), handlers, from })
     }
 
     pub(super) fn answered(&self, key: CallKey) {
@@ -268,18 +230,14 @@ impl Shared {
 impl Feed for Shared {
     fn feed(&self, mut frames: &[u8]) {
         let Some(this) = self.me.upgrade() else { return };
-        let (mut events, mut fault) = (Vec::new(), Ok(()));
-        let epoch = {
-            let mut state = self.state.lock();
-            let now = now_us();
-            while let (Ok(Some(frame)), Ok(())) = (wire::read(frames, self.greeting.frame_bytes), &fault) {
-                fault = state.session.received(&frame, now, &mut events);
-                frames = &frames[frame.bytes.len()..];
-            }
-            state.epoch
-        };
-        this.happened(events, epoch);
-        if let Err(fault) = fault {
+        let mut hearing = Hearing::of(&this);
+        while let (Ok(Some(frame)), false) = (wire::read(frames, self.greeting.frame_bytes), hearing.is_over()) {
+            hearing.received(&frame);
+            frames = &frames[frame.bytes.len()..];
+        }
+        let heard = hearing.end();
+        this.happened(heard.events, heard.epoch);
+        if let Err(fault) = heard.fault {
             self.broken(fault);
         }
         self.flush();
@@ -291,11 +249,16 @@ impl Feed for Shared {
 
     fn tick(&self) {
         self.tell_alive(now_us());
+        self.tidy(now_us());
         self.flush();
     }
 
     fn due_us(&self) -> u64 {
         self.state.lock().session.telling_us()
+    }
+
+    fn offered(&self, reader: Reader) {
+        Self::offered(self, reader);
     }
 
     fn ended(&self, reason: &str, may_return: bool) {

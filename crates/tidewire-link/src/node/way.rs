@@ -1,22 +1,23 @@
 //! The way of a link to its hub, while it lasts.
 
 use std::io;
+use std::sync::Arc;
 
 use tidewire_core::link::outbox::Burst;
 use tokio::sync::Notify;
 
-use super::turn::Turn;
 use crate::hub::LocalEnd;
 use crate::layered::Layered;
 use crate::plain::{Plain, is_near};
 use crate::socket::Socket;
+use crate::turn::Turn;
 use crate::writing::Writing;
 
 /// What lies between a node and its hub.
 pub struct Way {
     pub writing: Writing,
     pub kind: WayKind,
-    pub turn: Turn,
+    pub turn: Arc<Turn>,
     pub end: Notify,
 }
 

@@ -15,7 +15,7 @@ use crate::discovery::Visibility;
 use crate::failure::Failure;
 use crate::host::Method;
 use crate::service::{Handling, Streaming};
-use crate::values::{Blob, references};
+use crate::values::{Blob, Input, references};
 use crate::written::Written;
 
 /// A stream as an argument of a call: the callee reads it item by item, on credit, while the call is under way.
@@ -146,7 +146,7 @@ impl Slot {
     /// What reads it.
     pub fn method(self: &Arc<Self>) -> Arc<Method> {
         let slot = Arc::clone(self);
-        let streams = move |_, _: &[u8]| {
+        let streams = move |_, _: Input<'_>| {
             let items: Streaming = Box::pin(Reading(Arc::clone(&slot)));
             Ok(items)
         };

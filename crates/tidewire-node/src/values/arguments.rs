@@ -1,16 +1,17 @@
 //! The arguments of a call, by position or by name, as the parameters of a method.
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::cursor::{Cursor, Token};
 use super::extensions as ext;
 use super::reader::Reader;
+use super::source::Input;
 use super::wrong::Wrong;
 
 /// Reads the arguments for parameters of these names. A tuple takes all of them in order, any other type the only one.
-pub(crate) fn read<'de, T: Deserialize<'de>>(blob: &'de [u8], names: &'de [String]) -> Result<T, Wrong> {
-    let mut cursor = Cursor::new(blob)?;
+pub(crate) fn read<'de, T: DeserializeOwned>(input: Input<'de>, names: &'de [String]) -> Result<T, Wrong> {
+    let mut cursor = Cursor::new(input)?;
     let places = places(&mut cursor, names)?;
     T::deserialize(Arguments { cursor, names, places })
 }
@@ -36,11 +37,12 @@ fn places(cursor: &mut Cursor<'_>, names: &[String]) -> Result<Vec<Option<usize>
 
 /// A list of arguments; one of a list and a map holds those by position and those by name.
 fn list(cursor: &mut Cursor<'_>, count: usize, names: &[String], places: &mut [Option<usize>]) -> Result<(), Wrong> {
-    let mut ahead = cursor.clone();
+    let begin = cursor.mark();
     let is_both = count == 2 && {
-        ahead.skip()?;
-        matches!(ahead.peek()?, Token::Map(_))
+        cursor.skip()?;
+        matches!(cursor.peek()?, Token::Map(_))
     };
+    cursor.back_to(&begin);
     if !is_both {
         return positional(cursor, count, places);
     }
@@ -73,7 +75,8 @@ fn positional(cursor: &mut Cursor<'_>, count: usize, places: &mut [Option<usize>
 
 fn named(cursor: &mut Cursor<'_>, count: usize, names: &[String], places: &mut [Option<usize>]) -> Result<(), Wrong> {
     for _ in 0..count {
-        let Token::Text(name) = cursor.token()? else { return Err(Wrong::unfit("the name of an argument is no text")) };
+        let Token::Text(span) = cursor.token()? else { return Err(Wrong::unfit("the name of an argument is no text")) };
+        let name = &*cursor.text(span)?;
         let Some(number) = names.iter().position(|known| known == name) else {
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(Wrong::unfit(format!("{name:?} is not the name of a parameter: there are {known}")));
@@ -97,7 +100,8 @@ impl<'de> Arguments<'de> {
     fn argument<S: DeserializeSeed<'de>>(&mut self, number: usize, seed: S) -> Result<S::Value, Wrong> {
         let read = match self.places[number] {
             Some(place) => {
-                self.cursor.go_to(place);
+                let later = self.places[number + 1..].iter().flatten().min();
+                self.cursor.go_to(place, later.copied().unwrap_or(usize::MAX));
                 seed.deserialize(Reader(&mut self.cursor))
             }
             None => seed.deserialize(Missing),
@@ -111,7 +115,7 @@ impl<'de> Arguments<'de> {
             return Err(Wrong::unfit(text));
         };
         let Some(place) = self.places[0] else { return Err(nothing().inside_of(name)) };
-        self.cursor.go_to(place);
+        self.cursor.go_to(place, usize::MAX);
         Ok((self.cursor, name))
     }
 

@@ -61,10 +61,11 @@ impl Blob {
             let empty = Self { pieces: Vec::new(), bytes: 0, offered: Vec::new() };
             return Sending::Long(Box::new(std::mem::replace(self, empty)));
         }
-        if self.pieces.len() > 1 {
-            self.pieces = vec![self.pieces.concat()];
+        match &self.pieces[..] {
+            [] => Sending::Short(&[]),
+            [one] => Sending::Short(one),
+            _ => Sending::Pieces(self),
         }
-        Sending::Short(self.pieces.first().map_or(&[], Vec::as_slice))
     }
 }
 

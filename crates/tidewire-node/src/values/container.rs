@@ -129,6 +129,7 @@ impl SerializeMap for Container<'_> {
 }
 
 fn key_text(written: &[u8]) -> Option<String> {
-    let Token::Text(text) = Cursor::new(written).ok()?.token().ok()? else { return None };
-    Some(text.to_owned())
+    let mut cursor = Cursor::new(written).ok()?;
+    let Token::Text(span) = cursor.token().ok()? else { return None };
+    cursor.text(span).ok().map(|text| text.to_owned())
 }

@@ -1,27 +1,27 @@
 //! Reads MessagePack piece by piece, and believes no length or count before that many bytes are there.
 
-use std::ops::Range;
-
 use rmp::Marker;
 use tidewire_proto::generated::limits;
 
-use super::blob::Layout;
 use super::extensions as ext;
+use super::source::{Input, Part, Piece, Source, Span};
 use super::wrong::Wrong;
 
+const CUT: &str = "it ends inside of a value";
 const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
 
 /// The begin of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Token<'de> {
+pub(crate) enum Token {
     Nil,
     Bool(bool),
     Int(i64),
     /// One above the range of `Int`.
     UInt(u64),
     Float(f64),
-    Text(&'de str),
-    Bytes(&'de [u8]),
+    /// Where it is; whether it is UTF-8 was not looked at.
+    Text(Span),
+    Bytes(Span),
     /// So many values follow.
     List(usize),
     /// So many pairs follow.
@@ -31,22 +31,29 @@ pub(crate) enum Token<'de> {
 }
 
 /// Where in a blob a reader is.
-#[derive(Clone)]
 pub(crate) struct Cursor<'de> {
-    blob: &'de [u8],
+    source: Source<'de>,
     at: usize,
     end: usize,
     depth: usize,
-    parts: Vec<Range<usize>>,
     next_part: usize,
     /// Values were looked at before, and are read in any order now.
     checked: bool,
+    /// What is from here on is still to be read.
+    kept_from: usize,
+}
+
+/// A place to go back to.
+pub(crate) struct Mark {
+    at: usize,
+    next_part: usize,
 }
 
 impl<'de> Cursor<'de> {
-    pub fn new(blob: &'de [u8]) -> Result<Self, Wrong> {
-        let Layout { head, parts } = Layout::of(blob)?;
-        Ok(Self { blob, at: head.start, end: head.end, depth: 0, parts, next_part: 0, checked: false })
+    pub fn new(input: impl Into<Input<'de>>) -> Result<Self, Wrong> {
+        let (source, head) = Source::of(input.into())?;
+        let (at, end) = (head.start, head.end);
+        Ok(Self { source, at, end, depth: 0, next_part: 0, checked: false, kept_from: usize::MAX })
     }
 
     pub fn at(&self) -> usize {
@@ -58,23 +65,69 @@ impl<'de> Cursor<'de> {
     }
 
     /// Looks at the next token without taking it.
-    pub fn peek(&self) -> Result<Token<'de>, Wrong> {
-        let (mut at, end) = (self.at, self.end);
-        token(self.blob, &mut at, end)
+    pub fn peek(&mut self) -> Result<Token, Wrong> {
+        let at = self.at;
+        let token = self.token();
+        self.at = at;
+        token
     }
 
-    pub fn token(&mut self) -> Result<Token<'de>, Wrong> {
-        token(self.blob, &mut self.at, self.end)
+    pub fn mark(&self) -> Mark {
+        Mark { at: self.at, next_part: self.next_part }
+    }
+
+    /// Nothing after the mark was read as a value yet.
+    pub fn back_to(&mut self, mark: &Mark) {
+        (self.at, self.next_part) = (mark.at, mark.next_part);
     }
 
     /// The content of an extension.
-    pub fn take(&mut self, bytes: usize) -> Result<&'de [u8], Wrong> {
-        take(self.blob, &mut self.at, self.end, bytes)
+    #[inline]
+    pub fn take(&mut self, bytes: usize) -> Result<Span, Wrong> {
+        let at = self.at;
+        let stop = at.checked_add(bytes).filter(|stop| *stop <= self.end);
+        self.at = stop.ok_or_else(|| Wrong::malformed(CUT, at))?;
+        Ok(Span { at, bytes })
     }
 
-    /// Goes to a place that was seen before.
-    pub fn go_to(&mut self, at: usize) {
-        self.at = at;
+    #[inline]
+    pub fn bytes(&self, span: Span) -> Piece<'_, 'de, [u8]> {
+        self.source.piece(span)
+    }
+
+    pub fn text(&self, span: Span) -> Result<Piece<'_, 'de, str>, Wrong> {
+        let text = match self.source.piece(span) {
+            Piece::Kept(bytes) => std::str::from_utf8(bytes).map(Piece::Kept),
+            Piece::Passing(bytes) => std::str::from_utf8(bytes).map(Piece::Passing),
+        };
+        text.map_err(|_| not_text(span))
+    }
+
+    /// The memory of what was read last, if it is used up and this is much of it; if not, it is to be copied.
+    pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
+        match &mut self.source {
+            Source::Passing(head, _) if span.at < self.kept_from => head.take_out(span),
+            _ => None,
+        }
+    }
+
+    /// As [`take_out`](Self::take_out), of a text.
+    pub fn take_text(&mut self, span: Span) -> Result<Option<String>, Wrong> {
+        let taken = self.take_out(span).map(String::from_utf8);
+        taken.transpose().map_err(|_| not_text(span))
+    }
+
+    /// What has been read is needed no more.
+    #[inline]
+    pub fn pass(&mut self) {
+        if let Source::Passing(head, _) = &mut self.source {
+            head.pass(self.at.min(self.kept_from));
+        }
+    }
+
+    /// Goes to a place that was seen before. Other places from `kept_from` on will be gone to later.
+    pub fn go_to(&mut self, at: usize, kept_from: usize) {
+        (self.at, self.kept_from) = (at, kept_from);
         self.checked = true;
     }
 
@@ -110,15 +163,23 @@ impl<'de> Cursor<'de> {
     }
 
     /// The buffer that a reference names.
-    pub fn part(&mut self, reference: &[u8]) -> Result<&'de [u8], Wrong> {
-        let number = <[u8; 4]>::try_from(reference).map(u32::from_be_bytes);
+    pub fn part(&mut self, reference: Span) -> Result<Part<'de>, Wrong> {
+        let number = self.part_number(reference)?;
+        self.source.part(number).ok_or_else(|| self.no_part(number))
+    }
+
+    fn part_number(&mut self, reference: Span) -> Result<usize, Wrong> {
+        let number = <[u8; 4]>::try_from(&*self.bytes(reference)).map(u32::from_be_bytes);
         let number = number.map_err(|_| self.wrong("a reference to a buffer has not 4 bytes"))? as usize;
-        let in_turn = self.checked || number == self.next_part;
-        let Some(range) = self.parts.get(number).filter(|_| in_turn).cloned() else {
-            return Err(self.wrong(&format!("there is no buffer {number}, or it is not the next one")));
-        };
+        if number >= self.source.parts() || !(self.checked || number == self.next_part) {
+            return Err(self.no_part(number));
+        }
         self.next_part = number + 1;
-        Ok(&self.blob[range])
+        Ok(number)
+    }
+
+    fn no_part(&self, number: usize) -> Wrong {
+        self.wrong(&format!("there is no buffer {number}, or it is not the next one"))
     }
 
     /// Passes one value by, and checks its form.
@@ -131,9 +192,10 @@ impl<'de> Cursor<'de> {
             }
             Token::Extension(ext::BUFFER | ext::BYTEARRAY_BUFFER, bytes) => {
                 let reference = self.take(bytes)?;
-                self.part(reference).map(drop)
+                self.part_number(reference).map(drop)
             }
             Token::Extension(_, bytes) => self.take(bytes).map(drop),
+            Token::Text(span) => self.text(span).map(drop),
             _ => Ok(()),
         }
     }
@@ -147,89 +209,96 @@ impl<'de> Cursor<'de> {
         if self.at != self.end {
             return Err(self.wrong("bytes follow the value"));
         }
-        if self.next_part != self.parts.len() && !self.checked {
+        if self.next_part != self.source.parts() && !self.checked {
             return Err(self.wrong("nothing refers to the last of the buffers"));
         }
         Ok(())
     }
-}
 
-fn token<'de>(blob: &'de [u8], at: &mut usize, end: usize) -> Result<Token<'de>, Wrong> {
-    let begin = *at;
-    let marker = Marker::from_u8(take(blob, at, end, 1)?[0]);
-    let mut number = |bytes| big_endian(blob, at, end, bytes);
-    let length = match marker {
-        Marker::Null => return Ok(Token::Nil),
-        Marker::False => return Ok(Token::Bool(false)),
-        Marker::True => return Ok(Token::Bool(true)),
-        Marker::FixPos(value) => return Ok(Token::Int(value.into())),
-        Marker::FixNeg(value) => return Ok(Token::Int(value.into())),
-        Marker::U8 => return number(1).map(unsigned),
-        Marker::U16 => return number(2).map(unsigned),
-        Marker::U32 => return number(4).map(unsigned),
-        Marker::U64 => return number(8).map(unsigned),
-        Marker::I8 => return Ok(Token::Int((number(1)? as i8).into())),
-        Marker::I16 => return Ok(Token::Int((number(2)? as i16).into())),
-        Marker::I32 => return Ok(Token::Int((number(4)? as i32).into())),
-        Marker::I64 => return Ok(Token::Int(number(8)? as i64)),
-        Marker::F32 => return Ok(Token::Float(f32::from_bits(number(4)? as u32).into())),
-        Marker::F64 => return Ok(Token::Float(f64::from_bits(number(8)?))),
-        Marker::FixStr(bytes) => bytes.into(),
-        Marker::FixArray(count) => count.into(),
-        Marker::FixMap(count) => count.into(),
-        Marker::Str8 | Marker::Bin8 | Marker::Ext8 => number(1)? as usize,
-        Marker::Str16 | Marker::Bin16 | Marker::Array16 | Marker::Map16 | Marker::Ext16 => number(2)? as usize,
-        Marker::Str32 | Marker::Bin32 | Marker::Array32 | Marker::Map32 | Marker::Ext32 => number(4)? as usize,
-        Marker::FixExt1 => 1,
-        Marker::FixExt2 => 2,
-        Marker::FixExt4 => 4,
-        Marker::FixExt8 => 8,
-        Marker::FixExt16 => 16,
-        Marker::Reserved => return Err(Wrong::malformed("0xc1 begins no value", begin)),
-    };
-    long(marker, length, blob, at, end)
-}
+    pub fn token(&mut self) -> Result<Token, Wrong> {
+        let begin = self.at;
+        let marker = Marker::from_u8(self.byte()?);
+        let length = match marker {
+            Marker::Null => return Ok(Token::Nil),
+            Marker::False => return Ok(Token::Bool(false)),
+            Marker::True => return Ok(Token::Bool(true)),
+            Marker::FixPos(value) => return Ok(Token::Int(value.into())),
+            Marker::FixNeg(value) => return Ok(Token::Int(value.into())),
+            Marker::U8 => return Ok(Token::Int(self.byte()?.into())),
+            Marker::U16 => return Ok(Token::Int(self.u16()?.into())),
+            Marker::U32 => return Ok(Token::Int(self.u32()?.into())),
+            Marker::U64 => return self.number().map(u64::from_be_bytes).map(unsigned),
+            Marker::I8 => return Ok(Token::Int((self.byte()? as i8).into())),
+            Marker::I16 => return Ok(Token::Int(i16::from_be_bytes(self.number()?).into())),
+            Marker::I32 => return Ok(Token::Int(i32::from_be_bytes(self.number()?).into())),
+            Marker::I64 => return Ok(Token::Int(i64::from_be_bytes(self.number()?))),
+            Marker::F32 => return Ok(Token::Float(f32::from_be_bytes(self.number()?).into())),
+            Marker::F64 => return Ok(Token::Float(f64::from_be_bytes(self.number()?))),
+            Marker::FixStr(bytes) => bytes.into(),
+            Marker::FixArray(count) => count.into(),
+            Marker::FixMap(count) => count.into(),
+            Marker::Str8 | Marker::Bin8 | Marker::Ext8 => self.byte()?.into(),
+            Marker::Str16 | Marker::Bin16 | Marker::Array16 | Marker::Map16 | Marker::Ext16 => self.u16()?.into(),
+            Marker::Str32 | Marker::Bin32 | Marker::Array32 | Marker::Map32 | Marker::Ext32 => self.u32()? as usize,
+            Marker::FixExt1 => 1,
+            Marker::FixExt2 => 2,
+            Marker::FixExt4 => 4,
+            Marker::FixExt8 => 8,
+            Marker::FixExt16 => 16,
+            Marker::Reserved => return Err(Wrong::malformed("0xc1 begins no value", begin)),
+        };
+        self.long(marker, length)
+    }
 
-/// A token with a length, which has been read.
-fn long<'de>(marker: Marker, length: usize, blob: &'de [u8], at: &mut usize, end: usize) -> Result<Token<'de>, Wrong> {
-    match marker {
-        Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32 => {
-            let begin = *at;
-            let text = std::str::from_utf8(take(blob, at, end, length)?);
-            text.map(Token::Text).map_err(|_| Wrong::malformed("text is not UTF-8", begin))
+    /// A token with a length, which has been read.
+    fn long(&mut self, marker: Marker, length: usize) -> Result<Token, Wrong> {
+        match marker {
+            Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32 => self.take(length).map(Token::Text),
+            Marker::Bin8 | Marker::Bin16 | Marker::Bin32 => self.take(length).map(Token::Bytes),
+            Marker::FixArray(_) | Marker::Array16 | Marker::Array32 => {
+                self.promised(length).map(|()| Token::List(length))
+            }
+            Marker::FixMap(_) | Marker::Map16 | Marker::Map32 => {
+                self.promised(length.saturating_mul(2)).map(|()| Token::Map(length))
+            }
+            _ => {
+                let code = self.byte()? as i8;
+                self.promised(length).map(|()| Token::Extension(code, length))
+            }
         }
-        Marker::Bin8 | Marker::Bin16 | Marker::Bin32 => take(blob, at, end, length).map(Token::Bytes),
-        Marker::FixArray(_) | Marker::Array16 | Marker::Array32 => {
-            promised(length, *at, end).map(|()| Token::List(length))
-        }
-        Marker::FixMap(_) | Marker::Map16 | Marker::Map32 => {
-            promised(length.saturating_mul(2), *at, end).map(|()| Token::Map(length))
-        }
-        _ => {
-            let code = take(blob, at, end, 1)?[0] as i8;
-            promised(length, *at, end).map(|()| Token::Extension(code, length))
-        }
+    }
+
+    fn byte(&mut self) -> Result<u8, Wrong> {
+        self.number().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, Wrong> {
+        self.number().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Wrong> {
+        self.number().map(u32::from_be_bytes)
+    }
+
+    /// Whether there is at least a byte for each of so many.
+    fn promised(&self, count: usize) -> Result<(), Wrong> {
+        if count <= self.end - self.at { Ok(()) } else { Err(self.wrong("it promises more than there is")) }
+    }
+
+    /// The bytes of a number, the highest one first.
+    #[inline]
+    fn number<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Wrong> {
+        let at = self.at;
+        let span = self.take(BYTES)?;
+        self.bytes(span).first_chunk().copied().ok_or_else(|| Wrong::malformed(CUT, at))
     }
 }
 
-fn unsigned(value: u64) -> Token<'static> {
+fn unsigned(value: u64) -> Token {
     i64::try_from(value).map_or(Token::UInt(value), Token::Int)
 }
 
-/// Whether there is at least a byte for each of so many.
-fn promised(count: usize, at: usize, end: usize) -> Result<(), Wrong> {
-    if count <= end - at { Ok(()) } else { Err(Wrong::malformed("it promises more than there is", at)) }
-}
-
-fn big_endian(blob: &[u8], at: &mut usize, end: usize, bytes: usize) -> Result<u64, Wrong> {
-    let taken = take(blob, at, end, bytes)?;
-    Ok(taken.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-}
-
-fn take<'de>(blob: &'de [u8], at: &mut usize, end: usize, bytes: usize) -> Result<&'de [u8], Wrong> {
-    let stop = at.checked_add(bytes).filter(|stop| *stop <= end);
-    let stop = stop.ok_or_else(|| Wrong::malformed("it ends inside of a value", *at))?;
-    let taken = &blob[*at..stop];
-    *at = stop;
-    Ok(taken)
+#[cold]
+fn not_text(span: Span) -> Wrong {
+    Wrong::malformed("text is not UTF-8", span.at)
 }

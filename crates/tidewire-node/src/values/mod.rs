@@ -18,11 +18,13 @@ mod arguments;
 mod blob;
 mod bytes;
 mod container;
+mod content;
 mod cursor;
 mod extensions;
 mod names;
 mod reader;
 pub(crate) mod references;
+mod source;
 mod text;
 mod value;
 mod writer;
@@ -30,6 +32,7 @@ mod wrong;
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -38,6 +41,7 @@ use crate::objects::Objects;
 pub(crate) use arguments::read as read_arguments;
 pub(crate) use blob::Blob;
 pub use bytes::Bytes;
+pub(crate) use source::Input;
 pub use value::{Array, Value};
 pub(crate) use writer::Writer;
 pub(crate) use wrong::{Kind, Wrong};
@@ -74,7 +78,7 @@ pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
 pub fn from_bytes<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Error> {
-    read("value", bytes)
+    references::within(None, || read_any("value", Input::Kept(bytes)))
 }
 
 /// Writes a value of this name, which is data alone.
@@ -88,20 +92,17 @@ pub(crate) fn write_any<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<
 }
 
 /// Reads a value of this name, which is data alone.
-pub(crate) fn read<'de, T: Deserialize<'de>>(name: &str, bytes: &'de [u8]) -> Result<T, Error> {
-    references::within(None, || read_any(name, bytes))
+pub(crate) fn read<'a, T: DeserializeOwned>(name: &str, input: impl Into<Input<'a>>) -> Result<T, Error> {
+    references::within(None, || read_any(name, input.into()))
 }
 
 /// Reads a value that came to a node in a call.
-pub(crate) fn read_for<'de, T>(objects: &Arc<Objects>, name: &str, bytes: &'de [u8]) -> Result<T, Error>
-where
-    T: Deserialize<'de>,
-{
-    references::within(Some(objects), || read_any(name, bytes))
+pub(crate) fn read_for<T: DeserializeOwned>(objects: &Arc<Objects>, name: &str, input: Input<'_>) -> Result<T, Error> {
+    references::within(Some(objects), || read_any(name, input))
 }
 
-fn read_any<'de, T: Deserialize<'de>>(name: &str, bytes: &'de [u8]) -> Result<T, Error> {
-    let found = cursor::Cursor::new(bytes).and_then(|mut cursor| {
+fn read_any<'de, T: Deserialize<'de>>(name: &str, input: Input<'de>) -> Result<T, Error> {
+    let found = cursor::Cursor::new(input).and_then(|mut cursor| {
         let value = T::deserialize(reader::Reader(&mut cursor))?;
         cursor.finish().map(|()| value)
     });

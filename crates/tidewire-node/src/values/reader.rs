@@ -1,13 +1,18 @@
 //! Reads values into types of Rust. An extension is read as what it holds, or as text, unless a `Value` is asked for.
 
+use std::borrow::Cow;
+
+use serde::de::value::SeqDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
+use super::content::Content;
 use super::cursor::{Cursor, Token};
 use super::extensions as ext;
 use super::references::REFERENCE;
+use super::source::{Bytewise, Part, Piece, Span};
 use super::text;
 use super::value::{VALUE, Value};
 use super::wrong::Wrong;
@@ -16,18 +21,38 @@ use super::wrong::Wrong;
 pub(crate) struct Reader<'a, 'de>(pub &'a mut Cursor<'de>);
 
 impl<'de> Reader<'_, 'de> {
-    fn plain<V: Visitor<'de>>(self, token: Token<'de>, visitor: V) -> Result<V::Value, Wrong> {
+    fn plain<V: Visitor<'de>>(self, token: Token, visitor: V) -> Result<V::Value, Wrong> {
         match token {
             Token::Nil => visitor.visit_unit(),
             Token::Bool(value) => visitor.visit_bool(value),
             Token::Int(value) => visitor.visit_i64(value),
             Token::UInt(value) => visitor.visit_u64(value),
             Token::Float(value) => visitor.visit_f64(value),
-            Token::Text(value) => visitor.visit_borrowed_str(value),
-            Token::Bytes(value) => visitor.visit_borrowed_bytes(value),
+            Token::Text(span) => self.text(span, visitor),
+            Token::Bytes(span) => self.bytes(span, visitor),
             Token::List(count) => self.0.deeper(|cursor| Items::read(cursor, count, |items| visitor.visit_seq(items))),
             Token::Map(count) => self.0.deeper(|cursor| Entries::read(cursor, count, visitor)),
             Token::Extension(code, bytes) => self.extension(code, bytes, visitor),
+        }
+    }
+
+    fn text<V: Visitor<'de>>(self, span: Span, visitor: V) -> Result<V::Value, Wrong> {
+        if let Some(text) = self.0.take_text(span)? {
+            return visitor.visit_string(text);
+        }
+        match self.0.text(span)? {
+            Piece::Kept(text) => visitor.visit_borrowed_str(text),
+            Piece::Passing(text) => visitor.visit_str(text),
+        }
+    }
+
+    fn bytes<V: Visitor<'de>>(self, span: Span, visitor: V) -> Result<V::Value, Wrong> {
+        if let Some(bytes) = self.0.take_out(span) {
+            return visitor.visit_byte_buf(bytes);
+        }
+        match self.0.bytes(span) {
+            Piece::Kept(bytes) => visitor.visit_borrowed_bytes(bytes),
+            Piece::Passing(bytes) => visitor.visit_bytes(bytes),
         }
     }
 
@@ -38,10 +63,16 @@ impl<'de> Reader<'_, 'de> {
                 self.0.within(bytes, |cursor| Reader(cursor).deserialize_any(visitor))
             }
             ext::RECORD | ext::ENUM => self.0.within(bytes, |cursor| second(cursor, visitor)),
-            ext::BYTEARRAY => visitor.visit_borrowed_bytes(self.0.take(bytes)?),
+            ext::BYTEARRAY => {
+                let span = self.0.take(bytes)?;
+                self.bytes(span, visitor)
+            }
             ext::BUFFER | ext::BYTEARRAY_BUFFER => {
                 let reference = self.0.take(bytes)?;
-                visitor.visit_borrowed_bytes(self.0.part(reference)?)
+                match self.0.part(reference)? {
+                    Part::Kept(bytes) => visitor.visit_borrowed_bytes(bytes),
+                    Part::Passing(bytes) => visitor.visit_byte_buf(bytes),
+                }
             }
             ext::REFERENCE => Err(Wrong::unfit(ext::REFERENCE_IS_NO_VALUE)),
             _ => self.other(code, bytes, visitor),
@@ -72,7 +103,7 @@ impl<'de> Reader<'_, 'de> {
 /// A value of an extension, whatever it is.
 fn extension_value(cursor: &mut Cursor<'_>, code: i8, bytes: usize) -> Result<Value, Wrong> {
     let at = cursor.at();
-    let content = Extension { cursor, code, bytes };
+    let content = Content { cursor, code, bytes };
     let value = content.newtype_variant::<Value>()?;
     ext::value_of(code, value).map_err(|problem| Wrong::malformed(problem, at))
 }
@@ -110,23 +141,26 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
             return visitor.visit_newtype_struct(self);
         }
         match self.0.token()? {
-            Token::Extension(code, bytes) => visitor.visit_enum(Extension { cursor: self.0, code, bytes }),
+            Token::Extension(code, bytes) => visitor.visit_enum(Content { cursor: self.0, code, bytes }),
             token => self.plain(token, visitor),
         }
     }
 
     /// Bytes may be read as a list of numbers, as `Vec<u8>` wants them.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        let bytes = match self.0.token()? {
-            Token::Bytes(bytes) => bytes,
+        let span = match self.0.token()? {
+            Token::Bytes(span) => span,
             Token::Extension(ext::BYTEARRAY, bytes) => self.0.take(bytes)?,
             Token::Extension(ext::BUFFER | ext::BYTEARRAY_BUFFER, bytes) => {
                 let reference = self.0.take(bytes)?;
-                self.0.part(reference)?
+                return match self.0.part(reference)? {
+                    Part::Kept(bytes) => visitor.visit_seq(numbers(bytes.iter().copied())),
+                    Part::Passing(bytes) => visitor.visit_seq(numbers(Bytewise::new(bytes))),
+                };
             }
             token => return self.plain(token, visitor),
         };
-        visitor.visit_seq(serde::de::value::SeqDeserializer::<_, Wrong>::new(bytes.iter().copied()))
+        visitor.visit_seq(numbers(self.0.bytes(span).iter().copied()))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -136,7 +170,7 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
         visitor: V,
     ) -> Result<V::Value, Wrong> {
         match self.0.token()? {
-            Token::Text(name) => visitor.visit_enum(name.into_deserializer()),
+            Token::Text(span) => visitor.visit_enum((*self.0.text(span)?).into_deserializer()),
             Token::Map(1) => self.0.deeper(|cursor| visitor.visit_enum(Variant(cursor))),
             Token::Extension(code @ (ext::ENUM | ext::RECORD), bytes) => {
                 self.0.within(bytes, |cursor| enumerated(cursor, code, visitor))
@@ -174,6 +208,10 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit map struct identifier
     }
+}
+
+fn numbers<I: Iterator<Item = u8>>(bytes: I) -> SeqDeserializer<I, Wrong> {
+    SeqDeserializer::new(bytes)
 }
 
 fn enumerated<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, code: i8, visitor: V) -> Result<V::Value, Wrong> {
@@ -216,6 +254,7 @@ impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
         let number = self.read;
         self.read += 1;
         let item = seed.deserialize(Reader(self.cursor));
+        self.cursor.pass();
         item.map(Some).map_err(|wrong| wrong.inside_of(format_args!("[{number}]")))
     }
 
@@ -229,7 +268,7 @@ struct Entries<'a, 'de> {
     cursor: &'a mut Cursor<'de>,
     left: usize,
     /// The key of the value that comes next, if it is a text.
-    key: Option<&'de str>,
+    key: Option<Cow<'de, str>>,
 }
 
 impl<'a, 'de> Entries<'a, 'de> {
@@ -237,6 +276,14 @@ impl<'a, 'de> Entries<'a, 'de> {
         let mut entries = Self { cursor, left: count, key: None };
         let found = visitor.visit_map(&mut entries)?;
         if entries.left > 0 { Err(Wrong::unfit("the map has more entries than it has here")) } else { Ok(found) }
+    }
+
+    fn key_ahead(&mut self) -> Option<Cow<'de, str>> {
+        let Ok(Token::Text(span)) = self.cursor.peek() else { return None };
+        match self.cursor.text(span).ok()? {
+            Piece::Kept(key) => Some(Cow::Borrowed(key)),
+            Piece::Passing(key) => Some(Cow::Owned(key.to_owned())),
+        }
     }
 }
 
@@ -248,13 +295,15 @@ impl<'de> MapAccess<'de> for &mut Entries<'_, 'de> {
             return Ok(None);
         }
         self.left -= 1;
-        self.key = if let Ok(Token::Text(key)) = self.cursor.peek() { Some(key) } else { None };
+        self.key = self.key_ahead();
         seed.deserialize(Reader(self.cursor)).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
         let key = self.key.take();
-        seed.deserialize(Reader(self.cursor)).map_err(|wrong| match key {
+        let value = seed.deserialize(Reader(self.cursor));
+        self.cursor.pass();
+        value.map_err(|wrong| match key {
             Some(key) => wrong.inside_of(key),
             None => wrong,
         })
@@ -294,47 +343,5 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
 
     fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Wrong> {
         Reader(self.0).deserialize_any(visitor)
-    }
-}
-
-/// An extension on its way into a [`Value`]: its number as a variant, and what it holds.
-struct Extension<'a, 'de> {
-    cursor: &'a mut Cursor<'de>,
-    code: i8,
-    bytes: usize,
-}
-
-impl<'de> EnumAccess<'de> for Extension<'_, 'de> {
-    type Error = Wrong;
-    type Variant = Self;
-
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Wrong> {
-        Ok((seed.deserialize(self.code.into_deserializer())?, self))
-    }
-}
-
-impl<'de> VariantAccess<'de> for Extension<'_, 'de> {
-    type Error = Wrong;
-
-    fn unit_variant(self) -> Result<(), Wrong> {
-        self.cursor.take(self.bytes).map(drop)
-    }
-
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Wrong> {
-        if ext::holds_values(self.code) {
-            return self.cursor.within(self.bytes, |cursor| seed.deserialize(Reader(cursor)));
-        }
-        let content = self.cursor.take(self.bytes)?;
-        let is_reference = matches!(self.code, ext::BUFFER | ext::BYTEARRAY_BUFFER);
-        let content = if is_reference { self.cursor.part(content)? } else { content };
-        seed.deserialize(serde::de::value::BorrowedBytesDeserializer::<Wrong>::new(content))
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Wrong> {
-        Err(self.cursor.wrong("an extension holds one value"))
-    }
-
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Wrong> {
-        Err(self.cursor.wrong("an extension holds one value"))
     }
 }

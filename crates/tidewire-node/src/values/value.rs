@@ -220,6 +220,14 @@ impl<'de> Visitor<'de> for AnyValue {
         Ok(value.into())
     }
 
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::Text(value))
+    }
+
+    fn visit_byte_buf<E>(self, value: Vec<u8>) -> Result<Value, E> {
+        Ok(Value::Bytes(value))
+    }
+
     fn visit_bytes<E>(self, value: &[u8]) -> Result<Value, E> {
         Ok(Value::Bytes(value.to_vec()))
     }

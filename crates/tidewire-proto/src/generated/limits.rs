@@ -318,11 +318,24 @@ pub const LINK_COMPRESS_BYTES: Limit =
 pub const LINK_COMPRESS_NEAR_BYTES: Limit =
     Limit { name: "link_compress_near_bytes", unit: "bytes", default: 0, min: 0, max: 67_108_864 };
 
-/// Longest payload that is compressed, before it is: it is compressed and inflated while its link waits.
+/// Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent.
 ///
 /// At the limit: Longer ones are sent as they are; on the wire the call fails with wire_error.
 pub const LINK_COMPRESSED_BYTES: Limit =
     Limit { name: "link_compressed_bytes", unit: "bytes", default: 67_108_864, min: 65_536, max: 67_108_864 };
+
+/// Shared memory in which one link of a node lays long payloads for other processes of its machine, while they wait to
+/// be read; 0: none.
+///
+/// At the limit: Further payloads are sent in chunks.
+pub const LINK_SHARED_BYTES: Limit =
+    Limit { name: "link_shared_bytes", unit: "bytes", default: 67_108_864, min: 0, max: 1_073_741_824 };
+
+/// Longest payload that is laid in shared memory: it is read in one go, while its link waits.
+///
+/// At the limit: Longer ones are sent in chunks; on the wire the link is closed (LimitExceeded).
+pub const LINK_PLACED_BYTES: Limit =
+    Limit { name: "link_placed_bytes", unit: "bytes", default: 8_388_608, min: 65_536, max: 8_388_608 };
 
 /// Fields (headers) of one message or greeting.
 ///
@@ -379,9 +392,10 @@ pub const LINK_GREETING_MS: Limit =
 pub const LINK_GREETINGS: Limit =
     Limit { name: "link_greetings", unit: "connections", default: 1000, min: 1, max: 1_000_000 };
 
-/// Bytes that are given to a socket in one write.
+/// Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a
+/// socket in one write.
 ///
-/// At the limit: The rest follows in the next write.
+/// At the limit: They are written, and the count starts anew.
 pub const LINK_BATCH_BYTES: Limit =
     Limit { name: "link_batch_bytes", unit: "bytes", default: 262_144, min: 4096, max: 262_144 };
 
@@ -541,6 +555,8 @@ pub const ALL: &[&Limit] = &[
     &LINK_COMPRESS_BYTES,
     &LINK_COMPRESS_NEAR_BYTES,
     &LINK_COMPRESSED_BYTES,
+    &LINK_SHARED_BYTES,
+    &LINK_PLACED_BYTES,
     &LINK_FIELDS,
     &LINK_HEAD_BYTES,
     &LINK_IN_FLIGHT,

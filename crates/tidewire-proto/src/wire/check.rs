@@ -64,8 +64,6 @@ impl Frame<'_> {
         if !self.flags.more() {
             return Ok(());
         }
-        let mut pieces = Pieces::new(self.kind.name(), self.payload);
-        pieces.u64("the length of the whole")?;
-        pieces.end()
+        self.stated().map(|_| ())
     }
 }

@@ -107,7 +107,7 @@ impl fmt::Display for WireError {
             Self::UnknownKind(kind) => {
                 write!(f, "kind={kind} is not in the table of frames: send one from 1 to {}", Kind::ALL.len())
             }
-            Self::UnknownFlags(flags) => write!(f, "flags={flags:#010b} is not allowed: clear bits 6 and 7"),
+            Self::UnknownFlags(flags) => write!(f, "flags={flags:#010b} is not allowed: clear bit 7"),
             Self::Short { kind, field } => write!(f, "{kind}: ends within {field}: send all parts of its form"),
             Self::Long { kind, bytes } => write!(f, "{kind}: {bytes} bytes follow the end of its form: leave them out"),
             Self::NotUtf8 { kind, field } => write!(f, "{kind}: {field} is not UTF-8: send text in UTF-8"),

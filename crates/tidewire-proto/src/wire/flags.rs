@@ -5,7 +5,8 @@ const MORE: u8 = 1 << 2;
 const ANSWER: u8 = 1 << 3;
 const COMPRESSED: u8 = 1 << 4;
 const AGAIN: u8 = 1 << 5;
-const NONE: u8 = 0b1100_0000;
+const PLACED: u8 = 1 << 6;
+const NONE: u8 = 1 << 7;
 
 /// The flags of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +69,12 @@ impl Flags {
         self.0 & AGAIN != 0
     }
 
+    /// Whether the payload lies in shared memory. It counts only as [`Frame::placed`](super::Frame::placed) says.
+    #[must_use]
+    pub fn placed(self) -> bool {
+        self.0 & PLACED != 0
+    }
+
     /// With MORE set or not.
     #[must_use]
     pub fn with_more(self, on: bool) -> Self {
@@ -90,6 +97,12 @@ impl Flags {
     #[must_use]
     pub fn with_again(self, on: bool) -> Self {
         self.with(AGAIN, on)
+    }
+
+    /// With PLACED set or not.
+    #[must_use]
+    pub fn with_placed(self, on: bool) -> Self {
+        self.with(PLACED, on)
     }
 
     fn with(self, bit: u8, on: bool) -> Self {

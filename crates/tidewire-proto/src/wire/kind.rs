@@ -57,4 +57,5 @@ kinds! {
     Window = 19 "WINDOW": "So many further bytes of a payload may be sent.",
     Chunk = 20 "CHUNK": "More of a payload.",
     Alive = 21 "ALIVE": "The handler is still at work.",
+    Taken = 22 "TAKEN": "A payload was read in its place.",
 }

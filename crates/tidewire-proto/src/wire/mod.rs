@@ -25,6 +25,7 @@ mod greeting;
 mod heads;
 mod kind;
 mod pieces;
+mod place;
 
 pub use error::WireError;
 pub use fields::{Fields, FieldsWriter};
@@ -33,3 +34,4 @@ pub use frame::{BegunChunk, FRAME_HEAD, Frame, LENGTH_BYTES, begin, read, set_id
 pub use greeting::{Hello, MAGIC, VERSION, Welcome, common_version};
 pub use heads::{CallHead, FailHead, PublishHead, SubscribeHead, read_u16, read_u32};
 pub use kind::Kind;
+pub use place::{PLACE_BYTES, Place};

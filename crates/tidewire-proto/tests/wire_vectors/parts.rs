@@ -130,8 +130,8 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), WireError> {
 }
 
 fn flags_of(flags: Flags) -> Vec<&'static str> {
-    let all = [flags.more(), flags.answer(), flags.compressed(), flags.again()];
-    let names = ["MORE", "ANSWER", "COMPRESSED", "AGAIN"];
+    let all = [flags.more(), flags.answer(), flags.compressed(), flags.again(), flags.placed()];
+    let names = ["MORE", "ANSWER", "COMPRESSED", "AGAIN", "PLACED"];
     names.into_iter().zip(all).filter_map(|(name, on)| on.then_some(name)).collect()
 }
 
@@ -143,6 +143,7 @@ fn flags_from(parts: &Json) -> Flags {
         "ANSWER" => flags.with_answer(true),
         "COMPRESSED" => flags.with_compressed(true),
         "AGAIN" => flags.with_again(true),
+        "PLACED" => flags.with_placed(true),
         other => panic!("no flag: {other}"),
     })
 }

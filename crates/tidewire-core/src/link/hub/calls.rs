@@ -173,7 +173,7 @@ impl Hub {
         let number = self.link(at).map_or(0, |link| link.number);
         let Some(callee) = self.links.get_mut(to).and_then(Option::as_mut) else { return Ok(None) };
         if !callee.takes(frame) {
-            let text = format!("payload_bytes={} of the node that answers is exceeded: send less", callee.payload_max);
+            let text = callee.excess(frame, "the node that answers: send less, or raise the limit there");
             return Ok(Some((ErrorCode::PayloadTooLarge, text)));
         }
         if !callee.reads(frame) {
@@ -189,7 +189,8 @@ impl Hub {
                 format!("link_in_flight={max}: too many calls are open at the node that answers: try again later");
             return Ok(Some((ErrorCode::LimitExceeded, text)));
         };
-        let Ok(bytes) = callee.out.forward(frame.bytes, lane.into(), id) else {
+        let unplaced = callee.unplaced(frame);
+        let Ok(bytes) = callee.out.forward(unplaced.as_deref().unwrap_or(frame.bytes), lane.into(), id) else {
             callee.ours.remove(id);
             let limit = callee.bounds.queue_bytes.of_callee();
             let text = format!("{limit}: too much waits for the node that answers: try again later");
@@ -202,6 +203,7 @@ impl Hub {
             self.cancel(to, id, lane);
             return Err(taken_slot("CALL", taken));
         }
+        self.ask_for_chunks(at, frame, to);
         if let Some(subscriber) = self.tree.get_mut(key) {
             subscriber.in_progress += 1;
         }
@@ -252,7 +254,10 @@ impl Hub {
         let known = as_value(&known);
         let Some(link) = self.link(at) else { return Ok(()) };
         if known.len() > link.payload_max {
-            let text = format!("payload_bytes={}: the list of services has {} bytes", link.payload_max, known.len());
+            let (bytes, max) = (known.len(), link.payload_max);
+            let text = format!(
+                "the list of services: {bytes} bytes are more than payload_bytes={max} of this node: raise the limit here"
+            );
             return Err((ErrorCode::LimitExceeded, text));
         }
         let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);

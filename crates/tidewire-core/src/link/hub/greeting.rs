@@ -5,6 +5,7 @@ use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERS
 use super::super::access::same;
 use super::super::compression::FEATURE;
 use super::super::heart::Heart;
+use super::super::session::SHARED_MEMORY;
 use super::{Hub, LinkId};
 
 /// Why a node is not taken in.
@@ -72,6 +73,7 @@ impl Hub {
 
     fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, said: &Fields<'_>, now_us: u64) {
         let (ours_ms, passes) = (self.options.heartbeat_ms, self.options.compressed);
+        let memory = self.options.memory.clone();
         let Some(link) = self.link(at) else { return };
         let number = |field: &str, limit: limits::Limit| said.number(field).unwrap_or(limit.default);
         let least = |max: usize, number: u64| usize::try_from(number).map_or(max, |number| number.min(max));
@@ -82,6 +84,8 @@ impl Hub {
         link.payload_max = least(link.payload_max, number("payload-bytes", limits::PAYLOAD_BYTES));
         link.frame_max = least(link.frame_max, number("frame-bytes", limits::LINK_FRAME_BYTES));
         link.inflates = passes && said.has_word("features", FEATURE);
+        let place = said.text("place").filter(|_| link.near && said.has_word("features", SHARED_MEMORY));
+        link.memory = memory.zip(place).is_some_and(|(memory, place)| memory.shares(place));
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
         self.names.insert(name.to_owned(), at);
@@ -96,11 +100,16 @@ impl Hub {
         let (options, mut fields) = (&self.options, FieldsWriter::new(&mut said));
         fields.add("name", options.name.as_bytes())?;
         fields.add("resume", link.resume.as_bytes())?;
-        if options.compressed {
-            fields.add("features", FEATURE.as_bytes())?;
+        let features = [options.compressed.then_some(FEATURE), link.memory.then_some(SHARED_MEMORY)];
+        let features: Vec<_> = features.into_iter().flatten().collect();
+        if !features.is_empty() {
+            fields.add("features", features.join(" ").as_bytes())?;
         }
         if link.bounds.in_flight.of_token {
             fields.add("of-token", b"in-flight")?;
+        }
+        if let Some(publish) = options.access.publishes(link.grant) {
+            fields.add("publish", publish.as_bytes())?;
         }
         for (name, value) in [
             ("node", u64::from(link.number)),

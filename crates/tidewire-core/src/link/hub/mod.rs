@@ -10,6 +10,7 @@ mod ends;
 mod greeting;
 mod options;
 mod passing_on;
+mod placing;
 mod publishing;
 mod routes;
 mod telling;
@@ -33,7 +34,7 @@ use bounds::Bounds;
 use publishing::Course;
 use routes::{Back, Route, Subscriber};
 
-pub use options::{HubCounts, HubOptions};
+pub use options::{HubCounts, HubOptions, Memory};
 
 /// Names one link of one hub. It may be used again once the link was closed.
 pub type LinkId = usize;
@@ -64,6 +65,10 @@ struct Link {
     missed: bool,
     /// It is of this process.
     here: bool,
+    /// Its other end is on this machine.
+    near: bool,
+    /// Its node and the hub share the memory of their machine.
+    memory: bool,
     /// When it is looked at next for its greeting or its heartbeat.
     beat_at_us: u64,
     /// When it is looked at next for frames that gather.
@@ -176,6 +181,8 @@ impl Hub {
             touched: false,
             missed: false,
             here: false,
+            near: false,
+            memory: false,
             beat_at_us: u64::MAX,
             gathered_at_us: u64::MAX,
             known_by: BTreeSet::new(),
@@ -191,9 +198,16 @@ impl Hub {
     pub fn connected_here(&mut self, secret: String, now_us: u64) -> Option<LinkId> {
         let at = self.connected(secret, now_us)?;
         if let Some(link) = self.link(at) {
-            link.here = true;
+            (link.here, link.near) = (true, true);
         }
         Some(at)
+    }
+
+    /// Whoever connects is on this machine, and may share memory.
+    pub fn is_near(&mut self, at: LinkId) {
+        if let Some(link) = self.link(at) {
+            link.near = true;
+        }
     }
 
     /// What waits to be written to a link.
@@ -310,8 +324,9 @@ impl Hub {
         }
         // Whoever gets it next would close the link of the hub.
         frame.check()?;
-        let agreed = self.link(at).is_some_and(|link| link.inflates);
-        super::session::check_compressed(frame, agreed)?;
+        let (inflates, memory) = self.link(at).map_or((false, false), |link| (link.inflates, link.memory));
+        super::session::check_compressed(frame, inflates)?;
+        super::session::check_placed(frame, memory)?;
         match frame.kind {
             Kind::Ping => self.tell(at, Kind::Pong, Flags::URGENT, frame.id, &[]),
             Kind::Pong => {}
@@ -325,6 +340,7 @@ impl Hub {
             Kind::Publish => self.publish(at, frame)?,
             Kind::Call => self.call(at, frame)?,
             Kind::Unsubscribe | Kind::Cancel => self.left(at, frame.id),
+            Kind::Taken => self.taken(at, frame),
             Kind::Reply
             | Kind::Fail
             | Kind::Item

@@ -1,3 +1,6 @@
+use std::fmt;
+use std::sync::Arc;
+
 use tidewire_proto::generated::limits;
 
 use super::super::access::Access;
@@ -34,6 +37,14 @@ pub struct HubOptions {
     pub batch: Batch,
     /// Whether it passes on what is compressed, and says so.
     pub compressed: bool,
+    /// Who can tell whether a node shares the memory of this machine; none: payloads are passed on in chunks.
+    pub memory: Option<Arc<dyn Memory>>,
+}
+
+/// Tells who shares the memory of this machine.
+pub trait Memory: Send + Sync + fmt::Debug {
+    /// Whether what a node said of its place is true here.
+    fn shares(&self, place: &str) -> bool;
 }
 
 impl HubOptions {
@@ -54,6 +65,7 @@ impl HubOptions {
             chunk_bytes: limits::LINK_CHUNK_BYTES.default as usize,
             batch: Batch::default(),
             compressed: true,
+            memory: None,
         }
     }
 }

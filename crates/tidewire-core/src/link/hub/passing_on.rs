@@ -27,16 +27,18 @@ impl Hub {
             heed(passing, frame)?;
         }
         self.go_on(at, frame.id, (to, id, lane), frame);
+        self.ask_for_chunks(at, frame, to);
         Ok(())
     }
 
-    fn go_on(&mut self, at: LinkId, opened: u64, (to, id, lane): (LinkId, u64, u8), frame: &Frame<'_>) {
+    pub(super) fn go_on(&mut self, at: LinkId, opened: u64, (to, id, lane): (LinkId, u64, u8), frame: &Frame<'_>) {
         if !self.link(to).is_none_or(|link| link.reads(frame)) {
             let text = "the node that answers can't read a compressed item: it did not name the feature lz4";
             self.give_up(at, opened, ErrorCode::WireError, text);
-        } else if !self.link(to).is_none_or(|link| link.takes(frame)) {
-            let text = "payload_bytes of the node that answers is exceeded by an item: send less at once";
-            self.give_up(at, opened, ErrorCode::PayloadTooLarge, text);
+        } else if let Some(link) = self.link(to).filter(|link| !link.takes(frame)) {
+            let excess = link.excess(frame, "the node that answers");
+            let text = format!("an item: {excess}: send less at once, or raise the limit there");
+            self.give_up(at, opened, ErrorCode::PayloadTooLarge, &text);
         } else if !self.pass(to, id, lane, frame) {
             let limit = self.link(to).map_or_else(String::new, |link| link.bounds.queue_bytes.of_callee());
             let text = format!("{limit}: too much waits for the node that answers for this exchange to go on");
@@ -63,9 +65,10 @@ impl Hub {
         if !self.link(to).is_none_or(|link| link.reads(frame)) {
             let text = "this node can't read the compressed answer: it did not name the feature lz4";
             self.give_up(to, id, ErrorCode::WireError, text);
-        } else if !self.link(to).is_none_or(|link| link.takes(frame)) {
-            let text = "payload_bytes of this node is exceeded by the answer: raise it, or ask for less at once";
-            self.give_up(to, id, ErrorCode::PayloadTooLarge, text);
+        } else if let Some(link) = self.link(to).filter(|link| !link.takes(frame)) {
+            let excess = link.excess(frame, "this node");
+            let text = format!("the answer: {excess}: ask for less at once, or raise the limit here");
+            self.give_up(to, id, ErrorCode::PayloadTooLarge, &text);
         } else if !self.pass(to, id, lane, frame) {
             let limit = self.link(to).map_or_else(String::new, |link| link.bounds.queue_bytes.to_string());
             let text = format!("{limit}: the answer found too much waiting for this node: try again later");
@@ -74,6 +77,8 @@ impl Hub {
             self.link(at).map(|link| link.ours.remove(frame.id));
             self.link(to).map(|link| link.theirs.remove(id));
             self.finished(subscription);
+        } else {
+            self.ask_for_chunks(at, frame, to);
         }
         Ok(())
     }

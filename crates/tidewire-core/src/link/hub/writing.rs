@@ -72,11 +72,12 @@ impl Hub {
     /// Passes a frame of an exchange on. False: too much waits there.
     pub(super) fn pass(&mut self, to: LinkId, id: u64, lane: u8, frame: &Frame<'_>) -> bool {
         let Some(link) = self.link(to) else { return true };
-        let out = &mut link.out;
+        let unplaced = link.unplaced(frame);
+        let bytes = unplaced.as_deref().unwrap_or(frame.bytes);
         let passed = if frame.payload.is_empty() {
-            out.forward_bare(frame.bytes, lane.into(), id).is_ok()
+            link.out.forward_bare(bytes, lane.into(), id).is_ok()
         } else {
-            out.forward(frame.bytes, lane.into(), id).is_ok()
+            link.out.forward(bytes, lane.into(), id).is_ok()
         };
         self.counts.forwarded += u64::from(passed);
         self.touch(to);
@@ -97,5 +98,15 @@ impl Link {
     /// Whether its node takes a payload, and a frame, of this length.
     pub(super) fn takes(&self, frame: &Frame<'_>) -> bool {
         stated_bytes(frame) <= self.payload_max as u64 && frame.bytes.len() <= self.frame_max + 4
+    }
+
+    /// Why it does not take a frame: by how much that is too long for the node that is named so.
+    pub(super) fn excess(&self, frame: &Frame<'_>, whose: &str) -> String {
+        let (bytes, max) = (stated_bytes(frame), self.payload_max);
+        if bytes > max as u64 {
+            return format!("{bytes} bytes are more than payload_bytes={max} of {whose}");
+        }
+        let (bytes, max) = (frame.bytes.len() - 4, self.frame_max);
+        format!("a frame of {bytes} bytes is longer than link_frame_bytes={max} of {whose}")
     }
 }

@@ -29,14 +29,7 @@ impl Taker for Vec<u8> {
     }
 
     fn part(&mut self, payload: &Arc<dyn Pieces>, from: usize, count: usize) {
-        let end = from + count;
-        let mut at = from;
-        while at < end {
-            let piece = payload.piece(at);
-            let piece = &piece[..piece.len().min(end - at)];
-            self.extend_from_slice(piece);
-            at += piece.len();
-        }
+        payload.copy_to(self, from..from + count);
     }
 }
 

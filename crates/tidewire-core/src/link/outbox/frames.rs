@@ -2,6 +2,8 @@ use std::collections::VecDeque;
 
 /// Bytes after which another block is begun. A frame lies in one block.
 const BLOCK_BYTES: usize = 262_144;
+/// Room for what the last frame of a block has beyond that: mostly no more than a chunk.
+const BEYOND_BYTES: usize = BLOCK_BYTES / 4;
 
 /// Whole frames one after the other, in blocks: what waits takes its own length of memory and at most a block more, however much it is.
 #[derive(Default)]
@@ -29,7 +31,7 @@ impl Frames {
     pub(super) fn add<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         if self.blocks.back().is_none_or(|block| block.len() >= BLOCK_BYTES) {
             // After a full one, another will soon be full: it need not grow, which would copy what is in it.
-            let room = if self.blocks.is_empty() { 0 } else { BLOCK_BYTES + BLOCK_BYTES / 64 };
+            let room = if self.blocks.is_empty() { 0 } else { BLOCK_BYTES + BEYOND_BYTES };
             self.blocks.push_back(Vec::with_capacity(room));
         }
         let at = self.blocks.len() - 1;
@@ -49,16 +51,19 @@ impl Frames {
     }
 
     /// Moves whole frames to the end of `out`: as many as fit the budget, and at least one, if it is not 0. Answers how many bytes.
+    /// A block that is a quarter longer than the budget at most is not cut, which would copy it.
     pub(super) fn take(&mut self, out: &mut Vec<u8>, budget: usize) -> usize {
         let mut moved = 0;
         while let Some(block) = self.blocks.front_mut() {
             let waiting = &block[self.taken..];
-            let left = budget - moved;
-            let count = if waiting.len() <= left { waiting.len() } else { whole_frames(waiting, left, moved == 0) };
+            let left = budget.saturating_sub(moved);
+            let goes_whole = out.is_empty() && self.taken == 0;
+            let fits = if goes_whole { left + left / 4 } else { left };
+            let count = if waiting.len() <= fits { waiting.len() } else { whole_frames(waiting, left, moved == 0) };
             if count == 0 && !waiting.is_empty() {
                 break;
             }
-            if out.is_empty() && self.taken == 0 && count == block.len() {
+            if goes_whole && count == block.len() {
                 std::mem::swap(out, block);
             } else {
                 out.extend_from_slice(&waiting[..count]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tidewire_proto::wire::{self, Flags, Kind};
 
 use super::frames::Frames;
-use super::{Payload, Pieces, Taker, Tally};
+use super::{Laid, Payload, Pieces, Taker, Tally};
 
 /// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
 const KEPT_BYTES: usize = 65_536;
@@ -37,6 +37,8 @@ pub(super) struct Transfer {
     /// Bytes that may still be sent before the receiver asks for more.
     pub(super) window: usize,
     published: bool,
+    /// It lies in shared memory, and its receiver has not asked for it in chunks.
+    pub(super) laid: bool,
     /// Its first frame is gone once so many bytes of whole frames have been given.
     begins: u64,
     /// What has to come after its last chunk: published messages of its lane, or further frames of its exchange.
@@ -91,6 +93,15 @@ impl Lane {
             self.go_on(transfer.after);
         } else {
             transfer.after.into_iter().for_each(|behind| behind.uncount(tally));
+        }
+    }
+
+    pub(super) fn taken(&mut self, id: u64, answer: bool, tally: &mut Tally) {
+        let is = |transfer: &Transfer| transfer.is(id, answer) && transfer.laid;
+        let Some(at) = self.transfers.iter().position(is) else { return };
+        if let Some(transfer) = self.transfers.remove(at) {
+            tally.bytes -= transfer.left();
+            self.go_on(transfer.after);
         }
     }
 
@@ -182,7 +193,13 @@ impl Lane {
 
 impl Transfer {
     pub(super) fn new(id: u64, flags: Flags, payload: Payload, window: usize, published: bool) -> Self {
-        Self { id, flags, payload: Arc::from(payload), at: 0, window, published, begins: 0, after: VecDeque::new() }
+        let (payload, after) = (Arc::from(payload), VecDeque::new());
+        Self { id, flags, payload, at: 0, window, published, laid: false, begins: 0, after }
+    }
+
+    /// One whose receiver reads it in its place, or gives a window for all of it.
+    pub(super) fn laid(id: u64, flags: Flags, laid: Laid) -> Self {
+        Self { laid: true, ..Self::new(id, flags, laid.payload, 0, false) }
     }
 
     fn is(&self, id: u64, answer: bool) -> bool {
@@ -205,7 +222,7 @@ impl Transfer {
         count
     }
 
-    fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.payload.bytes() - self.at
     }
 

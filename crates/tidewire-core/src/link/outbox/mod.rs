@@ -7,8 +7,10 @@ mod burst;
 mod frames;
 mod lane;
 
+use std::ops::Range;
+
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{self, Flags, Kind, WireError};
+use tidewire_proto::wire::{self, Flags, Kind, PLACE_BYTES, Place, WireError};
 
 use super::gathering::Waiting;
 pub use burst::{Burst, Taker};
@@ -30,6 +32,19 @@ pub trait Pieces: Send + Sync {
     fn piece(&self, at: usize) -> &[u8];
 }
 
+impl dyn Pieces + '_ {
+    /// Adds a part of it to the end of `out`.
+    pub(super) fn copy_to(&self, out: &mut Vec<u8>, part: Range<usize>) {
+        let mut at = part.start;
+        while at < part.end {
+            let piece = self.piece(at);
+            let piece = &piece[..piece.len().min(part.end - at)];
+            out.extend_from_slice(piece);
+            at += piece.len();
+        }
+    }
+}
+
 impl<T: AsRef<[u8]> + Send + Sync> Pieces for T {
     fn bytes(&self) -> usize {
         self.as_ref().len()
@@ -42,6 +57,14 @@ impl<T: AsRef<[u8]> + Send + Sync> Pieces for T {
 
 /// A payload that is cut while it is sent.
 pub type Payload = Box<dyn Pieces>;
+
+/// A payload that lies in shared memory.
+pub struct Laid {
+    /// Its bytes, of which the pieces are asked for only if a receiver can't read them there. Dropped when nobody reads there any more.
+    pub payload: Payload,
+    /// Where it lies.
+    pub place: Place,
+}
 
 /// The frames that wait for one link.
 pub struct Outbox {
@@ -155,17 +178,29 @@ impl Outbox {
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: &[u8],
     ) -> Result<(), WireError> {
-        if let Some(transfer) = self.lanes[flags.lane()].holder(kind, flags.answer(), id) {
+        let write = |out: &mut Vec<u8>| wire::write(out, kind, flags, id, head, payload);
+        self.add(kind, flags, id, write)
+    }
+
+    /// Adds the frame that `write` writes, behind what it has to come after.
+    fn add(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+    ) -> Result<(), WireError> {
+        let lane = &mut self.lanes[flags.lane()];
+        if let Some(transfer) = lane.holder(kind, flags.answer(), id) {
             let mut frame = Vec::new();
-            wire::write(&mut frame, kind, flags, id, head, payload)?;
+            write(&mut frame)?;
             self.tally.add(frame.len());
             transfer.after.push_back(Behind::Frame(frame));
             return Ok(());
         }
-        let frames = &mut self.lanes[flags.lane()].frames;
-        let before = frames.len();
-        frames.add(|out| wire::write(out, kind, flags, id, head, payload))?;
-        self.tally.add(frames.len() - before);
+        let before = lane.frames.len();
+        lane.frames.add(write)?;
+        self.tally.add(lane.frames.len() - before);
         Ok(())
     }
 
@@ -197,6 +232,28 @@ impl Outbox {
         Ok(self.control(kind, flags, id, head, payload)?)
     }
 
+    /// Does the same with a payload that lies in pieces.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_pieces(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+        payload: &dyn Pieces,
+    ) -> Result<(), Unsent> {
+        let bytes = payload.bytes();
+        self.room_for(bytes, self.bytes_max)?;
+        let write = |out: &mut Vec<u8>| {
+            wire::begin(out, kind, flags, id, head, bytes)?;
+            payload.copy_to(out, 0..bytes);
+            Ok(())
+        };
+        Ok(self.add(kind, flags, id, write)?)
+    }
+
     /// Whether a payload of this length is to be given to [`send_long`](Self::send_long).
     pub fn is_long(&self, payload: usize) -> bool {
         payload > self.chunk
@@ -214,19 +271,52 @@ impl Outbox {
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: Payload,
     ) -> Result<(), Unsent> {
-        let total = payload.bytes();
-        self.room_for(total, self.bytes_max)?;
-        let mut first = Vec::with_capacity(256);
-        wire::write(&mut first, kind, flags.with_more(true), id, head, &(total as u64).to_le_bytes())?;
-        self.tally.add(first.len());
-        self.tally.bytes += total;
+        let stated = (payload.bytes() as u64).to_le_bytes();
         let transfer = Transfer::new(id, flags, payload, self.window, kind == Kind::Publish);
+        self.begin_transfer(kind, flags, id, head, &stated, transfer)
+    }
+
+    fn begin_transfer(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+        stated: &[u8],
+        transfer: Transfer,
+    ) -> Result<(), Unsent> {
+        self.room_for(transfer.left(), self.bytes_max)?;
+        let mut first = Vec::with_capacity(256);
+        wire::write(&mut first, kind, flags.with_more(true), id, head, stated)?;
+        self.tally.add(first.len());
+        self.tally.bytes += transfer.left();
         let lane = &mut self.lanes[flags.lane()];
         match lane.holder(kind, flags.answer(), id) {
             Some(before) => before.after.push_back(Behind::Transfer(first, transfer)),
             None => lane.begin(&first, transfer),
         }
         Ok(())
+    }
+
+    /// Adds a frame whose payload lies in shared memory, until its receiver has [`taken`](Self::taken) it; if it asks for
+    /// [`window`](Self::window) instead, the payload is cut.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_laid(
+        &mut self,
+        kind: Kind,
+        flags: Flags,
+        id: u64,
+        head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
+        laid: Laid,
+    ) -> Result<(), Unsent> {
+        let total = laid.payload.bytes();
+        let mut stated = Vec::with_capacity(size_of::<u64>() + PLACE_BYTES);
+        stated.extend_from_slice(&(total as u64).to_le_bytes());
+        laid.place.put(&mut stated);
+        let transfer = Transfer::laid(id, flags, laid);
+        self.begin_transfer(kind, flags.with_placed(true), id, head, &stated, transfer)
     }
 
     /// Adds a whole frame that came from another link, under another id, and gives it back to be changed.
@@ -249,10 +339,18 @@ impl Outbox {
         Ok(())
     }
 
-    /// The receiver of a payload asks for more of it.
+    /// The receiver of a payload asks for more of it; if it is laid somewhere, for all of it.
     pub fn window(&mut self, id: u64, answer: bool, bytes: u32) {
         if let Some(transfer) = self.lanes.iter_mut().find_map(|lane| lane.transfer(id, answer)) {
             transfer.window = transfer.window.saturating_add(bytes as usize);
+            transfer.laid = false;
+        }
+    }
+
+    /// The receiver of a payload has read it in its place.
+    pub fn taken(&mut self, id: u64, answer: bool) {
+        for lane in &mut self.lanes {
+            lane.taken(id, answer, &mut self.tally);
         }
     }
 

@@ -7,19 +7,25 @@ use tidewire_proto::wire::{
     WireError,
 };
 
+use super::super::access::Publishing;
 use super::super::assembly::{Message, Progress};
-use super::super::compression::{FEATURE, Unreadable};
+use super::super::compression::{FEATURE, too_long};
 use super::super::heart::Heart;
 use super::super::passing::Credit;
-use super::{Event, Fault, Joined, Mine, Named, Session, Theirs, check_compressed, taken_slot};
+use super::{
+    Event, Fault, Joined, Mine, Named, Placed, SHARED_MEMORY, Session, Theirs, check_compressed, check_placed,
+    taken_slot,
+};
 
 impl<C: Clone> Session<C> {
-    /// Takes a frame, and adds what it means to `events`.
+    /// Takes a frame, and adds what it means to `events`. What it brings of a compressed payload is [to be
+    /// inflated](Self::to_inflate) before the next one comes; else that is done then.
     ///
     /// # Errors
     /// [`Fault`] if the link can't go on.
     pub fn received(&mut self, frame: &Frame<'_>, now_us: u64, events: &mut Vec<Event<C>>) -> Result<(), Fault> {
         self.heart.heard(now_us);
+        self.inflate(now_us, events);
         if frame.kind == Kind::Error {
             let number = FailHead::parse(frame.head)?.number;
             return Err(Fault::Told { number, text: String::from_utf8_lossy(frame.payload).into_owned() });
@@ -29,6 +35,7 @@ impl<C: Clone> Session<C> {
         }
         self.check(frame)?;
         check_compressed(frame, self.reading.link)?;
+        check_placed(frame, self.reading.memory)?;
         match frame.kind {
             Kind::Ping => self.tell(Kind::Pong, Flags::URGENT, frame.id, 0),
             Kind::Pong => {}
@@ -36,6 +43,7 @@ impl<C: Clone> Session<C> {
             Kind::Node => self.named(frame, events)?,
             Kind::Ok => self.subscribed(frame.id, events),
             Kind::Window => self.out.window(frame.id, !frame.flags.answer(), wire::read_u32("WINDOW", frame.head)?),
+            Kind::Taken => self.out.taken(frame.id, !frame.flags.answer()),
             Kind::Credit => self.credit(frame, events)?,
             Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item | Kind::Chunk => {
                 self.payload(frame, now_us, events)?
@@ -81,11 +89,13 @@ impl<C: Clone> Session<C> {
         let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
         self.mine.limit(in_flight as usize);
         self.few = fields.has_word("of-token", "in-flight");
+        self.publishing = Publishing::stated(fields.text("publish"));
         let frame_bytes = number("frame-bytes", limits::LINK_FRAME_BYTES);
         self.out.chunk_bytes(chunk_bytes(frame_bytes).min(self.chunk_bytes));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
         self.heart = Heart::new(self.heartbeat_ms, theirs_ms, now_us);
         self.reading.link = self.reading.here && fields.has_word("features", FEATURE);
+        self.reading.memory = self.offers_memory && fields.has_word("features", SHARED_MEMORY);
         self.greeting_until_us = None;
         events.push(Event::Joined(Joined {
             hub: fields.text("name").unwrap_or_default().to_owned(),
@@ -165,7 +175,8 @@ impl<C: Clone> Session<C> {
         self.parts.fill((chunk.id, chunk.flags.answer()), chunk.left, read)
     }
 
-    /// So much of a chunk lies where it belongs, which counts as a chunk of its own.
+    /// So much of a chunk lies where it belongs, which counts as a chunk of its own; also in what is [to be
+    /// inflated](Self::to_inflate) now.
     ///
     /// # Errors
     /// As for [`received`](Self::received).
@@ -177,6 +188,7 @@ impl<C: Clone> Session<C> {
         events: &mut Vec<Event<C>>,
     ) -> Result<(), Fault> {
         self.heart.heard(now_us);
+        self.inflate(now_us, events);
         let (id, flags) = (chunk.id, chunk.take(count));
         let progress = self.parts.filled(id, flags, count)?;
         let frame = Frame { kind: Kind::Chunk, flags, id, head: &[], payload: &[], bytes: &[] };
@@ -184,16 +196,26 @@ impl<C: Clone> Session<C> {
         Ok(())
     }
 
-    fn progressed(&mut self, frame: &Frame<'_>, progress: Progress, now_us: u64, events: &mut Vec<Event<C>>) {
+    pub(super) fn progressed(
+        &mut self,
+        frame: &Frame<'_>,
+        progress: Progress,
+        now_us: u64,
+        events: &mut Vec<Event<C>>,
+    ) {
         match progress {
             Progress::Whole(message) => self.complete(message, now_us, events),
             Progress::More | Progress::Skipped => {}
+            Progress::Placed(place, bytes) => {
+                let (id, answer) = (frame.id, frame.flags.answer());
+                events.push(Event::Placed(Placed { place, bytes, id, answer }));
+            }
             Progress::Ask(bytes) => {
                 let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(!frame.flags.answer());
                 self.tell(Kind::Window, flags, frame.id, bytes);
             }
             Progress::TooLong { bytes } => {
-                let text = format!("{bytes} bytes are more than payload_bytes of the receiver");
+                let text = too_long(bytes, self.parts.payload_max());
                 self.turn_away(frame, ErrorCode::PayloadTooLarge, &text, events);
             }
             Progress::TooMany { bytes } => {
@@ -232,11 +254,7 @@ impl<C: Clone> Session<C> {
         credit.map_or(Ok(false), |credit| credit.take().map(|()| true))
     }
 
-    fn complete(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
-        let message = match message.inflated(self.parts.payload_max()) {
-            Ok(message) => message,
-            Err((message, why)) => return self.unreadable(&message, &why, events),
-        };
+    pub(super) fn complete(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
         let id = message.id;
         match message.kind {
             Kind::Call => self.called(message, now_us, events),
@@ -293,7 +311,7 @@ impl<C: Clone> Session<C> {
     }
 
     /// A payload that this side does not take: whoever sent it is told, whoever waits for it too.
-    fn turn_away(&mut self, frame: &Frame<'_>, code: ErrorCode, text: &str, events: &mut Vec<Event<C>>) {
+    pub(super) fn turn_away(&mut self, frame: &Frame<'_>, code: ErrorCode, text: &str, events: &mut Vec<Event<C>>) {
         let id = frame.id;
         if frame.flags.answer() {
             let Some(call) = self.cancel_mine(id) else { return };
@@ -310,26 +328,6 @@ impl<C: Clone> Session<C> {
         let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);
         self.fail_short(id, flags, code, text.as_bytes());
         self.end_theirs(id);
-    }
-
-    /// A compressed payload that can't be inflated: as one that this side does not take.
-    fn unreadable(&mut self, message: &Message, why: &Unreadable, events: &mut Vec<Event<C>>) {
-        let (id, code, text) = (message.id, why.code(), why.to_string());
-        let flags = message.flags.with_compressed(false);
-        let frame = Frame { kind: message.kind, flags, id, head: &[], payload: text.as_bytes(), bytes: &[] };
-        match message.kind {
-            Kind::Publish => {
-                self.theirs.remove(id);
-                events.push(Event::Dropped(text));
-            }
-            Kind::Reply | Kind::Fail => {
-                if let Some(Mine::Call(call, ..) | Mine::Subscribing(call)) = self.end_mine(id) {
-                    let fail = Message::whole(&Frame { kind: Kind::Fail, ..frame });
-                    events.push(Event::Failed(call, code.number(), fail));
-                }
-            }
-            _ => self.turn_away(&frame, code, &text, events),
-        }
     }
 
     fn end(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) {

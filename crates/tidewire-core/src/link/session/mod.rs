@@ -1,15 +1,19 @@
 //! The side of a node: exchanges begin and end here.
 
 mod hearing;
+mod inflating;
 mod living;
+mod placing;
 mod sending;
 mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Flags, Frame, Hello, Kind, VERSION, WireError};
 
+use super::access::Publishing;
 use super::assembly::Assemblies;
 use super::gathering::{Batch, Gathering};
 use super::heart::{Beat, Heart};
@@ -18,7 +22,10 @@ use super::passing::Credit;
 use super::slots::{Mirror, Slots, Taken};
 use living::Living;
 
-pub use words::{Event, Fault, Greeting, Joined, Named, Refused, Sending};
+pub use words::{Event, Fault, Greeting, Joined, Named, Placed, Refused, Sending};
+
+/// The name of the feature of those that read payloads in shared memory.
+pub(in crate::link) const SHARED_MEMORY: &str = "shm";
 
 /// One link of a node to its hub.
 pub struct Session<C> {
@@ -27,6 +34,7 @@ pub struct Session<C> {
     mine: Slots<Mine<C>>,
     /// The hub takes fewer exchanges of this node than of others, for the token that it joined with.
     few: bool,
+    publishing: Publishing,
     theirs: Mirror<Theirs>,
     parts: Assemblies,
     names: BTreeMap<u32, Arc<Named>>,
@@ -37,6 +45,7 @@ pub struct Session<C> {
     chunk_bytes: usize,
     batch: Batch,
     gathering: Gathering,
+    offers_memory: bool,
     reading: Reading,
     /// When callers are told next that their calls are still at work.
     telling_us: u64,
@@ -54,6 +63,8 @@ struct Reading {
     link: bool,
     /// All nodes that are joined can.
     all: bool,
+    /// This node and the hub share the memory of their machine.
+    memory: bool,
 }
 
 /// An exchange that this node opened. All its frames travel in one lane, so that none overtakes another.
@@ -87,6 +98,7 @@ impl<C> Session<C> {
             out,
             mine: Slots::new(0),
             few: false,
+            publishing: Publishing::default(),
             theirs: Mirror::new(greeting.in_flight),
             parts: Assemblies::new(greeting.payload_bytes),
             names: BTreeMap::new(),
@@ -97,7 +109,8 @@ impl<C> Session<C> {
             chunk_bytes: greeting.chunk_bytes,
             batch: greeting.batch,
             gathering: Gathering::default(),
-            reading: Reading { here: greeting.inflates, link: false, all: false },
+            offers_memory: greeting.place.is_some(),
+            reading: Reading { here: greeting.inflates, link: false, all: false, memory: false },
             telling_us: u64::MAX,
             closing: false,
             checked: Vec::new(),
@@ -193,6 +206,11 @@ impl<C> Session<C> {
         self.parts.bytes()
     }
 
+    /// Whether chunks of long payloads are on their way to this node.
+    pub fn awaits_chunks(&self) -> bool {
+        self.parts.awaits_chunks()
+    }
+
     /// Writes a frame without a payload, whose head is a number or nothing.
     fn tell(&mut self, kind: Kind, flags: Flags, id: u64, number: u32) {
         let head = |out: &mut Vec<u8>| {
@@ -208,6 +226,15 @@ impl<C> Session<C> {
     /// The lane of a call of this node.
     fn my_lane(&mut self, id: u64) -> Option<u8> {
         if let Some(Mine::Call(_, lane, _)) = self.mine.get(id) { Some(*lane) } else { None }
+    }
+
+    /// The lane of a call of another node.
+    fn their_lane(&mut self, id: u64) -> Option<u8> {
+        if let Some(Theirs::Coming { lane, .. } | Theirs::Open { lane, .. }) = self.theirs.get(id) {
+            Some(*lane)
+        } else {
+            None
+        }
     }
 
     /// The flags of what answers a call that is open.
@@ -240,6 +267,19 @@ impl<C> Session<C> {
         self.theirs.remove(id);
         self.parts.forget(id, false);
     }
+}
+
+/// A payload may be placed only between processes that share memory.
+pub(super) fn check_placed(frame: &Frame<'_>, agreed: bool) -> Result<(), WireError> {
+    if !frame.is_placed() {
+        return Ok(());
+    }
+    if !agreed {
+        let problem = "PLACED is set, and the feature shm was not named by both sides: send the payload in chunks";
+        return Err(WireError::Unexpected { kind: frame.kind.name(), problem });
+    }
+    let max = limits::LINK_PLACED_BYTES.default;
+    if frame.stated()?.0 > max { Err(WireError::Limit { name: "link_placed_bytes", max }) } else { Ok(()) }
 }
 
 /// Whether a frame begins a payload that is compressed.

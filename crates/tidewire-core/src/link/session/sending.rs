@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, Kind, PublishHead, SubscribeHead, WireError};
 
-use super::super::outbox::Payload;
+use super::super::outbox::{Laid, Payload, Pieces};
 use super::super::passing::Credit;
 use super::{Mine, Refused, Sending, Session, Theirs};
 
@@ -59,10 +59,11 @@ impl<C> Session<C> {
     /// Publishes.
     ///
     /// # Errors
-    /// [`Refused`] if it can't be sent.
+    /// [`Refused`] if it can't be sent, or the hub has said that this node may not publish there.
     pub fn publish(&mut self, head: &PublishHead<'_>, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+        self.publishing.check(head.subject).map_err(|allowed| Refused::Unauthorized { allowed })?;
         let payload = payload.readable(self.may_compress());
-        if matches!(payload, Sending::Long(_)) || self.out.is_long(payload.sent_bytes()) {
+        if matches!(payload, Sending::Long(_) | Sending::Laid(_)) || self.out.is_long(payload.sent_bytes()) {
             return self.open(Mine::Published, payload, Kind::Publish, flags, |out| head.put(out)).map(drop);
         }
         self.may_open(payload.bytes())?;
@@ -94,7 +95,8 @@ impl<C> Session<C> {
         let flags = flags.with_compressed(matches!(payload, Sending::Packed(_)));
         match self.cut(payload) {
             Framed::Short(text) => self.fail_short(id, flags, code, &text),
-            Framed::Long(payload) => {
+            Framed::Pieces(payload) => self.fail_short(id, flags, code, &whole(payload)),
+            Framed::Long(payload) | Framed::Laid(Laid { payload, .. }) => {
                 let bytes = payload.bytes();
                 let fits = bytes <= self.payload_max;
                 if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload).is_err() {
@@ -232,7 +234,11 @@ impl<C> Session<C> {
         let flags = flags.with_compressed(flags.compressed() || matches!(payload, Sending::Packed(_)));
         let sent = match self.cut(payload) {
             Framed::Short(payload) => self.out.send(kind, flags, id, head, &payload),
-            Framed::Long(payload) => self.out.send_long(kind, flags, id, head, payload),
+            Framed::Pieces(payload) => self.out.send_pieces(kind, flags, id, head, payload),
+            Framed::Laid(laid) if kind != Kind::Publish => self.out.send_laid(kind, flags, id, head, laid),
+            Framed::Long(payload) | Framed::Laid(Laid { payload, .. }) => {
+                self.out.send_long(kind, flags, id, head, payload)
+            }
         };
         sent.map_err(Refused::from)
     }
@@ -241,7 +247,11 @@ impl<C> Session<C> {
     fn cut<'a>(&self, payload: Sending<'a>) -> Framed<'a> {
         let bytes = match payload {
             Sending::Long(payload) => return Framed::Long(payload),
+            Sending::Laid(laid) if self.reading.memory => return Framed::Laid(laid),
+            Sending::Laid(laid) => return Framed::Long(laid.payload),
             Sending::Short(bytes) => Cow::Borrowed(bytes),
+            Sending::Pieces(payload) if self.out.is_long(payload.bytes()) => Cow::Owned(whole(payload)),
+            Sending::Pieces(payload) => return Framed::Pieces(payload),
             Sending::Packed(packed) => Cow::Owned(packed.into_bytes()),
         };
         if self.out.is_long(bytes.len()) { Framed::Long(Box::new(bytes.into_owned())) } else { Framed::Short(bytes) }
@@ -264,8 +274,19 @@ impl<C> Session<C> {
 enum Framed<'a> {
     /// In one frame.
     Short(Cow<'a, [u8]>),
+    /// In one frame, piece after piece.
+    Pieces(&'a dyn Pieces),
     /// In chunks.
     Long(Payload),
+    /// Read where it lies.
+    Laid(Laid),
+}
+
+/// All of a payload in one piece.
+fn whole(payload: &dyn Pieces) -> Vec<u8> {
+    let mut all = Vec::with_capacity(payload.bytes());
+    payload.copy_to(&mut all, 0..payload.bytes());
+    all
 }
 
 fn fail_head(code: ErrorCode) -> impl FnOnce(&mut Vec<u8>) -> Result<(), WireError> {

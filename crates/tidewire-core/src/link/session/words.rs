@@ -1,12 +1,13 @@
 use std::fmt;
 
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{FieldsWriter, WireError};
+use tidewire_proto::wire::{FieldsWriter, Place, WireError};
 
 use super::super::assembly::Message;
 use super::super::compression::{FEATURE, Packed};
 use super::super::gathering::Batch;
-use super::super::outbox::{Payload, Unsent};
+use super::super::outbox::{Laid, Payload, Pieces, Unsent};
+use super::SHARED_MEMORY;
 
 /// What a node says of itself, and what it takes.
 #[derive(Clone, Debug)]
@@ -37,6 +38,10 @@ pub struct Greeting {
     pub backoff_ms: (u64, u64),
     /// Whether it takes payloads that are compressed, and says so.
     pub inflates: bool,
+    /// Shared memory in which its long payloads lie, if the hub is on this machine. 0: none.
+    pub shared_bytes: usize,
+    /// Where the processes of this machine can tell that they share its memory, if it lays long payloads there and reads them there.
+    pub place: Option<String>,
     /// From which length on its payloads are compressed on the way to another host, and on a way within its host. 0: none.
     pub compress_bytes: (usize, usize),
 }
@@ -58,6 +63,8 @@ impl Greeting {
             batch: Batch::default(),
             backoff_ms: (limits::LINK_BACKOFF_MS.default, limits::LINK_BACKOFF_MAX_MS.default),
             inflates: true,
+            shared_bytes: limits::LINK_SHARED_BYTES.default as usize,
+            place: None,
             compress_bytes: (
                 limits::LINK_COMPRESS_BYTES.default as usize,
                 limits::LINK_COMPRESS_NEAR_BYTES.default as usize,
@@ -75,8 +82,13 @@ impl Greeting {
                 fields.add(name, value.as_bytes())?;
             }
         }
-        if self.inflates {
-            fields.add("features", FEATURE.as_bytes())?;
+        let features = [self.inflates.then_some(FEATURE), self.place.as_ref().map(|_| SHARED_MEMORY)];
+        let features: Vec<_> = features.into_iter().flatten().collect();
+        if !features.is_empty() {
+            fields.add("features", features.join(" ").as_bytes())?;
+        }
+        if let Some(place) = &self.place {
+            fields.add("place", place.as_bytes())?;
         }
         for (name, value) in [
             ("in-flight", self.in_flight as u64),
@@ -149,10 +161,23 @@ pub enum Event<C> {
     Alive(C, u32),
     /// A node that the hub had named has gone.
     Left(u32),
+    /// A payload lies in shared memory: it is to be read there, which [`place_room`](super::Session::place_room) gives room for.
+    Placed(Placed),
     /// The hub takes no new exchanges.
     Goodbye,
     /// The link was lost before a call was answered, or a subscription was in force; it has ended.
     Lost(C),
+}
+
+/// A payload that lies in shared memory, and is awaited here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Where.
+    pub place: Place,
+    /// Its length.
+    pub bytes: usize,
+    pub(super) id: u64,
+    pub(super) answer: bool,
 }
 
 /// Why a link can't go on.
@@ -199,6 +224,11 @@ pub enum Refused {
         /// So many bytes.
         bytes: usize,
     },
+    /// The token of this node does not allow it.
+    Unauthorized {
+        /// Where it may publish.
+        allowed: String,
+    },
     /// The link says goodbye, or was never joined.
     Closing,
     /// The exchange has ended.
@@ -226,6 +256,10 @@ impl fmt::Display for Refused {
                     "link_queue_bytes: {bytes} bytes wait to be written already: the other side reads too slowly, try again later"
                 )
             }
+            Self::Unauthorized { allowed } => write!(
+                f,
+                "the token of this node allows to publish on {allowed}: publish there, or allow more at the hub"
+            ),
             Self::Closing => f.write_str("the link to the hub is lost or closing: try again once it is back"),
             Self::Over => f.write_str("the call has ended: nobody waits for this"),
             Self::Wire(error) => fmt::Display::fmt(error, f),
@@ -248,10 +282,14 @@ impl From<Unsent> for Refused {
 pub enum Sending<'a> {
     /// Copied now.
     Short(&'a [u8]),
+    /// Copied now, piece after piece.
+    Pieces(&'a dyn Pieces),
     /// Cut as there is room.
     Long(Payload),
     /// Compressed. Who can't read that gets it as it was before.
     Packed(Packed),
+    /// Read where it lies. Where that can't be, it is cut.
+    Laid(Laid),
 }
 
 impl<'a> From<&'a [u8]> for Sending<'a> {
@@ -270,8 +308,10 @@ impl Sending<'_> {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Short(bytes) => bytes.len(),
+            Self::Pieces(payload) => payload.bytes(),
             Self::Long(payload) => payload.bytes(),
             Self::Packed(packed) => packed.inflated_bytes(),
+            Self::Laid(laid) => laid.payload.bytes(),
         }
     }
 
@@ -280,8 +320,9 @@ impl Sending<'_> {
     pub fn packed(self) -> Self {
         let packed = match &self {
             Self::Short(bytes) => Packed::of(bytes),
+            Self::Pieces(payload) => Packed::of(*payload),
             Self::Long(payload) => Packed::of(&**payload),
-            Self::Packed(_) => None,
+            Self::Packed(_) | Self::Laid(_) => None,
         };
         packed.map_or(self, Self::Packed)
     }

@@ -1,0 +1,116 @@
+//! Payloads that come compressed: they are inflated block by block as they come, so that they are held once.
+//!
+//! That takes time, and others wait for whoever holds the assemblies. So what is to be inflated is taken out of them, and given
+//! back afterwards.
+
+use tidewire_proto::wire::Frame;
+
+use super::super::compression::{Bound, Inflater, Unreadable};
+use super::{Assemblies, Key, Message, Part};
+
+/// What has come of a compressed payload, to be [inflated](Self::inflate).
+pub struct Inflating {
+    part: Part,
+    bound: Bound,
+    /// None: it came in one frame.
+    key: Option<Key>,
+    last: bool,
+    done: Result<(), Unreadable>,
+}
+
+/// What a compressed payload has become.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Inflated {
+    /// It is complete, and as if it had never been compressed.
+    Whole(Message),
+    /// More is to come.
+    More,
+    /// It belongs to something that has ended.
+    Skipped,
+    /// It can't be read. The message has no payload. What still comes of it is skipped.
+    Unreadable {
+        /// What is there of it.
+        message: Message,
+        /// Why.
+        why: Unreadable,
+        /// Whether all of it has come.
+        last: bool,
+    },
+}
+
+impl Inflating {
+    pub(super) fn whole(frame: &Frame<'_>, most: usize) -> Self {
+        let mut part = Part::new(Message::begun(frame, Vec::new()), 0);
+        part.sink().extend_from_slice(frame.payload);
+        Self { part, bound: Bound { most, room: usize::MAX }, key: None, last: true, done: Ok(()) }
+    }
+
+    /// Inflates it. This may take some milliseconds. Answers how many bytes it has made.
+    pub fn inflate(&mut self) -> usize {
+        let Part { message: Message { bytes, .. }, inflater: Some(inflater), .. } = &mut self.part else { return 0 };
+        let before = bytes.len();
+        self.done = inflater.inflate(self.bound, bytes);
+        if self.last && self.done.is_ok() {
+            self.done = inflater.end();
+        }
+        bytes.len() - before
+    }
+}
+
+impl Part {
+    /// The length of the payload once it is inflated, if it has been stated.
+    fn length(&self) -> Option<usize> {
+        let left = self.inflater.as_ref()?.left()?;
+        Some(self.message.payload().len() + left)
+    }
+}
+
+impl Assemblies {
+    /// What is to be inflated, and given [back](Self::inflated), before another frame is taken.
+    pub fn to_inflate(&mut self) -> Option<Inflating> {
+        self.packed.take()
+    }
+
+    /// Something was inflated.
+    pub fn inflated(&mut self, inflating: Inflating) -> Inflated {
+        let Inflating { mut part, key, last, done, .. } = inflating;
+        if let Some(key) = key
+            && !self.forget_away(key)
+        {
+            return Inflated::Skipped;
+        }
+        if let Err(why) = done {
+            part.message.bytes.truncate(part.message.payload_at);
+            return Inflated::Unreadable { message: part.message, why, last };
+        }
+        match key {
+            Some(key) if !last => {
+                part.counted = part.length().unwrap_or(part.total);
+                self.bytes += part.counted;
+                self.parts.insert(key, part);
+                Inflated::More
+            }
+            _ => Inflated::Whole(part.message),
+        }
+    }
+
+    /// Has what there is of a part inflated, if that is enough.
+    pub(super) fn pick(&mut self, key: Key, last: bool) {
+        let is_ready = |part: &mut Part| last || part.inflater.as_ref().is_some_and(Inflater::is_ready);
+        if !self.parts.get_mut(&key).is_some_and(is_ready) {
+            return;
+        }
+        let Some(part) = self.parts.remove(&key) else { return };
+        self.away = Some((key, part.counted));
+        let bound = Bound { most: self.payload_max, room: self.room() + part.counted };
+        self.packed = Some(Inflating { part, bound, key: Some(key), last, done: Ok(()) });
+    }
+
+    /// Ends the absence of a part. False: it has been forgotten meanwhile.
+    pub(super) fn forget_away(&mut self, key: Key) -> bool {
+        let Some((_, counted)) = self.away.take_if(|(away, _)| *away == key) else { return false };
+        self.bytes -= counted;
+        self.packed.take_if(|packed| packed.key == Some(key));
+        true
+    }
+}

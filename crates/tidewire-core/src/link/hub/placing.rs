@@ -1,0 +1,77 @@
+//! Payloads in shared memory: the hub passes on where they lie.
+
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{Flags, Frame, Kind};
+
+use super::routes::{Back, Route};
+use super::{Hub, Link, LinkId};
+
+impl Hub {
+    /// A payload was read in its place. That of an answer ends its exchange.
+    pub(super) fn taken(&mut self, at: LinkId, frame: &Frame<'_>) {
+        if frame.flags.answer() { self.call_taken(at, frame.id) } else { self.answer_taken(at, frame.id) }
+    }
+
+    /// By the node that answers.
+    fn call_taken(&mut self, at: LinkId, own: u64) {
+        let Some(Back::Call { link: to, id, lane, .. }) = self.link(at).and_then(|link| link.ours.get(own)) else {
+            return;
+        };
+        let (to, id, lane) = (*to, *id, *lane);
+        let Some(Route::To { passing, .. }) = self.link(to).and_then(|link| link.theirs.get(id)) else { return };
+        if passing.taken() {
+            self.tell(to, Kind::Taken, Flags::NORMAL.in_lane(lane).with_answer(true), id, &[]);
+        }
+    }
+
+    /// By the node that called.
+    fn answer_taken(&mut self, at: LinkId, opened: u64) {
+        let Some(Route::To { link: to, id, lane, .. }) = self.link(at).and_then(|link| link.theirs.get(opened)) else {
+            return;
+        };
+        let (to, id, lane) = (*to, *id, *lane);
+        let Some(Back::Call { passing, ending, subscription, .. }) = self.link(to).and_then(|link| link.ours.get(id))
+        else {
+            return;
+        };
+        let (taken, ending, subscription) = (passing.taken(), *ending, *subscription);
+        if !taken {
+            return;
+        }
+        self.tell(to, Kind::Taken, Flags::NORMAL.in_lane(lane), id, &[]);
+        if ending {
+            self.link(to).map(|link| link.ours.remove(id));
+            self.link(at).map(|link| link.theirs.remove(opened));
+            self.finished(subscription);
+        }
+    }
+
+    /// Asks for the first window of a payload that its receiver can't read where it lies. It was told of one that comes in chunks.
+    pub(super) fn ask_for_chunks(&mut self, at: LinkId, frame: &Frame<'_>, to: LinkId) {
+        if !frame.is_placed() || self.link(to).is_none_or(|link| link.memory) {
+            return;
+        }
+        let Some(link) = self.link(at) else { return };
+        let passing = if frame.flags.answer() {
+            link.ours
+                .get(frame.id)
+                .and_then(|back| if let Back::Call { passing, .. } = back { Some(passing) } else { None })
+        } else {
+            link.theirs
+                .get(frame.id)
+                .and_then(|route| if let Route::To { passing, .. } = route { Some(passing) } else { None })
+        };
+        let Some(passing) = passing else { return };
+        let window = limits::LINK_WINDOW_BYTES.default as u32;
+        passing.asked(window);
+        let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(!frame.flags.answer());
+        self.tell(at, Kind::Window, flags, frame.id, &window.to_le_bytes());
+    }
+}
+
+impl Link {
+    /// The frame without a place, if it has one and this node can't read there.
+    pub(super) fn unplaced(&self, frame: &Frame<'_>) -> Option<Vec<u8>> {
+        (frame.is_placed() && !self.memory).then(|| frame.unplaced())
+    }
+}

@@ -1,0 +1,54 @@
+//! Payloads that come compressed.
+
+use tidewire_proto::wire::{Frame, Kind};
+
+use super::super::assembly::{Inflated, Inflating, Message};
+use super::super::compression::Unreadable;
+use super::{Event, Mine, Session};
+
+impl<C: Clone> Session<C> {
+    /// What has come of a compressed payload, and is to be inflated and given [back](Self::inflated) before anything else is received.
+    /// That takes time, in which the session may be used for all other things.
+    pub fn to_inflate(&mut self) -> Option<Inflating> {
+        self.parts.to_inflate()
+    }
+
+    /// Takes back what was inflated, and adds what that means to `events`.
+    pub fn inflated(&mut self, inflating: Inflating, now_us: u64, events: &mut Vec<Event<C>>) {
+        match self.parts.inflated(inflating) {
+            Inflated::Whole(message) => self.complete(message, now_us, events),
+            Inflated::More | Inflated::Skipped => {}
+            Inflated::Unreadable { message, why, last } => self.unreadable(&message, &why, last, events),
+        }
+    }
+
+    /// Inflates here and now what is [to be inflated](Self::to_inflate).
+    pub fn inflate(&mut self, now_us: u64, events: &mut Vec<Event<C>>) {
+        if let Some(mut inflating) = self.to_inflate() {
+            inflating.inflate();
+            self.inflated(inflating, now_us, events);
+        }
+    }
+
+    /// A compressed payload that can't be inflated: as one that this side does not take. An exchange that would have ended with it has
+    /// ended if all of it has come.
+    fn unreadable(&mut self, message: &Message, why: &Unreadable, last: bool, events: &mut Vec<Event<C>>) {
+        let (id, kind, code, text) = (message.id, message.kind, why.code(), why.to_string());
+        let frame = Frame { kind, flags: message.flags, id, head: &[], payload: text.as_bytes(), bytes: &[] };
+        match kind {
+            Kind::Reply | Kind::Fail if last => {
+                if let Some(Mine::Call(call, ..) | Mine::Subscribing(call)) = self.end_mine(id) {
+                    let fail = Message::whole(&Frame { kind: Kind::Fail, ..frame });
+                    events.push(Event::Failed(call, code.number(), fail));
+                }
+            }
+            Kind::Publish if last => {
+                self.theirs.remove(id);
+            }
+            _ => self.turn_away(&frame, code, &text, events),
+        }
+        if kind == Kind::Publish {
+            events.push(Event::Dropped(text));
+        }
+    }
+}

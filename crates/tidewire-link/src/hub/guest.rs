@@ -1,0 +1,173 @@
+//! The only node that has joined the hub of a node from elsewhere: the event loop of that node may read its socket, as it is the
+//! one that handles most of what comes. As soon as anybody else joins, the thread of the links reads again, so that a loop which is
+//! busy holds up nobody but itself.
+
+use std::io;
+use std::sync::{Arc, Weak};
+
+use tidewire_core::link::hub::LinkId;
+use tidewire_core::link::outbox::{Burst, Taker};
+use tidewire_core::link::session::Fault;
+use tidewire_proto::generated::errors::ErrorCode;
+use tokio::io::Interest;
+use tokio::sync::Notify;
+
+use super::{Peer, Shared};
+use crate::clock::{instant, now_us};
+use crate::plain::Plain;
+use crate::reading::{Filled, Reading};
+use crate::socket::Socket;
+use crate::turn::{Turn, Turns};
+use crate::watched::Watched;
+use crate::writing::Writing;
+
+/// Most reads when the thread of the links looks after a loop.
+const CATCH_UP_READS: usize = 16;
+
+/// The socket of a guest, for whoever has its reading.
+struct Guest {
+    hub: Weak<Shared>,
+    at: LinkId,
+    peer: Arc<Peer>,
+    turn: Arc<Turn>,
+}
+
+impl Turns for Guest {
+    fn turn(&self) -> &Arc<Turn> {
+        &self.turn
+    }
+
+    fn read(&self) -> Result<Filled, Fault> {
+        let Peer::Guest { plain, .. } = &*self.peer else { return Ok(Filled::Closed) };
+        self.hub.upgrade().map_or(Ok(Filled::Closed), |shared| shared.read_guest(self.at, plain, &self.turn))
+    }
+
+    fn ends(&self) {
+        if let Peer::Guest { end, .. } = &*self.peer {
+            end.notify_one();
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        // What waits for the node is bounded by the hub.
+        false
+    }
+}
+
+impl Shared {
+    /// What a connection becomes: a guest, if nobody else is there but one node of this process.
+    pub(super) fn peer_of(&self, socket: Socket) -> io::Result<Peer> {
+        let (writing, end) = (Writing::new(), Notify::new());
+        let is_alone = self.peers.read().iter().flatten().all(|peer| matches!(**peer, Peer::Local { .. }));
+        if !is_alone || self.feeds().len() != 1 {
+            return Ok(Peer::Remote { socket, writing, end });
+        }
+        Ok(match socket.into_plain()? {
+            Ok(plain) => Peer::Guest { plain, writing, end, turn: Turn::new(self.hub.lock().frame_bytes()) },
+            Err(layered) => Peer::Remote { socket: Socket::Layered(layered), writing, end },
+        })
+    }
+
+    /// Whose turn it is to read the socket of the guest, if there is one.
+    pub(super) fn guest_turn(&self) -> Option<Arc<Turn>> {
+        let peers = self.peers.read();
+        peers
+            .iter()
+            .flatten()
+            .find_map(|peer| if let Peer::Guest { turn, .. } = &**peer { Some(Arc::clone(turn)) } else { None })
+    }
+
+    /// Offers the loop of the node of this process the socket of the guest.
+    pub(super) fn offer(self: &Arc<Self>) {
+        let guest = self.peers.read().iter().enumerate().find_map(|(at, peer)| match peer {
+            Some(peer) if matches!(**peer, Peer::Guest { .. }) => Some((at, Arc::clone(peer))),
+            _ => None,
+        });
+        let (Some((at, peer)), [feed]) = (guest, &self.feeds()[..]) else { return };
+        let Peer::Guest { plain, turn, .. } = &*peer else { return };
+        let of = Guest { hub: Arc::downgrade(self), at, peer: Arc::clone(&peer), turn: Arc::clone(turn) };
+        Turn::offer(Arc::new(of), plain, |reader| feed.offered(reader));
+    }
+
+    fn read_guest(&self, at: LinkId, plain: &Plain, turn: &Turn) -> Result<Filled, Fault> {
+        turn.read(|reading: &mut Reading| match reading.fill(|room| plain.try_read(room)) {
+            Ok(Filled::Closed) => Err(gone()),
+            Ok(filled) => {
+                self.read(at, reading);
+                Ok(filled)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Filled::All),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Filled::Some),
+            Err(_) => Err(gone()),
+        })
+    }
+
+    /// Reads what has come, although it may be the turn of a loop: it may be busy, and the guest is not silent then.
+    fn catch_up(&self, at: LinkId, plain: &Plain, turn: &Turn) -> Result<(), Fault> {
+        for _ in 0..CATCH_UP_READS {
+            if self.read_guest(at, plain, turn)? != Filled::Some {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks after a guest, from its first frame to its last.
+pub(super) async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
+    if let Peer::Guest { plain, turn, .. } = &*peer {
+        shared.offer();
+        // Whatever ended it, the node is told what it is to be told as of any link.
+        let _ = keep(&shared, at, &peer).await;
+        turn.end();
+        plain.shutdown();
+    }
+    shared.gone(at);
+}
+
+async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>) -> Result<(), Fault> {
+    let Peer::Guest { plain, writing, end, turn } = &**peer else { return Ok(()) };
+    let (mut watched, mut full) = (Watched::default(), false);
+    let look_us = shared.heartbeat_ms.saturating_mul(500);
+    let mut look = now_us() + look_us;
+    loop {
+        let reads = turn.is_of_links();
+        tokio::select! {
+            biased;
+            () = end.notified() => return Ok(()),
+            () = turn.changed.notified() => {}
+            () = writing.full.notified(), if !full => full = true,
+            ready = watched.ready(plain, reads, full) => {
+                ready.map_err(|_| gone())?;
+                if full {
+                    let mut done = Ok(());
+                    watched.act(Interest::WRITABLE, || {
+                        full = false;
+                        let take = |burst: &mut Burst| shared.take(at, peer, burst.bytes());
+                        done = writing.resume(take, |burst| plain.try_write(burst));
+                        Err(io::ErrorKind::WouldBlock.into())
+                    });
+                    done.map_err(|_| gone())?;
+                }
+                if reads {
+                    let mut filled = Ok(Filled::All);
+                    watched.act(Interest::READABLE, || {
+                        filled = shared.read_guest(at, plain, turn);
+                        let all = matches!(filled, Ok(Filled::All));
+                        if all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                    });
+                    filled?;
+                }
+            }
+            () = tokio::time::sleep_until(instant(look).into()) => {
+                shared.catch_up(at, plain, turn)?;
+                shared.offer();
+                look = now_us() + look_us;
+            }
+        }
+    }
+}
+
+fn gone() -> Fault {
+    Fault::Told { number: ErrorCode::LinkLost.number(), text: "the node closed the connection".to_owned() }
+}

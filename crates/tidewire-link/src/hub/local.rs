@@ -1,0 +1,137 @@
+//! Links inside of one process: frames go from hand to hand.
+
+use std::io;
+use std::sync::{Arc, Weak};
+
+use tidewire_core::link::hub::LinkId;
+use tidewire_core::link::outbox::{Burst, Taker};
+
+use super::{HubHandle, Peer, Shared, secret};
+use crate::clock::now_us;
+use crate::runtime::Runtime;
+use crate::turn::{Elsewhere, Reader, Turn};
+use crate::writing::Writing;
+
+/// Where the frames of a link go inside of this process.
+pub(crate) trait Feed: Send + Sync {
+    /// Takes whole frames.
+    fn feed(&self, frames: &[u8]);
+    /// Whether it takes none at present.
+    fn is_paused(&self) -> bool;
+    /// Does what time asks for.
+    fn tick(&self);
+    /// When time asks for something next.
+    fn due_us(&self) -> u64;
+    /// The hub closes the link; the node may join it again if the hub itself goes on.
+    fn ended(&self, reason: &str, may_return: bool);
+    /// The event loop of the node, if it has one, may read the socket of another node that has joined the hub.
+    fn offered(&self, reader: Reader);
+}
+
+/// Where nodes of this process join a hub, for as long as there is one.
+pub(crate) struct Place {
+    hub: Weak<Shared>,
+    runtime: Runtime,
+}
+
+/// The hub's end of a link inside of one process.
+pub(crate) struct LocalEnd {
+    shared: Arc<Shared>,
+    at: LinkId,
+    /// Held if another node of this process was there before: the loop of neither reads for both.
+    _others: Option<Elsewhere>,
+}
+
+impl HubHandle {
+    pub(crate) fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        self.shared.attach(feed)
+    }
+
+    /// Where nodes of this process join it, without keeping it.
+    pub(crate) fn place(&self) -> Place {
+        Place { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone() }
+    }
+}
+
+impl Place {
+    pub fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        self.hub.upgrade()?.attach(feed)
+    }
+
+    /// Does something on the thread of the links.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+}
+
+impl LocalEnd {
+    /// Gives whole frames to the hub.
+    pub fn write(&self, frames: &[u8]) -> usize {
+        self.shared.take_frames(self.at, frames);
+        self.shared.settle();
+        frames.len()
+    }
+
+    /// Whose turn it is to read the socket of the guest, if there is one.
+    pub fn turn(&self) -> Option<Arc<Turn>> {
+        self.shared.guest_turn()
+    }
+
+    /// Offers the loop of this node what may be read by a loop.
+    pub fn offer(&self) {
+        self.shared.offer();
+    }
+
+    /// The node takes frames in again.
+    pub fn resume(&self) {
+        self.shared.resume(self.at);
+        self.shared.settle();
+    }
+}
+
+impl Drop for LocalEnd {
+    fn drop(&mut self) {
+        self.shared.gone(self.at);
+    }
+}
+
+impl Shared {
+    pub(super) fn attach(self: &Arc<Self>, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
+        let at = self.hub.lock().connected_here(secret(), now_us())?;
+        self.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
+        let others = self.feeds().len() > 1;
+        let _others = self.guest_turn().filter(|_| others).map(|turn| turn.elsewhere());
+        Some(LocalEnd { shared: Arc::clone(self), at, _others })
+    }
+
+    /// The nodes of this process have no thread that watches their time.
+    pub(super) fn tick_locals(&self) -> u64 {
+        let feeds = self.feeds();
+        feeds.iter().for_each(|feed| feed.tick());
+        feeds.iter().map(|feed| feed.due_us()).min().unwrap_or(u64::MAX)
+    }
+
+    /// The nodes of this process.
+    pub(super) fn feeds(&self) -> Vec<Arc<dyn Feed>> {
+        let local = |peer: &Arc<Peer>| if let Peer::Local { feed, .. } = &**peer { feed.upgrade() } else { None };
+        self.peers.read().iter().flatten().filter_map(local).collect()
+    }
+
+    /// A node of this process takes frames in again.
+    fn resume(&self, at: LinkId) {
+        let Some(peer) = self.peer(at) else { return };
+        let Peer::Local { feed, writing } = &*peer else { return };
+        let Some(feed) = feed.upgrade() else { return };
+        let take = |burst: &mut Burst| self.take(at, &peer, burst.bytes());
+        let resumed = writing.resume(take, |burst| fed(&*feed, burst.frames()));
+        debug_assert!(resumed.is_ok(), "feeding does not fail");
+    }
+}
+
+pub(super) fn fed(feed: &dyn Feed, frames: &[u8]) -> io::Result<usize> {
+    if feed.is_paused() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    feed.feed(frames);
+    Ok(frames.len())
+}

@@ -1,0 +1,50 @@
+//! How a link ends, and how it is lost.
+
+use tidewire_core::link::session::Fault;
+
+use super::{Ending, Shared};
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.close();
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn close(&self) {
+        self.state.lock().ended = true;
+        self.ends.notify_one();
+        let way = self.way.lock().take();
+        if let Some(way) = way {
+            way.end.notify_one();
+        }
+        self.lost();
+        self.give_up_subscribing();
+    }
+
+    /// Every exchange has ended; those who wait are told.
+    pub(super) fn lost(&self) {
+        let mut events = Vec::new();
+        let was_joined = {
+            let mut state = self.state.lock();
+            state.session.lost(&mut events);
+            state.welcome = None;
+            state.joined.take().is_some()
+        };
+        self.deliver(events, 0);
+        self.written();
+        if was_joined && let Some(on_lost) = &*self.on_lost.lock() {
+            on_lost();
+        }
+    }
+
+    pub(super) fn broken(&self, fault: Fault) {
+        let welcome = self.state.lock().welcome.take();
+        if let Some(welcome) = welcome {
+            let _ = welcome.send(Err(fault));
+        }
+        self.lost();
+    }
+}

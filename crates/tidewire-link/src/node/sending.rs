@@ -1,0 +1,91 @@
+//! What is written to the hub, and when.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidewire_core::link::outbox::{Burst, Laid, Taker};
+use tidewire_core::link::session::{Sending, Session};
+use tidewire_proto::generated::limits;
+
+use super::way::{Way, WayKind};
+use super::{Shared, Waiting};
+use crate::clock::now_us;
+
+impl Shared {
+    pub(super) fn compresses(&self, payload: usize) -> bool {
+        payload >= self.compressed_from.load(Ordering::Relaxed)
+    }
+
+    /// A payload as it is sent. It is compressed under no lock; should the link be another one by then, the session knows what to do.
+    pub(super) fn packed<'a>(
+        &self,
+        payload: Sending<'a>,
+        may: impl FnOnce(&mut Session<Arc<dyn Waiting>>) -> bool,
+    ) -> Sending<'a> {
+        let packs = self.compresses(payload.bytes()) && may(&mut self.state.lock().session);
+        if packs { payload.packed() } else { payload }
+    }
+
+    /// As [`packed`](Self::packed), but a long one is laid in shared memory where the hub can pass that on.
+    pub(super) fn readied<'a>(
+        &self,
+        payload: Sending<'a>,
+        may: impl FnOnce(&mut Session<Arc<dyn Waiting>>) -> bool,
+    ) -> Sending<'a> {
+        match (payload, &self.memory) {
+            (Sending::Long(payload), Some(memory)) if self.lays(payload.bytes()) => match memory.lay(&*payload) {
+                // What it was made of is not needed any more.
+                Some((place, lying)) => Sending::Laid(Laid { payload: Box::new(lying), place }),
+                None => self.packed(Sending::Long(payload), may),
+            },
+            (payload, _) => self.packed(payload, may),
+        }
+    }
+
+    fn lays(&self, payload: usize) -> bool {
+        payload > self.greeting.chunk_bytes
+            && payload as u64 <= limits::LINK_PLACED_BYTES.default
+            && self.state.lock().session.may_place()
+    }
+
+    pub(super) fn flush(&self) {
+        let Some(way) = self.way.lock().clone() else { return };
+        if self.holds(&way) {
+            return;
+        }
+        let flushed = way.writing.flush(|burst| self.take(&way, burst), |burst| way.kind.write(burst));
+        if flushed.is_err() {
+            way.end.notify_one();
+        }
+        self.written();
+    }
+
+    pub(super) fn written(&self) {
+        if let Some(on_written) = self.on_written.get() {
+            on_written();
+        }
+    }
+
+    /// Whether what waits is to wait for more. The thread of the links writes it in time.
+    fn holds(&self, way: &Way) -> bool {
+        if self.greeting.batch.linger_us == 0 || matches!(way.kind, WayKind::Local(_)) {
+            return false;
+        }
+        let held = self.state.lock().session.holds(now_us());
+        if held {
+            self.look.notify_one();
+        }
+        held
+    }
+
+    pub(super) fn take(&self, way: &Way, burst: &mut Burst) -> bool {
+        let count = self.greeting.batch.write_bytes();
+        let mut state = self.state.lock();
+        let out = &mut state.session.out;
+        let taken = if way.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
+        if taken {
+            state.session.sent(now_us());
+        }
+        taken
+    }
+}

@@ -1,0 +1,258 @@
+//! What values are read from: memory that stays, or a long payload that is used up by its value.
+
+use std::ops::Range;
+
+use tidewire_link::Message;
+
+use super::blob::Layout;
+use super::wrong::Wrong;
+
+/// Payloads from this length on are used up. Shorter ones are not: to move what is left of them costs more than to keep it for a moment.
+const LONG_BYTES: usize = 4 << 20;
+/// What is moved before memory is given back, and what is left where it is. The shorter values of tests have shorter steps.
+const STEP_BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
+/// A payload is used up in so many parts: one more would move what is left once more, one less would keep more of it.
+const PARTS: usize = 8;
+
+/// A payload on its way into a value.
+pub(crate) enum Input<'de> {
+    Kept(&'de [u8]),
+    /// Memory, and where in it the payload begins. What is read from it borrows nothing.
+    Passing(Vec<u8>, usize),
+}
+
+impl<'de> From<&'de [u8]> for Input<'de> {
+    fn from(payload: &'de [u8]) -> Self {
+        Self::Kept(payload)
+    }
+}
+
+impl<'de> Input<'de> {
+    /// What is in memory from a place on. It is taken if it is long, and nothing is left.
+    pub fn of_memory(memory: &'de mut Vec<u8>, begin: usize) -> Self {
+        if memory.len() - begin < LONG_BYTES {
+            return Self::Kept(&memory[begin..]);
+        }
+        Self::Passing(std::mem::take(memory), begin)
+    }
+
+    /// The payload of a message, which is taken out if it is long.
+    pub fn of_message(message: &'de mut Message) -> Self {
+        if message.payload().len() < LONG_BYTES {
+            return Self::Kept(message.payload());
+        }
+        let (memory, begin) = message.take_payload();
+        Self::Passing(memory, begin)
+    }
+}
+
+/// A stretch of a payload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Span {
+    pub at: usize,
+    pub bytes: usize,
+}
+
+/// Something within a payload, for as long as it is there.
+pub(crate) enum Piece<'a, 'de, T: ?Sized> {
+    Kept(&'de T),
+    Passing(&'a T),
+}
+
+impl<T: ?Sized> std::ops::Deref for Piece<'_, '_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Kept(piece) => piece,
+            Self::Passing(piece) => piece,
+        }
+    }
+}
+
+/// A buffer of a blob.
+pub(crate) enum Part<'de> {
+    Kept(&'de [u8]),
+    Passing(Vec<u8>),
+}
+
+/// Where a reader finds what it reads.
+pub(crate) enum Source<'de> {
+    Kept(&'de [u8], Vec<Range<usize>>),
+    /// The head, and the buffers that were not taken out.
+    Passing(Passing, Vec<Option<Vec<u8>>>),
+}
+
+impl<'de> Source<'de> {
+    /// Finds the head and the buffers; answers where the head is, too.
+    pub fn of(input: Input<'de>) -> Result<(Self, Range<usize>), Wrong> {
+        match input {
+            Input::Kept(blob) => {
+                let Layout { head, parts } = Layout::of(blob)?;
+                Ok((Self::Kept(blob, parts), head))
+            }
+            Input::Passing(memory, begin) => {
+                let Layout { head, parts } = Layout::of(&memory[begin..])?;
+                let (memory, parts) = split(memory, begin, head.end, parts);
+                Ok((Self::Passing(Passing::new(memory, begin), parts), head))
+            }
+        }
+    }
+
+    pub fn parts(&self) -> usize {
+        match self {
+            Self::Kept(_, parts) => parts.len(),
+            Self::Passing(_, parts) => parts.len(),
+        }
+    }
+
+    #[inline]
+    pub fn piece(&self, span: Span) -> Piece<'_, 'de, [u8]> {
+        match self {
+            Self::Kept(blob, _) => Piece::Kept(&blob[span.at..span.at + span.bytes]),
+            Self::Passing(head, _) => Piece::Passing(head.piece(span)),
+        }
+    }
+
+    /// A buffer, which can be had once. None: there is none of this number.
+    pub fn part(&mut self, number: usize) -> Option<Part<'de>> {
+        match self {
+            Self::Kept(blob, parts) => parts.get(number).map(|range| Part::Kept(&blob[range.clone()])),
+            Self::Passing(_, parts) => parts.get_mut(number).and_then(Option::take).map(Part::Passing),
+        }
+    }
+}
+
+/// Memory that is used up from front to back.
+pub(crate) struct Passing {
+    memory: Vec<u8>,
+    /// Where in its memory the payload began.
+    begin: usize,
+    /// What its memory was shortened by.
+    gone: usize,
+    /// What has been read is let go when it is as long as this.
+    step: usize,
+}
+
+impl Passing {
+    pub fn new(memory: Vec<u8>, begin: usize) -> Self {
+        let step = STEP_BYTES.max(memory.len() / PARTS);
+        Self { memory, begin, gone: 0, step }
+    }
+
+    /// Nothing before `at` is needed any more.
+    #[inline]
+    pub fn pass(&mut self, at: usize) {
+        if self.begin + at >= self.gone + self.step {
+            self.let_go(at);
+        }
+    }
+
+    /// Takes a stretch out that is much of what is left, with the memory that it is in; what lies before it is needed no more.
+    /// None: it is to be copied, and there is room for that.
+    pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
+        let from = self.place(span.at);
+        if span.bytes < STEP_BYTES || span.bytes < self.memory.len() / PARTS {
+            self.pass_for(span);
+            return None;
+        }
+        let rest = split_off(&mut self.memory, from + span.bytes);
+        let mut taken = std::mem::replace(&mut self.memory, rest);
+        self.gone += taken.len();
+        taken.drain(..from);
+        taken.shrink_to_fit();
+        Some(taken)
+    }
+
+    /// What has been read and what is to be copied now are not there beside the rest at once.
+    fn pass_for(&mut self, span: Span) {
+        if self.place(span.at) + span.bytes >= self.step {
+            self.let_go(span.at);
+        }
+    }
+
+    #[cold]
+    fn let_go(&mut self, at: usize) {
+        let place = self.place(at);
+        self.memory.drain(..place);
+        self.memory.shrink_to_fit();
+        self.gone += place;
+    }
+
+    fn place(&self, at: usize) -> usize {
+        self.begin + at - self.gone
+    }
+
+    fn piece(&self, span: Span) -> &[u8] {
+        &self.memory[self.place(span.at)..][..span.bytes]
+    }
+}
+
+/// The bytes of a buffer, one by one.
+pub(crate) struct Bytewise {
+    memory: Passing,
+    left: Range<usize>,
+}
+
+impl Bytewise {
+    pub fn new(memory: Vec<u8>) -> Self {
+        let left = 0..memory.len();
+        Self { memory: Passing::new(memory, 0), left }
+    }
+}
+
+impl Iterator for Bytewise {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let at = self.left.next()?;
+        self.memory.pass(at);
+        Some(self.memory.piece(Span { at, bytes: 1 })[0])
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.left.size_hint()
+    }
+}
+
+/// Gives each buffer memory of its own, and leaves the head.
+fn split(
+    mut memory: Vec<u8>,
+    begin: usize,
+    head_end: usize,
+    ranges: Vec<Range<usize>>,
+) -> (Vec<u8>, Vec<Option<Vec<u8>>>) {
+    let little = memory.len() / PARTS / 2;
+    let mut parts = Vec::with_capacity(ranges.len());
+    for range in ranges.into_iter().rev() {
+        memory.truncate(begin + range.end);
+        let at = begin + range.start;
+        let part = if at <= little {
+            // It is nearly all that is left: it keeps the memory, and what lies before it moves.
+            let before = memory[..at].to_vec();
+            memory.drain(..at);
+            std::mem::replace(&mut memory, before)
+        } else {
+            split_off(&mut memory, at)
+        };
+        parts.push(Some(part));
+    }
+    parts.reverse();
+    memory.truncate(begin + head_end);
+    (memory, parts)
+}
+
+/// As [`Vec::split_off`], but what has been copied is given back meanwhile.
+fn split_off(memory: &mut Vec<u8>, at: usize) -> Vec<u8> {
+    // Zeros are had from the system without being written; it is filled from its end.
+    let mut back = vec![0; memory.len() - at];
+    while memory.len() > at {
+        let begin = memory.len().saturating_sub(STEP_BYTES).max(at);
+        back[begin - at..][..memory.len() - begin].copy_from_slice(&memory[begin..]);
+        memory.truncate(begin);
+        if memory.capacity() - begin >= STEP_BYTES {
+            memory.shrink_to_fit();
+        }
+    }
+    back
+}

@@ -1,0 +1,190 @@
+"""Links: processes of one machine pass long payloads on in memory that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import tidewire as tw
+from link_frames import CALL, ID, MORE, NORMAL, PLACED, WELCOME, Raw, called, frame, hello
+from link_processes import Programs
+from link_programs import until_served
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system has no such memory")
+
+KIB, MIB = 1 << 10, 1 << 20
+OFF = {"links": {"link_shared_bytes": 0}}
+
+
+def pattern(length: int, seed: int = 0) -> bytes:
+    """Bytes of which no two pages are alike."""
+    return np.arange(seed, seed + length // 4 + 1, dtype=np.uint32).tobytes()[:length]
+
+
+def laid(node: tw.Node) -> int:
+    found: int = node.statistics()["links"]["laid"]
+    return found
+
+
+VALUES: dict[str, Any] = {
+    "bytes": pattern(3 * MIB),
+    "just too long for one frame": pattern(64 * KIB),
+    "as long as may lie there": pattern(8 * MIB - 64),
+    "text": "straße " * 300_000,
+    "many": [pattern(100_000, number) for number in range(30)],
+    "array": np.arange(500_000, dtype=np.float64),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_lies_in_shared_memory_and_comes_back_whole(workshop_url: str, name: str) -> None:
+    async def story() -> None:
+        async with tw.Node(workshop_url, name="caller") as node:
+            back = await node.client("workshop").echo(VALUES[name])
+            assert type(back) is type(VALUES[name])
+            assert np.array_equal(back, VALUES[name]) if name == "array" else back == VALUES[name]
+            if name == "array":
+                back[0] = 7.0  # it is the caller's own
+            assert laid(node) == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("value", [pattern(60 * KIB), pattern(8 * MIB + 1)], ids=["short", "very long"])
+def test_what_is_short_or_very_long_is_sent(workshop_url: str, value: bytes) -> None:
+    async def story() -> None:
+        async with tw.Node(workshop_url, name="caller") as node:
+            assert await node.client("workshop").echo(value) == value
+            assert laid(node) == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("caller_shares", [True, False])
+@pytest.mark.parametrize("server_shares", [True, False])
+def test_who_does_not_share_gets_chunks(started: Programs, caller_shares: bool, server_shares: bool) -> None:
+    async def story() -> None:
+        _, url = started.hub()
+        env = {} if server_shares else {"TIDEWIRE_LINKS__LINK_SHARED_BYTES": "0"}
+        started.server(url, **env)
+        async with tw.Node(url, name="caller", config={} if caller_shares else OFF) as node:
+            await until_served(node, "workshop")
+            values = [pattern(2 * MIB, number) for number in range(5)]
+            workshop = node.client("workshop")
+            assert await asyncio.gather(*(workshop.echo(value) for value in values)) == values
+            assert laid(node) == (5 if caller_shares else 0)
+
+    asyncio.run(story())
+
+
+def test_what_finds_no_room_is_sent(workshop_url: str) -> None:
+    async def story() -> None:
+        config = {"links": {"link_shared_bytes": 3 * MIB}}
+        async with tw.Node(workshop_url, name="caller", config=config) as node:
+            values = [pattern(MIB, number) for number in range(40)]
+            workshop = node.client("workshop")
+            assert await asyncio.gather(*(workshop.echo(value) for value in values)) == values
+            # Two of them, each with its mark, are as many as can lie there at once.
+            assert 2 <= laid(node) < 40
+
+    asyncio.run(story())
+
+
+def test_a_node_that_listens_shares_with_those_who_join(started: Programs) -> None:
+    async def story() -> None:
+        _, url = started.listening("tide://127.0.0.1:0")
+        async with tw.Node(url, name="caller") as node:
+            await until_served(node, "workshop")
+            value = pattern(2 * MIB)
+            assert await node.client("workshop").echo(value) == value
+            assert laid(node) == 1
+
+    asyncio.run(story())
+
+
+def test_items_of_streams_lie_there_too_and_keep_their_order(workshop_url: str) -> None:
+    async def story() -> None:
+        async with tw.Node(workshop_url, name="caller") as node:
+            items = [item async for item in node.client("workshop").blocks(30, 200_000)]
+            assert [len(item) for item in items] == [200_000] * 30
+            assert len(set(items)) in (1, 30)
+
+    asyncio.run(story())
+
+
+def test_calls_whose_callee_is_killed_leave_room_for_others(started: Programs) -> None:
+    async def story() -> None:
+        _, url, server = started.hub_and_server()
+        config = {"links": {"link_shared_bytes": 4 * MIB}}
+        async with tw.Node(url, name="caller", config=config) as node:
+            workshop = node.client("workshop")
+            assert await workshop.label() == "server"
+            server.halt()
+            calls = [asyncio.ensure_future(workshop.echo(pattern(MIB, number))) for number in range(10)]
+            await asyncio.sleep(0)
+            server.kill()
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(end, tw.errors.LinkLost) for end in ended), ended
+            before = laid(node)
+            started.server(url, name="other")
+            await until_served(node, "workshop")
+            for number in range(8):
+                assert await workshop.echo(pattern(MIB, number)) == pattern(MIB, number)
+            assert laid(node) == before + 8, "what lay there for the dead one is gone"
+
+    asyncio.run(story())
+
+
+def test_a_place_that_is_a_lie_is_not_believed(workshop_url: str, tmp_path: Any) -> None:
+    """A node could else have the hub's machine read any file of its user."""
+    secret, begin = tmp_path / "secret", b"SQLite format 3\x00"
+    secret.write_bytes(begin + b"private " * 10_000)
+    with secret.open("rb") as file:
+        lie = f"{os.getpid()} {file.fileno()} {begin.hex()}"
+        for place in (lie, "", "1 2 3", f"{os.getpid()} 99999 {'0' * 32}", "x" * 60_000):
+            raw = Raw(workshop_url)
+            raw.send(hello(features="shm", place=place))
+            kind, _, _, said = raw.receive() or (0, 0, b"", b"")
+            assert kind == WELCOME
+            assert b"shm" not in said
+            stated = struct.pack("<QIIQ", 70_000, os.getpid(), file.fileno(), 0) + begin
+            raw.send(frame(CALL, called(), stated, NORMAL | MORE | PLACED, ID))
+            assert "shm was not named" in (raw.until_end() or "")
+
+
+def test_who_lies_about_a_payload_gets_no_answer_and_nobody_else_is_harmed(started: Programs) -> None:
+    """A process of this user names memory that it has, and a payload that does not lie there: its callee asks for chunks."""
+    _, url, _ = started.hub_and_server()
+    memory = os.memfd_create("tidewire")
+    os.write(memory, bytes(range(16)) + bytes(4_080))
+    raw = Raw(url)
+    raw.send(hello(features="shm", place=f"{os.getpid()} {memory} {bytes(range(16)).hex()}"))
+    kind, _, _, said = raw.receive() or (0, 0, b"", b"")
+    assert kind == WELCOME
+    assert b"shm" in said
+    places = [(memory, 0, bytes(16)), (memory, 1 << 40, bytes(16)), (99_999, 0, bytes(range(16)))]
+    for number, (file, at, mark) in enumerate(places):
+        stated = struct.pack("<QIIQ", 70_000, os.getpid(), file, at) + mark
+        raw.send(frame(CALL, called(), stated, NORMAL | MORE | PLACED, ID + number))
+    raw.send(
+        frame(
+            CALL,
+            called(),
+            struct.pack("<QIIQ", 8 << 21, os.getpid(), memory, 0) + bytes(16),
+            NORMAL | MORE | PLACED,
+            ID + 9,
+        )
+    )
+    assert "link_placed_bytes" in (raw.until_end() or "")
+    os.close(memory)
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node:
+            assert await node.client("workshop").echo(pattern(MIB)) == pattern(MIB)
+
+    asyncio.run(story())
