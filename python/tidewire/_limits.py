@@ -178,7 +178,7 @@ LINK_COMPRESSED_BYTES: Final = Limit("link_compressed_bytes", "bytes", 67_108_86
 """Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent."""
 
 LINK_SHARED_BYTES: Final = Limit("link_shared_bytes", "bytes", 67_108_864, 0, 1_073_741_824)
-"""Shared memory in which one link of a node lays long payloads for other processes of its machine, while they wait to be read; 0: none."""
+"""Shared memory in which the nodes of a process with this setting lay long payloads for other processes of their machine, while they wait to be read; 0: none."""
 
 LINK_PLACED_BYTES: Final = Limit("link_placed_bytes", "bytes", 8_388_608, 65_536, 8_388_608)
 """Longest payload that is laid in shared memory: it is read in one go, while its link waits."""

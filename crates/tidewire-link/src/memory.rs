@@ -10,7 +10,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use tidewire_core::link::hub;
 use tidewire_core::link::outbox::Pieces;
 use tidewire_proto::wire::Place;
-use tidewire_sync::Mutex;
+use tidewire_sync::{Mutex, PerProcess};
 
 use crate::clock::now_us;
 
@@ -34,7 +34,10 @@ const MARK_BYTES: usize = 16;
 /// Most slices of one write.
 const SLICES: usize = 64;
 
-/// The shared memory of one link.
+/// That of this process, by its size: its nodes have one for all of them, as each costs a descriptor.
+static OF_PROCESS: PerProcess<Mutex<BTreeMap<usize, Weak<Memory>>>> = PerProcess::new();
+
+/// Shared memory of this process.
 pub struct Memory {
     file: File,
     secret: [u8; MARK_BYTES],
@@ -68,11 +71,22 @@ struct Block {
 }
 
 impl Memory {
-    /// Memory for about so many bytes of payloads. None is used before there are some.
+    /// Memory for about so many bytes of payloads, for all who ask for as many. None is used before there are some.
     ///
     /// # Errors
     /// Whatever the system says if it has no such files, or no descriptor is left.
-    pub fn new(bytes: usize) -> io::Result<Self> {
+    pub fn of_process(bytes: usize) -> io::Result<Arc<Self>> {
+        let mut known = OF_PROCESS.get().lock();
+        if let Some(memory) = known.get(&bytes).and_then(Weak::upgrade) {
+            return Ok(memory);
+        }
+        known.retain(|_, memory| memory.strong_count() > 0);
+        let memory = Arc::new(Self::new(bytes)?);
+        known.insert(bytes, Arc::downgrade(&memory));
+        Ok(memory)
+    }
+
+    fn new(bytes: usize) -> io::Result<Self> {
         let bytes = (bytes as u64).next_multiple_of(PAGE);
         let file = File::from(rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC)?);
         file.set_len(PAGE + bytes)?;
@@ -107,11 +121,6 @@ impl Memory {
             // What can't be given back is used again.
             let _ = rustix::fs::fallocate(&self.file, punch, PAGE, free.bytes);
         }
-    }
-
-    /// How many payloads have lain here.
-    pub fn laid(&self) -> u64 {
-        self.laid.load(Ordering::Relaxed)
     }
 
     /// One that nobody can guess, and that lay nowhere before.
@@ -374,6 +383,16 @@ mod tests {
             .try_into()
             .expect("three parts");
         assert!(!OfThisMachine.shares(&format!("{process} {number} {}", "0".repeat(32))), "another secret");
+    }
+
+    #[test]
+    fn those_who_ask_for_as_much_share_it_for_as_long_as_one_of_them_has_it() {
+        let of_process = |bytes| Memory::of_process(bytes).expect("the system has such files");
+        let (one, same, other) = (of_process(1 << 20), of_process(1 << 20), of_process(2 << 20));
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        let said = one.said();
+        drop((one, same));
+        assert!(!OfThisMachine.shares(&said), "it is gone with the last of them");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub enum Lying {}
 impl Memory {
     /// # Errors
     /// Always.
-    pub fn new(_bytes: usize) -> io::Result<Self> {
+    pub fn of_process(_bytes: usize) -> io::Result<Arc<Self>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -26,10 +26,6 @@ impl Memory {
 
     pub fn lay(self: &Arc<Self>, _payload: &dyn Pieces) -> Option<(Place, Lying)> {
         match **self {}
-    }
-
-    pub fn laid(&self) -> u64 {
-        match *self {}
     }
 
     pub fn let_go(&self, _now_us: u64) {

@@ -81,6 +81,8 @@ struct Shared {
     greeting: Greeting,
     /// Where long payloads lie for others of this machine, if the hub is on it.
     memory: Option<Arc<Memory>>,
+    /// How many payloads of this link have lain there.
+    laid: AtomicU64,
     /// Payloads that lie in the memory of others, and wait for the thread of the links to read them.
     placed: Mutex<Placings>,
     address: Option<Address>,
@@ -261,7 +263,7 @@ impl Link {
 
     /// Payloads that were laid in shared memory for other processes of this machine.
     pub fn laid(&self) -> u64 {
-        self.shared.memory.as_ref().map_or(0, |memory| memory.laid())
+        self.shared.laid.load(Ordering::Relaxed)
     }
 
     /// Calls of others that this node has not answered yet.

@@ -118,6 +118,7 @@ impl Link {
             compressed_from: AtomicUsize::new(usize::MAX),
             greeting,
             memory,
+            laid: AtomicU64::new(0),
             placed: Mutex::default(),
             address,
             place,
@@ -151,7 +152,7 @@ fn memory_for(greeting: &mut Greeting, address: Option<&Address>) -> Option<Arc<
     if greeting.shared_bytes == 0 || !address.is_none_or(Address::is_local) {
         return None;
     }
-    let memory = Memory::new(greeting.shared_bytes).ok()?;
+    let memory = Memory::of_process(greeting.shared_bytes).ok()?;
     greeting.place = Some(memory.said());
-    Some(Arc::new(memory))
+    Some(memory)
 }

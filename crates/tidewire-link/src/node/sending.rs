@@ -35,7 +35,10 @@ impl Shared {
         match (payload, &self.memory) {
             (Sending::Long(payload), Some(memory)) if self.lays(payload.bytes()) => match memory.lay(&*payload) {
                 // What it was made of is not needed any more.
-                Some((place, lying)) => Sending::Laid(Laid { payload: Box::new(lying), place }),
+                Some((place, lying)) => {
+                    self.laid.fetch_add(1, Ordering::Relaxed);
+                    Sending::Laid(Laid { payload: Box::new(lying), place })
+                }
                 None => self.packed(Sending::Long(payload), may),
             },
             (payload, _) => self.packed(payload, may),

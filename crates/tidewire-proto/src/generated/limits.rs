@@ -324,8 +324,8 @@ pub const LINK_COMPRESS_NEAR_BYTES: Limit =
 pub const LINK_COMPRESSED_BYTES: Limit =
     Limit { name: "link_compressed_bytes", unit: "bytes", default: 67_108_864, min: 65_536, max: 67_108_864 };
 
-/// Shared memory in which one link of a node lays long payloads for other processes of its machine, while they wait to
-/// be read; 0: none.
+/// Shared memory in which the nodes of a process with this setting lay long payloads for other processes of their
+/// machine, while they wait to be read; 0: none.
 ///
 /// At the limit: Further payloads are sent in chunks.
 pub const LINK_SHARED_BYTES: Limit =
