@@ -55,6 +55,12 @@ impl Writing {
         self.flush(take, write)
     }
 
+    /// Does something while nobody writes. Who wants to meanwhile leaves a note, as ever: [`flush`](Self::flush) is to follow.
+    pub fn alone(&self, act: impl FnOnce()) {
+        let _state = self.state.lock();
+        act();
+    }
+
     /// Whether the socket has taken all that was taken out of the outbox.
     pub fn is_idle(&self) -> bool {
         self.state.try_lock().is_some_and(|state| state.burst.is_written() || state.broken)

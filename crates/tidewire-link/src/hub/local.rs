@@ -82,6 +82,15 @@ impl LocalEnd {
         self.shared.offer();
     }
 
+    /// Hands something on to the node while it is given no frames.
+    pub fn in_order(&self, hand_on: impl FnOnce()) {
+        if let Some(Peer::Local { writing, .. }) = self.shared.peer(self.at).as_deref() {
+            writing.alone(hand_on);
+        }
+        self.shared.flush(self.at);
+        self.shared.settle();
+    }
+
     /// The node takes frames in again.
     pub fn resume(&self) {
         self.shared.resume(self.at);

@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    fn flush(&self, at: LinkId) {
+    pub(super) fn flush(&self, at: LinkId) {
         if let Some(peer) = self.peer(at) {
             self.flush_to(at, &peer);
         }

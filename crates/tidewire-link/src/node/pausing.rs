@@ -26,7 +26,10 @@ impl Shared {
         }
         let way = self.way.lock().clone();
         match way.as_deref().map(|way| &way.kind) {
-            Some(WayKind::Local(end)) => end.resume(),
+            Some(WayKind::Local(end)) => {
+                end.resume();
+                self.read_placed_again();
+            }
             Some(_) => way.iter().for_each(|way| way.turn.changed.notify_one()),
             None => {}
         }

@@ -1,10 +1,10 @@
 //! Long payloads that lie in the memory which the processes of a machine share.
 //!
 //! The thread of the links reads them, so that an event loop goes on with what else has come; between two of them it reads the
-//! socket. Inside of one process there is no such thread for a link: whoever brings the frames reads.
+//! socket.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tidewire_core::link::session::Placed;
 
@@ -18,13 +18,13 @@ pub(super) type Placings = VecDeque<(Placed, u32)>;
 
 impl Shared {
     /// A payload is to be read where it lies.
-    pub(super) fn placed(self: &Arc<Self>, placed: Placed, epoch: u32) {
-        let is_local = self.way.lock().as_ref().is_some_and(|way| matches!(way.kind, WayKind::Local(_)));
-        if is_local {
-            return self.read_placed(&placed, epoch, None);
-        }
+    pub(super) fn placed(&self, placed: Placed, epoch: u32) {
         self.placed.lock().push_back((placed, epoch));
-        self.look.notify_one();
+        match &self.place {
+            // Nobody looks after a link inside of one process.
+            Some(place) => place.spawn(read_all_placed(self.me.clone())),
+            None => self.look.notify_one(),
+        }
     }
 
     /// Whether the thread of the links is to read something where it lies.
@@ -32,26 +32,48 @@ impl Shared {
         !self.is_paused() && !self.placed.lock().is_empty()
     }
 
-    /// Reads one payload where it lies, and hands on what that completes.
-    pub(super) fn read_next_placed(self: &Arc<Self>, way: &Way) {
-        let next = self.placed.lock().pop_front();
-        if let Some((placed, epoch)) = next {
-            self.read_placed(&placed, epoch, Some(way));
-            self.flush();
+    /// What was left while nothing was taken in is read.
+    pub(super) fn read_placed_again(&self) {
+        if let (Some(place), true) = (&self.place, self.has_placed()) {
+            place.spawn(read_all_placed(self.me.clone()));
         }
     }
 
-    fn read_placed(self: &Arc<Self>, placed: &Placed, epoch: u32, way: Option<&Way>) {
+    /// Reads one payload where it lies, and hands on what that completes.
+    pub(super) fn read_next_placed(self: &Arc<Self>, way: &Way) {
+        let next = self.placed.lock().pop_front();
+        let Some((placed, epoch)) = next else { return };
         let key = CallKey { epoch, id: 0 };
-        let Some(Some(mut room)) = self.with(key, |session| session.place_room(placed)) else { return };
+        let Some(Some(mut room)) = self.with(key, |session| session.place_room(&placed)) else { return };
         let begin = room.len();
         if !memory::read(&placed.place, placed.bytes, &mut room) {
             room.truncate(begin);
         }
-        // A loop may read the socket meanwhile, and what it reads next may be the end of this call.
-        let _order = way.map(|way| way.turn.in_order());
-        let mut events = Vec::new();
-        self.with(key, |session| session.place_read(placed, room, now_us(), &mut events));
-        self.happened(events, epoch);
+        let hand_on = || {
+            let mut events = Vec::new();
+            self.with(key, |session| session.place_read(&placed, room, now_us(), &mut events));
+            self.happened(events, epoch);
+        };
+        // Others may give the session frames meanwhile, and what comes next may be the end of this call.
+        match &way.kind {
+            WayKind::Local(end) => end.in_order(hand_on),
+            WayKind::Plain(_) | WayKind::Layered(_) => {
+                let order = way.turn.in_order();
+                hand_on();
+                drop(order);
+            }
+        }
+        self.flush();
+    }
+}
+
+/// For a link inside of one process, on the thread of the links of its hub.
+async fn read_all_placed(shared: Weak<Shared>) {
+    while let Some(shared) = shared.upgrade().filter(|shared| shared.has_placed()) {
+        let way = shared.way.lock().clone();
+        let Some(way) = way else { return };
+        shared.read_next_placed(&way);
+        drop((shared, way));
+        tokio::task::yield_now().await;
     }
 }
