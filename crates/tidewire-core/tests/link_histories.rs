@@ -59,6 +59,7 @@ impl History {
         };
         let mut world = World::with(number, options);
         world.unread_one_in = random.pick(&[0, 3]);
+        world.full_one_in = random.pick(&[0, 3]);
         world.pipe_bytes = random.pick(&[100, 10 * KIB, 200 * KIB]);
         world.piece_bytes = random.pick(&[50, 5 * KIB, 200 * KIB]);
         let mut history =

@@ -92,16 +92,49 @@ fn the_hub_passes_on_where_a_payload_lies() {
 fn a_place_is_free_once_its_payload_was_read() {
     let (mut world, caller, callee) = pair(2, true, true);
     world.call(caller, "svc", &filled(MIB, 1), 1);
+    assert!(world.lay(caller) && !world.lay(caller), "it is laid once");
     assert_eq!(world.shelf.counts().0, 1);
     world.settle();
     assert_eq!(world.shelf.counts().0, 0, "the handler is still at work");
     assert_eq!(world.nodes[caller].session.out.bytes(), 0, "all of it is written");
     assert!(world.nodes[caller].events.is_empty(), "it was not answered yet");
     reply(&mut world, callee, &filled(MIB, 2));
+    assert!(world.lay(callee));
     assert_eq!(world.shelf.counts().0, 1);
     world.settle();
     assert_eq!(world.shelf.counts().0, 0);
     nothing_is_left(&world);
+}
+
+#[test]
+fn what_finds_no_room_in_shared_memory_is_sent() {
+    let (mut world, caller, callee) = pair(12, true, true);
+    world.full_one_in = 1;
+    world.call(caller, "svc", &filled(MIB, 1), 1);
+    world.settle();
+    reply(&mut world, callee, &filled(3 * MIB, 2));
+    world.settle();
+    assert!(replied(&mut world, caller) == filled(3 * MIB, 2));
+    assert_eq!(world.shelf.counts(), (0, 0));
+    nothing_is_left(&world);
+}
+
+#[test]
+fn a_call_that_is_cancelled_before_its_payload_lies_there_leaves_nothing() {
+    for begun in [false, true] {
+        let (mut world, caller, callee) = pair(13, true, true);
+        let call = world.call(caller, "svc", &filled(MIB, 1), 1);
+        let to_lay = begun.then(|| world.nodes[caller].session.out.next_to_lay().expect("it is to be laid"));
+        world.nodes[caller].session.cancel(call);
+        if let Some(to_lay) = to_lay {
+            let laid = world.shelf.lay(&filled(MIB, 1));
+            world.nodes[caller].session.out.lay(to_lay.id, to_lay.answer, Some(laid));
+        }
+        world.settle();
+        assert!(world.events(callee).is_empty(), "the hub was told of nothing that it could pass on");
+        assert_eq!(world.shelf.counts().0, 0);
+        nothing_is_left(&world);
+    }
 }
 
 #[test]
@@ -195,7 +228,7 @@ fn what_is_published_is_sent() {
     let head = wire::PublishHead { subject: "news", ..wire::PublishHead::default() };
     world.nodes[publisher].session.publish(&head, Flags::NORMAL, sending).expect("it is sent");
     world.settle();
-    assert_eq!(world.shelf.counts(), (0, 1), "several might want to read it");
+    assert_eq!(world.shelf.counts(), (0, 0), "several might want to read it");
     assert!(world.published(listener) == [message]);
 }
 

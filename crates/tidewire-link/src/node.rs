@@ -83,6 +83,8 @@ struct Shared {
     memory: Option<Arc<Memory>>,
     /// How many payloads of this link have lain there.
     laid: AtomicU64,
+    /// Some are to be laid there.
+    lays: AtomicBool,
     /// Payloads that lie in the memory of others, and wait for the thread of the links to read them.
     placed: Mutex<Placings>,
     address: Option<Address>,

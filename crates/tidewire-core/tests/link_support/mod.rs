@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::hub::{Hub, HubOptions, LinkId};
+use tidewire_core::link::outbox::{Pieces, ToLay};
 use tidewire_core::link::session::{Event, Fault, Greeting, Placed, Sending, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, Flags, Frame, PublishHead, SubscribeHead};
@@ -94,6 +95,8 @@ pub struct World {
     pub shelf: shelf::Shelf,
     /// A node can't read one payload of so many where it lies; 0: it can read all.
     pub unread_one_in: usize,
+    /// The shared memory has no room for one payload of so many; 0: for all.
+    pub full_one_in: usize,
     secrets: u64,
 }
 
@@ -114,6 +117,7 @@ impl World {
             near: true,
             shelf: shelf::Shelf::default(),
             unread_one_in: 0,
+            full_one_in: 0,
             secrets: 0,
         }
     }
@@ -179,12 +183,22 @@ impl World {
         self.nodes[node].session.call(&head, flags, payload, tag).expect("a call is sent")
     }
 
-    /// A payload as a node sends it: laid in shared memory if it is long, and the node and its hub share that.
+    /// A payload as a node sends it: to be laid in shared memory if it is long, and the node and its hub share that.
     pub fn sending<'a>(&self, node: usize, payload: &'a [u8]) -> Sending<'a> {
         match payload.into() {
-            Sending::Long(_) if self.nodes[node].session.may_place() => Sending::Laid(self.shelf.lay(payload)),
+            Sending::Long(payload) if self.nodes[node].session.may_place() => Sending::Lay(payload),
             sending => sending,
         }
+    }
+
+    /// A node lays a payload in shared memory, unless there is no room. False: none is to be.
+    pub fn lay(&mut self, at: usize) -> bool {
+        let node = &mut self.nodes[at];
+        let Some(ToLay { id, answer, payload }) = node.session.out.next_to_lay() else { return false };
+        let full = self.full_one_in > 0 && self.random.chance(self.full_one_in);
+        let laid = (!full).then(|| self.shelf.lay(&all_of(&*payload)));
+        node.session.out.lay(id, answer, laid);
+        true
     }
 
     /// A node reads the next payload that lies in shared memory for it. False: there is none.
@@ -318,9 +332,9 @@ impl World {
 
     fn pump_up(&mut self, at: usize) -> bool {
         let (pipe_bytes, now) = (self.pipe_bytes, self.now_us);
+        let Some(link) = self.nodes[at].link else { return false };
+        let mut moved = self.lay(at);
         let node = &mut self.nodes[at];
-        let Some(link) = node.link else { return false };
-        let mut moved = false;
         if node.up.staged.is_empty() {
             let mut bytes = Vec::new();
             if node.session.out.take(&mut bytes, budget(&mut self.random)) {
@@ -452,6 +466,15 @@ pub fn nothing_is_left(world: &World) {
     }
     assert_eq!(world.hub.open_calls(), 0);
     assert_eq!(world.hub.open_routes(), world.hub.subscriptions());
+}
+
+/// All bytes of a payload.
+fn all_of(payload: &dyn Pieces) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < payload.bytes() {
+        all.extend_from_slice(payload.piece(all.len()));
+    }
+    all
 }
 
 /// The whole frames in these bytes.

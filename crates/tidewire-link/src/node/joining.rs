@@ -119,6 +119,7 @@ impl Link {
             greeting,
             memory,
             laid: AtomicU64::new(0),
+            lays: AtomicBool::new(false),
             placed: Mutex::default(),
             address,
             place,

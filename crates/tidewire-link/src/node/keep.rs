@@ -126,7 +126,7 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
                     filled?;
                 }
             }
-            () = tokio::task::yield_now(), if shared.has_placed() => shared.read_next_placed(way),
+            () = tokio::task::yield_now(), if shared.has_placed() => shared.work_on_next_placed(way),
             () = tokio::time::sleep_until(instant(next).into()) => {
                 shared.catch_up(way)?;
                 shared.tick()?;
@@ -161,7 +161,7 @@ async fn run_layered(shared: &Arc<Shared>, way: &Way, layered: &Layered) -> Resu
                     return Ok(());
                 }
             }
-            () = tokio::task::yield_now(), if shared.has_placed() => shared.read_next_placed(way),
+            () = tokio::task::yield_now(), if shared.has_placed() => shared.work_on_next_placed(way),
             () = tokio::time::sleep_until(instant(next).into()) => shared.tick()?,
         }
     }

@@ -28,7 +28,7 @@ impl Shared {
         match way.as_deref().map(|way| &way.kind) {
             Some(WayKind::Local(end)) => {
                 end.resume();
-                self.read_placed_again();
+                self.work_on_placed();
             }
             Some(_) => way.iter().for_each(|way| way.turn.changed.notify_one()),
             None => {}

@@ -1,11 +1,13 @@
 //! Long payloads that lie in the memory which the processes of a machine share.
 //!
-//! The thread of the links reads them, so that an event loop goes on with what else has come; between two of them it reads the
-//! socket.
+//! The thread of the links lays them there and reads them, so that an event loop goes on with what else there is; between two of
+//! them that thread looks at the socket.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use tidewire_core::link::outbox::{Laid, ToLay};
 use tidewire_core::link::session::Placed;
 
 use super::way::{Way, WayKind};
@@ -20,27 +22,57 @@ impl Shared {
     /// A payload is to be read where it lies.
     pub(super) fn placed(&self, placed: Placed, epoch: u32) {
         self.placed.lock().push_back((placed, epoch));
+        self.work_on_placed();
+    }
+
+    /// A payload is to be laid in shared memory.
+    pub(super) fn lays(&self) {
+        if !self.lays.swap(true, Ordering::AcqRel) {
+            self.work_on_placed();
+        }
+    }
+
+    /// Has the thread of the links look whether it is to lay something in shared memory, or to read something there.
+    pub(super) fn work_on_placed(&self) {
         match &self.place {
             // Nobody looks after a link inside of one process.
-            Some(place) => place.spawn(read_all_placed(self.me.clone())),
+            Some(place) if self.has_placed() => place.spawn(work_on_all_placed(self.me.clone())),
+            Some(_) => {}
             None => self.look.notify_one(),
         }
     }
 
-    /// Whether the thread of the links is to read something where it lies.
+    /// Whether there is something to lay in shared memory, or to read there.
     pub(super) fn has_placed(&self) -> bool {
-        !self.is_paused() && !self.placed.lock().is_empty()
+        self.lays.load(Ordering::Acquire) || !self.is_paused() && !self.placed.lock().is_empty()
     }
 
-    /// What was left while nothing was taken in is read.
-    pub(super) fn read_placed_again(&self) {
-        if let (Some(place), true) = (&self.place, self.has_placed()) {
-            place.spawn(read_all_placed(self.me.clone()));
+    /// Lays one payload in shared memory, and reads one there.
+    pub(super) fn work_on_next_placed(self: &Arc<Self>, way: &Way) {
+        self.lay_next();
+        if !self.is_paused() {
+            self.read_next_placed(way);
         }
+        self.flush();
     }
 
-    /// Reads one payload where it lies, and hands on what that completes.
-    pub(super) fn read_next_placed(self: &Arc<Self>, way: &Way) {
+    fn lay_next(&self) {
+        let (epoch, next) = {
+            let mut state = self.state.lock();
+            let next = state.session.out.next_to_lay();
+            // Under the lock: whoever adds one after this says so.
+            self.lays.store(state.session.out.has_to_lay(), Ordering::Release);
+            (state.epoch, next)
+        };
+        let (Some(ToLay { id, answer, payload }), Some(memory)) = (next, &self.memory) else { return };
+        let laid = memory.lay(&*payload).map(|(place, lying)| Laid { payload: Box::new(lying), place });
+        self.laid.fetch_add(u64::from(laid.is_some()), Ordering::Relaxed);
+        // What it was made of is let go now, if it lies there.
+        drop(payload);
+        self.with(CallKey { epoch, id }, |session| session.out.lay(id, answer, laid));
+    }
+
+    fn read_next_placed(self: &Arc<Self>, way: &Way) {
         let next = self.placed.lock().pop_front();
         let Some((placed, epoch)) = next else { return };
         let key = CallKey { epoch, id: 0 };
@@ -63,16 +95,15 @@ impl Shared {
                 drop(order);
             }
         }
-        self.flush();
     }
 }
 
 /// For a link inside of one process, on the thread of the links of its hub.
-async fn read_all_placed(shared: Weak<Shared>) {
+async fn work_on_all_placed(shared: Weak<Shared>) {
     while let Some(shared) = shared.upgrade().filter(|shared| shared.has_placed()) {
         let way = shared.way.lock().clone();
         let Some(way) = way else { return };
-        shared.read_next_placed(&way);
+        shared.work_on_next_placed(&way);
         drop((shared, way));
         tokio::task::yield_now().await;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidewire_core::link::outbox::{Burst, Laid, Taker};
+use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_core::link::session::{Sending, Session};
 use tidewire_proto::generated::limits;
 
@@ -26,27 +26,21 @@ impl Shared {
         if packs { payload.packed() } else { payload }
     }
 
-    /// As [`packed`](Self::packed), but a long one is laid in shared memory where the hub can pass that on.
+    /// As [`packed`](Self::packed), but a long one is to be laid in shared memory where the hub can pass that on.
     pub(super) fn readied<'a>(
         &self,
         payload: Sending<'a>,
         may: impl FnOnce(&mut Session<Arc<dyn Waiting>>) -> bool,
     ) -> Sending<'a> {
-        match (payload, &self.memory) {
-            (Sending::Long(payload), Some(memory)) if self.lays(payload.bytes()) => match memory.lay(&*payload) {
-                // What it was made of is not needed any more.
-                Some((place, lying)) => {
-                    self.laid.fetch_add(1, Ordering::Relaxed);
-                    Sending::Laid(Laid { payload: Box::new(lying), place })
-                }
-                None => self.packed(Sending::Long(payload), may),
-            },
-            (payload, _) => self.packed(payload, may),
+        match payload {
+            Sending::Long(payload) if self.may_lay(payload.bytes()) => Sending::Lay(payload),
+            payload => self.packed(payload, may),
         }
     }
 
-    fn lays(&self, payload: usize) -> bool {
-        payload > self.greeting.chunk_bytes
+    fn may_lay(&self, payload: usize) -> bool {
+        self.memory.is_some()
+            && payload > self.greeting.chunk_bytes
             && payload as u64 <= limits::LINK_PLACED_BYTES.default
             && self.state.lock().session.may_place()
     }
@@ -86,8 +80,13 @@ impl Shared {
         let mut state = self.state.lock();
         let out = &mut state.session.out;
         let taken = if way.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
+        let lays = out.has_to_lay();
         if taken {
             state.session.sent(now_us());
+        }
+        drop(state);
+        if lays {
+            self.lays();
         }
         taken
     }

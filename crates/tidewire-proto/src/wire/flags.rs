@@ -5,7 +5,7 @@ const MORE: u8 = 1 << 2;
 const ANSWER: u8 = 1 << 3;
 const COMPRESSED: u8 = 1 << 4;
 const AGAIN: u8 = 1 << 5;
-const PLACED: u8 = 1 << 6;
+pub(super) const PLACED: u8 = 1 << 6;
 const NONE: u8 = 1 << 7;
 
 /// The flags of a frame.

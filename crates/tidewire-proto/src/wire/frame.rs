@@ -11,6 +11,7 @@ pub const LENGTH_BYTES: usize = 4;
 /// What every length counts at least.
 const FIXED: usize = FRAME_HEAD - LENGTH_BYTES;
 const KIND_AT: usize = 4;
+pub(super) const FLAGS_AT: usize = 5;
 const ID_AT: usize = 8;
 
 /// One frame, borrowed from the bytes that it was read from.
@@ -50,7 +51,7 @@ pub fn read(bytes: &[u8], length_max: usize) -> Result<Option<Frame<'_>>, WireEr
     }
     let Some(&fixed) = bytes.first_chunk::<FRAME_HEAD>() else { return Ok(None) };
     let kind = Kind::of(fixed[KIND_AT])?;
-    let flags = Flags::of(fixed[5])?;
+    let flags = Flags::of(fixed[FLAGS_AT])?;
     let head_length = usize::from(u16::from_le_bytes([fixed[6], fixed[7]]));
     if length < FIXED + head_length {
         return Err(WireError::FrameTooShort { bytes: length as u64 });

@@ -34,4 +34,4 @@ pub use frame::{BegunChunk, FRAME_HEAD, Frame, LENGTH_BYTES, begin, read, set_id
 pub use greeting::{Hello, MAGIC, VERSION, Welcome, common_version};
 pub use heads::{CallHead, FailHead, PublishHead, SubscribeHead, read_u16, read_u32};
 pub use kind::Kind;
-pub use place::{PLACE_BYTES, Place};
+pub use place::{PLACE_BYTES, Place, set_place};

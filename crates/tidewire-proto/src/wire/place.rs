@@ -1,5 +1,7 @@
 use alloc::vec::Vec;
 
+use super::flags::PLACED;
+use super::frame::{FLAGS_AT, LENGTH_BYTES};
 use super::pieces::Pieces;
 use super::{Frame, Kind, WireError, write};
 
@@ -39,6 +41,17 @@ impl Place {
             mark: pieces.array("the mark of the place")?,
         })
     }
+}
+
+/// Says of a frame that begins a long payload, all of which is `frame`, where that lies.
+///
+/// # Panics
+/// If `frame` is shorter than the least of its kind.
+pub fn set_place(frame: &mut Vec<u8>, place: &Place) {
+    frame[FLAGS_AT] |= PLACED;
+    place.put(frame);
+    let length = (frame.len() - LENGTH_BYTES) as u32;
+    frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
 }
 
 impl Frame<'_> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tidewire_proto::wire::{self, Flags, Kind};
 
 use super::frames::Frames;
-use super::{Laid, Payload, Pieces, Taker, Tally};
+use super::{Laid, Payload, Pieces, Taker, Tally, ToLay};
 
 /// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
 const KEPT_BYTES: usize = 65_536;
@@ -24,6 +24,8 @@ pub(super) struct Lane {
     transfers: VecDeque<Transfer>,
     /// Whose turn it is, among those that are cut.
     turn: usize,
+    /// How many of them are to be laid in shared memory, and nobody is at it.
+    to_lay: usize,
     /// Exchanges, each with what has been given when its last frame has been.
     ends: VecDeque<(u64, u64)>,
 }
@@ -39,10 +41,20 @@ pub(super) struct Transfer {
     published: bool,
     /// It lies in shared memory, and its receiver has not asked for it in chunks.
     pub(super) laid: bool,
+    /// It is to be laid there before anything of it is sent.
+    laying: Laying,
     /// Its first frame is gone once so many bytes of whole frames have been given.
     begins: u64,
     /// What has to come after its last chunk: published messages of its lane, or further frames of its exchange.
     pub(super) after: VecDeque<Behind>,
+}
+
+/// How far it is with laying a payload in shared memory.
+enum Laying {
+    /// It is not to be, or has been.
+    No,
+    /// Its first frame is held back; whether somebody is laying the payload by now.
+    Waits(Vec<u8>, bool),
 }
 
 pub(super) enum Behind {
@@ -75,9 +87,55 @@ impl Lane {
     }
 
     pub(super) fn begin(&mut self, first: &[u8], mut transfer: Transfer) {
-        self.frames.copy(first);
-        transfer.begins = self.queued();
+        match &mut transfer.laying {
+            Laying::Waits(held, _) => {
+                held.extend_from_slice(first);
+                self.to_lay += 1;
+            }
+            Laying::No => {
+                self.frames.copy(first);
+                transfer.begins = self.queued();
+            }
+        }
         self.transfers.push_back(transfer);
+    }
+
+    pub(super) fn has_to_lay(&self) -> bool {
+        self.to_lay > 0
+    }
+
+    pub(super) fn next_to_lay(&mut self) -> Option<ToLay> {
+        self.to_lay = self.to_lay.checked_sub(1)?;
+        self.transfers.iter_mut().find_map(|transfer| match &mut transfer.laying {
+            Laying::Waits(_, begun @ false) => {
+                *begun = true;
+                let (id, answer) = (transfer.id, transfer.flags.answer());
+                Some(ToLay { id, answer, payload: Arc::clone(&transfer.payload) })
+            }
+            _ => None,
+        })
+    }
+
+    pub(super) fn is_to_lay(&self, id: u64, answer: bool) -> bool {
+        self.transfers.iter().any(|transfer| transfer.is(id, answer) && matches!(transfer.laying, Laying::Waits(..)))
+    }
+
+    pub(super) fn lay(&mut self, id: u64, answer: bool, laid: Option<Laid>, window: usize, tally: &mut Tally) {
+        let Some(at) = self.transfers.iter().position(|transfer| transfer.is(id, answer)) else { return };
+        let Laying::Waits(mut first, _) = std::mem::replace(&mut self.transfers[at].laying, Laying::No) else { return };
+        tally.took(first.len());
+        if let Some(laid) = &laid {
+            wire::set_place(&mut first, &laid.place);
+        }
+        tally.add(first.len());
+        self.frames.copy(&first);
+        let begins = self.queued();
+        let transfer = &mut self.transfers[at];
+        transfer.begins = begins;
+        match laid {
+            Some(laid) => (transfer.payload, transfer.laid) = (Arc::from(laid.payload), true),
+            None => transfer.window = window,
+        }
     }
 
     pub(super) fn ends(&mut self, id: u64) {
@@ -89,6 +147,10 @@ impl Lane {
         let Some(at) = self.transfers.iter().position(|transfer| transfer.is(id, answer)) else { return };
         let Some(transfer) = self.transfers.remove(at) else { return };
         tally.bytes -= transfer.left();
+        if let Laying::Waits(first, begun) = &transfer.laying {
+            tally.took(first.len());
+            self.to_lay -= usize::from(!begun);
+        }
         if transfer.published {
             self.go_on(transfer.after);
         } else {
@@ -193,13 +255,13 @@ impl Lane {
 
 impl Transfer {
     pub(super) fn new(id: u64, flags: Flags, payload: Payload, window: usize, published: bool) -> Self {
-        let (payload, after) = (Arc::from(payload), VecDeque::new());
-        Self { id, flags, payload, at: 0, window, published, laid: false, begins: 0, after }
+        let (payload, after, laying) = (Arc::from(payload), VecDeque::new(), Laying::No);
+        Self { id, flags, payload, at: 0, window, published, laid: false, laying, begins: 0, after }
     }
 
-    /// One whose receiver reads it in its place, or gives a window for all of it.
-    pub(super) fn laid(id: u64, flags: Flags, laid: Laid) -> Self {
-        Self { laid: true, ..Self::new(id, flags, laid.payload, 0, false) }
+    /// One that is to be laid in shared memory.
+    pub(super) fn to_lay(id: u64, flags: Flags, payload: Payload) -> Self {
+        Self { laying: Laying::Waits(Vec::new(), false), ..Self::new(id, flags, payload, 0, false) }
     }
 
     fn is(&self, id: u64, answer: bool) -> bool {

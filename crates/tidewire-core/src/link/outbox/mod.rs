@@ -9,8 +9,10 @@ mod lane;
 
 use std::ops::Range;
 
+use std::sync::Arc;
+
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{self, Flags, Kind, PLACE_BYTES, Place, WireError};
+use tidewire_proto::wire::{self, Flags, Kind, Place, WireError};
 
 use super::gathering::Waiting;
 pub use burst::{Burst, Taker};
@@ -64,6 +66,16 @@ pub struct Laid {
     pub payload: Payload,
     /// Where it lies.
     pub place: Place,
+}
+
+/// A payload that is to be laid in shared memory.
+pub struct ToLay {
+    /// Its exchange.
+    pub id: u64,
+    /// Whether it is of the side that answers.
+    pub answer: bool,
+    /// Its bytes.
+    pub payload: Arc<dyn Pieces>,
 }
 
 /// The frames that wait for one link.
@@ -298,25 +310,40 @@ impl Outbox {
         Ok(())
     }
 
-    /// Adds a frame whose payload lies in shared memory, until its receiver has [`taken`](Self::taken) it; if it asks for
-    /// [`window`](Self::window) instead, the payload is cut.
+    /// Adds a frame whose payload is to be laid in shared memory: [`next_to_lay`](Self::next_to_lay) has it, and it waits for
+    /// [`lay`](Self::lay). Then it waits until its receiver has [`taken`](Self::taken) it; if it asks for a [`window`](Self::window)
+    /// instead, the payload is cut.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
-    pub fn send_laid(
+    pub fn send_to_lay(
         &mut self,
         kind: Kind,
         flags: Flags,
         id: u64,
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
-        laid: Laid,
+        payload: Payload,
     ) -> Result<(), Unsent> {
-        let total = laid.payload.bytes();
-        let mut stated = Vec::with_capacity(size_of::<u64>() + PLACE_BYTES);
-        stated.extend_from_slice(&(total as u64).to_le_bytes());
-        laid.place.put(&mut stated);
-        let transfer = Transfer::laid(id, flags, laid);
-        self.begin_transfer(kind, flags.with_placed(true), id, head, &stated, transfer)
+        let stated = (payload.bytes() as u64).to_le_bytes();
+        self.begin_transfer(kind, flags, id, head, &stated, Transfer::to_lay(id, flags, payload))
+    }
+
+    /// Whether [`next_to_lay`](Self::next_to_lay) has something.
+    pub fn has_to_lay(&self) -> bool {
+        self.lanes.iter().any(Lane::has_to_lay)
+    }
+
+    /// A payload that is to be laid in shared memory, if there is one. Each is given once.
+    pub fn next_to_lay(&mut self) -> Option<ToLay> {
+        self.lanes.iter_mut().find_map(Lane::next_to_lay)
+    }
+
+    /// A payload was laid in shared memory; or was not, and is cut.
+    pub fn lay(&mut self, id: u64, answer: bool, laid: Option<Laid>) {
+        let window = self.window;
+        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_to_lay(id, answer)) {
+            lane.lay(id, answer, laid, window, &mut self.tally);
+        }
     }
 
     /// Adds a whole frame that came from another link, under another id, and gives it back to be changed.

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, Kind, PublishHead, SubscribeHead, WireError};
 
-use super::super::outbox::{Laid, Payload, Pieces};
+use super::super::outbox::{Payload, Pieces};
 use super::super::passing::Credit;
 use super::{Mine, Refused, Sending, Session, Theirs};
 
@@ -63,7 +63,7 @@ impl<C> Session<C> {
     pub fn publish(&mut self, head: &PublishHead<'_>, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
         self.publishing.check(head.subject).map_err(|allowed| Refused::Unauthorized { allowed })?;
         let payload = payload.readable(self.may_compress());
-        if matches!(payload, Sending::Long(_) | Sending::Laid(_)) || self.out.is_long(payload.sent_bytes()) {
+        if matches!(payload, Sending::Long(_) | Sending::Lay(_)) || self.out.is_long(payload.sent_bytes()) {
             return self.open(Mine::Published, payload, Kind::Publish, flags, |out| head.put(out)).map(drop);
         }
         self.may_open(payload.bytes())?;
@@ -96,7 +96,7 @@ impl<C> Session<C> {
         match self.cut(payload) {
             Framed::Short(text) => self.fail_short(id, flags, code, &text),
             Framed::Pieces(payload) => self.fail_short(id, flags, code, &whole(payload)),
-            Framed::Long(payload) | Framed::Laid(Laid { payload, .. }) => {
+            Framed::Long(payload) | Framed::Lay(payload) => {
                 let bytes = payload.bytes();
                 let fits = bytes <= self.payload_max;
                 if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload).is_err() {
@@ -235,10 +235,8 @@ impl<C> Session<C> {
         let sent = match self.cut(payload) {
             Framed::Short(payload) => self.out.send(kind, flags, id, head, &payload),
             Framed::Pieces(payload) => self.out.send_pieces(kind, flags, id, head, payload),
-            Framed::Laid(laid) if kind != Kind::Publish => self.out.send_laid(kind, flags, id, head, laid),
-            Framed::Long(payload) | Framed::Laid(Laid { payload, .. }) => {
-                self.out.send_long(kind, flags, id, head, payload)
-            }
+            Framed::Lay(payload) if kind != Kind::Publish => self.out.send_to_lay(kind, flags, id, head, payload),
+            Framed::Long(payload) | Framed::Lay(payload) => self.out.send_long(kind, flags, id, head, payload),
         };
         sent.map_err(Refused::from)
     }
@@ -247,8 +245,8 @@ impl<C> Session<C> {
     fn cut<'a>(&self, payload: Sending<'a>) -> Framed<'a> {
         let bytes = match payload {
             Sending::Long(payload) => return Framed::Long(payload),
-            Sending::Laid(laid) if self.reading.memory => return Framed::Laid(laid),
-            Sending::Laid(laid) => return Framed::Long(laid.payload),
+            Sending::Lay(payload) if self.reading.memory => return Framed::Lay(payload),
+            Sending::Lay(payload) => return Framed::Long(payload),
             Sending::Short(bytes) => Cow::Borrowed(bytes),
             Sending::Pieces(payload) if self.out.is_long(payload.bytes()) => Cow::Owned(whole(payload)),
             Sending::Pieces(payload) => return Framed::Pieces(payload),
@@ -278,8 +276,8 @@ enum Framed<'a> {
     Pieces(&'a dyn Pieces),
     /// In chunks.
     Long(Payload),
-    /// Read where it lies.
-    Laid(Laid),
+    /// Laid in shared memory.
+    Lay(Payload),
 }
 
 /// All of a payload in one piece.

@@ -6,7 +6,7 @@ use tidewire_proto::wire::{FieldsWriter, Place, WireError};
 use super::super::assembly::Message;
 use super::super::compression::{FEATURE, Packed};
 use super::super::gathering::Batch;
-use super::super::outbox::{Laid, Payload, Pieces, Unsent};
+use super::super::outbox::{Payload, Pieces, Unsent};
 use super::SHARED_MEMORY;
 
 /// What a node says of itself, and what it takes.
@@ -288,8 +288,9 @@ pub enum Sending<'a> {
     Long(Payload),
     /// Compressed. Who can't read that gets it as it was before.
     Packed(Packed),
-    /// Read where it lies. Where that can't be, it is cut.
-    Laid(Laid),
+    /// Laid in shared memory, for a receiver that reads it there; see [`Outbox::next_to_lay`](super::super::outbox::Outbox::next_to_lay).
+    /// Where that can't be, it is cut.
+    Lay(Payload),
 }
 
 impl<'a> From<&'a [u8]> for Sending<'a> {
@@ -311,7 +312,7 @@ impl Sending<'_> {
             Self::Pieces(payload) => payload.bytes(),
             Self::Long(payload) => payload.bytes(),
             Self::Packed(packed) => packed.inflated_bytes(),
-            Self::Laid(laid) => laid.payload.bytes(),
+            Self::Lay(payload) => payload.bytes(),
         }
     }
 
@@ -322,7 +323,7 @@ impl Sending<'_> {
             Self::Short(bytes) => Packed::of(bytes),
             Self::Pieces(payload) => Packed::of(*payload),
             Self::Long(payload) => Packed::of(&**payload),
-            Self::Packed(_) | Self::Laid(_) => None,
+            Self::Packed(_) | Self::Lay(_) => None,
         };
         packed.map_or(self, Self::Packed)
     }
