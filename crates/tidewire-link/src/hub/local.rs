@@ -1,6 +1,7 @@
 //! Links inside of one process: frames go from hand to hand.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidewire_core::link::hub::LinkId;
@@ -38,6 +39,8 @@ pub(crate) struct Place {
 pub(crate) struct LocalEnd {
     shared: Arc<Shared>,
     at: LinkId,
+    /// The number may be that of another link by now.
+    left: AtomicBool,
     /// Held if another node of this process was there before: the loop of neither reads for both.
     _others: Option<Elsewhere>,
 }
@@ -82,6 +85,19 @@ impl LocalEnd {
         self.shared.offer();
     }
 
+    /// Leaves the hub, and does something once the node is given no frames of this link any more, which somebody may be at.
+    pub fn leave(&self, then: impl FnOnce()) {
+        let peer = self.shared.peer(self.at);
+        if self.left.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.shared.gone(self.at);
+        match peer.as_deref() {
+            Some(Peer::Local { writing, .. }) => writing.alone(then),
+            _ => then(),
+        }
+    }
+
     /// Hands something on to the node while it is given no frames.
     pub fn in_order(&self, hand_on: impl FnOnce()) {
         if let Some(Peer::Local { writing, .. }) = self.shared.peer(self.at).as_deref() {
@@ -100,7 +116,9 @@ impl LocalEnd {
 
 impl Drop for LocalEnd {
     fn drop(&mut self) {
-        self.shared.gone(self.at);
+        if !*self.left.get_mut() {
+            self.shared.gone(self.at);
+        }
     }
 }
 
@@ -110,7 +128,7 @@ impl Shared {
         self.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
         let others = self.feeds().len() > 1;
         let _others = self.guest_turn().filter(|_| others).map(|turn| turn.elsewhere());
-        Some(LocalEnd { shared: Arc::clone(self), at, _others })
+        Some(LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false), _others })
     }
 
     /// The nodes of this process have no thread that watches their time.

@@ -74,7 +74,7 @@ impl Link {
                 "hub_links is exceeded".to_owned(),
             ));
         };
-        link.shared.go_by(Arc::new(Way::new(WayKind::Local(end), 0)));
+        link.shared.go_by(Arc::new(Way::new(WayKind::Local(end), 0, 0)));
         link.shared.flush();
         // Mostly everything has happened inside of the flush; but the thread of the links may be at it.
         match told.blocking_recv() {

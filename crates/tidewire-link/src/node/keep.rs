@@ -32,7 +32,8 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
     );
     loop {
         if let Some(socket) = socket.take() {
-            let reason = match Way::over(socket, shared.greeting.frame_bytes) {
+            let epoch = shared.state.lock().epoch;
+            let reason = match Way::over(socket, shared.greeting.frame_bytes, epoch) {
                 Ok(way) => shared.go(Arc::new(way)).await,
                 Err(_) => gone(),
             };

@@ -78,6 +78,9 @@ impl Shared {
     pub(super) fn take(&self, way: &Way, burst: &mut Burst) -> bool {
         let count = self.greeting.batch.write_bytes();
         let mut state = self.state.lock();
+        if state.epoch != way.epoch {
+            return false;
+        }
         let out = &mut state.session.out;
         let taken = if way.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
         let lays = out.has_to_lay();

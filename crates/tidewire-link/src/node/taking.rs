@@ -209,15 +209,18 @@ impl Shared {
     /// A link inside of one process was closed by its hub, which goes on: it is joined anew.
     fn join_again_here(self: Arc<Self>) {
         let Some(place) = &self.place else { return };
-        // With it goes the hub's end, and what it knew of this node.
         let before = self.way.lock().take();
-        drop(before);
-        let feed: Arc<dyn Feed> = Arc::clone(&self) as Arc<dyn Feed>;
-        if !self.begin_again() {
+        let Some(WayKind::Local(end)) = before.as_deref().map(|way| &way.kind) else { return };
+        let mut begun = false;
+        // What the hub said over the link before must not be taken for what it says over the next one.
+        end.leave(|| begun = self.begin_again());
+        if !begun {
             return;
         }
+        let feed: Arc<dyn Feed> = Arc::clone(&self) as Arc<dyn Feed>;
         let Some(end) = place.attach(Arc::downgrade(&feed)) else { return };
-        self.go_by(Arc::new(Way::new(WayKind::Local(end), 0)));
+        let epoch = self.state.lock().epoch;
+        self.go_by(Arc::new(Way::new(WayKind::Local(end), 0, epoch)));
         self.flush();
         if self.state.lock().ended {
             // It was ended meanwhile, when there was no way yet.

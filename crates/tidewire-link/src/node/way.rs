@@ -19,6 +19,8 @@ pub struct Way {
     pub kind: WayKind,
     pub turn: Arc<Turn>,
     pub end: Notify,
+    /// Which connection of the link it is. What the next one has to say is not for it.
+    pub epoch: u32,
 }
 
 pub enum WayKind {
@@ -29,19 +31,20 @@ pub enum WayKind {
 }
 
 impl Way {
-    pub fn new(kind: WayKind, frame_max: usize) -> Self {
-        Self { writing: Writing::new(), kind, turn: Turn::new(frame_max), end: Notify::new() }
+    pub fn new(kind: WayKind, frame_max: usize, epoch: u32) -> Self {
+        Self { writing: Writing::new(), kind, turn: Turn::new(frame_max), end: Notify::new(), epoch }
     }
 
     /// # Errors
     /// Whatever the system says if the thread of the links can't let go of the socket.
-    pub fn over(socket: Socket, frame_max: usize) -> io::Result<Self> {
+    pub fn over(socket: Socket, frame_max: usize, epoch: u32) -> io::Result<Self> {
         Ok(Self::new(
             match socket.into_plain()? {
                 Ok(plain) => WayKind::Plain(plain),
                 Err(layered) => WayKind::Layered(layered),
             },
             frame_max,
+            epoch,
         ))
     }
 
