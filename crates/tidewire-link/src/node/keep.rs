@@ -272,6 +272,9 @@ impl Shared {
         let Ok(session) = Session::join(&greeting, now_us()) else { return false };
         state.session = session;
         state.epoch = state.epoch.wrapping_add(1);
+        // What there was to lay and to read went with the connection.
+        self.lays.store(false, Ordering::Release);
+        self.placed.lock().clear();
         !state.ended
     }
 
