@@ -188,29 +188,3 @@ def test_who_lies_about_a_payload_gets_no_answer_and_nobody_else_is_harmed(start
             assert await node.client("workshop").echo(pattern(MIB)) == pattern(MIB)
 
     asyncio.run(story())
-
-
-def test_a_node_that_stops_stays_until_its_last_answer_was_read(started: Programs) -> None:
-    class Once(tw.Service):
-        def __init__(self) -> None:
-            self.asked, self.leaving = asyncio.Event(), asyncio.Event()
-
-        @tw.method
-        async def give(self) -> bytes:
-            self.asked.set()
-            await self.leaving.wait()
-            return pattern(4 * MIB)
-
-    async def story() -> None:
-        _, url = started.hub()
-        once = Once()
-        async with tw.Node(url, name="caller") as caller, tw.Node(url, name="server") as server:
-            await server.serve(once, name="once")
-            await until_served(caller, "once")
-            call = asyncio.ensure_future(caller.client("once").give())
-            await once.asked.wait()
-            once.leaving.set()
-            await server.stop()
-            assert await call == pattern(4 * MIB)
-
-    asyncio.run(story())
