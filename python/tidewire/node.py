@@ -140,7 +140,8 @@ class Node(Subjects, Agents):
     async def stop(self, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop all actors, children before their parents, and handle what they had accepted. A second call gives the same ledger.
 
-        A node that is a hub lets the calls that pass through it end, and takes no new ones.
+        A node that has joined a hub cuts the streams of its services, and stays until the hub has read its last answers. One that is a
+        hub takes no new calls, and lets those that pass through it end.
 
         Args:
             timeout: Seconds after which actors that are stuck are abandoned, and named in the ledger; the default is the

@@ -7,7 +7,7 @@ mod local;
 mod serving;
 mod settling;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tidewire_sync::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::clock::{instant, now_us};
+use crate::idle::Idle;
 use crate::memory::OfThisMachine;
 use crate::plain::Plain;
 use crate::runtime::Runtime;
@@ -64,8 +65,8 @@ struct Shared {
     greetings: (usize, Duration),
     heartbeat_ms: u64,
     look: Notify,
-    /// Tells those who wait for the last call to end, and how many they are.
-    idle: (Notify, AtomicUsize),
+    /// Those who wait for the last call to end, and its answer to be written.
+    idle: Idle,
     /// Who is told when a node has come or gone, and of how many it was told last.
     on_nodes: OnceLock<Box<dyn Fn() + Send + Sync>>,
     nodes: AtomicU64,
@@ -88,7 +89,7 @@ impl HubHandle {
             greetings,
             heartbeat_ms,
             look: Notify::new(),
-            idle: (Notify::new(), AtomicUsize::new(0)),
+            idle: Idle::new(),
             on_nodes: OnceLock::new(),
             nodes: AtomicU64::new(0),
             sleeps_until_us: AtomicU64::new(u64::MAX),

@@ -9,7 +9,10 @@ mod address;
 mod clock;
 mod freed;
 mod hub;
+mod idle;
 mod layered;
+#[cfg(target_os = "linux")]
+mod making_way;
 #[cfg_attr(not(target_os = "linux"), path = "no_memory.rs")]
 mod memory;
 mod node;

@@ -21,6 +21,7 @@ use tidewire_proto::wire::Place;
 use tidewire_sync::{Mutex, PerProcess};
 
 use crate::clock::now_us;
+use crate::making_way::{PART_BYTES, make_way};
 
 /// The name of such a file, for those who list the open files of a process.
 const NAME: &str = "tidewire";
@@ -135,16 +136,19 @@ impl Memory {
         let (mut at, mut done, total) = (place.at, 0, payload.bytes());
         let mut slices = vec![IoSlice::new(&place.mark)];
         while done < total || !slices.is_empty() {
-            let mut bytes = slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
-            while done < total && slices.len() < SLICES {
+            let mut bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+            while done < total && slices.len() < SLICES && bytes < PART_BYTES {
                 let piece = payload.piece(done);
-                let piece = &piece[..piece.len().min(total - done)];
-                (done, bytes) = (done + piece.len(), bytes + piece.len() as u64);
+                let piece = &piece[..piece.len().min(total - done).min(PART_BYTES - bytes)];
+                (done, bytes) = (done + piece.len(), bytes + piece.len());
                 slices.push(IoSlice::new(piece));
             }
             write_all(&self.file, &mut slices, at)?;
-            at += bytes;
+            at += bytes as u64;
             slices.clear();
+            if done < total {
+                make_way();
+            }
         }
         Ok(())
     }

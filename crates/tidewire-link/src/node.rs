@@ -1,6 +1,7 @@
 //! The link of a node: its handle, and what belongs to it.
 
 mod call;
+mod draining;
 mod ending;
 mod error;
 mod feeding;
@@ -19,7 +20,7 @@ mod way;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use tidewire_core::link::session::{Fault, Greeting, Joined, Refused, Sending, Session};
 use tidewire_core::tree::SubjectTree;
@@ -29,6 +30,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;
 use crate::hub::Place;
+use crate::idle::Idle;
 use crate::memory::Memory;
 use crate::turn::Offer;
 
@@ -98,7 +100,8 @@ struct Shared {
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     on_lost: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     left: Mutex<Option<OnLeft>>,
-    on_written: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Those who wait until nothing is left to be answered and written.
+    idle: Idle,
     pulse: Mutex<Option<Pulse>>,
     me: Weak<Self>,
 }
@@ -146,12 +149,6 @@ impl Link {
     /// Calls this with the number of each node that was known here, and has gone.
     pub fn on_left(&self, call: impl Fn(u32) + Send + Sync + 'static) {
         *self.shared.left.lock() = Some(Box::new(call));
-    }
-
-    /// Calls this whenever something may have been written: then [`is_written`](Self::is_written) and [`open_calls`](Self::open_calls)
-    /// may say something else. There is one such call, the first. It is made on any thread: it must be quick, and must not wait.
-    pub fn on_written(&self, call: impl Fn() + Send + Sync + 'static) {
-        let _ = self.shared.on_written.set(Box::new(call));
     }
 
     /// Whether exchanges other than those of subscriptions are open: then a frame may wait for company.
@@ -245,12 +242,6 @@ impl Link {
     /// Ends the link now.
     pub fn close(&self) {
         self.shared.close();
-    }
-
-    /// Whether all that was sent has been written, long payloads to their last chunk.
-    pub fn is_written(&self) -> bool {
-        let way = self.shared.way.lock().clone();
-        self.shared.state.lock().session.out.bytes() == 0 && way.is_none_or(|way| way.writing.is_idle())
     }
 
     /// The name of the node with this number, as the hub told it.

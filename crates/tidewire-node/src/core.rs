@@ -39,7 +39,7 @@ pub(crate) struct Core {
     pub is_stopping: AtomicBool,
     pub engine: Engine,
     /// It lives as long as the node does, as the sockets are on it.
-    pub _runtime: Runtime,
+    pub runtime: Runtime,
 }
 
 /// Who runs handlers, and watches deadlines.

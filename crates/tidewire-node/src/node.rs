@@ -162,7 +162,7 @@ impl Node {
             resends: options.resends,
             is_stopping: AtomicBool::new(false),
             engine,
-            _runtime: runtime,
+            runtime,
         });
         core.follow_link();
         Ok(Self { core })
@@ -322,19 +322,17 @@ impl Node {
         }
         core.link.goodbye();
         core.hosts().iter().for_each(|host| host.cut_streams());
-        let runner = Arc::downgrade(&core.runner);
-        core.link.on_written(move || {
-            if let Some(runner) = runner.upgrade() {
-                runner.ended.wake();
-            }
-        });
-        let passing = core.hub.as_ref().map(|hub| hub.idle(Some(timeout)));
+        core.objects.host.cut_streams();
         Pending::new(async move {
-            if let Some(passing) = passing {
-                passing.await;
-            }
-            let is_drained = until(&core.runner, end, || core.is_drained()).await;
+            let left = || Some(end.saturating_duration_since(Instant::now()));
             let hosts = core.hosts();
+            let mut is_drained = core.link.answered(&core.runtime, left()).await;
+            is_drained &= until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
+            is_drained &= core.link.drained(&core.runtime, left()).await;
+            if let Some(hub) = &core.hub {
+                // Behind the link: what this node answers goes through its hub.
+                is_drained &= hub.idle(left()).await;
+            }
             core.end();
             // A handler that awaits ends at once, but on its own thread: an engine without time would leave it where it is.
             let end = end.max(Instant::now() + GRACE);
@@ -371,11 +369,6 @@ impl Core {
             }
         });
         self.objects.open();
-    }
-
-    fn is_drained(&self) -> bool {
-        let open = self.link.open_calls() + self.hub.as_ref().map_or(0, HubHandle::open_calls);
-        open == 0 && self.hosts().iter().all(|host| host.is_idle()) && self.link.is_written()
     }
 
     /// Ends all that is left.

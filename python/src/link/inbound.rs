@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
@@ -34,6 +35,8 @@ pub struct Exchanging {
     me: Weak<Intake>,
     cancelled: AtomicBool,
     credit: AtomicI64,
+    /// No more credit is waited for.
+    cut: AtomicBool,
     waker: Mutex<Option<Waker>>,
     on_cancel: Mutex<Option<OnCancel>>,
     this: Mutex<Weak<Exchanging>>,
@@ -51,6 +54,7 @@ impl Exchanging {
             me: intake,
             cancelled: AtomicBool::new(false),
             credit: AtomicI64::new(credit.into()),
+            cut: AtomicBool::new(false),
             waker: Mutex::new(None),
             on_cancel: Mutex::new(None),
             this: Mutex::new(Weak::new()),
@@ -326,15 +330,24 @@ impl RemoteCall {
         Ok((left <= 0).then(|| self.credit()))
     }
 
-    /// Something to await until an item may be sent.
+    /// Something to await until an item may be sent: False if there is no credit, and the stream was cut.
     fn credit(&self) -> Pending {
         let exchange = Arc::clone(&self.exchange);
         let wait = std::future::poll_fn(move |context| {
             *exchange.waker.lock() = Some(context.waker().clone());
             let ready = exchange.credit.load(Ordering::Acquire) > 0 || exchange.cancelled.load(Ordering::Acquire);
-            if ready { Poll::Ready(Ok(attach(|py| py.None()))) } else { Poll::Pending }
+            if !ready && !exchange.cut.load(Ordering::Acquire) {
+                return Poll::Pending;
+            }
+            Poll::Ready(attach(|py| ready.into_py_any(py)))
         });
         Pending::new("credit", None, Box::pin(wait))
+    }
+
+    /// Waits for no more credit: the stream is to end. From whichever thread.
+    fn cut(&self) {
+        self.exchange.cut.store(true, Ordering::Release);
+        self.exchange.wake();
     }
 
     /// Sends no more items, which ends the call.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
@@ -359,6 +360,18 @@ impl Link {
         if let Some(mine) = self.inner.mine() {
             crate::attach::detach(py, || mine.goodbye());
         }
+    }
+
+    /// Something to await: True once the hub has read all that was sent, False after so many seconds.
+    fn drained(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
+        self.inner.born.check(py)?;
+        let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let drained = self.inner.drained(&runtime()?, most);
+        let operation = async move {
+            let is_drained = drained.await;
+            crate::attach::attach(|py| is_drained.into_py_any(py))
+        };
+        Ok(Pending::new("drained", None, Box::pin(operation)))
     }
 
     /// Ends the link now. What was under way fails.

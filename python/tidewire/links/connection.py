@@ -259,14 +259,20 @@ class Connection:
             self.joined.goodbye()
 
     async def drain(self, until: float | None) -> None:
-        """Wait until the calls that pass through this node have ended, or the time is up."""
-        if self.hub is not None:
-            await self.hub.idle(_left(until))
+        """Wait until this node has said all it has to say, and the calls that pass through it have ended, or the time is up."""
+        link, hub = self.joined, self.hub
+        if link is not None:
+            await link.drained(_left(until))
+        if hub is not None:
+            await hub.idle(_left(until))
 
     def drain_blocking(self, until: float | None) -> None:
         """As ``drain``, and block this thread."""
-        if self.hub is not None:
-            self.hub.idle(_left(until)).wait()
+        link, hub = self.joined, self.hub
+        if link is not None:
+            link.drained(_left(until)).wait()
+        if hub is not None:
+            hub.idle(_left(until)).wait()
 
     # What comes in
 

@@ -16,6 +16,7 @@ from tidewire.links.remote import TRACE
 from tidewire.services.local import LocalPort
 from tidewire.services.port import Items, Request
 from tidewire.services.running import Failure, Running
+from tidewire.services.streaming import Writing
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
@@ -97,18 +98,25 @@ class Porter:
             return
         give = functools.partial(self._give, request.node)
         call.on_cancel(items.close)
+        writing = items if isinstance(items, Writing) else None
+        if writing is not None:
+            # A reader that reads no further must not hold up the end of the service.
+            writing.on_cut(call.cut)
         try:
-            await call.credit()
+            may_go_on = await call.credit()
             while not call.cancelled:
+                if writing is not None and not may_go_on:
+                    raise writing.reason
                 try:
                     item = await items.take()
                 except StopAsyncIteration:
                     break
                 pause = call.item(item, give)
-                if pause is not None:
-                    await pause
+                may_go_on = pause is None or await pause
             call.over()
         finally:
+            if writing is not None:
+                writing.on_cut(None)
             items.close()
             await items.over()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ class Writing:
         self.running = running
         self.channel = Channel(running.request.title, host.room.ahead, running.request.deadline)
         self._counted = False
+        self._on_cut: Callable[[], object] | None = None
 
     # Those who read it
 
@@ -53,11 +54,25 @@ class Writing:
     # Its host
 
     def cancel(self, reason: BaseException | None) -> None:
-        """End it: the generator's ``finally`` runs, and a reader that is still there gets the reason after the items before it."""
+        """End it: the generator's ``finally`` runs, and a reader that is still there gets the reason after the items before it; over a link, after those that it gave credit for."""
         self.running.cancel(reason)
         self.channel.unpark()
+        on_cut = self._on_cut
+        if on_cut is not None:
+            on_cut()
         if not self.running.begun:
             self.finish(self.running.reason)
+
+    def on_cut(self, call: Callable[[], object] | None) -> None:
+        """Have this called, on whichever thread, when it is cancelled; at once if it has been. None: nothing any more."""
+        self._on_cut = call
+        if call is not None and self.running.cancelled:
+            call()
+
+    @property
+    def reason(self) -> BaseException:
+        """What a reader is told if it was cancelled."""
+        return self.running.reason or TidewireError(f"{self.channel.title}: the stream has been closed")
 
     def begin(self) -> None:
         """Say that its generator begins."""

@@ -148,6 +148,7 @@ async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>) -> Result<(), 
                         Err(io::ErrorKind::WouldBlock.into())
                     });
                     done.map_err(|_| gone())?;
+                    shared.idle.tell();
                 }
                 if reads {
                     let mut filled = Ok(Filled::All);

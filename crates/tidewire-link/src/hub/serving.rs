@@ -68,6 +68,7 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, _beside_guest: 
                 if ready.is_err() || writing.resume(take, |burst| socket.try_write(burst.frames())).is_err() {
                     break;
                 }
+                shared.idle.tell();
             }
             ready = socket.readable() => {
                 if ready.is_err() {

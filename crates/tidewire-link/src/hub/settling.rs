@@ -16,9 +16,6 @@ impl Shared {
         loop {
             let (touched, closing, retimed, nodes) = {
                 let mut hub = self.hub.lock();
-                if self.idle.1.load(Ordering::Relaxed) > 0 && hub.ending_calls() == 0 {
-                    self.idle.0.notify_waiters();
-                }
                 let touched = hub.touched();
                 // Looked up now: their numbers may soon be those of others.
                 let closing = hub.closing().into_iter().map(|(at, reason)| (self.leaving(&hub, at), reason));
@@ -33,7 +30,7 @@ impl Shared {
                 self.look.notify_one();
             }
             if touched.is_empty() && closing.is_empty() {
-                return;
+                return self.idle.tell();
             }
             for at in touched {
                 self.flush(at);

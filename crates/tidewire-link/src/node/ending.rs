@@ -34,7 +34,7 @@ impl Shared {
             state.joined.take().is_some()
         };
         self.deliver(events, 0);
-        self.written();
+        self.idle.tell();
         if was_joined && let Some(on_lost) = &*self.on_lost.lock() {
             on_lost();
         }

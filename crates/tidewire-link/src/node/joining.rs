@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use tidewire_core::link::session::{Fault, Greeting, Session};
 use tidewire_core::tree::SubjectTree;
@@ -18,6 +18,7 @@ use super::{Ending, JoinError, Link, Shared, State};
 use crate::address::Address;
 use crate::clock::now_us;
 use crate::hub::{Feed, HubHandle, Place};
+use crate::idle::Idle;
 use crate::memory::Memory;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
@@ -131,7 +132,7 @@ impl Link {
             on_lost: Mutex::new(None),
             pulse: Mutex::new(None),
             left: Mutex::new(None),
-            on_written: OnceLock::new(),
+            idle: Idle::new(),
             me: Weak::clone(me),
         });
         let end = Arc::new(Ending(Arc::downgrade(&shared)));

@@ -54,13 +54,7 @@ impl Shared {
         if flushed.is_err() {
             way.end.notify_one();
         }
-        self.written();
-    }
-
-    pub(super) fn written(&self) {
-        if let Some(on_written) = self.on_written.get() {
-            on_written();
-        }
+        self.idle.tell();
     }
 
     /// Whether what waits is to wait for more. The thread of the links writes it in time.

@@ -67,6 +67,15 @@ impl Lane {
         self.frames.is_empty() && self.transfers.iter().all(|transfer| transfer.window == 0)
     }
 
+    pub(super) fn owes(&self) -> bool {
+        let is_request = |transfer: &Transfer| !transfer.published && !transfer.flags.answer();
+        !self.frames.is_empty() || !self.transfers.iter().all(is_request)
+    }
+
+    pub(super) fn has_given(&self, until: u64) -> bool {
+        self.given >= until
+    }
+
     pub(super) fn kept_bytes(&self) -> usize {
         self.frames.kept_bytes()
             + self.transfers.capacity() * size_of::<Transfer>()
@@ -210,7 +219,7 @@ impl Lane {
         Some(ready[self.turn])
     }
 
-    fn queued(&self) -> u64 {
+    pub(super) fn queued(&self) -> u64 {
         self.given + self.frames.len() as u64
     }
 

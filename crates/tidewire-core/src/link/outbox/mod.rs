@@ -99,6 +99,10 @@ struct Tally {
     ended: Vec<u64>,
 }
 
+/// Up to where the lanes of an outbox were filled at some time.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled([u64; LANES]);
+
 /// How a payload came to be refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsent {
@@ -149,6 +153,21 @@ impl Outbox {
     /// Bytes that wait, long payloads included.
     pub fn bytes(&self) -> usize {
         self.tally.bytes
+    }
+
+    /// Whether anything waits but long payloads that this side asks others with: those nobody needs who waits for no answer.
+    pub fn owes(&self) -> bool {
+        self.lanes.iter().any(Lane::owes)
+    }
+
+    /// Up to where each lane is filled with whole frames.
+    pub fn filled(&self) -> Filled {
+        Filled(std::array::from_fn(|lane| self.lanes[lane].queued()))
+    }
+
+    /// Whether the frames up to there have been taken.
+    pub fn has_given(&self, filled: &Filled) -> bool {
+        self.lanes.iter().zip(filled.0).all(|(lane, until)| lane.has_given(until))
     }
 
     /// How many may wait.

@@ -38,7 +38,7 @@ impl<C: Clone> Session<C> {
         check_placed(frame, self.reading.memory)?;
         match frame.kind {
             Kind::Ping => self.tell(Kind::Pong, Flags::URGENT, frame.id, 0),
-            Kind::Pong => {}
+            Kind::Pong => self.answered_ping(frame.id),
             Kind::Goodbye => events.push(Event::Goodbye),
             Kind::Node => self.named(frame, events)?,
             Kind::Ok => self.subscribed(frame.id, events),

@@ -2,6 +2,7 @@
 
 mod hearing;
 mod inflating;
+mod leaving;
 mod living;
 mod placing;
 mod sending;
@@ -20,6 +21,7 @@ use super::heart::{Beat, Heart};
 use super::outbox::Outbox;
 use super::passing::Credit;
 use super::slots::{Mirror, Slots, Taken};
+use leaving::Arrival;
 use living::Living;
 
 pub use words::{Event, Fault, Greeting, Joined, Named, Placed, Refused, Sending};
@@ -50,6 +52,7 @@ pub struct Session<C> {
     /// When callers are told next that their calls are still at work.
     telling_us: u64,
     closing: bool,
+    arrival: Arrival,
     /// The head of the last message that was published, which has been checked.
     checked: Vec<u8>,
 }
@@ -113,6 +116,7 @@ impl<C> Session<C> {
             reading: Reading { here: greeting.inflates, link: false, all: false, memory: false },
             telling_us: u64::MAX,
             closing: false,
+            arrival: Arrival::default(),
             checked: Vec::new(),
         })
     }
@@ -130,7 +134,7 @@ impl<C> Session<C> {
             Beat::Dead => Err(Fault::Silent),
             Beat::Ping if self.greeting_until_us.is_some() => Ok(()),
             Beat::Ping => {
-                self.tell(Kind::Ping, Flags::URGENT, 1, 0);
+                self.tell(Kind::Ping, Flags::URGENT, leaving::HEARTBEAT, 0);
                 Ok(())
             }
         }

@@ -169,14 +169,6 @@ impl<C> Session<C> {
         }
     }
 
-    /// Takes no new calls from now on, and makes none; those in progress go on.
-    pub fn goodbye(&mut self) {
-        self.closing = true;
-        if self.greeting_until_us.is_none() {
-            self.tell(Kind::Goodbye, Flags::URGENT, 0, 0);
-        }
-    }
-
     /// Says why the link is closed. Nothing else can be sent then.
     pub fn close(&mut self, code: ErrorCode, text: &str) {
         self.closing = true;

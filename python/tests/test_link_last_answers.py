@@ -1,0 +1,135 @@
+"""Links: a node that stops stays until its last answers have gone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+
+import numpy as np
+import pytest
+import tidewire as tw
+from link_processes import Programs
+from link_programs import until_served
+
+MIB = 1 << 20
+SHARED = [pytest.param({}, id="shared memory"), pytest.param({"links": {"link_shared_bytes": 0}}, id="chunks")]
+
+
+def pattern(length: int) -> bytes:
+    """Bytes of which no two pages are alike."""
+    return np.arange(length // 4, dtype=np.uint32).tobytes()
+
+
+class Last(tw.Service):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked, self.leaving = asyncio.Semaphore(0), asyncio.Event()
+
+    @tw.method
+    async def give(self, mib: int) -> bytes:
+        self.asked.release()
+        await self.leaving.wait()
+        return pattern(mib * MIB)
+
+    @tw.method
+    async def count(self) -> AsyncIterator[int]:
+        number = 0
+        while True:
+            yield number
+            number += 1
+
+
+async def answered(caller: tw.Node, last: Last, stopping: tw.Node, mib: int) -> bool:
+    """Whether an answer comes whole that is given when its node, or the hub between, stops."""
+    await until_served(caller, "last")
+    calls = [asyncio.ensure_future(caller.client("last").give(mib)) for _ in range(3)]
+    for _ in calls:
+        await last.asked.acquire()
+    last.leaving.set()
+    await stopping.stop()
+    return all(answer == pattern(mib * MIB) for answer in await asyncio.gather(*calls))
+
+
+@pytest.mark.parametrize("mib", [4, 20])
+@pytest.mark.parametrize("config", SHARED)
+def test_of_a_node_that_has_joined(started: Programs, config: dict[str, dict[str, int]], mib: int) -> None:
+    async def story() -> None:
+        _, url = started.hub()
+        async with (
+            tw.Node(url, name="caller", config=config) as caller,
+            tw.Node(url, name="server", config=config) as server,
+        ):
+            last = Last()
+            await server.serve(last, name="last")
+            assert await answered(caller, last, server, mib)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("mib", [4, 20])
+@pytest.mark.parametrize("config", SHARED)
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_of_a_node_that_is_the_hub(started: Programs, config: dict[str, dict[str, int]], kind: str, mib: int) -> None:
+    async def story() -> None:
+        async with tw.Node(name="server", config=config) as server:
+            listening = await server.listen(started.url(kind))
+            async with tw.Node(listening.url, name="caller", config=config) as caller:
+                last = Last()
+                await server.serve(last, name="last")
+                assert await answered(caller, last, server, mib)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("config", SHARED)
+def test_that_pass_through_a_hub(started: Programs, config: dict[str, dict[str, int]]) -> None:
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            hub = await stack.enter_async_context(tw.Node(name="hub", config=config))
+            url = (await hub.listen(started.url("tcp"))).url
+            server = await stack.enter_async_context(tw.Node(url, name="server", config=config))
+            caller = await stack.enter_async_context(tw.Node(url, name="caller", config=config))
+            last = Last()
+            await server.serve(last, name="last")
+            assert await answered(caller, last, hub, 20)
+
+    asyncio.run(story())
+
+
+def test_of_a_node_that_is_stopped_by_a_thread(started: Programs) -> None:
+    asked = threading.Event()
+
+    class Blocking(tw.Service):
+        @tw.method
+        def give(self) -> bytes:
+            asked.set()
+            return pattern(20 * MIB)
+
+    _, url = started.hub()
+    with tw.Node(url, name="caller") as caller, ThreadPoolExecutor(1) as pool:
+        with tw.Node(url, name="server") as server:
+            server.serve(Blocking(), name="blocking")
+            asyncio.run(until_served(caller, "blocking"))
+            answer = pool.submit(caller.client("blocking").sync.give)
+            asked.wait()
+        assert answer.result() == pattern(20 * MIB)
+
+
+def test_who_reads_no_further_holds_up_no_stop(started: Programs) -> None:
+    async def story() -> None:
+        _, url = started.hub()
+        async with tw.Node(url, name="caller") as caller, tw.Node(url, name="server") as server:
+            await server.serve(Last(), name="last")
+            await until_served(caller, "last")
+            numbers = caller.client("last").count()
+            assert await anext(numbers) == 0
+            await asyncio.wait_for(server.stop(timeout=20.0), 10.0)
+            with pytest.raises(tw.TidewireError):
+                async for _ in numbers:
+                    pass
+
+    asyncio.run(story())
