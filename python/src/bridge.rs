@@ -9,11 +9,11 @@ use crate::attach::attach;
 use crate::held::{Held, collect};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tidewire_engine::External;
 use tidewire_engine::raw::Mutex;
 
+use crate::once::Once;
 use crate::pending::Pending;
 
 /// Most completions that one pass of the loop handles before other callbacks get their turn.
@@ -44,19 +44,16 @@ pub fn leave_loop() {
 
 /// The event loop that runs on this thread.
 pub fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let get =
-        GET.get_or_try_init(py, || PyModule::import(py, "asyncio")?.getattr("get_running_loop").map(Bound::unbind))?;
-    get.bind(py).call0()
+    static GET: Once<Py<PyAny>> = Once::new();
+    let get = GET.of(py, "asyncio", "get_running_loop")?;
+    get.call0()
 }
 
 /// Whether an event loop runs on this thread; does not load asyncio to find out.
 pub fn on_a_loop(py: Python<'_>) -> PyResult<bool> {
-    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let get = GET.get_or_try_init(py, || {
-        PyModule::import(py, "tidewire._current")?.getattr("running_loop").map(Bound::unbind)
-    })?;
-    Ok(!get.bind(py).call0()?.is_none())
+    static GET: Once<Py<PyAny>> = Once::new();
+    let get = GET.of(py, "tidewire._current", "running_loop")?;
+    Ok(!get.call0()?.is_none())
 }
 
 /// Notes that coroutine actors run on this thread.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorId, Behaviours, Driver, Turn};
 use tidewire_engine::{Fault, Signal};
@@ -19,19 +18,16 @@ use crate::function::{Handler, Parts, logged, reference, terminated};
 use crate::held::Held;
 use crate::intake::{First, Intake};
 use crate::message::Message;
+use crate::once::Once;
 
 /// The actor that waits when its handler asks, if it handles one message at a time.
 pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorId> {
-    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static GET: Once<Py<PyAny>> = Once::new();
     if !crate::bridge::runs_coroutines() {
         return None;
     }
-    let get = GET
-        .get_or_try_init(py, || {
-            PyModule::import(py, "tidewire._current")?.getattr("alone")?.getattr("get").map(Bound::unbind)
-        })
-        .ok()?;
-    let alone: bool = get.bind(py).call0().ok()?.extract().ok()?;
+    let get = GET.of(py, "tidewire._current", "alone.get").ok()?;
+    let alone: bool = get.call0().ok()?.extract().ok()?;
     alone.then(|| sender.bind(py).get().inner.id())
 }
 
@@ -141,7 +137,7 @@ impl Coroutine {
         );
         self.tasks.began();
         crate::bridge::has_coroutines();
-        let started = Py::new(py, intake).and_then(|intake| start(py)?.bind(py).call1((intake,)));
+        let started = Py::new(py, intake).and_then(|intake| start(py)?.call1((intake,)));
         started.map(drop).map_err(|error| {
             self.tasks.over(true);
             errors::fault(error)
@@ -215,7 +211,7 @@ impl Driver<Message> for Coroutine {
     }
 }
 
-fn start(py: Python<'_>) -> PyResult<&Py<PyAny>> {
-    static START: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    START.get_or_try_init(py, || PyModule::import(py, "tidewire._drive")?.getattr("start").map(Bound::unbind))
+fn start<'a, 'py>(py: Python<'py>) -> PyResult<&'a Bound<'py, PyAny>> {
+    static START: Once<Py<PyAny>> = Once::new();
+    START.of(py, "tidewire._drive", "start")
 }

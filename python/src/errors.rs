@@ -4,11 +4,11 @@ use std::fmt;
 
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 use tidewire_engine::{AskError, DeadReason, Fault, Refusal, SpawnError, SubscribeError};
 
 use crate::attach::attach;
+use crate::once::Once;
 /// An exception that a handler raised, on its way through the engine.
 pub struct Raised(pub PyErr);
 
@@ -40,17 +40,16 @@ impl std::error::Error for Raised {}
 
 /// An exception with the way to it, as Python writes it.
 fn traceback(py: Python<'_>, error: &PyErr) -> PyResult<String> {
-    static FORMAT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let format = FORMAT
-        .get_or_try_init(py, || PyModule::import(py, "traceback")?.getattr("format_exception").map(Bound::unbind))?;
-    let lines = format.call1(py, (error.get_type(py), error.value(py), error.traceback(py)))?;
-    Ok(lines.extract::<Vec<String>>(py)?.concat())
+    static FORMAT: Once<Py<PyAny>> = Once::new();
+    let format = FORMAT.of(py, "traceback", "format_exception")?;
+    let lines = format.call1((error.get_type(py), error.value(py), error.traceback(py)))?;
+    Ok(lines.extract::<Vec<String>>()?.concat())
 }
 
 /// Whether an exception says that its message's time is over, which is no failure.
 pub fn says_expired(py: Python<'_>, error: &PyErr) -> bool {
-    static EXPIRED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    EXPIRED.import(py, "tidewire.errors", "MessageExpired").is_ok_and(|class| error.is_instance(py, class))
+    static EXPIRED: Once<Py<PyType>> = Once::new();
+    EXPIRED.of(py, "tidewire.errors", "MessageExpired").is_ok_and(|class| error.is_instance(py, class))
 }
 
 /// Makes an exception of the class `name` of `tidewire.errors`.
@@ -59,7 +58,7 @@ pub fn error(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)
 }
 
 fn make(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)]) -> PyResult<PyErr> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    static MODULE: Once<Py<PyModule>> = Once::new();
     let module = MODULE.get_or_try_init(py, || PyModule::import(py, "tidewire.errors").map(Bound::unbind))?;
     let class = module.bind(py).getattr(name)?;
     let keywords = PyDict::new(py);

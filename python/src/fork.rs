@@ -4,14 +4,15 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use pyo3::prelude::*;
-use tidewire_engine::raw::{forked, generation};
+use tidewire_engine::raw::{generation, leave_parent};
 
 use crate::errors::error;
 
-/// Called in the child of a fork, on its only thread, before it does anything else with this module.
+/// Called in the child of a fork, on its only thread, before it does anything else with this module. That it is a child is
+/// known by then; see [`crate::forked`].
 #[pyfunction]
 pub fn after_fork() {
-    forked();
+    leave_parent();
     crate::engine::leave_dispatcher();
     crate::present::leave();
     crate::bridge::leave_loop();

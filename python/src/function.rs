@@ -1,7 +1,6 @@
 //! Actors whose handlers are plain Python functions or methods: they run on dispatcher threads.
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use tidewire_engine::raw::{Behaviours, Change, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
@@ -13,6 +12,7 @@ use crate::errors;
 use crate::fork::Born;
 use crate::held::Held;
 use crate::message::{Extra, Message};
+use crate::once::Once;
 
 /// A callable, and whether it takes a context besides the message.
 pub struct Handler {
@@ -23,12 +23,10 @@ pub struct Handler {
 impl Handler {
     /// Looks at a callable's parameters, and whether it is of the kind that its actor can run.
     pub fn inspect(callable: &Bound<'_, PyAny>, field: &str, on_loop: bool) -> PyResult<Self> {
-        static INSPECT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static INSPECT: Once<Py<PyAny>> = Once::new();
         let py = callable.py();
-        let inspect = INSPECT.get_or_try_init(py, || {
-            PyModule::import(py, "tidewire._handlers")?.getattr("behaviour_takes_context").map(Bound::unbind)
-        })?;
-        let takes_context = inspect.call1(py, (callable, field, on_loop))?.extract(py)?;
+        let inspect = INSPECT.of(py, "tidewire._handlers", "behaviour_takes_context")?;
+        let takes_context = inspect.call1((callable, field, on_loop))?.extract()?;
         Ok(Self { call: callable.clone().into(), takes_context })
     }
 
@@ -300,9 +298,9 @@ pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) {
 
 /// What a handler returned, unless it is a coroutine: on a thread of a dispatcher nobody would ever await it.
 fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    static COROUTINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static COROUTINE: Once<Py<PyType>> = Once::new();
     let py = value.py();
-    if !value.get_type().is(COROUTINE.import(py, "types", "CoroutineType")?) {
+    if !value.get_type().is(COROUTINE.of(py, "types", "CoroutineType")?) {
         return Ok(value);
     }
     let text = format!(

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorCell, Behaviours, Envelope};
@@ -19,6 +18,7 @@ use crate::function::{Handler, change_behaviour, logged, unreadable};
 use crate::held::Held;
 use crate::link::Gate;
 use crate::message::{Extra, Message};
+use crate::once::Once;
 use crate::steps::{Step, Steps, is_awaitable, is_cancelled};
 
 /// Most messages that one task handles before it makes room for others.
@@ -216,13 +216,12 @@ impl Intake {
 
     /// The task itself; what it runs sees its actor.
     fn task(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        static BEGIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static BEGIN: Once<Py<PyAny>> = Once::new();
         if let Some(task) = &self.state.lock().task {
             return Ok(task.clone_ref(py));
         }
-        let begin = BEGIN
-            .get_or_try_init(py, || PyModule::import(py, "tidewire._drive")?.getattr("begin").map(Bound::unbind))?;
-        let task = begin.bind(py).call1((self.me.bind(py), self.alone))?.unbind();
+        let begin = BEGIN.of(py, "tidewire._drive", "begin")?;
+        let task = begin.call1((self.me.bind(py), self.alone))?.unbind();
         self.state.lock().task = Some(task.clone_ref(py));
         Ok(task)
     }
@@ -317,7 +316,7 @@ impl Intake {
     }
 }
 
-static COROUTINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static COROUTINE: Once<Py<PyType>> = Once::new();
 
 impl Intake {
     /// Calls the handler. None: it was a plain function, and has returned already.
@@ -354,7 +353,7 @@ impl Intake {
 
     fn unless_returned(&self, py: Python<'_>, value: PyResult<Py<PyAny>>) -> PyResult<Option<Steps>> {
         let value = value.map_err(|error| errors::inside_next(py, error))?;
-        let coroutine = COROUTINE.import(py, "types", "CoroutineType")?;
+        let coroutine = COROUTINE.of(py, "types", "CoroutineType")?;
         let awaitable = value.bind(py);
         if awaitable.get_type().is(coroutine) || is_awaitable(awaitable) {
             return Steps::of(awaitable).map(Some);
@@ -413,8 +412,7 @@ impl Intake {
 
 /// Says that a task is at its end.
 fn let_go(py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
-    static OVER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let over =
-        OVER.get_or_try_init(py, || PyModule::import(py, "tidewire._drive")?.getattr("over").map(Bound::unbind))?;
-    over.bind(py).call1((task,)).map(drop)
+    static OVER: Once<Py<PyAny>> = Once::new();
+    let over = OVER.of(py, "tidewire._drive", "over")?;
+    over.call1((task,)).map(drop)
 }

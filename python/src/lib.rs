@@ -13,12 +13,14 @@ mod coroutine;
 mod engine;
 mod errors;
 mod fork;
+mod forked;
 mod function;
 mod held;
 mod intake;
 mod link;
 mod message;
 mod news;
+mod once;
 mod pause;
 mod pending;
 mod present;
@@ -34,6 +36,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    forked::count()?;
+    once::fill_foreign(module.py())?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<actor::ActorRef>()?;
     module.add_class::<context::Context>()?;

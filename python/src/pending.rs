@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorId, acting_as};
@@ -16,6 +15,7 @@ use crate::errors;
 use crate::fork::Born;
 use crate::held::Held;
 use crate::link::Sketch;
+use crate::once::{Once, intern};
 use crate::wait::{Operation, wait};
 
 /// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
@@ -75,7 +75,7 @@ impl Pending {
 
     /// One that is done, with None; always the same object.
     pub fn none(py: Python<'_>) -> PyResult<Py<Self>> {
-        static NONE: PyOnceLock<Py<Pending>> = PyOnceLock::new();
+        static NONE: Once<Py<Pending>> = Once::new();
         NONE.get_or_try_init(py, || Py::new(py, Self::done(py, "send", Ok(py.None())))).map(|none| none.clone_ref(py))
     }
 
@@ -99,7 +99,7 @@ impl Pending {
         };
         for (callback, context) in callbacks {
             let result = match context {
-                Some(context) => context.call_method1(py, pyo3::intern!(py, "run"), (callback, this.clone_ref(py))),
+                Some(context) => context.call_method1(py, intern!(py, "run"), (callback, this.clone_ref(py))),
                 None => callback.call1(py, (this.clone_ref(py),)),
             };
             if let Err(error) = result {
@@ -165,7 +165,7 @@ impl Pending {
         let py = this.py();
         let unseen = matches!(&*this.get().state.lock(), State::Running { waker: None, .. });
         if unseen && this.get().poll(&this.clone().unbind(), py).is_ok() {
-            this.setattr(pyo3::intern!(py, "__class__"), py.get_type::<Self>())?;
+            this.setattr(intern!(py, "__class__"), py.get_type::<Self>())?;
         }
         Ok(())
     }
@@ -453,7 +453,7 @@ fn cancelled(py: Python<'_>) -> PyErr {
 }
 
 fn asyncio_error(py: Python<'_>, name: &str, text: &str) -> PyErr {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    static MODULE: Once<Py<PyModule>> = Once::new();
     let made = MODULE
         .get_or_try_init(py, || PyModule::import(py, "asyncio").map(Bound::unbind))
         .and_then(|module| module.bind(py).getattr(name))

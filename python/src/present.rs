@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 use crate::actor::ActorRef;
 use crate::held::Held;
+use crate::once::Once;
 
 thread_local! {
     static PRESENT: RefCell<Option<Held<ActorRef>>> = const { RefCell::new(None) };
@@ -18,7 +18,7 @@ pub fn leave() {
 }
 
 /// Reads the variable `tidewire._current.actor`, which coroutine handlers run under.
-static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static GET: Once<Py<PyAny>> = Once::new();
 
 /// Runs `what` with `actor` as the present one.
 pub fn with<R>(py: Python<'_>, actor: &Held<ActorRef>, what: impl FnOnce() -> R) -> R {
@@ -35,12 +35,8 @@ pub fn actor(py: Python<'_>) -> Option<Held<ActorRef>> {
 }
 
 fn from_context(py: Python<'_>) -> Option<Held<ActorRef>> {
-    let get = GET
-        .get_or_try_init(py, || {
-            PyModule::import(py, "tidewire._current")?.getattr("actor")?.getattr("get").map(Bound::unbind)
-        })
-        .ok()?;
-    let actor = get.bind(py).call0().ok()?;
+    let get = GET.of(py, "tidewire._current", "actor.get").ok()?;
+    let actor = get.call0().ok()?;
     // What a forked child finds there was set in its parent.
     actor.cast_into::<ActorRef>().ok().filter(|actor| !actor.get().born.is_past()).map(Held::from)
 }

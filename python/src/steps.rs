@@ -1,13 +1,12 @@
 //! Handlers that go on step by step, as `await` does.
 
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::iterator::PySendResult;
 use pyo3::types::{PyIterator, PyType};
 
 use crate::link::Handling;
+use crate::once::{Once, intern};
 
 /// A handler that goes on step by step.
 pub enum Steps {
@@ -77,6 +76,6 @@ pub fn step(steps: &Bound<'_, PyIterator>, thrown: Option<PyErr>) -> PyResult<St
 
 /// Whether an error is asyncio's CancelledError.
 pub fn is_cancelled(py: Python<'_>, error: &PyErr) -> bool {
-    static CANCELLED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CANCELLED.import(py, "asyncio", "CancelledError").is_ok_and(|class| error.is_instance(py, class))
+    static CANCELLED: Once<Py<PyType>> = Once::new();
+    CANCELLED.of(py, "asyncio", "CancelledError").is_ok_and(|class| error.is_instance(py, class))
 }

@@ -289,3 +289,93 @@ def test_children_of_a_process_with_calls_in_flight_never_hang() -> None:
         """
     )
     assert said == ["{'100000'} True"]
+
+
+def test_first_calls_load_no_module_that_a_fork_could_find_half_loaded() -> None:
+    said = program(
+        """
+        class Echo:
+            async def say(self, value):
+                return value
+            async def fail(self):
+                raise ValueError("as told")
+            async def count(self):
+                yield 1
+
+        async def main():
+            async with tw.Node(name="hub") as hub:
+                url = hub.listen("tide://127.0.0.1:0").url
+                await hub.serve(Echo(), name="echo")
+                async with tw.Node(url, name="caller") as caller:
+                    echo = caller.client("echo")
+                    await caller.until(lambda now: now["links"]["services"], 30)
+                    actor = caller.spawn(Echo().say)
+                    before = set(sys.modules)
+                    print(await echo.say(1), [item async for item in echo.count()], await actor.ask(2))
+                    try:
+                        await echo.fail()
+                    except ValueError as error:
+                        print(error)
+                    print(sorted(set(sys.modules) - before))
+        asyncio.run(main())
+        """
+    )
+    assert said == ["1 [1] 2", "as told", "[]"]
+
+
+def test_a_fork_while_a_thread_looks_for_a_part_of_the_runtime_leaves_the_child_able_to_look_itself() -> None:
+    said = program(
+        """
+        from tidewire import _drive, _loop
+
+        looks, forked, parent = threading.Event(), threading.Event(), os.getpid()
+
+        class Slow:
+            # What the runtime finds here, it finds slowly, but not in the child.
+            def __getattr__(self, name):
+                if os.getpid() == parent:
+                    looks.set()
+                    assert forked.wait(60)
+                return getattr(_drive, name)
+
+        sys.modules["tidewire._drive"] = Slow()
+
+        async def asked(number):
+            async def double(n):
+                return n * 2
+            async with tw.Node() as node:
+                return await node.spawn(double).ask(number)
+
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(asyncio.run(asked(21))))
+        thread.start()
+        assert looks.wait(60)
+        print(in_child(lambda: asyncio.run(asked(4))))
+        forked.set()
+        thread.join()
+        print(answers)
+        """
+    )
+    assert said == ["8", "[42]"]
+
+
+def test_a_child_refuses_what_is_its_parents_before_any_hook_of_a_fork_runs() -> None:
+    said = program(
+        """
+        # Hooks run in the order in which they were registered: this one before those of the runtime, which isn't loaded yet.
+        told = []
+        def hook():
+            try:
+                told.append(ref.tell(1))
+            except tw.NodeStopped as error:
+                told.append(str(error).split(":")[0])
+        os.register_at_fork(after_in_child=hook)
+        assert "tidewire._tidewire" not in sys.modules
+
+        with tw.Node() as node:
+            ref = node.spawn(lambda n: n)
+            print(in_child(lambda: told))
+            print(ref.tell(1), told)
+        """
+    )
+    assert said == ["['this node was started before a fork, and its threads stayed in the parent process']", "True []"]

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import weakref
 
+# The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must not meet a module half loaded.
+from tidewire import _drive  # noqa: F401
 from tidewire._binding import Bridge
 from tidewire._forking import in_child
 

@@ -75,9 +75,9 @@ pub mod raw {
     pub use crate::dispatch::blocking;
     pub use crate::driver::{Behaviours, Driver, Turn};
     pub use crate::envelope::{Change, Envelope, Meta};
-    pub use crate::fork::forked;
+    pub use crate::fork::leave_parent;
     pub use crate::reply::{AskEnd, Asked, Standing};
     pub use crate::timers::Fire;
     pub use crate::watch::Watch;
-    pub use tidewire_sync::{Condvar, Mutex, PerProcess, generation};
+    pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation};
 }

@@ -1,7 +1,9 @@
 //! What the allocator does with memory that is freed.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-use std::{hint::black_box, sync::Once};
+use std::hint::black_box;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Reads and values from this length on have the allocator [keep what is freed](keep_freed).
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -17,9 +19,9 @@ const MUCH_BYTES: usize = 128 << 10;
 pub fn keep_freed(bytes: usize) {
     // With what the allocator adds, it is not above 32 MiB.
     const BLOCK_BYTES: usize = (32 << 20) - (64 << 10);
-    static ONCE: Once = Once::new();
-    if bytes >= MUCH_BYTES {
-        ONCE.call_once(|| drop(black_box(Vec::<u8>::with_capacity(BLOCK_BYTES))));
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if bytes >= MUCH_BYTES && !DONE.load(Ordering::Relaxed) && !DONE.swap(true, Ordering::Relaxed) {
+        drop(black_box(Vec::<u8>::with_capacity(BLOCK_BYTES)));
     }
 }
 

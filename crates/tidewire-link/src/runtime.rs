@@ -23,6 +23,8 @@ impl Runtime {
     /// # Errors
     /// Whatever the system says if it has no thread or no descriptor left.
     pub fn start(name: &str) -> io::Result<Self> {
+        // Begun before there is a thread: a fork never finds the clock half begun.
+        crate::clock::now_us();
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let (handle, end) = (runtime.handle().clone(), Arc::new(Notify::new()));
         let ends = Arc::clone(&end);

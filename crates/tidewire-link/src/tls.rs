@@ -9,6 +9,7 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, DigitallySignedStruct, InconsistentKeys, RootCertStore, ServerConfig, SignatureScheme};
+use tidewire_sync::PerProcess;
 
 /// Certificates of one side of a link, and whom it trusts. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,14 +111,14 @@ impl Tls {
 }
 
 fn provider() -> Arc<CryptoProvider> {
-    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
-    Arc::clone(PROVIDER.get_or_init(|| Arc::new(ring::default_provider())))
+    static PROVIDER: PerProcess<OnceLock<Arc<CryptoProvider>>> = PerProcess::new();
+    Arc::clone(PROVIDER.get().get_or_init(|| Arc::new(ring::default_provider())))
 }
 
-/// Whom the system trusts, read once.
+/// Whom the system trusts, read once by each process: a fork may come while another thread reads.
 fn roots_of_system() -> Result<Arc<RootCertStore>, TlsError> {
-    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-    let roots = ROOTS.get_or_init(|| {
+    static ROOTS: PerProcess<OnceLock<Arc<RootCertStore>>> = PerProcess::new();
+    let roots = ROOTS.get().get_or_init(|| {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Arc::new(roots)

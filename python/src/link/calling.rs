@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
@@ -14,6 +13,7 @@ use crate::engine::Engine;
 use crate::held::Held;
 use crate::link::Link;
 use crate::link::outgoing::{Outgoing, Sketch};
+use crate::once::intern;
 use crate::pending::Pending;
 use crate::standing::Standing;
 

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PySet, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Envelope;
@@ -17,6 +15,7 @@ use crate::errors;
 use crate::link::handling::Handling;
 use crate::link::inbound::RemoteCall;
 use crate::message::Message;
+use crate::once::{Once, intern};
 use crate::steps::Steps;
 use crate::tally::CallTally;
 
@@ -33,7 +32,7 @@ pub struct Gate {
     /// The calls whose handlers are under way.
     calls: Py<PySet>,
     methods: HashMap<String, Method>,
-    actors: PyOnceLock<(Py<ActorRef>, Py<ActorRef>)>,
+    actors: Once<(Py<ActorRef>, Py<ActorRef>)>,
 }
 
 /// A method that can be called from other nodes.
@@ -115,12 +114,12 @@ impl Gate {
     ) -> PyResult<Self> {
         let methods = methods.into_iter().map(|(name, bound)| Ok((name, Method::of(&bound)?)));
         let methods = methods.collect::<PyResult<_>>()?;
-        Ok(Self { porter, instance, tally, calls, methods, actors: PyOnceLock::new() })
+        Ok(Self { porter, instance, tally, calls, methods, actors: Once::new() })
     }
 
     /// Says which actors take the calls: those that give one value, and streams.
     fn open(&self, py: Python<'_>, values: Py<ActorRef>, streams: Py<ActorRef>) {
-        let _ = self.actors.set(py, (values, streams));
+        self.actors.set(py, (values, streams));
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -220,20 +219,16 @@ impl Gate {
 
     /// What follows in this context belongs to a call.
     pub fn enters(&self, handling: &Bound<'_, Handling>) -> PyResult<()> {
-        static SET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static SET: Once<Py<PyAny>> = Once::new();
         let py = handling.py();
-        let set = SET.get_or_try_init(py, || {
-            PyModule::import(py, "tidewire.services.context")?.getattr("running")?.getattr("set").map(Bound::unbind)
-        })?;
-        set.bind(py).call1((handling,)).map(drop)
+        let set = SET.of(py, "tidewire.services.context", "running.set")?;
+        set.call1((handling,)).map(drop)
     }
 
     /// The context of the call that this code belongs to.
     pub fn context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        static CONTEXT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let context = CONTEXT.get_or_try_init(py, || {
-            PyModule::import(py, "tidewire.services.context")?.getattr("context").map(Bound::unbind)
-        })?;
-        context.bind(py).call0()
+        static CONTEXT: Once<Py<PyAny>> = Once::new();
+        let context = CONTEXT.of(py, "tidewire.services.context", "context")?;
+        context.call0()
     }
 }

@@ -3,14 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 use tidewire_engine::raw::Mutex;
 
 use crate::link::gate::{Gate, Method};
 use crate::link::inbound::RemoteCall;
+use crate::once::{Once, intern};
 use crate::steps::{Step, step, steps_of};
 
 /// A call under way at its host, as `tidewire.services.running.Running` is one of this process.
@@ -88,7 +87,7 @@ impl Handling {
 
     /// Whether this is the first step, and what the handler runs in.
     fn prepare(&self, py: Python<'_>, thrown: Option<PyErr>) -> PyResult<(bool, Py<PyAny>)> {
-        static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static COPY: Once<Py<PyAny>> = Once::new();
         {
             let mut state = self.state.lock();
             if let Some(context) = &state.context {
@@ -97,9 +96,8 @@ impl Handling {
                 return Ok((false, context));
             }
         }
-        let copy = COPY
-            .get_or_try_init(py, || PyModule::import(py, "contextvars")?.getattr("copy_context").map(Bound::unbind))?;
-        let context = copy.bind(py).call0()?.unbind();
+        let copy = COPY.of(py, "contextvars", "copy_context")?;
+        let context = copy.call0()?.unbind();
         self.state.lock().context = Some(context.clone_ref(py));
         Ok((true, context))
     }

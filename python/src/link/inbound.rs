@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
@@ -22,6 +21,7 @@ use crate::link::gate::Method;
 use crate::link::handling::Handling;
 use crate::link::inlet::Intake;
 use crate::link::{Taking, detached, refused, sending, sent_by};
+use crate::once::Once;
 use crate::pending::Pending;
 
 /// The names of the lanes.
@@ -112,8 +112,8 @@ pub struct RemoteCall {
     taking: Taking,
     deadline: Option<Instant>,
     payload_bytes: usize,
-    /// The value that it came with, once somebody has looked at it.
-    value: PyOnceLock<Result<Py<PyAny>, PyErr>>,
+    /// The value that it came with, once the actor that takes it has looked at it.
+    value: Once<Result<Py<PyAny>, PyErr>>,
     method: OnceLock<Method>,
 }
 
@@ -128,7 +128,7 @@ impl RemoteCall {
             taking,
             deadline,
             payload_bytes,
-            value: PyOnceLock::new(),
+            value: Once::new(),
             method: OnceLock::new(),
         }
     }

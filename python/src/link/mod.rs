@@ -33,7 +33,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::PerProcess;
@@ -44,6 +43,7 @@ use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use crate::errors::error;
 use crate::held::Held;
+use crate::once::Once;
 use crate::values::Blob;
 
 static RUNTIME: PerProcess<Mutex<Option<Runtime>>> = PerProcess::new();
@@ -151,16 +151,16 @@ fn of_link(py: Python<'_>, raised: PyErr) -> PyErr {
 
 /// What makes objects of the references in values that come over a link.
 #[derive(Clone)]
-pub struct Taking(Arc<PyOnceLock<Held<PyAny>>>);
+pub struct Taking(Arc<Once<Held<PyAny>>>);
 
 impl Taking {
     pub fn new() -> Self {
-        Self(Arc::new(PyOnceLock::new()))
+        Self(Arc::new(Once::new()))
     }
 
     /// From now on, this function does.
     pub fn take_with(&self, py: Python<'_>, hook: Py<PyAny>) {
-        let _ = self.0.set(py, hook.into());
+        self.0.set(py, hook.into());
     }
 
     /// Reads a value.

@@ -7,9 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use pyo3::exceptions::PyRuntimeWarning;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
@@ -18,6 +16,7 @@ use crate::held::Held;
 use crate::link::calling::{Calling, Usual};
 use crate::link::planned::Planned;
 use crate::link::reply::Asking;
+use crate::once::{Once, intern};
 use crate::standing::Standing;
 
 /// A call that may be made.
@@ -29,7 +28,7 @@ pub struct Sketch {
     usual: Option<Usual>,
     /// Whether somebody has begun it, or given it up.
     pub used: AtomicBool,
-    errand: PyOnceLock<Held<PyAny>>,
+    errand: Once<Held<PyAny>>,
 }
 
 impl Sketch {
@@ -45,7 +44,7 @@ impl Sketch {
             kwargs: kwargs.map(|kwargs| kwargs.clone().into()),
             usual,
             used: AtomicBool::new(false),
-            errand: PyOnceLock::new(),
+            errand: Once::new(),
         }
     }
 
@@ -91,11 +90,9 @@ impl Sketch {
 
 /// Whether this code belongs to a call of a service: what it calls is a part of that.
 fn in_a_call(py: Python<'_>) -> PyResult<bool> {
-    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let get = GET.get_or_try_init(py, || {
-        PyModule::import(py, "tidewire.services.context")?.getattr("running")?.getattr("get").map(Bound::unbind)
-    })?;
-    Ok(!get.bind(py).call0()?.is_none())
+    static GET: Once<Py<PyAny>> = Once::new();
+    let get = GET.of(py, "tidewire.services.context", "running.get")?;
+    Ok(!get.call0()?.is_none())
 }
 
 /// The operation of a call.

@@ -3,11 +3,11 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::attach::attach;
 use crate::held::Held;
+use crate::once::intern;
 use crate::pending::Pending;
 use crate::wait::Operation;
 

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PySlice};
@@ -12,6 +11,7 @@ use tidewire_proto::generated::limits;
 
 use crate::errors::error;
 use crate::held::DroppedAttached;
+use crate::once::intern;
 use crate::values::elements::Elements;
 use crate::values::forms::{ALIGNMENT, HEADER_BYTES, MARK, VERSION, gap};
 use crate::values::memory;

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::once::intern;
 
 /// Bytes that NumPy uses where they are, and may write to. They live as long as the arrays over them.
 #[pyclass(frozen, module = "tidewire._tidewire")]

@@ -1,9 +1,9 @@
 //! Extensions to Python objects.
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyFrozenSet, PySet};
 
+use crate::once::Once;
 use crate::values::decode::{Decoder, Read};
 use crate::values::forms::ext;
 use crate::values::times;
@@ -180,7 +180,7 @@ enum Builder {
 
 impl Builder {
     fn call<'py>(self, py: Python<'py>, arguments: impl pyo3::call::PyCallArgs<'py>) -> Read<'py> {
-        static FUNCTIONS: [PyOnceLock<Py<PyAny>>; 7] = [const { PyOnceLock::new() }; 7];
+        static FUNCTIONS: [Once<Py<PyAny>>; 7] = [const { Once::new() }; 7];
         let (module, name) = match self {
             Self::Record => ("tidewire.values.records", "record"),
             Self::Enum => ("tidewire.values.records", "member"),
@@ -190,6 +190,6 @@ impl Builder {
             Self::Decimal => ("tidewire.values.scalars", "decimal"),
             Self::Uuid => ("tidewire.values.scalars", "uuid"),
         };
-        FUNCTIONS[self as usize].import(py, module, name)?.call1(arguments)
+        FUNCTIONS[self as usize].of(py, module, name)?.call1(arguments)
     }
 }

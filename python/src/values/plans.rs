@@ -5,10 +5,10 @@ use std::sync::{Arc, LazyLock};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use tidewire_engine::raw::Mutex;
 
+use crate::once::Once;
 use crate::values::writer;
 
 pub enum Plan {
@@ -89,8 +89,8 @@ fn remember(address: usize, kind: Py<PyType>, plan: &Arc<Plan>) {
 type Answer<'py> = (String, String, Bound<'py, PyAny>);
 
 fn ask(kind: &Bound<'_, PyType>) -> PyResult<Plan> {
-    static ASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let ask = ASK.import(kind.py(), "tidewire.values.plans", "plan")?;
+    static ASK: Once<Py<PyAny>> = Once::new();
+    let ask = ASK.of(kind.py(), "tidewire.values.plans", "plan")?;
     let (plan, name, details): Answer<'_> = ask.call1((kind,))?.extract()?;
     match plan.as_str() {
         "record" => Ok(Plan::Record { name, fields: fields(&details)? }),

@@ -1,11 +1,11 @@
 //! Times, dates and durations, both ways.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTime, PyTimeAccess, PyTzInfo, PyTzInfoAccess,
 };
 
+use crate::once::intern;
 use crate::values::failure::{Failure, Written};
 use crate::values::forms::ext;
 use crate::values::writer::extension;

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyComplexMethods, PyDict, PyMemoryView, PyString, PyTuple};
 
+use crate::once::{Once, intern};
 use crate::values::encode::Encoder;
 use crate::values::failure::{Failure, Reason, Written, not_data};
 use crate::values::forms::{INLINE_BYTES, ext};
@@ -97,7 +96,7 @@ impl<'py> Encoder<'_, 'py> {
     }
 
     fn error(&mut self, error: &Bound<'py, PyAny>) -> Written {
-        static DESCRIBE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static DESCRIBE: Once<Py<PyAny>> = Once::new();
         self.enter(error)?;
         let described = self.ask(&DESCRIBE, "tidewire.values.failures", "describe", error)?;
         let start = writer::open(&mut self.out, ext::ERROR);
@@ -145,7 +144,7 @@ impl<'py> Encoder<'_, 'py> {
     }
 
     fn array(&mut self, array: &Bound<'py, PyAny>) -> Written {
-        static DESCRIBE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static DESCRIBE: Once<Py<PyAny>> = Once::new();
         self.enter(array)?;
         let described = self.ask(&DESCRIBE, "tidewire.values.arrays", "describe", array)?;
         let start = writer::open(&mut self.out, ext::ARRAY);
@@ -195,7 +194,7 @@ impl<'py> Encoder<'_, 'py> {
     }
 
     fn scalar(&mut self, scalar: &Bound<'py, PyAny>) -> Written {
-        static DESCRIBE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static DESCRIBE: Once<Py<PyAny>> = Once::new();
         self.enter(scalar)?;
         let described = self.ask(&DESCRIBE, "tidewire.values.arrays", "describe_scalar", scalar)?;
         let start = writer::open(&mut self.out, ext::SCALAR);
@@ -210,12 +209,12 @@ impl<'py> Encoder<'_, 'py> {
     /// Asks the Python half for the parts of an object.
     fn ask(
         &self,
-        function: &PyOnceLock<Py<PyAny>>,
+        function: &Once<Py<PyAny>>,
         module: &str,
         name: &str,
         value: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyTuple>, Box<Failure>> {
-        let asked = function.import(self.py, module, name).and_then(|function| function.call1((value,)));
+        let asked = function.of(self.py, module, name).and_then(|function| function.call1((value,)));
         let parts = asked.map_err(|failure| Failure::raised(self.py, failure))?;
         parts.cast_into().map_err(|failure| Failure::raised(self.py, failure.into()))
     }
