@@ -3,19 +3,19 @@
 // A test may let a channel grow: what goes through it is counted.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
-mod support;
-
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
-use support::{drain, engine};
-use tidewire_engine::{ActorRef, Engine};
+use tidewire_engine::{ActorRef, Engine, Stop};
 
 const THREADS: usize = 2;
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn ten_thousand_cycles_of_spawning_and_stopping_leave_nothing_behind() {
-    let engine = engine(THREADS);
+    let engine = Engine::builder().threads(THREADS).build().expect("an engine");
     let handled = Arc::new(AtomicU64::new(0));
     let cycle = || {
         let refs: Vec<ActorRef<u8>> = (0..5)
@@ -34,7 +34,7 @@ fn ten_thousand_cycles_of_spawning_and_stopping_leave_nothing_behind() {
             });
         }
         for actor in refs {
-            let ledger = actor.stop(drain()).wait().unwrap().ledger;
+            let ledger = actor.stop(Stop::drain(PATIENCE)).wait().unwrap().ledger;
             assert_eq!((ledger.accepted, ledger.handled), (3, 3));
         }
     };
@@ -67,7 +67,7 @@ fn all_threads_begin(engine: &Engine, threads: usize) {
         actor.tell(0).unwrap();
     }
     for actor in refs {
-        assert_eq!(actor.stop(drain()).wait().unwrap().ledger.handled, 1);
+        assert_eq!(actor.stop(Stop::drain(PATIENCE)).wait().unwrap().ledger.handled, 1);
     }
 }
 

@@ -1,25 +1,52 @@
 //! A node that does not read for a while: what waits for it is written when it reads again, and nothing else has to happen first.
+//! Alone in its process, because it keeps the machine busy, and other stories have heartbeats of 50 ms.
 
-mod transports_support;
+#[path = "stories/support/certificates.rs"]
+mod certificates;
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring};
-use tidewire_link::Address;
+use tidewire_link::{Address, HubHandle, HubOptions, Listening, Runtime};
 use tidewire_proto::wire::{FieldsWriter, Flags, Hello, Kind, read, write};
 use tungstenite::{ClientRequestBuilder, Message, client};
 
-use transports_support::certificates::Authority;
-use transports_support::{Place, SOON};
+use certificates::Authority;
+
+/// Far longer than anything here takes.
+const SOON: Duration = Duration::from_secs(30);
 
 /// The answers to these are more than what the sockets hold.
 const PINGS: u64 = 1_000_000;
 const BATCH: u64 = 2_000;
+
+/// A hub that listens at one place.
+struct Place {
+    address: Address,
+    _listens: (HubHandle, Runtime, Listening),
+}
+
+impl Place {
+    fn open(address: &Address) -> Self {
+        let runtime = Runtime::start("hub").expect("a thread can be started");
+        let hub = HubHandle::new(&runtime, HubOptions::new("hub"), |_| {});
+        let listening = hub.listen(address).unwrap_or_else(|error| panic!("{error}"));
+        Self { address: listening.address.clone(), _listens: (hub, runtime, listening) }
+    }
+
+    fn port(&self) -> u16 {
+        match &self.address {
+            Address::Tcp { port, .. } | Address::Tls { port, .. } | Address::Ws { port, .. } => *port,
+            Address::Unix(_) => panic!("a Unix socket has no port"),
+        }
+    }
+}
 
 fn hello() -> Vec<u8> {
     let (mut fields, mut frame) = (Vec::new(), Vec::new());

@@ -1,17 +1,16 @@
 //! What a node holds of a long payload while its value is made. The node is a process of its own, so that its peak is its own.
 #![cfg(target_os = "linux")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use support::{Told, hub};
 use tidewire_node::values::{Array, Bytes, Value};
 use tidewire_node::{Client, Failure, Node, NodeOptions, Service};
 
@@ -130,9 +129,8 @@ impl Drop for Receiver {
 
 /// What the receiver of a payload grew by, in lengths of it.
 fn grown<T: Serialize + 'static>(name: &'static str, made: fn() -> T, is_caller: bool) -> f64 {
-    let hub = hub();
-    let told = Told::new();
-    let ready = told.0.clone();
+    let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait().expect("a hub listens");
+    let (ready, is_ready) = sync_channel(1);
     let source = Service::new("source").method(name, &[], move |_, ()| async move { Ok(made()) });
     let source = source.method("is_ready", &[], move |_, ()| {
         let _ = ready.send(());
@@ -140,7 +138,7 @@ fn grown<T: Serialize + 'static>(name: &'static str, made: fn() -> T, is_caller:
     });
     hub.serve(source).wait().expect("it serves");
     let _receiver = Receiver::started(&hub);
-    told.next();
+    is_ready.recv_timeout(Duration::from_secs(30)).expect("it starts in time");
     let client = hub.client("receiver");
     let before: usize = client.call("forget", &()).wait().expect("it forgets");
     let received = if is_caller {

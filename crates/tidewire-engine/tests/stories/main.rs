@@ -7,9 +7,12 @@
 mod support;
 
 mod asking;
+mod deadlines;
+mod dispatchers;
 mod ending;
 mod failing;
 mod mailboxes;
+mod programs;
 mod subjects;
 
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! What the tests share: a clock that ends hanging tests, and engines of a given shape.
 
-#![allow(dead_code, missing_docs)]
-
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -34,22 +32,5 @@ pub fn wait<T>(receiver: &Receiver<T>) -> T {
         Ok(value) => value,
         Err(RecvTimeoutError::Timeout) => panic!("waited {PATIENCE:?} for a signal that did not come"),
         Err(RecvTimeoutError::Disconnected) => panic!("the one who was to signal is gone"),
-    }
-}
-
-/// A small generator for seeded choices.
-pub struct Seeded(pub u64);
-
-impl Seeded {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
     }
 }

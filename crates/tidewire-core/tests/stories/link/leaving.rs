@@ -1,0 +1,77 @@
+//! A node, or a hub, leaves when what it has to say has gone.
+
+use tidewire_core::link::outbox::Outbox;
+use tidewire_core::link::session::Event;
+use tidewire_proto::wire::{Flags, Kind};
+
+use crate::link::support::{MIB, filled, pair};
+
+#[test]
+fn what_a_node_said_has_arrived_when_the_hub_has_read_it() {
+    let (mut world, caller, callee) = pair(1);
+    for round in 1..3 {
+        world.call(caller, "svc", b"", round);
+        world.settle();
+        let call = world.called(callee);
+        world.nodes[callee].up.paused = true;
+        world.nodes[callee].session.reply(call.id, Flags::NORMAL, filled(MIB, 2)[..].into()).unwrap();
+        world.settle();
+        assert!(!world.nodes[callee].session.has_arrived(), "it is on its way");
+        world.nodes[callee].up.paused = false;
+        world.settle();
+        let _asked = world.nodes[callee].session.has_arrived();
+        world.settle();
+        assert!(world.nodes[callee].session.has_arrived(), "all of it was read");
+        assert!(matches!(world.events(caller)[..], [Event::Replied(..)]));
+    }
+}
+
+#[test]
+fn nothing_has_arrived_while_the_hub_says_nothing() {
+    let (mut world, _, callee) = pair(2);
+    world.nodes[callee].down.paused = true;
+    for _ in 0..3 {
+        assert!(!world.nodes[callee].session.has_arrived());
+        world.settle();
+    }
+    world.nodes[callee].down.paused = false;
+    world.settle();
+    assert!(world.nodes[callee].session.has_arrived());
+}
+
+#[test]
+fn a_long_payload_of_an_own_call_is_nothing_to_wait_for() {
+    let (mut world, caller, callee) = pair(3);
+    // The callee asks for no more than the first window.
+    world.nodes[callee].down.paused = true;
+    world.call(caller, "svc", &filled(4 * MIB, 1), 1);
+    world.settle();
+    let _asked = world.nodes[caller].session.has_arrived();
+    world.settle();
+    let session = &mut world.nodes[caller].session;
+    assert!(session.has_arrived() && session.out.bytes() > MIB, "{} bytes wait", session.out.bytes());
+}
+
+#[test]
+fn what_came_later_is_not_waited_for() {
+    let mut out = Outbox::new(MIB);
+    let add = |out: &mut Outbox, lane: u8, payload: &[u8]| {
+        out.control(Kind::Reply, Flags::NORMAL.in_lane(lane), 1, |_| Ok(()), payload).unwrap();
+    };
+    assert!(out.has_given(&out.filled()), "there is nothing to wait for");
+    (0..200).for_each(|_| add(&mut out, 2, &[1; 1_000]));
+    add(&mut out, 3, &[1; 100]);
+    let filled = out.filled();
+    let mut writes = 0;
+    while !out.has_given(&filled) {
+        // Somebody always has more to send in the lane that is full.
+        if writes < 30 {
+            add(&mut out, 2, &[2; 1_000]);
+        }
+        assert!(out.take(&mut Vec::new(), 10_000), "there is something to take");
+        writes += 1;
+    }
+    assert!(writes > 20, "{writes} writes");
+    add(&mut out, 0, &[3; 100]);
+    assert!(out.has_given(&filled) && out.bytes() > 0);
+}

@@ -1,0 +1,191 @@
+//! Tokens with limits of their own: how much the nodes that join with them may have, and what they are told.
+
+use tidewire_core::link::access::{Access, Grant, TokenLimits};
+use tidewire_core::link::hub::HubOptions;
+use tidewire_core::link::session::{Fault, Greeting};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{self, CallHead, Flags, Kind, SubscribeHead};
+
+use crate::link::support::{MIB, World, failure, filled};
+
+/// A hub with a token of ann that has limits, and one of root that has none.
+fn world(limits: TokenLimits, options: HubOptions) -> World {
+    let ann = Grant { limits, ..Grant::all("few", "ann") };
+    World::with(1, HubOptions { access: Access::new(vec![Grant::all("all", "root"), ann]), ..options })
+}
+
+fn greeting(name: &str, token: &str) -> Greeting {
+    Greeting { token: Some(token.to_owned()), ..Greeting::new(name) }
+}
+
+fn told(world: &mut World, at: usize) -> (ErrorCode, String) {
+    assert_eq!(world.nodes[at].link, None, "the link is closed");
+    match world.nodes[at].fault.take() {
+        Some(Fault::Told { number, text }) => (ErrorCode::from_number(number).unwrap(), text),
+        other => panic!("the hub says why: {other:?}"),
+    }
+}
+
+#[test]
+fn as_many_nodes_join_with_a_token_as_it_says() {
+    let limits = TokenLimits { links: Some(2), ..TokenLimits::default() };
+    let mut world = world(limits, HubOptions::new("hub"));
+    let first = world.join_with(&greeting("a", "few"));
+    world.join_with(&greeting("b", "few"));
+    let third = world.connect(&greeting("c", "few"));
+    world.settle();
+    let (code, text) = told(&mut world, third);
+    assert_eq!(code, ErrorCode::LimitExceeded);
+    assert!(text.starts_with("hub_links=2 of the token of \"ann\": as many nodes"), "{text}");
+    world.join_with(&greeting("d", "all"));
+
+    // Who resumes takes the place of its own link; for another one there is a place once one has gone.
+    let again = world.join_with(&Greeting { resume: Some("secret-1".to_owned()), ..greeting("a", "few") });
+    assert_eq!(told(&mut world, first).0, ErrorCode::LinkLost);
+    world.cut(again);
+    world.join_with(&greeting("c", "few"));
+    let more = world.connect(&greeting("e", "few"));
+    world.settle();
+    assert_eq!(told(&mut world, more).0, ErrorCode::LimitExceeded);
+}
+
+#[test]
+fn the_node_of_the_hub_itself_has_no_limits_and_no_part_in_them() {
+    let limits = TokenLimits { links: Some(1), subscriptions: Some(1), ..TokenLimits::default() };
+    let mut world = world(limits, HubOptions::new("hub"));
+    let own = world.hub.connected_here("own".to_owned(), 0).unwrap();
+    let mut say = |bytes: &[u8]| {
+        let frame = wire::read(bytes, MIB).unwrap().unwrap();
+        world.hub.received(own, &frame, 0);
+    };
+    let (mut said, mut hello) = (Vec::new(), Vec::new());
+    let mut fields = wire::FieldsWriter::new(&mut said);
+    fields.add("name", b"hub").unwrap();
+    fields.add("token", b"few").unwrap();
+    wire::write(&mut hello, Kind::Hello, Flags::URGENT, 0, |head| wire::Hello::put(1, 1, head), &said).unwrap();
+    say(&hello);
+    for slot in 0..3 {
+        let mut subscribe = Vec::new();
+        let head = SubscribeHead { queue: "", pattern: "s" };
+        wire::write(&mut subscribe, Kind::Subscribe, Flags::NORMAL, 1 << 32 | slot, |out| head.put(out), &[]).unwrap();
+        say(&subscribe);
+    }
+    assert_eq!(world.hub.subscriptions(), 3);
+    world.join_with(&greeting("a", "few"));
+}
+
+#[test]
+fn a_node_has_as_many_subscriptions_as_its_token_says() {
+    let limits = TokenLimits { subscriptions: Some(2), ..TokenLimits::default() };
+    let mut world = world(limits, HubOptions { subscriptions: 3, ..HubOptions::new("hub") });
+    let (ann, other, root) = (
+        world.join_with(&greeting("a", "few")),
+        world.join_with(&greeting("b", "few")),
+        world.join_with(&greeting("c", "all")),
+    );
+    for node in [ann, other, root] {
+        world.subscribe(node, "one", "");
+        world.subscribe(node, "two", "");
+    }
+    let head = SubscribeHead { queue: "", pattern: "three" };
+    world.nodes[ann].session.subscribe(&head, &[], 7).unwrap();
+    world.settle();
+    let (tag, code, text) = failure(&mut world, ann);
+    assert_eq!((tag, code), (7, ErrorCode::LimitExceeded));
+    assert_eq!(text, "link_subscriptions=2 of the token is exceeded: end another one first");
+
+    // The link has not suffered, and others have what the hub allows.
+    world.subscribe(root, "three", "");
+    world.publish(root, Flags::NORMAL, "one", b"still here");
+    world.settle();
+    assert_eq!(world.published(ann), [b"still here"]);
+}
+
+#[test]
+fn a_node_is_told_how_many_calls_its_token_takes() {
+    let limits = TokenLimits { in_flight: Some(2), ..TokenLimits::default() };
+    let mut world = world(limits, HubOptions { in_flight: 3, ..HubOptions::new("hub") });
+    let (ann, root) = (world.join_with(&greeting("a", "few")), world.join_with(&greeting("c", "all")));
+    world.subscribe(root, "svc", "");
+    let head = CallHead { subject: "svc", ..CallHead::default() };
+    for tag in 0..2 {
+        world.call(ann, "svc", b"", tag);
+        world.call(root, "svc", b"", tag);
+    }
+    let refused = [ann, root].map(|node| {
+        let third = world.nodes[node].session.call(&head, Flags::NORMAL, b""[..].into(), 9);
+        third.map_err(|refused| refused.to_string())
+    });
+    let tail = "so many calls are open already: wait for some of them";
+    assert_eq!(
+        refused,
+        [Err(format!("link_in_flight=2 of the token: {tail}")), Err(format!("link_in_flight=3: {tail}")),]
+    );
+}
+
+#[test]
+fn a_node_that_does_not_count_its_calls_is_closed_and_hears_of_its_token() {
+    let limits = TokenLimits { in_flight: Some(2), ..TokenLimits::default() };
+    let mut world = world(limits, HubOptions::new("hub"));
+    let ann = world.join_with(&greeting("a", "few"));
+    let mut publish = Vec::new();
+    let head = wire::PublishHead { subject: "s", ..wire::PublishHead::default() };
+    wire::write(
+        &mut publish,
+        Kind::Publish,
+        Flags::NORMAL.with_more(true),
+        1 << 32 | 2,
+        |out| head.put(out),
+        &8_u64.to_le_bytes(),
+    )
+    .unwrap();
+    world.inject(ann, &publish);
+    world.settle();
+    let (code, text) = told(&mut world, ann);
+    assert_eq!(code, ErrorCode::LimitExceeded);
+    assert_eq!(text, "link_in_flight=2 of the token is exceeded: open fewer exchanges at once");
+}
+
+#[test]
+fn as_much_waits_for_a_node_as_its_token_says() {
+    let limits = TokenLimits { queue_bytes: Some(MIB), ..TokenLimits::default() };
+    let mut world = world(limits, HubOptions { queue_bytes: 4 * MIB, ..HubOptions::new("hub") });
+    let (ann, root, sender) = (
+        world.join_with(&greeting("a", "few")),
+        world.join_with(&greeting("b", "all")),
+        world.join_with(&greeting("c", "all")),
+    );
+    world.subscribe(ann, "svc", "");
+    for node in [ann, root] {
+        world.subscribe(node, "s", "");
+        world.nodes[node].down.paused = true;
+    }
+    for _ in 0..40 {
+        world.publish(sender, Flags::NORMAL, "s", &filled(50_000, 0));
+        world.settle();
+    }
+    let dropped = world.hub.counts().dropped;
+    assert!((15..25).contains(&dropped), "{dropped} dropped: a mebibyte waits for ann, and all of it for root");
+    world.call(sender, "svc", &filled(50_000, 0), 1);
+    world.settle();
+    let (_, code, text) = failure(&mut world, sender);
+    assert_eq!(code, ErrorCode::LimitExceeded);
+    assert!(
+        text.starts_with("link_queue_bytes=1048576 of the token of the node that answers: too much waits"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_token_never_allows_more_than_its_hub() {
+    let many = Some(1_000);
+    let limits = TokenLimits { links: many, subscriptions: many, in_flight: many, queue_bytes: many };
+    let mut world = world(limits, HubOptions { subscriptions: 1, ..HubOptions::new("hub") });
+    let ann = world.join_with(&greeting("a", "few"));
+    world.subscribe(ann, "one", "");
+    world.nodes[ann].session.subscribe(&SubscribeHead { queue: "", pattern: "two" }, &[], 7).unwrap();
+    world.settle();
+    let (_, _, text) = failure(&mut world, ann);
+    assert!(text.starts_with("link_subscriptions=1 is exceeded"), "{text}");
+    assert!(world.nodes[ann].link.is_some(), "the link stays");
+}

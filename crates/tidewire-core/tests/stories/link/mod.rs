@@ -1,0 +1,21 @@
+//! Nodes and a hub, joined by pipes in virtual time.
+
+mod support;
+
+mod alive;
+mod bounds;
+mod calls;
+mod compression;
+mod ends;
+mod garbage;
+mod greeting;
+mod histories;
+mod inflating;
+mod leaving;
+mod limits;
+mod memory;
+mod owned;
+mod packed;
+mod payloads;
+mod publish;
+mod streams;

@@ -1,0 +1,101 @@
+//! Deadlines of asks: each ends its own ask, none early and none for ever, however many there are.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::mpsc::channel;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tidewire_engine::*;
+
+use crate::support::{PATIENCE, engine, wait};
+
+type Asks = Vec<(Duration, Instant, Option<Pending<()>>)>;
+
+/// Awaits all asks at once; answers for each how it ended and how long that took.
+async fn all(mut asks: Asks) -> Vec<(Duration, Duration, AskError)> {
+    let mut ended = Vec::new();
+    poll_fn(move |cx| {
+        for (after, begun, ask) in &mut asks {
+            if let Some(pending) = ask
+                && let Poll::Ready(result) = Pin::new(pending).poll(cx)
+            {
+                *ask = None;
+                ended.push((*after, begun.elapsed(), result.expect_err("nobody replies")));
+            }
+        }
+        if asks.iter().all(|(.., ask)| ask.is_none()) { Poll::Ready(std::mem::take(&mut ended)) } else { Poll::Pending }
+    })
+    .await
+}
+
+#[test]
+fn ten_thousand_asks_that_nobody_answers_end_at_their_deadlines() {
+    const ASKS: u64 = 10_000;
+    let engine = engine(2);
+    // Keeps the places for the replies, so that nothing but the deadline ends an ask.
+    let mut kept = Vec::new();
+    let silent = engine
+        .spawn_fn_with(SpawnOptions::new().mailbox(Mailbox::new(20_000)), move |reply: Reply<()>, _| {
+            kept.push(reply);
+            Ok(())
+        })
+        .unwrap();
+    let (tx, rx) = channel();
+    let asker = silent.clone();
+    engine
+        .spawn_task(SpawnOptions::new(), move |_: Inbox<()>| {
+            let (tx, asker) = (tx.clone(), asker.clone());
+            async move {
+                let ask = |n| {
+                    let after = Duration::from_millis(n * 7 % 60);
+                    (after, Instant::now(), Some(asker.ask(|reply| reply, after)))
+                };
+                Ok(tx.send(all((0..ASKS).map(ask).collect()).await)?)
+            }
+        })
+        .unwrap();
+    let ended = wait(&rx);
+    assert_eq!(ended.len() as u64, ASKS);
+    for (after, took, error) in ended {
+        assert!(matches!(error, AskError::Timeout { .. }), "{error:?}");
+        assert!(took >= after, "an ask with {after:?} ended after {took:?}");
+    }
+    assert_eq!(engine.statistics().timers, 0, "a deadline that has passed leaves nothing behind");
+    engine.shutdown(PATIENCE);
+}
+
+#[test]
+fn a_short_deadline_after_a_long_one_wakes_the_timers_early() {
+    let engine = engine(2);
+    let mut kept = Vec::new();
+    let silent = engine
+        .spawn_fn(move |reply: Reply<()>, _| {
+            kept.push(reply);
+            Ok(())
+        })
+        .unwrap();
+    let (tx, rx) = channel();
+    let asker = silent.clone();
+    engine
+        .spawn_task(SpawnOptions::new(), move |_: Inbox<()>| {
+            let (tx, asker) = (tx.clone(), asker.clone());
+            async move {
+                let long = asker.ask(|reply| reply, Duration::from_secs(3600));
+                let mut asks = [(Duration::ZERO, Instant::now(), Some(long))];
+                // The long one is under way and stays so, while short ones come and go.
+                poll_fn(|cx| Poll::Ready(Pin::new(asks[0].2.as_mut().unwrap()).poll(cx).is_pending())).await;
+                for _ in 0..20 {
+                    let error = asker.ask(|reply| reply, Duration::from_millis(1)).await.unwrap_err();
+                    tx.send(error)?;
+                }
+                Ok(())
+            }
+        })
+        .unwrap();
+    for _ in 0..20 {
+        let error = wait(&rx);
+        assert!(matches!(error, AskError::Timeout { .. }), "{error:?}");
+    }
+    engine.shutdown(PATIENCE);
+}

@@ -1,0 +1,13 @@
+//! Links over real sockets, told as short stories.
+
+mod support;
+
+mod crossings;
+mod guests;
+mod here;
+mod local;
+mod states;
+mod transports;
+mod transports_refused;
+mod transports_web;
+mod turns;

@@ -1,0 +1,106 @@
+//! What callers hear of calls that take long.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidewire_node::{ErrorCode, Node, NodeOptions, Service};
+
+use crate::support::python::Python;
+use crate::support::{PATIENCE, Told, hub, join};
+
+/// Holds a thread of a node until it is dropped.
+struct Gate {
+    _open: SyncSender<()>,
+    held: Receiver<()>,
+}
+
+impl Gate {
+    /// A service whose method `hold` blocks its thread, and whose methods `slow` and `waiting` are what others call meanwhile.
+    fn service() -> (Self, Service) {
+        let (_open, opened) = sync_channel::<()>(1);
+        let (say, held) = sync_channel(16);
+        let opened = Arc::new(Mutex::new(opened));
+        let service = Service::new("taker")
+            .method("slow", &[], |_, ()| std::future::pending::<Result<(), _>>())
+            .method("waiting", &[], |_, ()| async { Ok(()) })
+            .method("hold", &[], move |_, ()| {
+                let (say, opened) = (say.clone(), Arc::clone(&opened));
+                async move {
+                    let _ = say.send(());
+                    // It ends with the other side of the channel.
+                    let _ = opened.lock().map(|opened| opened.recv());
+                    Ok(())
+                }
+            });
+        (Self { _open, held }, service)
+    }
+
+    fn wait_held(&self) {
+        self.held.recv_timeout(PATIENCE).expect("the thread is held");
+    }
+}
+
+fn narrow(hub: &Node, log: &Told<String>) -> Node {
+    let say = log.0.clone();
+    let options = NodeOptions::named("narrow").threads(1).log(move |line| drop(say.send(line.to_owned())));
+    Node::join(&hub.urls()[0], options).wait().expect("it joins")
+}
+
+#[test]
+fn a_slow_handler_is_known_to_be_at_work() {
+    let (hub, (_gate, service)) = (hub(), Gate::service());
+    let server = join(&hub, "server");
+    server.serve(service).wait().expect("it serves");
+    let hasty = hub.client("taker").timeout(Duration::from_millis(400));
+    let late = hasty.call::<()>("slow", &()).wait().expect_err("it never answers");
+    assert_eq!((late.code(), late.blocked()), (ErrorCode::AskTimeout, Some(Duration::ZERO)));
+    assert!(late.to_string().contains("its handler was at work"), "{late}");
+    let hasty = hub.client("taker").timeout(Duration::from_millis(30));
+    let late = hasty.call::<()>("slow", &()).wait().expect_err("it never answers");
+    assert_eq!(late.blocked(), None, "nothing was heard of it yet");
+}
+
+#[test]
+fn a_node_whose_threads_are_blocked_says_so_and_logs_it_once() {
+    let (hub, log, (gate, service)) = (hub(), Told::new(), Gate::service());
+    let server = narrow(&hub, &log);
+    server.serve(service).wait().expect("it serves");
+    let holding = hub.client("taker").call::<()>("hold", &());
+    gate.wait_held();
+    let late = hub.client("taker").timeout(Duration::from_millis(800)).call::<()>("waiting", &()).wait();
+    let late = late.expect_err("no thread is left");
+    assert!(late.blocked().is_some_and(|blocked| blocked >= Duration::from_millis(100)), "{late}");
+    let line = log.next();
+    assert!(line.contains("handlers could not begin for"), "{line}");
+    assert!(log.is_quiet(), "it is logged once");
+    drop(gate);
+    holding.wait().expect("it is answered");
+    hub.client("taker").call::<()>("waiting", &()).wait().expect("threads are free again");
+}
+
+#[test]
+fn rust_hears_how_a_node_of_python_does() {
+    let hub = hub();
+    let Some(python) = Python::start("giving.py", "serve", &hub) else { return };
+    python.expect("ready");
+    let caller = join(&hub, "rust");
+    let hasty = caller.client("taker").timeout(Duration::from_millis(400));
+    let late = hasty.call::<()>("slow", &()).wait().expect_err("it never answers");
+    assert_eq!(late.blocked(), Some(Duration::ZERO), "{late}");
+    let late = hasty.timeout(Duration::from_millis(600)).call::<()>("blocking", &2.0).wait().expect_err("it blocks");
+    assert!(late.blocked().is_some_and(|blocked| blocked >= Duration::from_millis(100)), "{late}");
+}
+
+#[test]
+fn python_hears_how_a_node_of_rust_does() {
+    let (hub, log, (gate, service)) = (hub(), Told::new(), Gate::service());
+    let server = narrow(&hub, &log);
+    server.serve(service).wait().expect("it serves");
+    let Some(mut python) = Python::start("giving.py", "hear", &hub) else { return };
+    gate.wait_held();
+    python.go_on();
+    python.expect("heard");
+    drop(gate);
+    python.expect("done");
+}

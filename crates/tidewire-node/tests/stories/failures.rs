@@ -1,0 +1,208 @@
+//! What happens to calls when a node dies, a hub is lost, or a node stops.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidewire_node::values::Bytes;
+use tidewire_node::{Choice, ErrorCode, Failure, Node, NodeOptions, Service, Task};
+
+use crate::support::{OnDrop, PATIENCE, Told, hub, join, unix_url};
+
+/// A service that tells when it is called, and never answers.
+fn stuck(told: &Told<&'static str>, instance: &'static str) -> Service {
+    let say = told.0.clone();
+    Service::new("jobs").instance(instance).method("run", &[], move |_, ()| {
+        let say = say.clone();
+        async move {
+            let _ends = OnDrop(say.clone(), "ended");
+            say.send("begun").map_err(|_| Failure::new("test:Gone", "nobody listens"))?;
+            pending::<Result<String, Failure>>().await
+        }
+    })
+}
+
+fn quick(instance: &'static str) -> Service {
+    Service::new("jobs").instance(instance).method("run", &[], move |_, ()| async move { Ok(instance) })
+}
+
+#[test]
+fn a_callee_that_dies_fails_its_calls_at_once() {
+    let (hub, told) = (hub(), Told::new());
+    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
+    server.serve(stuck(&told, "one")).wait().expect("it serves");
+    let call = caller.client("jobs").call::<String>("run", &());
+    assert_eq!(told.next(), "begun");
+    drop(server);
+    let lost = call.wait().expect_err("its callee is gone");
+    assert_eq!((lost.code(), lost.is_retryable()), (ErrorCode::LinkLost, true));
+    assert_eq!(told.next(), "ended");
+}
+
+#[test]
+fn an_idempotent_call_goes_to_another_instance_when_its_callee_dies() {
+    let (hub, told) = (hub(), Told::new());
+    let (one, other, caller) = (join(&hub, "one"), join(&hub, "other"), join(&hub, "caller"));
+    one.serve(stuck(&told, "one")).wait().expect("it serves");
+    other.serve(quick("other")).wait().expect("it serves");
+    let call = caller.client("jobs").choice(Choice::First).idempotent().call::<String>("run", &());
+    assert_eq!(told.next(), "begun");
+    drop(one);
+    assert_eq!(call.wait().ok().as_deref(), Some("other"));
+}
+
+#[test]
+fn a_call_that_is_not_idempotent_is_not_made_again() {
+    let (hub, told) = (hub(), Told::new());
+    let (one, other, caller) = (join(&hub, "one"), join(&hub, "other"), join(&hub, "caller"));
+    one.serve(stuck(&told, "one")).wait().expect("it serves");
+    other.serve(quick("other")).wait().expect("it serves");
+    let call = caller.client("jobs").choice(Choice::First).call::<String>("run", &());
+    assert_eq!(told.next(), "begun");
+    drop(one);
+    assert_eq!(call.wait().expect_err("it was lost").code(), ErrorCode::LinkLost);
+}
+
+#[test]
+fn a_hub_that_comes_back_finds_its_nodes_and_their_services_again() {
+    let (url, told) = (unix_url(), Told::new());
+    let options = |name: &str| NodeOptions::named(name).heartbeat(Duration::from_secs(10));
+    let first = Node::listen(&url, options("hub")).wait().expect("it listens");
+    let server = Node::join(&url, options("server")).wait().expect("it joins");
+    let (say, is_second) = (told.0.clone(), Arc::new(AtomicBool::new(false)));
+    let seen = Arc::clone(&is_second);
+    let jobs = Service::new("jobs").method("run", &[], move |_, ()| {
+        let (say, is_second) = (say.clone(), seen.load(Ordering::SeqCst));
+        async move {
+            say.send("begun").map_err(|_| Failure::new("test:Gone", "nobody listens"))?;
+            if is_second { Ok("done") } else { pending().await }
+        }
+    });
+    server.serve(jobs).wait().expect("it serves");
+    let caller = Node::join(&url, options("caller")).wait().expect("it joins");
+    let (plain, again) = (caller.client("jobs"), caller.client("jobs").idempotent());
+    let (lost, kept) = (plain.call::<String>("run", &()), again.call::<String>("run", &()));
+    assert_eq!((told.next(), told.next()), ("begun", "begun"));
+    is_second.store(true, Ordering::SeqCst);
+    first.stop(Duration::ZERO).wait().expect("it stops");
+    assert_eq!(lost.wait().expect_err("its link is lost").code(), ErrorCode::LinkLost);
+    drop(first);
+    let second = Node::listen(&url, options("hub")).wait().expect("it listens again");
+    // The caller may be back before the server: nobody serves then, and the call has its answer.
+    let answer = kept.wait();
+    let is_answer = matches!(&answer, Ok(done) if done == "done");
+    let is_early = matches!(&answer, Err(error) if error.code() == ErrorCode::NoResponders);
+    assert!(is_answer || is_early, "{answer:?}");
+    wait_for_service(&second);
+    assert_eq!(second.client("jobs").call::<String>("run", &()).wait().ok().as_deref(), Some("done"));
+}
+
+/// Waits until a node that joins again serves again.
+fn wait_for_service(hub: &Node) {
+    let mut added = hub.subscribe("$hub.services.added").wait().expect("it subscribes");
+    if hub.services().wait().expect("a list").is_empty() {
+        added.next_blocking().expect("the hub tells of it");
+    }
+}
+
+#[test]
+fn a_node_that_stops_finishes_the_calls_that_it_has() {
+    let (hub, told) = (hub(), Told::new());
+    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
+    let (say, open) = (told.0.clone(), Gate::default());
+    let gate = open.clone();
+    let slow = Service::new("slow").method("long", &[], move |_, ()| {
+        let (say, gate) = (say.clone(), gate.clone());
+        async move {
+            say.send("begun").map_err(|_| Failure::new("test:Gone", "nobody listens"))?;
+            gate.await;
+            Ok(Bytes(vec![1; 8_000_000]))
+        }
+    });
+    server.serve(slow).wait().expect("it serves");
+    let call = caller.client("slow").call::<Bytes>("long", &());
+    assert_eq!(told.next(), "begun");
+    let stopping = server.stop(PATIENCE);
+    let late = caller.client("slow").call::<Bytes>("long", &()).wait().expect_err("it is stopping");
+    assert!([ErrorCode::NodeStopped, ErrorCode::NoResponders].contains(&late.code()), "{late:?}");
+    assert_eq!(server.publish("x", &1).expect_err("it is stopping").code(), ErrorCode::NodeStopped);
+    open.open();
+    let stopped = stopping.wait().expect("it stops");
+    assert!(stopped.is_drained);
+    assert_eq!(call.wait().expect("an answer").len(), 8_000_000);
+}
+
+#[test]
+fn a_node_that_has_no_time_to_stop_drops_its_handlers() {
+    let (hub, told) = (hub(), Told::new());
+    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
+    server.serve(stuck(&told, "one")).wait().expect("it serves");
+    let call = caller.client("jobs").call::<String>("run", &());
+    assert_eq!(told.next(), "begun");
+    let stopped = server.stop(Duration::from_millis(20)).wait().expect("it stops");
+    assert!(!stopped.is_drained);
+    assert_eq!(told.next(), "ended");
+    let failed = call.wait().expect_err("its callee has stopped").code();
+    assert!([ErrorCode::NodeStopped, ErrorCode::LinkLost].contains(&failed), "{failed:?}");
+}
+
+#[test]
+fn a_runtime_that_takes_no_tasks_any_more_fails_all_calls_that_wait() {
+    let tasks = Arc::new(std::sync::Mutex::new(Vec::<Task>::new()));
+    let kept = Arc::clone(&tasks);
+    let options = NodeOptions::named("hub").spawn(move |task| kept.lock().expect("no panic").push(task));
+    let hub = Node::listen("tide://127.0.0.1:0", options).wait().expect("it listens");
+    let served = hub.serve(quick("one").concurrency(1)).wait().expect("it serves");
+    let calls: Vec<_> = (0..5_000).map(|_| hub.client("jobs").call::<String>("run", &())).collect();
+    // What was sent before has come when the hub answers.
+    hub.services().wait().expect("a list");
+    assert_eq!(served.statistics().waiting, 4_999);
+    let dropped = std::mem::take(&mut *tasks.lock().expect("no panic"));
+    drop(dropped);
+    let failed = calls.into_iter().map(|call| call.wait().expect_err("nothing runs").code());
+    let (no_reply, stopped): (Vec<_>, Vec<_>) = failed.partition(|code| *code == ErrorCode::NoReply);
+    assert_eq!((no_reply.len(), stopped), (1, vec![ErrorCode::NodeStopped; 4_999]));
+}
+
+#[test]
+fn joining_fails_with_a_reason() {
+    let hub = hub();
+    let _one = join(&hub, "one");
+    let failed = |url: &str, name: &str| Node::join(url, NodeOptions::named(name)).wait().expect_err("it can't join");
+    let taken = failed(&hub.urls()[0], "one");
+    assert_eq!(taken.code(), ErrorCode::NameTaken);
+    let nobody = failed(&unix_url(), "two");
+    assert_eq!(nobody.code(), ErrorCode::LinkLost);
+    assert!(nobody.to_string().starts_with("url: there is no hub at tide+unix://"), "{nobody}");
+    assert!(
+        failed("http://127.0.0.1:1", "two").to_string().starts_with("url: \"http://127.0.0.1:1\" is not allowed: use")
+    );
+    assert!(failed("tide://127.0.0.1:1", "").to_string().starts_with("name: \"\" is not allowed: give 1 to 255 bytes"));
+    let open = Node::listen("tide://0.0.0.0:0", NodeOptions::named("open")).wait().expect_err("anybody could join");
+    assert_eq!(open.code(), ErrorCode::Unauthorized);
+    let place = Node::listen(&hub.urls()[0], NodeOptions::named("other")).wait().expect_err("the place is taken");
+    assert_eq!(place.code(), ErrorCode::ConfigError);
+    let threads = Node::listen("tide://127.0.0.1:0", NodeOptions::named("x").threads(5_000)).wait().expect_err("many");
+    assert_eq!(threads.to_string(), "threads: 5000 is not allowed: give 0 to 1024 threads");
+}
+
+/// Ready once it has been opened.
+#[derive(Clone, Default)]
+struct Gate(Arc<(AtomicBool, std::sync::Mutex<Vec<std::task::Waker>>)>);
+
+impl Gate {
+    fn open(&self) {
+        self.0.0.store(true, Ordering::SeqCst);
+        self.0.1.lock().expect("no panic").drain(..).for_each(std::task::Waker::wake);
+    }
+}
+
+impl Future for Gate {
+    type Output = ();
+
+    fn poll(self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        self.0.1.lock().expect("no panic").push(context.waker().clone());
+        if self.0.0.load(Ordering::SeqCst) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    }
+}

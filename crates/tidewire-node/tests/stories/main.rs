@@ -1,0 +1,17 @@
+//! What nodes do for whoever uses them, told as short stories.
+
+#[path = "../../../tidewire-link/tests/stories/support/certificates.rs"]
+mod certificates;
+mod support;
+
+mod alive;
+mod calls;
+mod events;
+mod failures;
+mod feeds;
+mod objects;
+mod python;
+mod secured;
+mod settings;
+mod streams;
+mod subjects;
