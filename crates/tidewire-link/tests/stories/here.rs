@@ -37,7 +37,8 @@ fn scene(runtime: Runtime, url: &str, heartbeat_ms: u64) -> Scene {
 
 /// The thread of the links still reads.
 fn scene_before(runtime: Runtime, url: &str, heartbeat_ms: u64) -> Scene {
-    let path = std::env::temp_dir().join(format!("tidewire-here-{:?}.sock", thread::current().id()));
+    let here = format!("tidewire-here-{}-{:?}.sock", std::process::id(), thread::current().id());
+    let path = std::env::temp_dir().join(here);
     let url = if url.ends_with("unix://") { format!("{url}{}", path.display()) } else { url.to_owned() };
     let address = url.parse().expect("it is an address");
     let place = Place::open_with(&address, |options| options.heartbeat_ms = heartbeat_ms);
