@@ -172,6 +172,19 @@ def test_a_name_that_is_taken_is_refused(started: Programs, kind: str) -> None:
         pass
 
 
+@KINDS
+def test_a_node_that_has_stopped_can_begin_again_under_its_name(started: Programs, kind: str) -> None:
+    _, url = started.listening(started.url(kind))
+
+    async def story() -> None:
+        # The hub may read the first word of the new link before it sees the end of the old one.
+        for number in range(200):
+            async with tw.Node(url, name="caller") as node:
+                assert await node.client("workshop").plain(number) == number + 1
+
+    asyncio.run(story())
+
+
 def test_where_no_hub_listens_the_error_names_the_place() -> None:
     url = f"tide://127.0.0.1:{free_port()}"
     with pytest.raises(tw.LinkLost, match=url), tw.Node(url, name="caller"):

@@ -61,8 +61,10 @@ impl Hub {
         self.put_fail(at, id, lane, code, text);
     }
 
-    pub(super) fn forget_subscriptions(&mut self, at: LinkId) {
+    /// A node takes no new calls.
+    pub(super) fn leaves(&mut self, at: LinkId) {
         let Some(link) = self.link(at) else { return };
+        link.leaves = true;
         let of = |route: &Route| if let Route::Subscription(key) = route { Some(*key) } else { None };
         let keys: Vec<SubscriptionId> = link.theirs.iter().filter_map(|(_, route)| of(route)).collect();
         for key in keys {

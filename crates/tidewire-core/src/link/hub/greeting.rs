@@ -63,7 +63,13 @@ impl Hub {
     /// Whether a node may have this name; the link whose place it takes is closed.
     fn takes_name(&mut self, at: LinkId, name: &str, resume: Option<&str>) -> bool {
         let Some(&other) = self.names.get(name) else { return true };
-        let known = self.link(other).map_or("", |link| &link.resume);
+        let holder = self.link(other);
+        // It has only to close its link, and may have done so: its last word and this first one come over different sockets.
+        if holder.as_ref().is_some_and(|link| link.has_left()) {
+            self.end_link(other, "it has said goodbye, and a node of its name joins".to_owned());
+            return true;
+        }
+        let known = holder.map_or("", |link| &link.resume);
         let resumes = resume.is_some_and(|resume| !known.is_empty() && same(resume.as_bytes(), known.as_bytes()));
         if resumes && other != at {
             self.close(other, ErrorCode::LinkLost, "another link of this node has taken the place of this one");

@@ -75,7 +75,17 @@ struct Link {
     gathered_at_us: u64,
     /// The links whose nodes were told its name, and perhaps some that have gone.
     known_by: BTreeSet<LinkId>,
+    /// Its node has said goodbye.
+    leaves: bool,
     closing: bool,
+}
+
+impl Link {
+    /// Whether its node has said goodbye, and has nothing open but subscriptions, which went with that.
+    fn has_left(&self) -> bool {
+        let mut open = self.theirs.iter().filter(|(_, route)| !matches!(route, Route::Subscription(_)));
+        self.leaves && self.ours.is_empty() && open.next().is_none()
+    }
 }
 
 /// Routes between links. Time and bytes go in; what waits to be written is in the outbox of each link.
@@ -186,6 +196,7 @@ impl Hub {
             beat_at_us: u64::MAX,
             gathered_at_us: u64::MAX,
             known_by: BTreeSet::new(),
+            leaves: false,
             closing: false,
         }));
         self.next_number = self.next_number.checked_add(1).unwrap_or(1);
@@ -335,7 +346,7 @@ impl Hub {
                 let text = format!("the node says {number}: {}", String::from_utf8_lossy(frame.payload));
                 self.end_link(at, text);
             }
-            Kind::Goodbye => self.forget_subscriptions(at),
+            Kind::Goodbye => self.leaves(at),
             Kind::Subscribe => self.subscribe(at, frame)?,
             Kind::Publish => self.publish(at, frame)?,
             Kind::Call => self.call(at, frame)?,

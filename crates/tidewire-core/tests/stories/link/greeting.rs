@@ -7,7 +7,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Hello, Kind, PublishHead, SubscribeHead};
 
-use crate::link::support::{World, lane};
+use crate::link::support::{World, lane, pair};
 
 fn hello(oldest: u16, newest: u16, name: &str) -> Vec<u8> {
     let (mut said, mut out) = (Vec::new(), Vec::new());
@@ -121,6 +121,36 @@ fn who_resumes_takes_the_place_of_the_link_before() {
     let [Event::Failed(7, number, _)] = events[..] else { panic!("{events:?}") };
     assert_eq!(number, ErrorCode::LinkLost.number());
     assert_eq!((world.hub.counts().nodes, world.hub.subscriptions()), (2, 0));
+}
+
+#[test]
+fn the_name_of_a_node_that_said_goodbye_is_free_once_it_has_nothing_open() {
+    let (mut world, caller, old) = pair(8);
+    world.call(caller, "svc", b"", 7);
+    world.settle();
+    let call = world.called(old);
+    world.nodes[old].session.goodbye();
+    world.settle();
+
+    let name = Greeting::new("callee");
+    let early = world.connect(&name);
+    world.settle();
+    assert_eq!(refusal(&mut world, early).0, ErrorCode::NameTaken, "it answers a call");
+
+    world.nodes[old].session.reply(call.id, Flags::NORMAL, b"done"[..].into()).unwrap();
+    world.settle();
+    assert!(matches!(world.events(caller)[..], [Event::Replied(7, ..)]));
+    let new = world.join_with(&name);
+    world.subscribe(new, "svc", "");
+    world.call(caller, "svc", b"", 8);
+    world.settle();
+    assert_eq!(world.called(new).payload(), b"");
+    assert_eq!(world.hub.counts().nodes, 2);
+    // The old link ends at last; the name stays with the new one.
+    world.cut(old);
+    let late = world.connect(&name);
+    world.settle();
+    assert_eq!(refusal(&mut world, late).0, ErrorCode::NameTaken);
 }
 
 #[test]
