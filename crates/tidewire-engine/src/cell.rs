@@ -24,6 +24,7 @@ use crate::options::{Mailbox, Priority, Supervision};
 use crate::short_mutex::ShortMutex;
 use crate::signal::{Notice, Signal, StopReason};
 use crate::statistics::Timings;
+use crate::typed::caught;
 use crate::work::{After, Work};
 
 mod any;
@@ -437,6 +438,18 @@ impl<M: Send + 'static> Runnable for Cell<M> {
                 let dispatcher = Arc::clone(&self.dispatcher);
                 dispatcher.requeue(self);
             }
+        }
+    }
+
+    fn forsake(self: Arc<Self>) {
+        // Whoever runs it now lets go of it itself.
+        let Some(mut work) = self.work.try_lock() else { return };
+        if self.inbox.lock().intake == Intake::Closed {
+            // What its state does as it goes must not keep the others.
+            let _ = caught(|| {
+                work.bury_hand_of_abandoned(&self);
+                Ok(())
+            });
         }
     }
 }

@@ -344,8 +344,8 @@ impl<M: Send + 'static> Work<M> {
         cell.end(Report { ledger, reason, stuck: None }, returned);
     }
 
-    /// The actor was abandoned while its handler was stuck, and has come back after all.
-    fn bury_hand_of_abandoned(&mut self, cell: &Arc<Cell<M>>) {
+    /// The actor was abandoned, and its handler has come back after all, or never will.
+    pub fn bury_hand_of_abandoned(&mut self, cell: &Arc<Cell<M>>) {
         for envelope in std::mem::take(&mut self.hand) {
             cell.bury(envelope, DeadReason::Abandoned, None);
         }

@@ -22,6 +22,8 @@ pub use self::tokio::TokioDispatcher;
 pub(crate) trait Run: Send + Sync {
     /// Runs one turn.
     fn run(self: Arc<Self>);
+    /// Lets go of what an actor holds that was abandoned and that no thread will run again.
+    fn forsake(self: Arc<Self>);
 }
 
 /// A ready actor, on its way through run queues.

@@ -321,8 +321,20 @@ impl Pool {
                 stuck.push(StuckThread { thread: handle.thread().name().unwrap_or("?").to_owned() });
             }
         }
-        while let Steal::Success(_) | Steal::Retry = self.injector.steal() {}
+        self.forsake();
         stuck
+    }
+
+    /// What still waits in line at the end has no thread to run it. An actor that was abandoned there is let go of: its future may
+    /// hold the actor itself, and with it whatever else it holds, for ever.
+    pub fn forsake(&self) {
+        loop {
+            match self.injector.steal() {
+                Steal::Success(task) => task.forsake(),
+                Steal::Retry => {}
+                Steal::Empty => return,
+            }
+        }
     }
 
     pub fn sign_off(&self, post: &Arc<Post>) {

@@ -178,6 +178,9 @@ pub(crate) fn work(pool: Arc<Pool>, post: Arc<Post>, line: Line<Task>) {
     if let Some(seat) = SEAT.take() {
         pool.give_back(&seat.line);
     }
+    if pool.ending() {
+        pool.forsake();
+    }
     pool.sign_off(&post);
 }
 

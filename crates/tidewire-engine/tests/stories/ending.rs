@@ -1,8 +1,9 @@
 //! Stops, dead letters, statistics, and actors that are futures.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tidewire_engine::*;
@@ -55,6 +56,42 @@ fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
     engine.spawn_fn_with(SpawnOptions::new().name("stuck"), |_: u8, _| Ok(())).unwrap();
     gate.send(()).unwrap();
     assert!(engine.shutdown(PATIENCE).stuck.is_empty());
+}
+
+#[test]
+fn what_an_abandoned_future_holds_is_let_go_of_with_the_last_thread() {
+    for is_woken in [false, true] {
+        let engine = engine(1);
+        let ((holds, dropped), (begun, has_begun)) = (channel::<()>(), channel());
+        let place = Arc::new(Mutex::new(None));
+        let woken = is_woken.then(|| Arc::clone(&place));
+        let waits = move |inbox: Inbox<()>| {
+            let (mut begun, place) = (Some(begun.clone()), Arc::clone(&place));
+            // It holds the actor that it is the future of.
+            let held = (inbox, holds.clone());
+            std::future::poll_fn(move |task| {
+                let _held = &held;
+                *place.lock().unwrap() = Some(task.waker().clone());
+                begun.take().map_or(Ok(()), |begun| begun.send(()))?;
+                Poll::Pending
+            })
+        };
+        engine.spawn_task(SpawnOptions::new(), waits).unwrap();
+        wait(&has_begun);
+        // Its only thread has the future in line behind a handler that does not end, or has nobody in line.
+        let ((open, gate), (stands, is_held)) = (channel::<()>(), channel());
+        let stuck = engine.spawn_fn(move |(): (), _| {
+            woken.as_ref().and_then(|place| place.lock().unwrap().take()).into_iter().for_each(Waker::wake);
+            stands.send(())?;
+            Ok(gate.recv()?)
+        });
+        stuck.unwrap().tell(()).unwrap();
+        wait(&is_held);
+        let report = engine.shutdown(Duration::ZERO);
+        assert_eq!((report.stuck.len(), report.threads.len()), (2, 1));
+        open.send(()).unwrap();
+        assert_eq!(dropped.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected), "{is_woken}");
+    }
 }
 
 #[test]
