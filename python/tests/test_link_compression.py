@@ -164,6 +164,8 @@ def test_nobody_gets_what_it_can_not_read(started: Programs) -> None:
             hub.sync.until(lambda now: now["links"]["nodes"] == joined - 1, PATIENCE_S)
             assert echo(TEXT) == TEXT
             assert is_packed(new, node), "once it has gone, the others are told"
+        # The hub would ask it whether it has read everything.
+        new.close()
 
 
 def test_a_broken_payload_costs_its_call_alone(started: Programs) -> None:

@@ -11,10 +11,13 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 import tidewire as tw
-from link_processes import Programs
+from link_frames import PING, PONG, Raw, frame
+from link_processes import PATIENCE_S, Programs
 from link_programs import until_served
 
 MIB = 1 << 20
+# The number of a PING that only says that somebody is there.
+HEARTBEAT = 1
 SHARED = [pytest.param({}, id="shared memory"), pytest.param({"links": {"link_shared_bytes": 0}}, id="chunks")]
 
 
@@ -131,5 +134,26 @@ def test_who_reads_no_further_holds_up_no_stop(started: Programs) -> None:
             with pytest.raises(tw.TidewireError):
                 async for _ in numbers:
                     pass
+
+    asyncio.run(story())
+
+
+def test_a_hub_stays_until_its_nodes_say_that_they_have_read_what_was_sent() -> None:
+    def until_asked(raw: Raw) -> int:
+        while (found := raw.receive()) is not None:
+            kind, number, *_ = found
+            if kind == PING and number != HEARTBEAT:
+                return number
+        raise AssertionError("the hub has closed the link, and what the node has not read may be lost")
+
+    async def story() -> None:
+        node = tw.Node(name="hub")
+        raw = await asyncio.to_thread(Raw.joined, node.listen("tide://127.0.0.1:0").url)
+        stopping = asyncio.create_task(node.stop(timeout=PATIENCE_S))
+        asked = await asyncio.to_thread(until_asked, raw)
+        assert not stopping.done()
+        raw.send(frame(PONG, id=asked, flags=0))
+        await asyncio.wait_for(stopping, PATIENCE_S / 2)
+        raw.close()
 
     asyncio.run(story())

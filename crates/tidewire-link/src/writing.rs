@@ -18,8 +18,6 @@ pub struct Writing {
 #[derive(Default)]
 struct State {
     burst: Burst,
-    /// How many times frames were taken out of the outbox.
-    begun: u64,
     full: bool,
     broken: bool,
 }
@@ -63,22 +61,6 @@ impl Writing {
         act();
     }
 
-    /// How many times frames were taken out of the outbox.
-    pub fn begun(&self) -> u64 {
-        self.state.lock().begun
-    }
-
-    /// Whether the socket has taken what was taken out of the outbox in the first so many times, or takes nothing any more.
-    pub fn has_written(&self, begun: u64) -> bool {
-        let state = self.state.lock();
-        state.begun > begun || state.burst.is_written() || state.broken
-    }
-
-    /// Whether somebody has left a note: who looked here may have been in their way, and is to [`flush`](Self::flush).
-    pub fn is_noted(&self) -> bool {
-        self.again.load(Ordering::SeqCst)
-    }
-
     fn write_all(
         &self,
         state: &mut State,
@@ -91,7 +73,6 @@ impl Writing {
                 if !take(&mut state.burst) {
                     return Ok(());
                 }
-                state.begun += 1;
             }
             match write(&state.burst) {
                 Ok(count) => state.burst.advance(count),

@@ -55,6 +55,11 @@ impl Heart {
         Beat::Rest
     }
 
+    /// Whether nothing was heard for as long as the other side should not be silent: it pings after half of that.
+    pub fn is_silent(&self, now_us: u64) -> bool {
+        now_us >= self.heard_us.saturating_add(self.dead_after_us / 2)
+    }
+
     /// When `beat` has something to say next, if nothing is sent or heard until then.
     pub fn next_us(&self) -> u64 {
         (self.sent_us.saturating_add(self.ping_after_us)).min(self.heard_us.saturating_add(self.dead_after_us))

@@ -8,6 +8,7 @@ mod calls;
 mod compressing;
 mod ends;
 mod greeting;
+mod leaving;
 mod options;
 mod passing_on;
 mod placing;
@@ -77,6 +78,8 @@ struct Link {
     known_by: BTreeSet<LinkId>,
     /// Its node has said goodbye.
     leaves: bool,
+    /// Its node has read what it was asked about last.
+    has_read: bool,
     closing: bool,
 }
 
@@ -197,6 +200,7 @@ impl Hub {
             gathered_at_us: u64::MAX,
             known_by: BTreeSet::new(),
             leaves: false,
+            has_read: false,
             closing: false,
         }));
         self.next_number = self.next_number.checked_add(1).unwrap_or(1);
@@ -340,7 +344,7 @@ impl Hub {
         super::session::check_placed(frame, memory)?;
         match frame.kind {
             Kind::Ping => self.tell(at, Kind::Pong, Flags::URGENT, frame.id, &[]),
-            Kind::Pong => {}
+            Kind::Pong => self.answered_ping(at, frame.id),
             Kind::Error => {
                 let number = FailHead::parse(frame.head)?.number;
                 let text = format!("the node says {number}: {}", String::from_utf8_lossy(frame.payload));

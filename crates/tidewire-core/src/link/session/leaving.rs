@@ -6,7 +6,7 @@ use super::Session;
 
 /// The numbers of PING: a sign of life, and the question whether all has arrived.
 pub(super) const HEARTBEAT: u64 = 1;
-const ARRIVAL: u64 = 2;
+pub(in crate::link) const ARRIVAL: u64 = 2;
 
 /// Whether the other side has read all that was sent.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]

@@ -24,6 +24,7 @@ use super::slots::{Mirror, Slots, Taken};
 use leaving::Arrival;
 use living::Living;
 
+pub(in crate::link) use leaving::ARRIVAL;
 pub use words::{Event, Fault, Greeting, Joined, Named, Placed, Refused, Sending};
 
 /// The name of the feature of those that read payloads in shared memory.

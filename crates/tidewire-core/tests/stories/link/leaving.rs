@@ -2,6 +2,7 @@
 
 use tidewire_core::link::outbox::Outbox;
 use tidewire_core::link::session::Event;
+use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Flags, Kind};
 
 use crate::link::support::{MIB, filled, pair};
@@ -74,4 +75,41 @@ fn what_came_later_is_not_waited_for() {
     assert!(writes > 20, "{writes} writes");
     add(&mut out, 0, &[3; 100]);
     assert!(out.has_given(&filled) && out.bytes() > 0);
+}
+
+#[test]
+fn a_hub_that_asks_knows_when_a_node_has_read_what_was_sent_before() {
+    let (mut world, caller, callee) = pair(5);
+    let at = world.nodes[caller].link.unwrap();
+    for round in 1..3 {
+        world.nodes[caller].down.paused = true;
+        world.call(caller, "svc", b"", round);
+        world.settle();
+        let call = world.called(callee);
+        world.nodes[callee].session.reply(call.id, Flags::NORMAL, filled(MIB, 2)[..].into()).unwrap();
+        world.settle();
+        assert!(world.hub.ask(at, world.now_us));
+        world.settle();
+        assert!(!world.hub.has_read(at), "it is on its way");
+        world.nodes[caller].down.paused = false;
+        world.settle();
+        assert!(world.hub.has_read(at));
+        assert!(matches!(world.events(caller)[..], [Event::Replied(..)]));
+    }
+    assert!(world.hub.ask(at, world.now_us));
+    world.cut(caller);
+    assert!(world.hub.has_read(at), "nobody is left who could read it");
+    assert!(!world.hub.ask(at, world.now_us));
+}
+
+#[test]
+fn a_hub_does_not_ask_a_node_that_is_silent() {
+    let (mut world, caller, _) = pair(6);
+    let at = world.nodes[caller].link.unwrap();
+    world.wait_us(60_000_000);
+    assert!(world.hub.ask(at, world.now_us), "it has pinged all the time");
+    world.settle();
+    world.nodes[caller].up.paused = true;
+    world.wait_us(limits::LINK_HEARTBEAT_MS.default * 1_000 + 1);
+    assert!(!world.hub.ask(at, world.now_us));
 }

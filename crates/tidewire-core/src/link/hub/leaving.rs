@@ -1,0 +1,31 @@
+//! How a hub leaves: it sees that its nodes have read what it has passed on.
+
+use tidewire_proto::wire::{Flags, Kind};
+
+use super::super::session::ARRIVAL;
+use super::{Hub, LinkId};
+
+impl Hub {
+    /// Asks a node whether it has read what was taken out of its outbox so far. False if it gives no answer: it has not joined, its
+    /// link ends, or it has been silent for a heartbeat.
+    pub fn ask(&mut self, at: LinkId, now_us: u64) -> bool {
+        let Some(link) = self.link(at) else { return false };
+        if link.closing || link.here || link.greeting_until_us.is_some() || link.heart.is_silent(now_us) {
+            return false;
+        }
+        link.has_read = false;
+        self.tell(at, Kind::Ping, Flags::URGENT, ARRIVAL, &[]);
+        true
+    }
+
+    /// Whether a node has answered what it was [asked](Self::ask); true if its link has gone.
+    pub fn has_read(&mut self, at: LinkId) -> bool {
+        self.link(at).is_none_or(|link| link.has_read || link.closing)
+    }
+
+    pub(super) fn answered_ping(&mut self, at: LinkId, number: u64) {
+        if let Some(link) = self.link(at).filter(|_| number == ARRIVAL) {
+            link.has_read = true;
+        }
+    }
+}
