@@ -116,7 +116,16 @@ struct State {
     plain: SubjectTree<u64>,
     welcome: Option<oneshot::Sender<Result<(), Fault>>>,
     resume: Option<String>,
+    /// The node has said goodbye: nobody has anything to ask it any more.
+    leaves: bool,
     ended: bool,
+}
+
+impl State {
+    /// Whether a link that is lost is to be joined again.
+    fn comes_back(&self) -> bool {
+        !self.ended && !self.leaves
+    }
 }
 
 impl Link {
@@ -218,9 +227,13 @@ impl Link {
         self.shared.flush();
     }
 
-    /// Takes no new calls, and tells the hub.
+    /// Takes no new calls, and tells the hub. A link that is lost afterwards stays lost.
     pub fn goodbye(&self) {
-        self.shared.state.lock().session.goodbye();
+        {
+            let mut state = self.shared.state.lock();
+            state.leaves = true;
+            state.session.goodbye();
+        }
         self.shared.flush();
     }
 

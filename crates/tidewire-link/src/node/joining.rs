@@ -106,6 +106,7 @@ impl Link {
             plain: SubjectTree::new(),
             welcome: None,
             resume: None,
+            leaves: false,
             ended: false,
         };
         let shared = Arc::new_cyclic(|me| Shared {

@@ -55,7 +55,7 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
                 (shared.log)(&format!("the hub does not take this node in again: {text}"));
             }
         }
-        if shared.state.lock().ended {
+        if !shared.state.lock().comes_back() {
             return;
         }
         let wait = Duration::from_micros(backoff.next_delay_us());
@@ -265,7 +265,7 @@ impl Shared {
         reason
     }
 
-    /// A new session, for a new connection. False: the link has been ended.
+    /// A new session, for a new connection. False: the link has been ended, or its node leaves.
     pub(super) fn begin_again(&self) -> bool {
         let mut state = self.state.lock();
         let greeting = Greeting { resume: state.resume.clone(), ..self.greeting.clone() };
@@ -275,7 +275,7 @@ impl Shared {
         // What there was to lay and to read went with the connection.
         self.lays.store(false, Ordering::Release);
         self.placed.lock().clear();
-        !state.ended
+        state.comes_back()
     }
 
     /// Tells the hub which rule it broke.

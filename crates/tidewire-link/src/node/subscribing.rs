@@ -58,7 +58,7 @@ impl Link {
                     session.subscribe(&head, says, waiting)
                 };
                 id = Some(subscribed?);
-            } else if state.ended || (self.shared.address.is_none() && self.shared.place.is_none()) {
+            } else if !state.comes_back() || (self.shared.address.is_none() && self.shared.place.is_none()) {
                 return Err(Refused::Closing);
             } else {
                 later = Some(waiting);

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use tidewire_link::{Call, Exchange, Handler, HubHandle, Published, Sending};
+use tidewire_link::{Call, Exchange, Handler, HubHandle, Published, Refused, Sending};
+use tidewire_proto::subject::Pattern;
 
-use crate::support::{Answer, Answers, Node, Place, SOON, next};
+use crate::support::{Answer, Answers, Echo, Node, Place, SOON, next};
 
 /// Hands its calls over, and answers none.
 struct Hold(SyncSender<Call>);
@@ -64,6 +65,25 @@ fn a_link_tells_that_it_is_lost_and_its_next_connection_is_another_one() {
     next(&back);
     assert_ne!(node.link.epoch(), first);
     assert!(lost.try_recv().is_err(), "it is told once");
+}
+
+#[test]
+fn a_node_that_leaves_does_not_join_again_when_its_link_is_lost() {
+    let place = place();
+    let (leaves, stays) = (Node::join(&place.address, "leaves"), Node::join(&place.address, "stays"));
+    let ((ring, lost), (ring_again, back)) = (rung(), rung());
+    leaves.link.on_lost(ring);
+    stays.link.on_joined_again(ring_again);
+    leaves.link.goodbye();
+    place.hub.close();
+    next(&lost);
+    next(&back);
+    let pattern = Pattern::new("news").expect("it is a pattern");
+    let subscribe = |node: &Node| node.link.subscribe(&pattern, "", &[], Arc::new(Echo), Answers::new().0).map(drop);
+    assert!(subscribe(&stays).is_ok());
+    // One that is to come back would keep it until then.
+    assert!(matches!(subscribe(&leaves), Err(Refused::Closing)));
+    assert!(leaves.link.joined().is_none());
 }
 
 #[test]
