@@ -7,14 +7,16 @@ use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 use pyo3::type_object::{PyTypeCheck, PyTypeInfo};
-use pyo3::types::{PyDate, PyDateTime, PyDelta, PyMapping, PyString, PyTime, PyTzInfo};
+use pyo3::types::{PyDate, PyDateTime, PyDelta, PyList, PyMapping, PyString, PyTime, PyTzInfo};
 
-/// Has PyO3 fill those of its own cells that are used here, while this module is loaded.
+/// Has PyO3 fill those of its own cells that are used here, while this module is loaded. Those for the parts of dates and times
+/// are filled where `tidewire.values` is loaded.
 pub fn fill_foreign(py: Python<'_>) -> PyResult<()> {
     drop([PyDate::type_object(py), PyDateTime::type_object(py), PyTime::type_object(py), PyDelta::type_object(py)]);
     drop([PyTzInfo::type_object(py), PyMapping::type_object(py)]);
     drop((PyTzInfo::utc(py)?, PyTzInfo::fixed_offset(py, PyDelta::new(py, 0, 60, 0, false)?)?));
-    Ok(())
+    // Whoever collects an iterator asks for its length.
+    PyList::empty(py).try_iter()?.collect::<PyResult<Vec<_>>>().map(drop)
 }
 
 /// A cell that is filled once. Two threads may both look for its value; the first that has it fills the cell.

@@ -379,3 +379,65 @@ def test_a_child_refuses_what_is_its_parents_before_any_hook_of_a_fork_runs() ->
         """
     )
     assert said == ["['this node was started before a fork, and its threads stayed in the parent process']", "True []"]
+
+
+@pytest.mark.parametrize("use", ["tw.Service", "tw.Node", "tw.Agent"])
+def test_a_child_loads_what_a_thread_of_its_parent_was_loading(use: str) -> None:
+    said = program(
+        f"""
+        loads, forked, parent = threading.Event(), threading.Event(), os.getpid()
+
+        from importlib.machinery import PathFinder
+
+        class Held:
+            # Holds up the thread in the midst of a module, not the child.
+            def find_spec(self, name, path=None, target=None):
+                if not name.startswith("tidewire.") or os.getpid() != parent or loads.is_set():
+                    return None
+                spec = PathFinder.find_spec(name, path, target)
+                execute = spec.loader.exec_module
+                def held(module):
+                    loads.set()
+                    assert forked.wait(60)
+                    execute(module)
+                spec.loader.exec_module = held
+                return spec
+
+        sys.meta_path.insert(0, Held())
+        thread = threading.Thread(target=lambda: {use})
+        thread.start()
+        assert loads.wait(60)
+        print(in_child(lambda: {use}.__name__))
+        forked.set()
+        thread.join()
+        print({use}.__name__)
+        """
+    )
+    assert said == [use.removeprefix("tw.")] * 2
+
+
+@pytest.mark.parametrize(
+    "value", ["datetime.datetime.now(datetime.timezone.utc)", "datetime.timedelta(1)", "datetime.time(1)"]
+)
+def test_a_fork_beside_the_first_value_of_a_kind_leaves_the_child_able_to_send_one(value: str) -> None:
+    said = program(
+        f"""
+        import datetime
+        from tidewire.values import encode
+        sys.setswitchinterval(1e-6)
+        value = {value}
+        def work():
+            return len(encode(value))
+        for _ in range(20):
+            # Each child's thread is the first one there that encodes such a value.
+            def first():
+                thread = threading.Thread(target=work)
+                thread.start()
+                said = in_child(work)
+                thread.join()
+                return said
+            assert in_child(first).isdigit()
+        print("done")
+        """
+    )
+    assert said == ["done"]

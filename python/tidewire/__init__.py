@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _half_loaded as _half_loaded
+
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Subscription, Timer, __version__
     from tidewire._ledger import Ledger, Stuck, Terminated

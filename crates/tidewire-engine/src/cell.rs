@@ -442,8 +442,8 @@ impl<M: Send + 'static> Runnable for Cell<M> {
     }
 
     fn forsake(self: Arc<Self>) {
-        // Whoever runs it now lets go of it itself.
-        let Some(mut work) = self.work.try_lock() else { return };
+        // Whoever has put it in line runs it no more, or is about to let go of it.
+        let mut work = self.work.lock();
         if self.inbox.lock().intake == Intake::Closed {
             // What its state does as it goes must not keep the others.
             let _ = caught(|| {

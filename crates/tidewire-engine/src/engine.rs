@@ -194,6 +194,9 @@ impl Inner {
             report.threads.extend(pool.end(until).into_iter().map(|stuck| stuck.thread));
         }
         *shut = Some(report.clone());
+        drop(shut);
+        // Whoever is let go of may shut the engine down itself.
+        self.pools.iter().for_each(|pool| pool.forsake());
         report
     }
 }

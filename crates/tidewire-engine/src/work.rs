@@ -73,6 +73,11 @@ impl<M: Send + 'static> Work<M> {
     pub fn go(&mut self, cell: &Arc<Cell<M>>) -> After {
         loop {
             if cell.attention.load(Ordering::Relaxed) & ATTEND_LANES != 0 {
+                if cell.inbox.lock().intake == Intake::Closed {
+                    // A future that is polled once more may go on waiting for ever.
+                    self.bury_hand_of_abandoned(cell);
+                    return After::Rest;
+                }
                 self.take_notices(cell);
             }
             if std::mem::take(&mut self.failed_outside)

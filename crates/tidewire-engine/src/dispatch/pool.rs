@@ -321,12 +321,11 @@ impl Pool {
                 stuck.push(StuckThread { thread: handle.thread().name().unwrap_or("?").to_owned() });
             }
         }
-        self.forsake();
         stuck
     }
 
     /// What still waits in line at the end has no thread to run it. An actor that was abandoned there is let go of: its future may
-    /// hold the actor itself, and with it whatever else it holds, for ever.
+    /// hold the actor itself, and with it whatever else it holds, for ever. It runs code of the user's, and takes as long as that.
     pub fn forsake(&self) {
         loop {
             match self.injector.steal() {

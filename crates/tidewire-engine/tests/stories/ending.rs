@@ -94,6 +94,52 @@ fn what_an_abandoned_future_holds_is_let_go_of_with_the_last_thread() {
     }
 }
 
+/// A future that waits for ever, and holds the actor that it is the future of.
+fn waits<T: Clone + Send + 'static>(engine: &Engine, holds: T) -> ActorRef<()> {
+    let (begun, has_begun) = channel();
+    let waits = move |inbox: Inbox<()>| {
+        let (begun, held) = (begun.clone(), (inbox, holds.clone()));
+        async move {
+            let _held = held;
+            begun.send(())?;
+            std::future::pending().await
+        }
+    };
+    let actor = engine.spawn_task(SpawnOptions::new(), waits).unwrap();
+    wait(&has_begun);
+    actor
+}
+
+#[test]
+fn what_an_abandoned_future_holds_is_let_go_of_by_a_thread_that_is_free() {
+    let engine = engine(2);
+    let (holds, dropped) = channel::<()>();
+    let actor = waits(&engine, holds);
+    let report = actor.stop(Stop::drain(Duration::from_millis(10))).wait().unwrap();
+    assert_eq!(report.reason, StopReason::Abandoned);
+    assert_eq!(dropped.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn what_an_abandoned_future_holds_may_shut_its_engine_down() {
+    struct Shuts(Engine);
+    impl Drop for Shuts {
+        fn drop(&mut self) {
+            self.0.shutdown(Duration::ZERO);
+        }
+    }
+    let engine = engine(1);
+    let (_actor, gate) = held(&engine, SpawnOptions::new(), 0, |_: u8| {});
+    let shuts = Arc::new(Shuts(engine.clone()));
+    // The only thread is stuck, and never begins with it: whoever shuts down lets go of it.
+    let begins = move |_: Inbox<()>| std::future::ready(Err(format!("{:p}", shuts).into()));
+    engine.spawn_task(SpawnOptions::new(), begins).unwrap();
+    let (done, is_done) = channel();
+    std::thread::spawn(move || done.send(engine.shutdown(Duration::ZERO).stuck.len()));
+    assert_eq!(wait(&is_done), 2);
+    gate.send(()).unwrap();
+}
+
 #[test]
 fn dead_letters_are_bounded_and_can_be_told_again() {
     let config = config::EngineConfig { dead_letters: 3, ..config::EngineConfig::default() };

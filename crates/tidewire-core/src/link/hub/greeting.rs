@@ -64,7 +64,7 @@ impl Hub {
     fn takes_name(&mut self, at: LinkId, name: &str, resume: Option<&str>) -> bool {
         let Some(&other) = self.names.get(name) else { return true };
         let holder = self.link(other);
-        // It has only to close its link, and may have done so: its last word and this first one come over different sockets.
+        // It has only to close its link, and may have done so: its end and this first word come over different sockets.
         if holder.as_ref().is_some_and(|link| link.has_left()) {
             self.end_link(other, "it has said goodbye, and a node of its name joins".to_owned());
             return true;

@@ -6,11 +6,12 @@ use super::super::session::ARRIVAL;
 use super::{Hub, LinkId};
 
 impl Hub {
-    /// Asks a node whether it has read what was taken out of its outbox so far. False if it gives no answer: it has not joined, its
-    /// link ends, or it has been silent for a heartbeat.
+    /// Asks a node whether it has read what was taken out of its outbox so far. False if it is not asked: it was sent nothing since
+    /// it last said that it is there, it has been silent for a heartbeat, or its link ends.
     pub fn ask(&mut self, at: LinkId, now_us: u64) -> bool {
         let Some(link) = self.link(at) else { return false };
-        if link.closing || link.here || link.greeting_until_us.is_some() || link.heart.is_silent(now_us) {
+        let greeting = link.greeting_until_us.is_some();
+        if !link.fresh || link.closing || link.here || greeting || link.heart.is_silent(now_us) {
             return false;
         }
         link.has_read = false;
@@ -21,6 +22,14 @@ impl Hub {
     /// Whether a node has answered what it was [asked](Self::ask); true if its link has gone.
     pub fn has_read(&mut self, at: LinkId) -> bool {
         self.link(at).is_none_or(|link| link.has_read || link.closing)
+    }
+
+    pub(super) fn pinged(&mut self, at: LinkId, number: u64) {
+        if let Some(link) = self.link(at) {
+            link.fresh = false;
+            link.has_said_all |= link.leaves && number >= ARRIVAL;
+        }
+        self.tell(at, Kind::Pong, Flags::URGENT, number, &[]);
     }
 
     pub(super) fn answered_ping(&mut self, at: LinkId, number: u64) {

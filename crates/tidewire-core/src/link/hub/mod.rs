@@ -78,16 +78,20 @@ struct Link {
     known_by: BTreeSet<LinkId>,
     /// Its node has said goodbye.
     leaves: bool,
+    /// Its node has asked since then whether all has arrived, and has sent nothing after that.
+    has_said_all: bool,
+    /// Something was sent since its node last said that it is there.
+    fresh: bool,
     /// Its node has read what it was asked about last.
     has_read: bool,
     closing: bool,
 }
 
 impl Link {
-    /// Whether its node has said goodbye, and has nothing open but subscriptions, which went with that.
+    /// Whether its node has said all, and has nothing open but subscriptions, which went with its goodbye.
     fn has_left(&self) -> bool {
         let mut open = self.theirs.iter().filter(|(_, route)| !matches!(route, Route::Subscription(_)));
-        self.leaves && self.ours.is_empty() && open.next().is_none()
+        self.has_said_all && self.ours.is_empty() && open.next().is_none()
     }
 }
 
@@ -200,6 +204,8 @@ impl Hub {
             gathered_at_us: u64::MAX,
             known_by: BTreeSet::new(),
             leaves: false,
+            has_said_all: false,
+            fresh: false,
             has_read: false,
             closing: false,
         }));
@@ -270,6 +276,7 @@ impl Hub {
             return;
         }
         link.heart.heard(now_us);
+        link.has_said_all &= matches!(frame.kind, Kind::Ping | Kind::Pong);
         let greeting = link.greeting_until_us.is_some();
         let handled = if greeting { self.greeted(at, frame, now_us) } else { self.handle(at, frame) };
         if let Err(error) = handled {
@@ -343,7 +350,7 @@ impl Hub {
         super::session::check_compressed(frame, inflates)?;
         super::session::check_placed(frame, memory)?;
         match frame.kind {
-            Kind::Ping => self.tell(at, Kind::Pong, Flags::URGENT, frame.id, &[]),
+            Kind::Ping => self.pinged(at, frame.id),
             Kind::Pong => self.answered_ping(at, frame.id),
             Kind::Error => {
                 let number = FailHead::parse(frame.head)?.number;

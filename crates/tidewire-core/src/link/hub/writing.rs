@@ -60,12 +60,17 @@ impl Hub {
             Ok(())
         };
         let written = link.out.control(kind, flags, id, head, payload).is_ok();
+        // Signs of life say nothing that has to be read.
+        let fresh = link.fresh || !matches!(kind, Kind::Ping | Kind::Pong);
         let choked = link.out.is_choked() && !link.closing;
         if choked {
             self.choked.push(at);
         }
         if written {
             self.touch(at);
+        }
+        if let Some(link) = self.link(at) {
+            link.fresh = fresh;
         }
     }
 
@@ -85,9 +90,9 @@ impl Hub {
     }
 
     pub(super) fn touch(&mut self, at: LinkId) {
-        if let Some(link) = self.links.get_mut(at).and_then(Option::as_mut)
-            && !link.touched
-        {
+        let Some(link) = self.links.get_mut(at).and_then(Option::as_mut) else { return };
+        link.fresh = true;
+        if !link.touched {
             link.touched = true;
             self.touched.push(at);
         }

@@ -100,7 +100,7 @@ struct Tally {
 }
 
 /// Up to where the lanes of an outbox were filled at some time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled([u64; LANES]);
 
 /// How a payload came to be refused.

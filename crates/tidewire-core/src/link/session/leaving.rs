@@ -2,19 +2,26 @@
 
 use tidewire_proto::wire::{Flags, Kind};
 
+use super::super::outbox::Filled;
 use super::Session;
 
-/// The numbers of PING: a sign of life, and the question whether all has arrived.
+/// The numbers of PING: a sign of life, and from the second one on the question whether all has arrived.
 pub(super) const HEARTBEAT: u64 = 1;
 pub(in crate::link) const ARRIVAL: u64 = 2;
 
 /// Whether the other side has read all that was sent.
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
-    #[default]
-    NotAsked,
-    Asked,
-    Told,
+pub(super) struct Arrival {
+    /// Of the last question, or the next.
+    number: u64,
+    /// Up to where the outbox was filled when it was asked; None before that.
+    asked: Option<Filled>,
+    told: bool,
+}
+
+impl Arrival {
+    pub fn new() -> Self {
+        Self { number: ARRIVAL, asked: None, told: false }
+    }
 }
 
 impl<C> Session<C> {
@@ -30,22 +37,19 @@ impl<C> Session<C> {
     /// there is nothing else to send: then there is something to write.
     pub fn has_arrived(&mut self) -> bool {
         if self.out.owes() {
-            // The question itself, or what was sent after it was answered.
-            if self.arrival == Arrival::Told {
-                self.arrival = Arrival::NotAsked;
-            }
             return false;
         }
-        if self.arrival == Arrival::NotAsked {
-            self.arrival = Arrival::Asked;
-            self.tell(Kind::Ping, Flags::URGENT, ARRIVAL, 0);
+        if self.arrival.asked.is_some_and(|asked| asked == self.out.filled()) {
+            return self.arrival.told;
         }
-        self.arrival == Arrival::Told
+        // What was sent since the last question is not in its answer.
+        let number = self.arrival.number + u64::from(self.arrival.asked.is_some());
+        self.tell(Kind::Ping, Flags::URGENT, number, 0);
+        self.arrival = Arrival { number, asked: Some(self.out.filled()), told: false };
+        false
     }
 
     pub(super) fn answered_ping(&mut self, number: u64) {
-        if number == ARRIVAL && self.arrival == Arrival::Asked {
-            self.arrival = Arrival::Told;
-        }
+        self.arrival.told |= self.arrival.asked.is_some() && number == self.arrival.number;
     }
 }

@@ -117,7 +117,7 @@ impl<C> Session<C> {
             reading: Reading { here: greeting.inflates, link: false, all: false, memory: false },
             telling_us: u64::MAX,
             closing: false,
-            arrival: Arrival::default(),
+            arrival: Arrival::new(),
             checked: Vec::new(),
         })
     }

@@ -124,22 +124,39 @@ fn who_resumes_takes_the_place_of_the_link_before() {
 }
 
 #[test]
-fn the_name_of_a_node_that_said_goodbye_is_free_once_it_has_nothing_open() {
+fn the_name_of_a_node_that_said_goodbye_is_free_once_it_has_said_all() {
     let (mut world, caller, old) = pair(8);
+    world.subscribe(caller, "news", "");
     world.call(caller, "svc", b"", 7);
     world.settle();
     let call = world.called(old);
-    world.nodes[old].session.goodbye();
-    world.settle();
-
     let name = Greeting::new("callee");
-    let early = world.connect(&name);
+    let refused = |world: &mut World, why: &str| {
+        let early = world.connect(&name);
+        while world.nodes[early].fault.is_none() {
+            world.step_up(early);
+            world.step_down(early);
+        }
+        assert_eq!(refusal(world, early).0, ErrorCode::NameTaken, "{why}");
+    };
+    for _ in 0..20 {
+        world.publish(old, Flags::NORMAL, "news", &[1; 5_000]);
+    }
+    world.nodes[old].session.goodbye();
+    world.step_up(old);
+    refused(&mut world, "its goodbye has overtaken what it said before");
     world.settle();
-    assert_eq!(refusal(&mut world, early).0, ErrorCode::NameTaken, "it answers a call");
+    assert_eq!(world.published(caller).len(), 20);
+    let _asked = world.nodes[old].session.has_arrived();
+    world.settle();
+    refused(&mut world, "it answers a call");
 
     world.nodes[old].session.reply(call.id, Flags::NORMAL, b"done"[..].into()).unwrap();
     world.settle();
     assert!(matches!(world.events(caller)[..], [Event::Replied(7, ..)]));
+    refused(&mut world, "it may have more to say");
+    let _asked = world.nodes[old].session.has_arrived();
+    world.settle();
     let new = world.join_with(&name);
     world.subscribe(new, "svc", "");
     world.call(caller, "svc", b"", 8);
@@ -148,9 +165,7 @@ fn the_name_of_a_node_that_said_goodbye_is_free_once_it_has_nothing_open() {
     assert_eq!(world.hub.counts().nodes, 2);
     // The old link ends at last; the name stays with the new one.
     world.cut(old);
-    let late = world.connect(&name);
-    world.settle();
-    assert_eq!(refusal(&mut world, late).0, ErrorCode::NameTaken);
+    refused(&mut world, "another one has it");
 }
 
 #[test]

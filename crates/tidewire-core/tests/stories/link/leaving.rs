@@ -28,6 +28,26 @@ fn what_a_node_said_has_arrived_when_the_hub_has_read_it() {
 }
 
 #[test]
+fn what_is_said_after_the_question_is_not_in_its_answer() {
+    let (mut world, caller, callee) = pair(7);
+    world.call(caller, "svc", b"", 1);
+    world.settle();
+    let call = world.called(callee);
+    world.nodes[callee].down.paused = true;
+    let _asked = world.nodes[callee].session.has_arrived();
+    world.settle();
+    world.nodes[callee].up.paused = true;
+    world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"late"[..].into()).unwrap();
+    world.nodes[callee].down.paused = false;
+    world.settle();
+    assert!(!world.nodes[callee].session.has_arrived(), "it is on its way");
+    world.nodes[callee].up.paused = false;
+    world.settle();
+    assert!(matches!(world.events(caller)[..], [Event::Replied(..)]));
+    assert!(world.nodes[callee].session.has_arrived());
+}
+
+#[test]
 fn nothing_has_arrived_while_the_hub_says_nothing() {
     let (mut world, _, callee) = pair(2);
     world.nodes[callee].down.paused = true;
@@ -103,13 +123,16 @@ fn a_hub_that_asks_knows_when_a_node_has_read_what_was_sent_before() {
 }
 
 #[test]
-fn a_hub_does_not_ask_a_node_that_is_silent() {
-    let (mut world, caller, _) = pair(6);
-    let at = world.nodes[caller].link.unwrap();
+fn a_hub_asks_neither_who_is_silent_nor_who_was_sent_nothing() {
+    let (mut world, caller, callee) = pair(6);
+    let at = world.nodes[callee].link.unwrap();
+    assert!(world.hub.ask(at, world.now_us), "it was welcomed, and has said nothing since");
     world.wait_us(60_000_000);
-    assert!(world.hub.ask(at, world.now_us), "it has pinged all the time");
+    assert!(!world.hub.ask(at, world.now_us), "it has pinged, and was sent nothing");
+    world.call(caller, "svc", b"", 1);
     world.settle();
-    world.nodes[caller].up.paused = true;
+    assert!(world.hub.ask(at, world.now_us));
+    world.nodes[callee].up.paused = true;
     world.wait_us(limits::LINK_HEARTBEAT_MS.default * 1_000 + 1);
     assert!(!world.hub.ask(at, world.now_us));
 }

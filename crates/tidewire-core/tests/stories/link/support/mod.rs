@@ -273,6 +273,12 @@ impl World {
         self.pump_up(node);
     }
 
+    /// Moves some bytes of the hub to a node.
+    pub fn step_down(&mut self, node: usize) {
+        self.pump_down(node);
+        self.close();
+    }
+
     /// Moves bytes until nothing moves any more.
     pub fn settle(&mut self) {
         loop {
