@@ -5,6 +5,7 @@
 //! - [`restart`]: how many restarts a span of time allows.
 //! - [`histogram`]: distributions of times in a few hundred bytes.
 //! - [`tree`]: subscriptions, found by subject.
+//! - [`campaign`]: seeded runs in ranges: seeds, random numbers, rows, digests.
 //! - [`link`]: links between nodes, the hub that routes between them, without sockets.
 //!
 //! Time goes in as a number of microseconds, randomness as a seed; the same calls give the same answers everywhere.
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backoff;
+pub mod campaign;
 pub mod histogram;
 pub mod link;
 pub mod restart;

@@ -1,0 +1,4 @@
+//! Campaigns: seeds, rows and digests.
+
+mod rows;
+mod vectors;
