@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "tidewire" / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tidewire_bench"))
 
 from measure import (
     Burst,

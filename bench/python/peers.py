@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "tidewire" / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tidewire_bench"))
 
 from measure import Figures, Workload, ask_many, in_loop, latency, now_ns, others, rate, run
 from seed_like import Broker, Message

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing.pool import Pool, ThreadPool
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "tidewire" / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tidewire_bench"))
 
 from burning import burn
 from measure import Figures, Workload, pooled, run

@@ -13,7 +13,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-BENCH = Path(__file__).resolve().parents[2] / "python" / "tidewire" / "bench"
+BENCH = Path(__file__).resolve().parents[1] / "tidewire_bench"
 sys.path.append(str(BENCH))
 
 import ray

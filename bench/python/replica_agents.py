@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "tidewire" / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tidewire_bench"))
 
 from measure import LANES, Burst, Figures, Tally, after, everybody, goals, lanes, now_ns, request_many, settle
 from seed_like import Broker, Message

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-BENCH = Path(__file__).resolve().parents[2] / "python" / "tidewire" / "bench"
+BENCH = Path(__file__).resolve().parents[1] / "tidewire_bench"
 sys.path.append(str(BENCH))
 
 from measure import Figures, latency, now_ns

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidewire.bench.agents_cases import SIZES, make, scaling_cases
-from tidewire.bench.agents_picture import scaling_picture
-from tidewire.bench.agents_scaling import scaling_tables, scalings, verdict
-from tidewire.bench.burning import burn, steps_per_us
-from tidewire.bench.measure import Burst, Tally, pooled, warm_up
-from tidewire.bench.results import CaseResult
+from tidewire_bench.agents_cases import SIZES, make, scaling_cases
+from tidewire_bench.agents_picture import scaling_picture
+from tidewire_bench.agents_scaling import scaling_tables, scalings, verdict
+from tidewire_bench.burning import burn, steps_per_us
+from tidewire_bench.measure import Burst, Tally, pooled, warm_up
+from tidewire_bench.results import CaseResult
 
 PACKAGE = Path(__file__).resolve().parents[1]
 

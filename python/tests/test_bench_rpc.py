@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from tidewire.bench import rpc_run
-from tidewire.bench.model import Curve, Run
-from tidewire.bench.programs import RunFailed
-from tidewire.bench.rpc_cases import PEERS, SIZES, make
-from tidewire.bench.rpc_programs import environment_of, first_missing, name_of
-from tidewire.bench.rpc_results import LoadCurve
-from tidewire.bench.rpc_run import Roles, figures_of
+from tidewire_bench import rpc_run
+from tidewire_bench.model import Curve, Run
+from tidewire_bench.programs import RunFailed
+from tidewire_bench.rpc_cases import PEERS, SIZES, make
+from tidewire_bench.rpc_programs import environment_of, first_missing, name_of
+from tidewire_bench.rpc_results import LoadCurve
+from tidewire_bench.rpc_run import Roles, figures_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PROGRAMS = PACKAGE.parent / "bench" / "python"
@@ -50,7 +50,7 @@ rpc_roles.run(rpc_roles.Contender(rpc_sockets.serve, rpc_sockets.connect))
 
 
 def bench_rpc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidewire.bench.rpc", *arguments]
+    command = [sys.executable, "-m", "tidewire", "bench", "rpc", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=55, cwd=PACKAGE)
 
 

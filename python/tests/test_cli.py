@@ -56,3 +56,10 @@ def test_help_shows_examples() -> None:
 def test_help_says_where_limits_of_tokens_go() -> None:
     told = " ".join(tidewire("up", "--help").stdout.replace("│", " ").split())
     assert "What a token allows, and its limits, go in tables hub.tokens of the --config file" in told
+
+
+def test_where_there_is_no_checkout_it_says_that_benchmarks_are_there(tmp_path: Path) -> None:
+    ran = tidewire("bench", "engine", "--smoke", TIDEWIRE_BENCH=str(tmp_path))
+    assert ran.returncode == 2
+    assert "a part of the repository, not of the installed package" in ran.stderr
+    assert "TIDEWIRE_BENCH" in ran.stderr

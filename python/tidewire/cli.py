@@ -270,9 +270,9 @@ def top(
 )
 def bench_engine(context: typer.Context) -> None:
     """The engine beside kameo, ractor, actix, Pekko, channels, asyncio and thread queues. All options: --help."""
-    from tidewire.bench import engine
+    from tidewire.commands.bench import bench
 
-    raise typer.Exit(engine.main(list(context.args)))
+    raise typer.Exit(bench("engine", context.args))
 
 
 @bench.command(
@@ -282,9 +282,9 @@ def bench_engine(context: typer.Context) -> None:
 )
 def bench_agents(context: typer.Context) -> None:
     """Agents and pools beside asyncio, concurrent.futures, multiprocessing and Ray. All options: --help."""
-    from tidewire.bench import agents
+    from tidewire.commands.bench import bench
 
-    raise typer.Exit(agents.main(list(context.args)))
+    raise typer.Exit(bench("agents", context.args))
 
 
 @bench.command(
@@ -294,9 +294,9 @@ def bench_agents(context: typer.Context) -> None:
 )
 def bench_rpc(context: typer.Context) -> None:
     """Calls between processes beside NATS, WebSocket, gRPC, zenoh and others. All options: --help."""
-    from tidewire.bench import rpc
+    from tidewire.commands.bench import bench
 
-    raise typer.Exit(rpc.main(list(context.args)))
+    raise typer.Exit(bench("rpc", context.args))
 
 
 def _show(report: dict[str, Any]) -> None:

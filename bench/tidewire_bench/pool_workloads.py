@@ -1,6 +1,6 @@
 """Tidewire's pools of workers under tasks that take nothing, 20 us or 1 ms.
 
-python -m tidewire.bench.pool_workloads --contender process-sync-map --workload w1 --count 50000
+python -m tidewire_bench.pool_workloads --contender process-sync-map --workload w1 --count 50000
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 import tidewire as tw
-from tidewire.bench.burning import burn
-from tidewire.bench.measure import Figures, Workload, pooled, run
+
+from tidewire_bench.burning import burn
+from tidewire_bench.measure import Figures, Workload, pooled, run
 
 Kind = Literal["thread", "process"]
 Collect = Callable[[tw.Pool, list[int]], Coroutine[Any, Any, list[int]]]

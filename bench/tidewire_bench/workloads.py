@@ -1,6 +1,6 @@
 """Tidewire from Python under the workloads of the engine.
 
-python -m tidewire.bench.workloads --contender functions --workload p1 --count 1000000
+python -m tidewire_bench.workloads --contender functions --workload p1 --count 1000000
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tidewire as tw
-from tidewire.bench.measure import (
+
+from tidewire_bench.measure import (
     PAGE_BYTES,
     Figures,
     Workload,

@@ -17,8 +17,8 @@ RAY_PYTHON = "TIDEWIRE_BENCH_RAY"
 def prepare(bench: Path | None, needed: set[Program]) -> Programs:
     """Finds what can be run here; nothing needs to be built."""
     programs = Programs()
-    programs.commands["agents-ours"] = [sys.executable, "-m", "tidewire.bench.agents_workloads"]
-    programs.commands["pools-ours"] = [sys.executable, "-m", "tidewire.bench.pool_workloads"]
+    programs.commands["agents-ours"] = [sys.executable, "-m", "tidewire_bench.agents_workloads"]
+    programs.commands["pools-ours"] = [sys.executable, "-m", "tidewire_bench.pool_workloads"]
     if bench is None:
         programs.missing.update(dict.fromkeys(needed - {"agents-ours", "pools-ours"}, NO_CHECKOUT))
         return programs

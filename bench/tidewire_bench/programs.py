@@ -52,8 +52,10 @@ class Programs:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a workload: without what is said to the benchmark itself, which a node would refuse as a key."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_BENCH")}
+    """The environment of a workload: it finds this package, and not what is said to the benchmark itself, which a node would refuse as a key."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_BENCH")}
+    places = [str(Path(__file__).resolve().parents[1]), *filter(None, [inherited.get("PYTHONPATH")])]
+    return {**inherited, "PYTHONPATH": os.pathsep.join(places)}
 
 
 def bench_folder() -> Path | None:
@@ -68,7 +70,7 @@ def bench_folder() -> Path | None:
 def prepare(bench: Path | None, needed: set[Program], say: Say, *, build: bool = True) -> Programs:
     """Builds what can be built and finds the rest."""
     programs = Programs()
-    programs.commands["python-ours"] = [sys.executable, "-m", "tidewire.bench.workloads"]
+    programs.commands["python-ours"] = [sys.executable, "-m", "tidewire_bench.workloads"]
     if bench is None:
         programs.missing.update(dict.fromkeys(needed - {"python-ours"}, NO_CHECKOUT))
         return programs

@@ -1,6 +1,6 @@
 """Tidewire's agents under the workloads of an agent broker.
 
-python -m tidewire.bench.agents_workloads --contender coroutines --workload g1 --count 100000
+python -m tidewire_bench.agents_workloads --contender coroutines --workload g1 --count 100000
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tidewire as tw
-from tidewire.bench.measure import (
+
+from tidewire_bench.measure import (
     Burst,
     Figures,
     Tally,
@@ -30,7 +31,7 @@ from tidewire.bench.measure import (
     run,
     settle,
 )
-from tidewire.bench.workloads import wait
+from tidewire_bench.workloads import wait
 
 _LIMIT_S = 50.0
 _POOL_WORKERS = 4
