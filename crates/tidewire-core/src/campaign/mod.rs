@@ -4,11 +4,15 @@
 //! - [`seed`]: the key of a campaign, and the seed of each of its runs.
 //! - [`rows`]: results as typed columns.
 //! - [`digest`]: a sum of hashes that proves two campaigns to have stored the same rows.
+//! - [`state`]: draft, running, paused, cancelled, failed, done.
+//! - [`lease`]: the timed right of a worker to run a range.
 //!
 //! `spec/campaigns.md` documents the bytes of all four; `spec/vectors/campaigns.json` has vectors.
 
 pub mod digest;
+pub mod lease;
 pub mod random;
 pub mod rows;
 pub mod seed;
 mod siphash;
+pub mod state;
