@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import compileall
+import json
 import logging
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_processes import Programs, programs
+
+SERVERS = Path(__file__).parents[2] / "tools" / "servers.py"
 
 
 def pytest_sessionstart() -> None:
@@ -123,3 +127,22 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         subprocess.run(["openssl", "req", "-x509", *made], cwd=place, check=True, capture_output=True, timeout=60)
     return place
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL for all stories of a session: the one that the environment names, or one of its own."""
+    if "TIDEWIRE_TEST_POSTGRES" in os.environ:
+        yield os.environ["TIDEWIRE_TEST_POSTGRES"]
+        return
+    keeper = subprocess.Popen(
+        [sys.executable, SERVERS, "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert keeper.stdin is not None and keeper.stdout is not None
+    said = json.loads(keeper.stdout.readline())
+    if "error" not in said:
+        yield said["TIDEWIRE_TEST_POSTGRES"]
+    keeper.stdin.close()
+    keeper.wait(60)
+    if "error" in said:
+        pytest.skip(said["error"])
