@@ -23,11 +23,12 @@ def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def three() -> AsyncIterator[tuple[tw.Node, tw.Node, tw.Node]]:
-    """A hub, and two nodes that have joined it, each with a link of its own."""
-    async with tw.Node(name="hub") as hub:
+async def three(links: dict[str, Any] | None = None) -> AsyncIterator[tuple[tw.Node, tw.Node, tw.Node]]:
+    """A hub, and two nodes that have joined it, each with a link of its own, and these options of links."""
+    config = {"links": links or {}}
+    async with tw.Node(name="hub", config=config) as hub:
         url = hub.listen("tide://127.0.0.1:0").url
-        async with tw.Node(url, name="a") as a, tw.Node(url, name="b") as b:
+        async with tw.Node(url, name="a", config=config) as a, tw.Node(url, name="b", config=config) as b:
             yield hub, a, b
 
 

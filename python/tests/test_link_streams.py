@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 import tidewire as tw
 from link_processes import Program, Programs
-from link_stories import said
+from link_stories import play, said, three
 from tidewire import _limits
 
 CREDIT = _limits.STREAM_CREDIT.default
@@ -104,6 +104,46 @@ def test_an_error_comes_after_the_items_before_it(run: Run, most: int) -> None:
         assert await workshop.label() == "server"
 
     run(story)
+
+
+class Long(tw.Service):
+    """Long items, and then an error."""
+
+    @tw.method
+    async def items(self, count: int, size: int) -> AsyncIterator[bytes]:
+        for n in range(count):
+            yield bytes([n]) * size
+        raise ValueError(count)
+
+    @tw.method
+    def plainly(self, count: int, size: int) -> Iterator[bytes]:
+        for n in range(count):
+            yield bytes([n]) * size
+        raise ValueError(count)
+
+
+# Three megabytes in one write fit no socket; of the others more is credited than may wait for a link.
+@pytest.mark.parametrize("count, size", [(20, 70_000), (5, 3_000_000), (48, 2 << 20)])
+@pytest.mark.parametrize("method", ["items", "plainly"])
+@pytest.mark.parametrize("links", [{}, {"link_shared_bytes": 0}], ids=["shared", "sent"])
+def test_long_items_come_in_order_to_a_slow_reader_and_an_error_after_them(
+    count: int, size: int, method: str, links: dict[str, int]
+) -> None:
+    async def story() -> None:
+        async with three(links) as (hub, a, b):
+            for server, reader in ((a, b), (hub, a), (b, hub)):
+                served = await server.serve(Long(), name="long")
+                seen = 0
+                with pytest.raises(ValueError):
+                    async for item in getattr(reader.client("long"), method)(count, size):
+                        assert len(item) == size and item[0] == item[-1] == seen
+                        seen += 1
+                        # The writer has its turn, and would run far ahead.
+                        await asyncio.sleep(0.001)
+                assert seen == count
+                await served.stop()
+
+    play(story)
 
 
 def test_a_writer_that_is_killed_ends_the_stream_after_what_came(run: Run) -> None:

@@ -1,5 +1,6 @@
 //! The link of a node: its handle, and what belongs to it.
 
+mod backpressure;
 mod call;
 mod draining;
 mod ending;
@@ -34,6 +35,7 @@ use crate::idle::Idle;
 use crate::memory::Memory;
 use crate::turn::Offer;
 
+use backpressure::HeldBack;
 pub use call::{Call, Flusher};
 pub use error::JoinError;
 pub use hearing::{Exchange, Failure, Handler, Published, Waiting};
@@ -85,6 +87,8 @@ struct Shared {
     memory: Option<Arc<Memory>>,
     /// How many payloads of this link have lain there.
     laid: AtomicU64,
+    /// Writers of streams wait until there is room for their next items.
+    holds_back: AtomicBool,
     /// Some are to be laid there.
     lays: AtomicBool,
     /// Payloads that lie in the memory of others, and wait for the thread of the links to read them.
@@ -114,6 +118,7 @@ struct State {
     next_subscription: u64,
     by_id: HashMap<u64, u64>,
     plain: SubjectTree<u64>,
+    held_back: HeldBack,
     welcome: Option<oneshot::Sender<Result<(), Fault>>>,
     resume: Option<String>,
     /// The node has said goodbye: nobody has anything to ask it any more.

@@ -115,6 +115,10 @@ impl Exchange for Exchanging {
     fn wanted(&self, items: u32) {
         self.change(|state| state.credit += u64::from(items));
     }
+
+    fn writable(&self) {
+        self.change(|_| {});
+    }
 }
 
 impl Fire for Exchanging {

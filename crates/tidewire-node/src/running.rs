@@ -8,7 +8,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use tidewire_engine::raw::{Fire, Watch};
-use tidewire_link::{Call, Refused};
+use tidewire_link::{Call, Exchange, Pieces, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::context::{Context, Inner};
@@ -88,6 +88,10 @@ async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
                     Ok(given) => given,
                     Err(failure) => return fail(host, call, &failure),
                 };
+                if let Err(ended) = poll_fn(|task| room(&exchange, &call, blob.bytes(), task)).await {
+                    drop(items);
+                    return give_up(host, call, &exchange, ended).await;
+                }
                 match call.item(blob.sending()) {
                     Ok(()) => {}
                     Err(Refused::Over) => return give_up(host, call, &exchange, Ended::Gone).await,
@@ -119,6 +123,15 @@ fn next(exchange: &Exchanging, items: &mut Streaming, task: &mut TaskContext<'_>
         Ok(polled) => polled.map(Ok),
         Err(panic) => Poll::Ready(Ok(Some(Err(Failure::of_panic(&*panic))))),
     }
+}
+
+/// Ready when the link takes an item of so many bytes.
+fn room(exchange: &Arc<Exchanging>, call: &Call, bytes: usize, task: &TaskContext<'_>) -> Poll<Result<(), Ended>> {
+    if let Poll::Ready(ended) = exchange.poll_ended(task) {
+        return Poll::Ready(Err(ended));
+    }
+    let told: Arc<dyn Exchange> = Arc::clone(exchange) as _;
+    if call.may_send_item(bytes, &told) { Poll::Ready(Ok(())) } else { Poll::Pending }
 }
 
 fn polled(poll: impl FnOnce() -> Poll<Result<Blob, Failure>>) -> Poll<Result<Blob, Failure>> {

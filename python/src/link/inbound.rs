@@ -9,7 +9,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Flusher, Message, Published, Sending};
+use tidewire_link::{Call, Exchange, Flusher, Message, Pieces, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Fields, PublishHead};
 
@@ -23,6 +23,7 @@ use crate::link::inlet::Intake;
 use crate::link::{Taking, detached, refused, sending, sent_by};
 use crate::once::Once;
 use crate::pending::Pending;
+use crate::values::Blob;
 
 /// The names of the lanes.
 const PRIORITIES: [&str; 4] = ["urgent", "high", "normal", "low"];
@@ -73,6 +74,15 @@ impl Exchanging {
         }
     }
 
+    /// Ready when an item may be sent, or the caller has gone: True. False: the stream was cut.
+    fn poll_credit(&self) -> Poll<PyResult<Py<PyAny>>> {
+        let ready = self.credit.load(Ordering::Acquire) > 0 || self.cancelled.load(Ordering::Acquire);
+        if !ready && !self.cut.load(Ordering::Acquire) {
+            return Poll::Pending;
+        }
+        Poll::Ready(attach(|py| ready.into_py_any(py)))
+    }
+
     fn wake(&self) {
         if let Some(waker) = self.waker.lock().take() {
             waker.wake();
@@ -99,6 +109,10 @@ impl Exchange for Exchanging {
 
     fn wanted(&self, items: u32) {
         self.credit.fetch_add(items.into(), Ordering::AcqRel);
+        self.wake();
+    }
+
+    fn writable(&self) {
         self.wake();
     }
 }
@@ -319,15 +333,17 @@ impl RemoteCall {
     /// Sends one item of a stream; None, or something to await before the next one.
     #[pyo3(signature = (value, give = None))]
     fn item<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         value: &Bound<'py, PyAny>,
         give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Pending>> {
-        let mut blob = crate::values::encode(value, "an item", self.payload_bytes, give)?;
-        self.with(py, |call| call.item(sending(&mut blob)).map_err(|why| refused(py, "an item", &why)))?;
-        let left = self.exchange.credit.fetch_sub(1, Ordering::AcqRel) - 1;
-        Ok((left <= 0).then(|| self.credit()))
+        let (py, this) = (slf.py(), slf.get());
+        let mut blob = crate::values::encode(value, "an item", this.payload_bytes, give)?;
+        if this.send_item(py, &mut blob)? {
+            let left = this.exchange.credit.load(Ordering::Acquire);
+            return Ok((left <= 0).then(|| this.credit()));
+        }
+        Ok(Some(Self::send_later(slf, blob)))
     }
 
     /// Something to await until an item may be sent: False if there is no credit, and the stream was cut.
@@ -335,11 +351,7 @@ impl RemoteCall {
         let exchange = Arc::clone(&self.exchange);
         let wait = std::future::poll_fn(move |context| {
             *exchange.waker.lock() = Some(context.waker().clone());
-            let ready = exchange.credit.load(Ordering::Acquire) > 0 || exchange.cancelled.load(Ordering::Acquire);
-            if !ready && !exchange.cut.load(Ordering::Acquire) {
-                return Poll::Pending;
-            }
-            Poll::Ready(attach(|py| ready.into_py_any(py)))
+            exchange.poll_credit()
         });
         Pending::new("credit", None, Box::pin(wait))
     }
@@ -367,6 +379,43 @@ impl RemoteCall {
 }
 
 impl RemoteCall {
+    /// Sends an item, if the link has room for it; else the exchange is told when it has.
+    fn send_item(&self, py: Python<'_>, blob: &mut Blob) -> PyResult<bool> {
+        let told: Arc<dyn Exchange> = Arc::clone(&self.exchange) as _;
+        let send = |call: &Call| {
+            if !call.may_send_item(blob.bytes(), &told) {
+                return Ok(false);
+            }
+            call.item(sending(blob)).map_err(|why| refused(py, "an item", &why))?;
+            Ok(true)
+        };
+        let sent = self.with(py, send)?;
+        if sent {
+            self.exchange.credit.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(sent)
+    }
+
+    /// Sends an item when the link has room for it, and waits as [`credit`](Self::credit) does then. If the caller goes it is not sent.
+    fn send_later(slf: &Bound<'_, Self>, mut blob: Blob) -> Pending {
+        let (call, exchange) = (Held::from(slf.clone()), Arc::clone(&slf.get().exchange));
+        let mut is_sent = false;
+        let wait = std::future::poll_fn(move |context| {
+            *exchange.waker.lock() = Some(context.waker().clone());
+            if !is_sent && !exchange.cancelled.load(Ordering::Acquire) {
+                match attach(|py| call.get().send_item(py, &mut blob)) {
+                    Ok(sent) => is_sent = sent,
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+                if !is_sent {
+                    return Poll::Pending;
+                }
+            }
+            exchange.poll_credit()
+        });
+        Pending::new("credit", None, Box::pin(wait))
+    }
+
     fn end(&self, py: Python<'_>, code: ErrorCode, payload: Sending<'_>) {
         let Some(call) = self.take() else { return };
         let (company, bytes) = (call.has_company(), payload.bytes());

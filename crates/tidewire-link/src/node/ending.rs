@@ -27,11 +27,12 @@ impl Shared {
     /// Every exchange has ended; those who wait are told.
     pub(super) fn lost(&self) {
         let mut events = Vec::new();
-        let was_joined = {
+        let (was_joined, _held_back) = {
             let mut state = self.state.lock();
             state.session.lost(&mut events);
             state.welcome = None;
-            state.joined.take().is_some()
+            // Each of them is told that its call has ended.
+            (state.joined.take().is_some(), std::mem::take(&mut state.held_back))
         };
         self.deliver(events, 0);
         self.idle.tell();

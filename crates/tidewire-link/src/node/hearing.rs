@@ -45,6 +45,8 @@ pub trait Exchange: Send + Sync {
     fn input_over(&self);
     /// The caller takes so many further items.
     fn wanted(&self, items: u32);
+    /// An item that had to wait [may be sent](super::Call::may_send_item) now. Called on any thread.
+    fn writable(&self) {}
 }
 
 /// Why a call failed.

@@ -199,6 +199,7 @@ impl Shared {
     /// Goes on with writing.
     fn resume(&self, way: &Way) -> Result<(), Fault> {
         let resumed = way.writing.resume(|burst| self.take(way, burst), |burst| way.kind.write(burst));
+        self.let_write();
         self.idle.tell();
         resumed.map_err(|_| gone())
     }

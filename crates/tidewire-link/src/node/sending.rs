@@ -45,7 +45,13 @@ impl Shared {
             && self.state.lock().session.may_place()
     }
 
+    /// Writes what waits, as much as the socket takes.
     pub(super) fn flush(&self) {
+        self.write_out();
+        self.let_write();
+    }
+
+    fn write_out(&self) {
         let Some(way) = self.way.lock().clone() else { return };
         if self.holds(&way) {
             return;

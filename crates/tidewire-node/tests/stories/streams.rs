@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
+use tidewire_node::values::Bytes;
 use tidewire_node::{ErrorCode, Failure, Items, Service};
 
 use crate::support::{OnDrop, PATIENCE, Told, hub, join};
@@ -82,6 +83,44 @@ fn items_come_in_order_and_the_writer_is_never_far_ahead() {
     }
     assert!(items.next_blocking().is_none() && items.next_blocking().is_none());
     assert_eq!(told.next(), "closed");
+}
+
+/// Long items, and then an error.
+struct Long {
+    left: usize,
+    bytes: usize,
+}
+
+impl Stream for Long {
+    type Item = Result<Bytes, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Poll::Ready(Some(Err(Failure::new("test:Broken", "it broke"))));
+        };
+        self.left = left;
+        Poll::Ready(Some(Ok(Bytes::from(vec![left as u8; self.bytes]))))
+    }
+}
+
+#[test]
+fn long_items_come_in_order_to_a_slow_reader_and_an_error_after_them() {
+    let hub = hub();
+    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
+    let service = Service::new("long")
+        .stream("items", &["count", "bytes"], |_, (left, bytes): (usize, usize)| Long { left, bytes });
+    server.serve(service).wait().expect("it serves");
+    // The second would be more than may wait for a link, and more than the credit of the reader would have kept back.
+    for (count, bytes) in [(20, 70_000), (40, 2 << 20)] {
+        let mut items = caller.client("long").stream::<Bytes>("items", &(count, bytes));
+        for left in (0..count).rev() {
+            let item = items.next_blocking().expect("an item").expect("no error");
+            assert!(item.len() == bytes && item[0] == left as u8 && item[bytes - 1] == left as u8);
+        }
+        let error = items.next_blocking().expect("an error").expect_err("no item");
+        assert_eq!(error.code(), ErrorCode::RemoteError);
+        assert!(items.next_blocking().is_none());
+    }
 }
 
 #[test]

@@ -46,7 +46,9 @@ pub(super) struct Transfer {
     /// Its first frame is gone once so many bytes of whole frames have been given.
     begins: u64,
     /// What has to come after its last chunk: published messages of its lane, or further frames of its exchange.
-    pub(super) after: VecDeque<Behind>,
+    after: VecDeque<Behind>,
+    /// Bytes of that.
+    behind: usize,
 }
 
 /// How far it is with laying a payload in shared memory.
@@ -93,6 +95,11 @@ impl Lane {
 
     pub(super) fn transfer(&mut self, id: u64, answer: bool) -> Option<&mut Transfer> {
         self.transfers.iter_mut().find(|transfer| transfer.is(id, answer))
+    }
+
+    /// Bytes that wait behind a payload of an exchange, if one is under way.
+    pub(super) fn behind(&self, id: u64, answer: bool) -> Option<usize> {
+        self.transfers.iter().find(|transfer| transfer.is(id, answer)).map(|transfer| transfer.behind)
     }
 
     pub(super) fn begin(&mut self, first: &[u8], mut transfer: Transfer) {
@@ -161,7 +168,7 @@ impl Lane {
             self.to_lay -= usize::from(!begun);
         }
         if transfer.published {
-            self.go_on(transfer.after);
+            self.go_on(transfer);
         } else {
             transfer.after.into_iter().for_each(|behind| behind.uncount(tally));
         }
@@ -172,7 +179,7 @@ impl Lane {
         let Some(at) = self.transfers.iter().position(is) else { return };
         if let Some(transfer) = self.transfers.remove(at) {
             tally.bytes -= transfer.left();
-            self.go_on(transfer.after);
+            self.go_on(transfer);
         }
     }
 
@@ -193,7 +200,7 @@ impl Lane {
             if transfer.published {
                 tally.ended.push(transfer.id);
             }
-            self.go_on(transfer.after);
+            self.go_on(transfer);
             let left = until.saturating_sub(out.length());
             self.take_frames(out.bytes(), left, tally);
         }
@@ -224,14 +231,15 @@ impl Lane {
     }
 
     /// What waited for the end of a transfer goes on.
-    fn go_on(&mut self, mut after: VecDeque<Behind>) {
+    fn go_on(&mut self, Transfer { mut after, mut behind, .. }: Transfer) {
         while let Some(next) = after.pop_front() {
+            behind -= next.bytes();
             match next {
                 Behind::Frame(frame) => {
                     self.frames.copy(&frame);
                 }
                 Behind::Transfer(first, mut transfer) => {
-                    transfer.after = after;
+                    (transfer.after, transfer.behind) = (after, behind);
                     return self.begin(&first, transfer);
                 }
             }
@@ -265,12 +273,18 @@ impl Lane {
 impl Transfer {
     pub(super) fn new(id: u64, flags: Flags, payload: Payload, window: usize, published: bool) -> Self {
         let (payload, after, laying) = (Arc::from(payload), VecDeque::new(), Laying::No);
-        Self { id, flags, payload, at: 0, window, published, laid: false, laying, begins: 0, after }
+        Self { id, flags, payload, at: 0, window, published, laid: false, laying, begins: 0, after, behind: 0 }
     }
 
     /// One that is to be laid in shared memory.
     pub(super) fn to_lay(id: u64, flags: Flags, payload: Payload) -> Self {
         Self { laying: Laying::Waits(Vec::new(), false), ..Self::new(id, flags, payload, 0, false) }
+    }
+
+    /// Adds what has to come after it.
+    pub(super) fn follow(&mut self, next: Behind) {
+        self.behind += next.bytes();
+        self.after.push_back(next);
     }
 
     fn is(&self, id: u64, answer: bool) -> bool {
@@ -303,6 +317,13 @@ impl Transfer {
 }
 
 impl Behind {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Frame(frame) => frame.len(),
+            Self::Transfer(first, transfer) => first.len() + transfer.left(),
+        }
+    }
+
     /// It is not sent any more.
     fn uncount(self, tally: &mut Tally) {
         match self {

@@ -226,7 +226,7 @@ impl Outbox {
             let mut frame = Vec::new();
             write(&mut frame)?;
             self.tally.add(frame.len());
-            transfer.after.push_back(Behind::Frame(frame));
+            transfer.follow(Behind::Frame(frame));
             return Ok(());
         }
         let before = lane.frames.len();
@@ -323,10 +323,17 @@ impl Outbox {
         self.tally.bytes += transfer.left();
         let lane = &mut self.lanes[flags.lane()];
         match lane.holder(kind, flags.answer(), id) {
-            Some(before) => before.after.push_back(Behind::Transfer(first, transfer)),
+            Some(before) => before.follow(Behind::Transfer(first, transfer)),
             None => lane.begin(&first, transfer),
         }
         Ok(())
+    }
+
+    /// Whether the next item of an exchange is to wait until more was written: more than a window of its own waits behind a long item, or
+    /// with it more than half of what may wait would. The other half is for what can't wait.
+    pub fn holds_back(&self, id: u64, answer: bool, payload: usize) -> bool {
+        let behind = self.lanes.iter().find_map(|lane| lane.behind(id, answer)).unwrap_or(0);
+        behind > self.window || self.room_for(payload, self.bytes_max / 2).is_err()
     }
 
     /// Adds a frame whose payload is to be laid in shared memory: [`next_to_lay`](Self::next_to_lay) has it, and it waits for

@@ -109,7 +109,12 @@ impl<C> Session<C> {
         Ok(())
     }
 
-    /// Sends one item of an answer. The caller minds the credit.
+    /// Whether an item of an answer may be sent now; else once more has been written. One of a call that has ended may be, and is refused.
+    pub fn may_answer_item(&mut self, id: u64, bytes: usize) -> bool {
+        !self.is_open(id) || !self.out.holds_back(id, true, bytes)
+    }
+
+    /// Sends one item of an answer. The caller minds the credit, and whether it [may](Self::may_answer_item).
     ///
     /// # Errors
     /// As for [`reply`](Self::reply).
@@ -175,9 +180,8 @@ impl<C> Session<C> {
         let _ = self.out.control(Kind::Error, Flags::URGENT, 0, fail_head(code), text.as_bytes());
     }
 
-    /// Fails a call at once. Room or not: else a call that found none could not be told. What is under way of an item is given up.
+    /// Fails a call, after the items before it. Room or not: else a call that found none could not be told.
     pub(super) fn fail_short(&mut self, id: u64, flags: Flags, code: ErrorCode, text: &[u8]) {
-        self.out.drop_transfer(id, true);
         let written = self.out.control(Kind::Fail, flags, id, fail_head(code), text);
         debug_assert!(written.is_ok(), "a text that is not cut fits a frame");
     }

@@ -4,7 +4,7 @@ use tidewire_core::link::session::{Event, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::Flags;
 
-use crate::link::support::{failure, filled, lane, nothing_is_left, pair};
+use crate::link::support::{World, filled, lane, nothing_is_left, pair};
 
 #[test]
 fn a_stream_of_answers_comes_in_order_and_ends() {
@@ -77,24 +77,76 @@ fn credit_that_is_given_while_a_long_call_is_on_its_way_is_not_lost() {
 }
 
 #[test]
-fn a_failure_does_not_wait_for_a_long_item() {
+fn a_failure_comes_after_the_items_before_it() {
     let (mut world, caller, callee) = pair(14);
-    world.call(caller, "svc", b"", 1);
+    world.call_in(caller, lane(1), "svc", b"", 1);
     world.settle();
     let call = world.called(callee);
-    world.nodes[caller].down.paused = true;
     let session = &mut world.nodes[callee].session;
-    session.answer_item(call.id, Flags::NORMAL, filled(5_000_000, 0)[..].into()).unwrap();
-    world.settle();
-    let session = &mut world.nodes[callee].session;
-    assert!(session.out.bytes() > 3_000_000, "most of the item waits for a window");
+    for (at, bytes) in [5_000_000, 70_000, 20].into_iter().enumerate() {
+        session.answer_item(call.id, Flags::NORMAL, filled(bytes, at as u32)[..].into()).unwrap();
+    }
     session.fail(call.id, ErrorCode::AskTimeout, b"enough"[..].into()).unwrap();
     world.settle();
-    assert_eq!(world.nodes[callee].session.out.bytes(), 0, "the rest of the item is let go");
+    let events = world.events(caller);
+    let [Event::Item(1, long), Event::Item(1, other), Event::Item(1, short), Event::Failed(1, ..)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(long.payload() == filled(5_000_000, 0) && other.payload() == filled(70_000, 1));
+    assert!(short.payload() == filled(20, 2));
+    nothing_is_left(&world);
+}
+
+#[test]
+fn the_writer_of_long_items_is_held_back_by_their_bytes() {
+    let (mut world, caller, callee) = pair(16);
+    let ids = [1, 2].map(|tag| {
+        let id = world.call_in(caller, lane(1), "svc", b"", tag);
+        world.settle();
+        (id, world.called(callee).id)
+    });
+    let (other, calls) = (ids[1].0, ids.map(|(_, call)| call));
+    world.nodes[caller].down.paused = true;
+    let send = |world: &mut World, id: u64| {
+        let session = &mut world.nodes[callee].session;
+        let may = session.may_answer_item(id, 2_000_000);
+        if may {
+            session.answer_item(id, Flags::NORMAL, filled(2_000_000, 0)[..].into()).unwrap();
+        }
+        may
+    };
+    // One item is under way and one waits behind it. Another stream has room for its own.
+    assert_eq!([(); 4].map(|()| send(&mut world, calls[0])), [true, true, false, false]);
+    world.settle();
+    assert_eq!([(); 4].map(|()| send(&mut world, calls[1])), [true, true, false, false]);
+    assert!(world.nodes[callee].session.out.bytes() <= 8_000_000);
+
+    // Once the reader takes more, there is room. Of an exchange that has ended all are refused, and nobody waits.
     world.nodes[caller].down.paused = false;
     world.settle();
-    assert_eq!(failure(&mut world, caller).1, ErrorCode::AskTimeout);
-    nothing_is_left(&world);
+    assert!(send(&mut world, calls[0]));
+    world.nodes[caller].session.cancel(other);
+    world.settle();
+    let session = &mut world.nodes[callee].session;
+    assert!(session.may_answer_item(calls[1], 2_000_000));
+    assert_eq!(session.answer_item(calls[1], Flags::NORMAL, b"late"[..].into()), Err(Refused::Over));
+}
+
+#[test]
+fn streams_leave_half_of_what_may_wait_to_what_cant_wait() {
+    let (mut world, caller, callee) = pair(17);
+    world.call_in(caller, lane(1), "svc", b"", 1);
+    world.settle();
+    let call = world.called(callee);
+    world.nodes[callee].up.paused = true;
+    let session = &mut world.nodes[callee].session;
+    let mut sent = 0;
+    while session.may_answer_item(call.id, 60_000) {
+        session.answer_item(call.id, Flags::NORMAL, filled(60_000, 0)[..].into()).unwrap();
+        sent += 1;
+    }
+    let (bytes, max) = (session.out.bytes(), session.out.bytes_max());
+    assert!(bytes <= max / 2 && bytes > max / 2 - 70_000, "{sent} items, {bytes} of {max} bytes");
 }
 
 #[test]
