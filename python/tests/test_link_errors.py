@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import enum
+import re
+import traceback
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
 from link_programs import Workshop, until_served
+from remote_support import World, play
 
 MIB = 1 << 20
 
@@ -20,6 +25,18 @@ class Closed(Exception):
         super().__init__(door, since)
         self.door = door
         self.since = since
+
+
+@dataclass
+class Order:
+    """Known on both sides, as the types of a package that both import."""
+
+    symbol: str
+    price: float = 0.0
+
+
+class Side(enum.Enum):
+    BUY = "buy"
 
 
 class Desk(tw.Service):
@@ -36,6 +53,21 @@ class Desk(tw.Service):
     @tw.method
     def fail_plainly(self) -> None:
         raise Closed("back", 4)
+
+    @tw.method
+    async def place(self, orders: list[Order], side: Side = Side.BUY, *rest: Any) -> int:
+        return len(orders)
+
+    @tw.method
+    async def take(self, order: Any) -> Any:
+        return order
+
+    @tw.method
+    async def hand_over(self) -> Any:
+        async def take_later(first: int, later: Any) -> None:
+            """Take two."""
+
+        return take_later
 
 
 @pytest.mark.parametrize(
@@ -80,6 +112,17 @@ def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(
     at_workshop(story)
 
 
+@pytest.mark.parametrize("kind", ["key", "own"])
+def test_a_printed_error_shows_where_it_was_raised_on_the_other_side(at_workshop: Any, kind: str) -> None:
+    async def story(node: tw.Node, workshop: Any) -> None:
+        with pytest.raises(Exception, match=r"a|x") as raised:
+            await workshop.fail(kind)
+        printed = "".join(traceback.format_exception(type(raised.value), raised.value, raised.value.__traceback__))
+        assert re.search(r'link_programs\.py", line \d+, in fail', printed), printed
+
+    at_workshop(story)
+
+
 def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         with pytest.raises(tw.RemoteError, match=r"OnlyHere.*x") as raised:
@@ -87,6 +130,38 @@ def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(at_workshop: Any)
         assert "in fail" in raised.value.remote_traceback
 
     at_workshop(story)
+
+
+GOOD, WRONG = Order("X", 1.0), Order("X", "cheap")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "kwargs", "where"),
+    [
+        (
+            "place",
+            ([GOOD, WRONG],),
+            {},
+            r"desk\.place: orders\[1\]: not a .*Order: price: 'cheap' \(a str\) is not float",
+        ),
+        ("place", (), {"orders": [WRONG]}, r"desk\.place: orders\[0\]: not a .*Order: price: 'cheap'"),
+        ("place", ([], Side.BUY, 1, {"a": WRONG}), {}, r"desk\.place: rest\.a: not a .*Order: price"),
+        ("take", (WRONG,), {}, r"desk\.take: order: not a .*Order: price"),
+        ("take_later", (7, WRONG), {}, r"take_later.*: later: not a .*Order: price"),
+    ],
+    ids=["by position", "by name", "of the rest", "without an annotation", "to a function that was given"],
+)
+def test_a_field_that_does_not_fit_is_an_argument_that_does_not(
+    method: str, args: tuple[Any, ...], kwargs: dict[str, Any], where: str
+) -> None:
+    async def story(world: World) -> None:
+        desk = world.caller.client("desk")
+        called = await desk.hand_over() if method == "take_later" else getattr(desk, method)
+        with pytest.raises(tw.InvalidArgument, match=where) as raised:
+            await called(*args, **kwargs)
+        assert not isinstance(raised.value, tw.WireError)
+
+    play(Desk(), story)
 
 
 @pytest.mark.parametrize(("method", "args"), [("fail", ("front", 3)), ("fail_plainly", ("back", 4))])

@@ -87,6 +87,13 @@ class TidewireError(Exception):
     retryable: ClassVar[bool] = False
 
 
+class RemoteTraceback(Exception):
+    """The traceback of another process or thread as text: the cause of an error that came from there, so that it is printed with it."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""' if self.args else ""
+
+
 class MailboxFull(TidewireError):
     """The mailbox of the actor is full, and its overflow policy accepts nothing more.
 

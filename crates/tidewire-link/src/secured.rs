@@ -8,6 +8,8 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 
+use crate::tls::Untrusted;
+
 /// TLS reads a few thousand bytes at a time; the system is asked for more at once.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -160,22 +162,48 @@ impl Write for Direct {
 
 fn refusal(error: &Error) -> io::Error {
     let text = match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "its certificate is signed by nobody who is trusted here: give the certificate of its CA (ca)".to_owned()
+        Error::InvalidCertificate(problem) => return io::Error::new(io::ErrorKind::InvalidData, distrust(problem)),
+        Error::AlertReceived(alert) if let Some(distrust) = distrusted(*alert) => {
+            return io::Error::new(io::ErrorKind::InvalidData, distrust);
         }
-        // Its name is all that is known of it here.
-        Error::InvalidCertificate(problem) if format!("{problem:?}").contains("CaUsedAsEndEntity") => {
-            "its certificate is that of a CA: make the hub one of its own, signed by that CA or by itself, with basicConstraints=CA:FALSE".to_owned()
-        }
-        Error::InvalidCertificate(problem) => format!("its certificate is not accepted: {problem}"),
         Error::InvalidMessage(problem) => {
             format!("it does not speak TLS ({problem:?}): use a URL without TLS, or mend its own")
-        }
-        Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "it wants a certificate of this side: give one (cert, key)".to_owned()
         }
         Error::AlertReceived(alert) => format!("it refuses the TLS connection: {alert:?}"),
         other => format!("the TLS connection has failed: {other}"),
     };
     io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// What an alert says of the certificate of this side, if it does.
+fn distrusted(alert: AlertDescription) -> Option<Untrusted> {
+    use AlertDescription::{
+        BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked, CertificateUnknown, UnknownCA,
+        UnsupportedCertificate,
+    };
+    match alert {
+        CertificateRequired => Some(Untrusted("it wants a certificate of this side: give one (cert, key)".to_owned())),
+        BadCertificate
+        | CertificateExpired
+        | CertificateRevoked
+        | CertificateUnknown
+        | UnknownCA
+        | UnsupportedCertificate => Some(Untrusted(format!(
+            "it does not accept the certificate of this side ({alert:?}): give one that its CA has signed (cert, key)"
+        ))),
+        _ => None,
+    }
+}
+
+fn distrust(problem: &CertificateError) -> Untrusted {
+    Untrusted(match problem {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "its certificate is signed by nobody who is trusted here: give the certificate of its CA (ca)".to_owned()
+        }
+        // Its name is all that is known of it here.
+        problem if format!("{problem:?}").contains("CaUsedAsEndEntity") => {
+            "its certificate is that of a CA: make the hub one of its own, signed by that CA or by itself, with basicConstraints=CA:FALSE".to_owned()
+        }
+        problem => format!("its certificate is not accepted: {problem}"),
+    })
 }

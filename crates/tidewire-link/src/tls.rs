@@ -29,6 +29,18 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError(String);
 
+/// A side of a TLS connection that the other one does not trust; it names the setting that would mend it.
+#[derive(Debug)]
+pub(crate) struct Untrusted(pub String);
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Untrusted {}
+
 impl Default for Tls {
     fn default() -> Self {
         Self { ca: None, cert: None, key: None, verify: true }

@@ -191,7 +191,7 @@ impl From<JoinError> for Error {
     fn from(error: JoinError) -> Self {
         let code = match &error {
             JoinError::Io(..) => ErrorCode::LinkLost,
-            JoinError::Tls(_) => ErrorCode::InvalidArgument,
+            JoinError::Tls(_) | JoinError::Untrusted(..) => ErrorCode::InvalidArgument,
             JoinError::Told(_, number, _) => ErrorCode::from_number(*number).unwrap_or(ErrorCode::WireError),
             JoinError::Fault(..) => ErrorCode::WireError,
         };

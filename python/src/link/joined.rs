@@ -57,7 +57,7 @@ impl Link {
     pub fn join_error(py: Python<'_>, failure: &JoinError) -> PyErr {
         let class = match failure {
             JoinError::Io(..) => "LinkLost",
-            JoinError::Tls(_) => "InvalidArgument",
+            JoinError::Tls(_) | JoinError::Untrusted(..) => "InvalidArgument",
             JoinError::Told(_, number, _) => ErrorCode::from_number(*number).map_or("TidewireError", ErrorCode::name),
             JoinError::Fault(..) => "WireError",
         };

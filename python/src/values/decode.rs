@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyUnicodeDecodeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
@@ -145,7 +146,7 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
 
     fn list(&mut self, length: usize) -> Read<'py> {
         self.enter(length)?;
-        let list = PyList::new(self.py, (0..length).map(|_| Item(self.value())))?;
+        let list = PyList::new(self.py, (0..length).map(|at| Item(self.inside::<PyList>(at))))?;
         self.leave();
         Ok(list.into_any())
     }
@@ -162,7 +163,7 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
         let map = PyDict::new(self.py);
         for _ in 0..length {
             let key = self.key()?;
-            let value = self.value()?;
+            let value = self.value().map_err(|failure| self.placed::<PyDict>(failure, &key))?;
             map.set_item(key, value).map_err(|failure| self.refused(failure))?;
         }
         Ok(map)
@@ -201,7 +202,21 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
 
     /// So many values, which were promised.
     pub fn items(&mut self, length: usize) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(self.py, (0..length).map(|_| Item(self.value())))
+        PyTuple::new(self.py, (0..length).map(|at| Item(self.inside::<PyTuple>(at))))
+    }
+
+    fn inside<C: PyTypeInfo>(&mut self, at: usize) -> Read<'py> {
+        self.value().map_err(|failure| self.placed::<C>(failure, at))
+    }
+
+    /// An error that wants to know where it was, `Misfit`, with one more container around it.
+    #[cold]
+    fn placed<C: PyTypeInfo>(&self, failure: PyErr, at: impl IntoPyObject<'py>) -> PyErr {
+        let path = failure.value(self.py).getattr("path").ok().and_then(|path| path.cast_into::<PyList>().ok());
+        match path.map(|path| path.insert(0, (C::type_object(self.py), at))) {
+            Some(Err(error)) => error,
+            _ => failure,
+        }
     }
 
     /// The beginning of an array inside of an extension.

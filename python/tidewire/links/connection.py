@@ -122,9 +122,9 @@ class Connection:
         """Join a hub, and block until it has taken this node in.
 
         Raises:
-            InvalidArgument: if the certificates can't be used, or the URL has no TLS.
+            InvalidArgument: if the certificates can't be used, one is not trusted by the other side, or the URL has no TLS.
             LinkLost: if nobody listens there.
-            WireError: if what listens there is no hub, or its certificate is not trusted.
+            WireError: if what listens there is no hub.
             Unauthorized: if the hub does not accept the token.
             NameTaken: if a node of this name has joined already.
             VersionMismatch: if the hub speaks another version.

@@ -14,10 +14,12 @@ from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, MailboxFull
 from tidewire.links.remote import TRACE
 from tidewire.services.local import LocalPort
+from tidewire.services.methods import Bound
 from tidewire.services.port import Items, Request
 from tidewire.services.running import Failure, Running
 from tidewire.services.streaming import Writing
 from tidewire.supervision import Mailbox
+from tidewire.values.records import Misfit
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Handling, RemoteCall
@@ -147,11 +149,19 @@ class Porter:
         except Exception as error:  # noqa: BLE001
             fail(call, error)
 
+    def _bound(self, call: RemoteCall, method: str) -> Bound | None:
+        """Return the method that a call is for, if there is one."""
+        return self._host.admitted("private").get(method)
+
     def _request(self, call: RemoteCall) -> Request:
         return self._read(call, Request, self._host.info.name)
 
     def _read(self, call: RemoteCall, kind: type[_R], service: str) -> _R:
-        subject, value, left, headers, priority, node, user = call.opened()
+        try:
+            subject, value, left, headers, priority, node, user = call.opened()
+        except Misfit as misfit:
+            method = _method(call.subject)
+            raise InvalidArgument(unfit(f"{service}.{method}", misfit, self._bound(call, method))) from None
         args, kwargs = (value, {}) if value.__class__ is tuple else _arguments(value, subject)
         trace = None if headers is None else headers.pop(TRACE, None)
         return kind(
@@ -188,6 +198,24 @@ def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any
     raise InvalidArgument(
         f"{subject}: the arguments are a {type(value).__name__}: send a list of them, or a map by name"
     )
+
+
+def unfit(title: str, misfit: Misfit, method: Bound | None) -> str:
+    """Say which argument does not fit, and where in it: its caller wrote it, and finds it by these names."""
+    path = list(misfit.path)
+    kind: type
+    at: Any
+    kind, at = path.pop(0) if path else (dict, "")
+    if kind is list and path and (at, path[0][0]) in ((0, tuple), (1, dict)):
+        kind, at = path.pop(0)
+    if method is not None and kind is not dict:
+        positional = method.signature.positional
+        known = positional[at] if at < len(positional) else method.signature.rest
+        at = at if known is None else known.name
+    inner = "".join(
+        f".{place}" if around is dict and isinstance(place, str) else f"[{place!r}]" for around, place in path
+    )
+    return f"{title}: {at}{inner}: {misfit.problem}"
 
 
 def refuse_full(call: RemoteCall, full: MailboxFull) -> None:

@@ -105,6 +105,9 @@ class Door(Porter):
         if entry is not None:
             self._objects.idle(entry)
 
+    def _bound(self, call: RemoteCall, method: str) -> Bound | None:
+        return self._entries[call].methods.get(method)
+
     def _request(self, call: RemoteCall) -> ObjectRequest:
         entry = self._entries[call]
         request = self._read(call, ObjectRequest, entry.title)

@@ -5,20 +5,13 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from tidewire.errors import RemoteError
+from tidewire.errors import RemoteError, RemoteTraceback
 from tidewire.pools.wire import FAILED
 
 _TEXT_MAX = 65_536
 _PICKLED_MAX = 1_048_576
 
 Packed = tuple[int, str, str, str, "bytes | None"]
-
-
-class WorkerTraceback(Exception):
-    """The traceback of a worker as text. It is the cause of the error that the caller gets."""
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.args[0]}"""' if self.args else ""
 
 
 def pack(error: BaseException) -> Packed:
@@ -31,7 +24,7 @@ def unpack(packed: Packed) -> BaseException:
     """Return the error for the caller. Never raises."""
     _, type_name, message, trace, pickled = packed
     error = _unpickled(pickled) or RemoteError(type_name, message, trace)
-    error.__cause__ = WorkerTraceback(trace)
+    error.__cause__ = RemoteTraceback(trace)
     return error
 
 

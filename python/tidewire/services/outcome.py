@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from tidewire.errors import RemoteError
+from tidewire.errors import RemoteError, RemoteTraceback
 
 
 def error_for_caller(title: str, error: BaseException) -> BaseException:
@@ -19,4 +19,6 @@ def error_for_caller(title: str, error: BaseException) -> BaseException:
     if isinstance(error, Exception):
         return error
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return RemoteError(type(error).__qualname__, f"{error} (raised by {title})".strip(), text)
+    told = RemoteError(type(error).__qualname__, f"{error} (raised by {title})".strip(), text)
+    told.__cause__ = RemoteTraceback(text)
+    return told

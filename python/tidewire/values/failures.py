@@ -6,7 +6,7 @@ import traceback
 from functools import partial
 from typing import Any
 
-from tidewire.errors import RemoteError, WireError
+from tidewire.errors import RemoteError, RemoteTraceback, WireError
 from tidewire.values.plans import type_name
 from tidewire.values.records import find
 
@@ -33,6 +33,8 @@ def build(fields: dict[Any, Any]) -> BaseException:
     """Make an error of its map: of its own type if that is known here, else a RemoteError."""
     name, message, trace = (_text(fields, key) for key in ("type", "message", "traceback"))
     remote = RemoteError(name.removeprefix("builtins:"), message, trace)
+    if trace:
+        remote.__cause__ = RemoteTraceback(trace)
     error = _as_its_type(name, fields)
     if error is None:
         return _with_notes(remote, fields)

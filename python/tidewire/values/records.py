@@ -18,6 +18,20 @@ from tidewire.values.plans import field_names, is_dataclass, is_model, names_of
 Build = Callable[[dict[str, Any]], Any]
 
 
+class Misfit(WireError):
+    """A record or enum that does not fit the type of this process that it names.
+
+    Attributes:
+        problem: What does not fit.
+        path: Where it lies in the value: the types of the containers and the places in them, from the outside in. The decoder adds them.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"data: {problem}")
+        self.problem = problem
+        self.path: list[tuple[type, Any]] = []
+
+
 def record(name: Any, fields: dict[Any, Any]) -> Any:
     """Make a record of its fields, or return them if no such type is known here."""
     kind = find(name)
@@ -27,7 +41,7 @@ def record(name: Any, fields: dict[Any, Any]) -> Any:
     try:
         return build(fields)
     except Exception as error:
-        raise WireError(f"data: not a {name}: {error}") from error
+        raise Misfit(f"not a {name}: {error}") from error
 
 
 def member(name: Any, value: Any) -> Any:
@@ -38,7 +52,7 @@ def member(name: Any, value: Any) -> Any:
     try:
         return kind(value)
     except Exception as error:
-        raise WireError(f"data: not a {name}: {error}") from error
+        raise Misfit(f"not a {name}: {error}") from error
 
 
 def find(name: Any) -> type | None:

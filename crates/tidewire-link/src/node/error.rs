@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use crate::address::Address;
-use crate::tls::TlsError;
+use crate::tls::{TlsError, Untrusted};
 
 /// Why a node could not join.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub enum JoinError {
     Io(Address, io::Error),
     /// The own certificates can't be used.
     Tls(TlsError),
+    /// The certificate of the hub is not trusted, or the hub wants one of this node.
+    Untrusted(Address, String),
     /// The hub said no.
     Told(Address, u16, String),
     /// What is there is no hub.
@@ -22,6 +24,9 @@ impl JoinError {
     pub(super) fn not_connected(address: &Address, error: io::Error) -> Self {
         match error.downcast::<TlsError>() {
             Ok(unusable) => Self::Tls(unusable),
+            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<Untrusted>()) => {
+                Self::Untrusted(address.clone(), error.to_string())
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Self::Fault(address.clone(), error.to_string()),
             Err(error) => Self::Io(address.clone(), error),
         }
@@ -39,6 +44,7 @@ impl fmt::Display for JoinError {
                 };
                 write!(f, "url: there is no hub at {address}: {error}{mend}")
             }
+            Self::Untrusted(address, text) => write!(f, "tls: no trust between this node and {address}: {text}"),
             Self::Told(address, _, text) => write!(f, "the hub at {address} says: {text}"),
             Self::Fault(address, text) => write!(f, "what listens at {address} is no hub that fits: {text}"),
         }

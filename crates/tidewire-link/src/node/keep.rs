@@ -17,6 +17,7 @@ use crate::layered::Layered;
 use crate::plain::Plain;
 use crate::reading::{Filled, Reading};
 use crate::socket::Socket;
+use crate::tls::Untrusted;
 use crate::watched::Watched;
 
 /// Most reads at a heartbeat.
@@ -175,7 +176,9 @@ fn read_layered(shared: &Arc<Shared>, layered: &Layered, reading: &mut Reading) 
         Ok(filled) => shared.read(reading).map(|()| filled),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Filled::All),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Err(Fault::Told { number: ErrorCode::WireError.number(), text: error.to_string() })
+            let distrusted = error.get_ref().is_some_and(|inner| inner.is::<Untrusted>());
+            let code = if distrusted { ErrorCode::InvalidArgument } else { ErrorCode::WireError };
+            Err(Fault::Told { number: code.number(), text: error.to_string() })
         }
         Err(_) => Ok(Filled::Closed),
     }

@@ -36,8 +36,8 @@ fn a_hub_whose_ca_is_not_trusted_is_not_joined() {
     for scheme in ["tide+tls", "wss"] {
         let place = secured(&format!("{scheme}://localhost:0"), theirs.signed_for("localhost"));
         let (error, text) = refusal(&place.seen_with(&ours.trusted()));
-        assert!(matches!(error, JoinError::Fault(..)), "{error:?}");
-        assert_says(&text, &[scheme, "signed by nobody who is trusted here", "(ca)"]);
+        assert!(matches!(error, JoinError::Untrusted(..)), "{error:?}");
+        assert_says(&text, &[scheme, "tls", "signed by nobody who is trusted here", "(ca)"]);
         assert_says(&place.logs("turned away"), &["UnknownCA"]);
     }
 }
