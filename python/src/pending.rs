@@ -2,9 +2,10 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyStopIteration};
+use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
@@ -27,6 +28,8 @@ pub struct Pending {
     what: &'static str,
     /// What the operation begins with when somebody waits for it, asyncio included.
     plan: Option<Arc<Sketch>>,
+    /// Whether somebody awaits it. Until then it refuses to be iterated over, as data would be.
+    awaited: AtomicBool,
     born: Born,
 }
 
@@ -54,7 +57,7 @@ impl State {
 impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorId>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
-        Self { state: Mutex::new(state), acting, what, plan: None, born: Born::now() }
+        Self { state: Mutex::new(state), acting, what, plan: None, awaited: AtomicBool::new(false), born: Born::now() }
     }
 
     /// One whose operation begins when somebody waits for it, as `plan` says.
@@ -70,7 +73,14 @@ impl Pending {
     }
 
     pub fn done(py: Python<'_>, what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
-        Self { state: Mutex::new(State::done(py, result)), acting: None, what, plan: None, born: Born::now() }
+        Self {
+            state: Mutex::new(State::done(py, result)),
+            acting: None,
+            what,
+            plan: None,
+            awaited: AtomicBool::new(false),
+            born: Born::now(),
+        }
     }
 
     /// One that is done, with None; always the same object.
@@ -203,14 +213,55 @@ impl Pending {
     }
 }
 
+impl Pending {
+    /// What whoever takes it for its result is told.
+    fn is_no_data(&self, py: Python<'_>) -> String {
+        let title = self.plan.as_ref().and_then(|plan| plan.title(py).ok());
+        let title = title.as_deref().unwrap_or(self.what);
+        format!(
+            "{title}: this is not its result, which comes later: await it, or call it with .sync from a plain function"
+        )
+    }
+
+    fn refused<T>(&self, py: Python<'_>) -> PyResult<T> {
+        Err(PyTypeError::new_err(self.is_no_data(py)))
+    }
+}
+
 #[pymethods]
 impl Pending {
     fn __await__(this: Py<Self>) -> Py<Self> {
+        this.get().awaited.store(true, Ordering::Relaxed);
         this
     }
 
-    fn __iter__(this: Py<Self>) -> Py<Self> {
-        this
+    /// For `yield from ... .__await__()`.
+    fn __iter__(this: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        if this.get().awaited.load(Ordering::Relaxed) { Ok(this) } else { this.get().refused(this.py()) }
+    }
+
+    // An `await` or `.sync` that was forgotten shows where the result is used.
+
+    fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+        Err(PyAttributeError::new_err(format!("{name}: {}", self.is_no_data(py))))
+    }
+
+    fn __getitem__(&self, py: Python<'_>, key: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        drop(key);
+        self.refused(py)
+    }
+
+    fn __contains__(&self, py: Python<'_>, item: Py<PyAny>) -> PyResult<bool> {
+        drop(item);
+        self.refused(py)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.refused(py)
+    }
+
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        self.refused(py)
     }
 
     fn __next__(this: &Bound<'_, Self>) -> PyResult<Option<Py<Self>>> {

@@ -123,6 +123,19 @@ def test_a_printed_error_shows_where_it_was_raised_on_the_other_side(at_workshop
     at_workshop(story)
 
 
+def test_a_call_is_not_taken_for_its_result(at_workshop: Any) -> None:
+    async def story(node: tw.Node, workshop: Any) -> None:
+        for use in (dict, list, bool, len, lambda call: call["price"], lambda call: call.price):
+            call = workshop.echo({"price": 1})
+            with pytest.raises((TypeError, AttributeError), match=r"workshop\.echo: this is not its result.*\.sync"):
+                use(call)
+            assert await call == {"price": 1}
+        with pytest.raises(TypeError, match=r"workshop\.count.*: this is not its result.*`async for`"):
+            list(workshop.count(3))
+
+    at_workshop(story)
+
+
 def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         with pytest.raises(tw.RemoteError, match=r"OnlyHere.*x") as raised:

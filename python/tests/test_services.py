@@ -54,6 +54,29 @@ def test_a_call_that_is_never_awaited_warns(node: tw.Node) -> None:
         client(node, Pricing).quote("X")
 
 
+FORGOTTEN = [
+    dict,
+    list,
+    tuple,
+    bool,
+    len,
+    lambda call: call["price"],
+    lambda call: call.price,
+    lambda call: "X" in call,
+]
+
+
+@pytest.mark.parametrize("use", FORGOTTEN)
+def test_a_call_is_not_taken_for_its_result(node: tw.Node, use: Callable[[Any], Any]) -> None:
+    serve(node, Pricing())
+    actor = node.spawn(lambda message: {"price": message})
+    call = client(node, "pricing").quote("X")
+    for called, name in ((call, r"pricing\.quote"), (actor.ask(1), "ask")):
+        with pytest.raises((TypeError, AttributeError), match=rf"{name}: this is not its result.*await it.*\.sync"):
+            use(called)
+    call.close()
+
+
 def test_plain_threads_have_a_blocking_form(node: tw.Node) -> None:
     served = serve(node, Pricing())
     pricing = client(node, Pricing)

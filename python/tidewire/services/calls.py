@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire.errors import InvalidArgument, TidewireError
 from tidewire.services.feeding import has_streams
 from tidewire.services.port import Port, Request
-from tidewire.services.reading import Stream
+from tidewire.services.reading import NotData, Stream
 from tidewire.services.sending import Sending
 from tidewire.services.turn import Turn
 
@@ -41,7 +41,7 @@ class Answer:
         return self.value
 
 
-class Call(Coroutine[Any, Any, Any]):
+class Call(NotData, Coroutine[Any, Any, Any]):
     """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels the handler.
 
     Where the method is not known yet it can be read with ``async for`` as well.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
@@ -17,6 +17,30 @@ from tidewire.services.sending import Sending, note
 if TYPE_CHECKING:
     from tidewire.services.feeding import Feed
     from tidewire.services.registry import Group
+
+
+class NotData:
+    """What a call gives refuses to be used as its result, and says what was forgotten: ``await``, ``async for`` or ``.sync``."""
+
+    __slots__ = ()
+    _sending: Sending
+    _read_with = "await it"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(self._is_no_data())
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(name if name.startswith("_") else f"{name}: {self._is_no_data()}")
+
+    if not TYPE_CHECKING:
+        # For type checkers there is none of this.
+        __iter__ = __getitem__ = __contains__ = __len__ = __bool__ = _refuse
+
+    def _is_no_data(self) -> str:
+        return (
+            f"{self._sending.title}: this is not its result, which comes later: {self._read_with}, or call it with .sync from a "
+            "plain function"
+        )
 
 
 class _Reading:
@@ -71,12 +95,14 @@ class _Reading:
         return f"<{type(self).__name__} {self._sending.title}>"
 
 
-class Stream(_Reading, AsyncIterator[Any]):
+class Stream(_Reading, NotData, AsyncIterator[Any]):
     """A call of a method that gives a stream: read it with ``async for``.
 
     It begins with the first item that is asked for. The generator is closed when the stream is: by ``aclose``, at the end of
     ``async with``, or when nobody holds it any more.
     """
+
+    _read_with = "read it with `async for`"
 
     def __aiter__(self) -> Stream:
         return self
