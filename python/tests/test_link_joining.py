@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import re
 import signal
 import socket
 import struct
 import threading
 import weakref
+from typing import Any
 
 import pytest
 import tidewire as tw
@@ -329,3 +331,36 @@ def test_what_a_joined_node_is_given_is_checked_before_it_is_sent() -> None:
                 await one.one()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("within_s", [PATIENCE_S, None])
+def test_a_node_waits_for_a_hub_that_is_not_up_yet(started: Programs, caplog: Any, within_s: float | None) -> None:
+    url = started.url("unix")
+    told = threading.Event()
+    caplog.set_level(logging.INFO, logger="tidewire")
+    caplog.handler.addFilter(lambda record: told.set() or True if "waiting for it" in record.getMessage() else True)
+
+    async def story() -> None:
+        async with tw.Node(url, name="early", join_timeout=within_s) as node:
+            assert node.statistics()["links"]["hub"] is not None
+
+    def open_hub() -> None:
+        assert told.wait(PATIENCE_S)
+        started.hub(url)
+
+    opener = threading.Thread(target=open_hub)
+    opener.start()
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+    with tw.Node(url, name="early again", join_timeout=within_s) as node:
+        assert node.statistics()["links"]["hub"] is not None
+    opener.join()
+
+
+def test_a_node_gives_a_hub_up_that_does_not_come(started: Programs) -> None:
+    node = tw.Node(started.url("unix"), join_timeout=0.2)
+    with pytest.raises(tw.LinkLost, match="there is no hub at"):
+        node.start()
+    with pytest.raises(tw.InvalidArgument, match="join_timeout: -1"):
+        tw.Node(started.url("unix"), join_timeout=-1)
+    with pytest.raises(tw.Unauthorized):
+        tw.Node(started.hub(started.url("unix"), "--token", SECRET)[1], token="wrong", join_timeout=None).start()

@@ -1,4 +1,4 @@
-"""Tables of whole numbers in a configuration, checked by the limits of their names."""
+"""Checks numbers that users give: tables of a configuration by the limits of their names, and times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from tidewire import _limits
-from tidewire.errors import ConfigError
+from tidewire.errors import ConfigError, InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -40,3 +40,14 @@ def check(table: str, settings: Any) -> None:
     if problems:
         title = "configuration: " if len(problems) == 1 else f"configuration: {len(problems)} problems\n  "
         raise ConfigError(title + "\n  ".join(problems), problems=problems)
+
+
+def check_seconds(field: str, value: object) -> None:
+    """Check a time that may be None.
+
+    Raises:
+        InvalidArgument: if it is neither a number that is at least 0, nor None.
+    """
+    # What is no number is not at least 0 either.
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
+        raise InvalidArgument(f"{field}: {value!r} is not allowed: give seconds, 0 or more, or None")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from tidewire._numbers import check_seconds
 from tidewire.errors import InvalidArgument, NodeStopped
 
 if TYPE_CHECKING:
@@ -21,11 +22,7 @@ class Watch:
     def __init__(self, node: Node, condition: Condition, timeout: float | None) -> None:
         if not callable(condition):
             raise InvalidArgument(f"condition: {condition!r} is not allowed: give a function that takes the statistics")
-        # What is no number is not at least 0 either.
-        if timeout is not None and (
-            isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0
-        ):
-            raise InvalidArgument(f"timeout: {timeout!r} is not allowed: give seconds, 0 or more, or None")
+        check_seconds("timeout", timeout)
         self._node = node
         self._condition = condition
         self._timeout = timeout

@@ -20,6 +20,7 @@ from tidewire._limits import NAME_BYTES
 from tidewire._log import logger
 from tidewire._node.agents import Agents
 from tidewire._node.subjects import Subjects
+from tidewire._numbers import check_seconds
 from tidewire._urls import is_link
 from tidewire.broker import BrokerConfig
 from tidewire.config import Config
@@ -53,6 +54,8 @@ class Node(Subjects, Agents):
             TIDEWIRE_INSPECT in the environment, and without that it can't.
         token: Who it is, for hubs that ask; the default is TIDEWIRE_TOKEN of the environment.
         tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for hubs that ask for one.
+        join_timeout: Seconds in which a node tries again to join a hub that is not up yet; None for as long as it takes. The
+            default is one attempt.
 
     Raises:
         ConfigError: if the configuration is wrong; it names all problems at once.
@@ -67,6 +70,7 @@ class Node(Subjects, Agents):
         inspect: bool | None = None,
         token: str | None = None,
         tls: Tls | None = None,
+        join_timeout: float | None = 0.0,
     ) -> None:
         self._joins = is_link(url)
         if self._joins:
@@ -81,6 +85,8 @@ class Node(Subjects, Agents):
             raise InvalidArgument(
                 f"name: {name[:40]!r}... has {len(name.encode())} bytes: give at most name_bytes={NAME_BYTES.max}"
             )
+        check_seconds("join_timeout", join_timeout)
+        self._join_timeout = join_timeout
         self.url = url
         # Names are unique on a hub, whose nodes may be of one process, or have the same process id on other machines.
         made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._joins else f"node-{os.getpid()}"
@@ -127,7 +133,9 @@ class Node(Subjects, Agents):
         if self._inspect:
             self._inspector = _inspect.open_for(self)
         if self._joins:
-            self._link().join(self.url, self._token, self._tls)
+            from tidewire.links.joining import join_blocking
+
+            join_blocking(self, self._join_timeout)
         self._begin()
         if self._joins:
             self._link().open_blocking()
@@ -167,13 +175,12 @@ class Node(Subjects, Agents):
         if not self._joins:
             self.start()
             return self
-        import asyncio
+        from tidewire.links.joining import join
 
         self._check()
         if self._inspect:
             self._inspector = _inspect.open_for(self)
-        # Connecting blocks; the loop goes on meanwhile.
-        await asyncio.to_thread(self._link().join, self.url, self._token, self._tls)
+        await join(self, self._join_timeout)
         self._begin()
         await self._link().open()
         return self

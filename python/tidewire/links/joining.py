@@ -1,0 +1,68 @@
+"""Joins a hub, with attempts and a backoff between them where the hub may not be up yet."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tidewire._log import logger
+from tidewire.errors import LinkLost
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+
+
+async def join(node: Node, within_s: float | None) -> None:
+    """Join the hub of a node; see ``join_blocking``. The event loop goes on meanwhile."""
+    import asyncio
+
+    for wait_s in _attempts(node, within_s):
+        await asyncio.sleep(wait_s)
+        try:
+            # Connecting blocks.
+            return await asyncio.to_thread(_attempt, node)
+        except LinkLost as error:
+            lost = error
+    raise lost
+
+
+def join_blocking(node: Node, within_s: float | None) -> None:
+    """Join the hub of a node, and block until it has taken the node in.
+
+    Args:
+        node: The node.
+        within_s: Seconds in which it is tried again as long as there is no hub; None for ever, 0 for one attempt.
+
+    Raises:
+        LinkLost: if there is no hub in that time; other errors of ``Connection.join`` at once.
+    """
+    for wait_s in _attempts(node, within_s):
+        time.sleep(wait_s)
+        try:
+            return _attempt(node)
+        except LinkLost as error:
+            lost = error
+    raise lost
+
+
+def _attempt(node: Node) -> None:
+    node._link().join(node.url, node._token, node._tls)
+
+
+def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
+    """Yield how long to wait before each attempt, until the time is up."""
+    yield 0.0
+    until = None if within_s is None else monotonic() + within_s
+    full_s, longest_s = node.links.link_backoff_ms / 1_000, node.links.link_backoff_max_ms / 1_000
+    told = False
+    while until is None or monotonic() < until:
+        if not told:
+            limit = "" if within_s is None else f", for up to {within_s:g} s"
+            logger.info("%s: there is no hub at %s yet: waiting for it%s", node.name, node.url, limit)
+            told = True
+        wait_s = full_s * (0.5 + random.random() / 2)
+        yield wait_s if until is None else min(wait_s, max(0.0, until - monotonic()))
+        full_s = min(2 * full_s, longest_s)
