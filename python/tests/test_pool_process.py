@@ -223,3 +223,69 @@ def test_a_worker_process_loads_little_before_its_function() -> None:
         "tidewire.pools.pool",
     }
     assert not heavy & set(loaded.stdout.split())
+
+
+# Functions without a module
+
+NOTEBOOK = """
+import dataclasses, tidewire as tw
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+class Wrong(Exception):
+    pass
+
+step = 5
+
+def moved(point):
+    if point.x < 0:
+        raise Wrong(point.x)
+    return Point(point.x + step)
+
+with tw.Pool(moved, 1, "process", pickler="cloudpickle") as pool:
+    found = pool.sync.submit(Point(1))
+    assert found == Point(6) and type(found) is Point, found
+    assert pool.sync.submit(point=Point(2)) == Point(7)
+    try:
+        pool.sync.submit(Point(-1))
+    except Wrong as error:
+        assert error.args == (-1,), error
+with tw.Pool(lambda points: [lambda: step + p.x for p in points], 1, "process", tw.Batch(10), pickler="cloudpickle") as pool:
+    assert pool.sync.submit(Point(1))() == 6
+print("done")
+"""
+
+
+def test_what_a_notebook_defines_runs_in_processes_by_value() -> None:
+    pytest.importorskip("cloudpickle")
+    command = [sys.executable, "-c", NOTEBOOK]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
+
+
+def test_agents_of_a_notebook_too() -> None:
+    pytest.importorskip("cloudpickle")
+    factor = 3
+
+    class Scaling:
+        def receive(self, number: int) -> int:
+            return number * factor
+
+    async def main() -> None:
+        async with tw.Node() as node:
+            pool = node.pool(Scaling, 1, "process", pickler="cloudpickle")
+            assert await pool.submit(4) == 12
+
+    asyncio.run(main())
+
+
+def test_a_pickler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(tw.InvalidArgument, match=r"pickler: 'cloudpickle' can't be imported.*pip install cloudpickle"):
+        tw.Pool(lambda n: n, 1, "process", pickler="cloudpickle")
+    with pytest.raises(tw.InvalidArgument, match="pickler: 'dill' is not allowed: use one of 'pickle', 'cloudpickle'"):
+        tw.Pool(functions.increment, 1, "process", pickler="dill")  # type: ignore[arg-type]
+    with pytest.raises(tw.InvalidArgument, match="use pickler='cloudpickle'"):
+        tw.Pool(lambda n: n, 1, "process")

@@ -32,4 +32,4 @@ def make_crew(core: Core, function: Callable[..., Any] | str, replacing: Replaci
             "kind: a worker process that imports its parent's program can't make a pool of processes: "
             "make it under `if __name__ == '__main__':`"
         )
-    return ProcessCrew(core, functions.spec_for_process(function), replacing)
+    return ProcessCrew(core, functions.spec_for_process(function, core.options.pickler), replacing)

@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 from tidewire.errors import RemoteError, RemoteTraceback
+from tidewire.pools.pickling import Dumps, plain
 from tidewire.pools.wire import FAILED
 
 _TEXT_MAX = 65_536
@@ -14,10 +15,10 @@ _PICKLED_MAX = 1_048_576
 Packed = tuple[int, str, str, str, "bytes | None"]
 
 
-def pack(error: BaseException) -> Packed:
+def pack(error: BaseException, dumps: Dumps = plain) -> Packed:
     """Return an error as something that travels. Never raises."""
     trace = _shortened("".join(_trace(error)))
-    return (FAILED, type(error).__name__, message_of(error), trace, _pickled(error))
+    return (FAILED, type(error).__name__, message_of(error), trace, _pickled(error, dumps))
 
 
 def unpack(packed: Packed) -> BaseException:
@@ -56,11 +57,11 @@ def _travels(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration))
 
 
-def _pickled(error: BaseException) -> bytes | None:
+def _pickled(error: BaseException, dumps: Dumps) -> bytes | None:
     if not _travels(error):
         return None
     try:
-        pickled = pickle.dumps(error, 5)
+        pickled = dumps(error)
         return pickled if len(pickled) <= _PICKLED_MAX else None
     except BaseException:  # noqa: BLE001
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -14,12 +13,14 @@ from typing import Any, NamedTuple
 
 from tidewire.errors import InvalidArgument
 from tidewire.pools import main_module
+from tidewire.pools.pickling import dumps_of
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _COROUTINE = 0x80
 """The flag of code that makes coroutines, ``inspect.CO_COROUTINE``."""
 _PICKLE_MEND = (
-    "define it at the top level of a module, or give an import path such as 'package.module:name', or use kind='thread'"
+    "define it at the top level of a module, give an import path such as 'package.module:name', or use pickler='cloudpickle' "
+    "or kind='thread'"
 )
 
 
@@ -39,7 +40,7 @@ class Spec(NamedTuple):
     pickled: bytes | None
 
 
-def spec_for_process(function: Callable[..., Any] | str) -> Spec:
+def spec_for_process(function: Callable[..., Any] | str, pickler: str) -> Spec:
     """Return a function as a worker process gets it.
 
     Raises:
@@ -47,7 +48,7 @@ def spec_for_process(function: Callable[..., Any] | str) -> Spec:
     """
     if isinstance(function, str):
         return Spec(function, _checked_path(function), None)
-    return Spec(_name(_callable(function)), None, _pickled(function))
+    return Spec(_name(_callable(function)), None, _pickled(function, pickler))
 
 
 def load(spec: Spec) -> Callable[..., Any]:
@@ -177,14 +178,16 @@ def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-def _pickled(function: Callable[..., Any]) -> bytes:
+def _pickled(function: Callable[..., Any], pickler: str) -> bytes:
+    dumps = dumps_of(pickler)
     try:
-        pickled = pickle.dumps(function, 5)
+        pickled = dumps(function)
     except Exception as error:
         raise InvalidArgument(
             f"function: {_name(function)} can't be pickled for a worker process ({error}): {_PICKLE_MEND}"
         ) from error
-    if main_module.mentions(pickled) and not main_module.can_be_imported(sys.modules["__main__"]):
+    by_name = pickler == "pickle" and main_module.mentions(pickled)
+    if by_name and not main_module.can_be_imported(sys.modules["__main__"]):
         raise InvalidArgument(
             f"function: {_name(function)} is defined in a program that has no file, which a worker process can't import: "
             f"{_PICKLE_MEND}"

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from tidewire import _limits as limits
 from tidewire.errors import InvalidArgument
+from tidewire.pools.pickling import Pickler
 from tidewire.pools.task import Task
 
 Kind = Literal["thread", "process"]
@@ -109,12 +110,14 @@ class Options:
     restarts: Restarts
     result_bytes_max: int
     on_dead: OnDead | None
+    pickler: Pickler = "pickle"
 
     def __post_init__(self) -> None:
         if not isinstance(self.workers, Scale):
             whole("workers", self.workers, limits.POOL_WORKERS)
         one_of("kind", self.kind, get_args(Kind))
         one_of("overflow", self.overflow, get_args(Overflow))
+        one_of("pickler", self.pickler, get_args(Pickler))
         instance("batch", self.batch, (Batch, type(None)), "a tidewire.pools.Batch, or None")
         instance("restarts", self.restarts, Restarts, "a tidewire.pools.Restarts")
         instance("name", self.name, str, "a string, or None")

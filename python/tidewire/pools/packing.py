@@ -7,6 +7,7 @@ from typing import Any
 from tidewire import _limits as limits
 from tidewire.errors import InvalidArgument, PayloadTooLarge
 from tidewire.pools.options import Options
+from tidewire.pools.pickling import Dumps, dumps_of
 from tidewire.pools.task import Task
 from tidewire.pools.wire import pack_arguments, unpicklable
 
@@ -17,6 +18,7 @@ class Packing:
     def __init__(self, options: Options) -> None:
         self._takes_batches = options.batch is not None
         self._travels = options.kind == "process"
+        self._dumps = dumps_of(options.pickler if self._travels else "pickle")
 
     def task(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: int = 0) -> Task:
         """Return a new task, which the answer that waits for it knows by ``key``.
@@ -29,14 +31,14 @@ class Packing:
             raise InvalidArgument(
                 f"args: a pool with batch takes one value per task, not {len(args)} and {len(kwargs)} by name: submit(value)"
             )
-        return Task(args, kwargs, _packed(args, kwargs) if self._travels else None, key)
+        return Task(args, kwargs, _packed(args, kwargs, self._dumps) if self._travels else None, key)
 
 
-def _packed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _packed(args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:
     try:
-        payload = pack_arguments(args, kwargs)
+        payload = pack_arguments(args, kwargs, dumps)
     except Exception as error:
-        raise InvalidArgument(unpicklable(args, kwargs, error)) from error
+        raise InvalidArgument(unpicklable(args, kwargs, error, dumps)) from error
     if type(payload) is bytes and len(payload) > limits.POOL_TASK_BYTES.max:
         raise PayloadTooLarge(
             f"args: {len(payload):,} bytes are more than {limits.POOL_TASK_BYTES.max:,}: send a path or a part"

@@ -26,6 +26,7 @@ from tidewire.pools.living import live as _live
 from tidewire.pools.mapping import checked_ahead, map_async
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
 from tidewire.pools.packing import Packing
+from tidewire.pools.pickling import Pickler
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.scope import Scope
 from tidewire.pools.task import Task
@@ -62,6 +63,8 @@ class Pool(Scope):
         result_bytes_max: Largest pickled result of a process, 1,024 to 1,073,741,824.
         on_dead: Called with the task, the reason and the error (or None) of every task that was given up: "failed", "timeout",
             "worker_lost", "quarantined", "cancelled", "pool_failed" or "abandoned". On a thread of the pool, or of who cancels.
+        pickler: What pickles the function, arguments and results for processes: "pickle", which knows functions and classes by their
+            names, or "cloudpickle", which is to be installed and takes along what is defined in a notebook, a console or a function.
 
     The heart of a worker process is a thread of Python. It also stops with C code that is only slow and does not let go of the
     interpreter lock: then give more seconds or None for ``heartbeat_timeout``, and limit the task with ``task_timeout``.
@@ -89,6 +92,7 @@ class Pool(Scope):
         restarts: Restarts | None = None,
         result_bytes_max: int = limits.POOL_RESULT_BYTES.default,
         on_dead: OnDead | None = None,
+        pickler: Pickler = "pickle",
     ) -> None:
         self._options = Options(
             name if name is not None else f"pool-{next(_numbers)}",
@@ -103,6 +107,7 @@ class Pool(Scope):
             restarts if restarts is not None else Restarts(),
             result_bytes_max,
             on_dead,
+            pickler,
         )
         self.name = self._options.name
         self._function = functions.name_of(function) if callable(function) or isinstance(function, str) else ""

@@ -52,10 +52,12 @@ class ProcessCrew:
         # What a worker returns of a class of the main program bears the name under which the worker imported it.
         sys.modules.setdefault("__mp_main__", main)
         options = self._core.options
-        place = main_module.source(main)
+        # What is pickled by value needs no main program.
+        place = main_module.source(main) if options.pickler == "pickle" else None
         paths, argv = [str(path) for path in sys.path], [str(word) for word in sys.argv]
         batch, beat_s = options.batch is not None, interval_s(options.heartbeat_timeout)
-        self._setup = frame((tuple(self._spec), paths, argv, place, batch, options.result_bytes_max, beat_s))
+        setup = (tuple(self._spec), paths, argv, place, batch, options.result_bytes_max, beat_s, options.pickler)
+        self._setup = frame(setup)
 
     def added(self, count: int) -> bool:
         """Hear of new tasks. The keeper is woken only if it has fallen asleep with a worker that has room."""

@@ -13,10 +13,11 @@ two of them never share an object, and so that a task can go out again without b
 from __future__ import annotations
 
 import marshal
-import pickle
 import struct
 from collections.abc import Iterator
 from typing import Any, Final
+
+from tidewire.pools.pickling import Dumps
 
 READY: Final = 0
 BROKEN: Final = 1
@@ -48,7 +49,7 @@ def is_plain(value: Any) -> bool:
     return kind in PLAIN or (kind in TEXT and len(value) <= TEXT_PLAIN_MAX)
 
 
-def pack_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def pack_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:
     """Return the item of one task. Raises whatever pickle raises."""
     if not kwargs:
         for value in args:
@@ -56,15 +57,15 @@ def pack_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 break
         else:
             return args
-    return pickle.dumps((args, kwargs), 5)
+    return dumps((args, kwargs))
 
 
-def unpicklable(args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> str:
+def unpicklable(args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception, dumps: Dumps) -> str:
     """Say which argument of a task can't be pickled."""
     named = [*((f"args[{index}]", value) for index, value in enumerate(args)), *kwargs.items()]
     for name, value in named:
         try:
-            pack_arguments((value,), {})
+            pack_arguments((value,), {}, dumps)
         except Exception:  # noqa: BLE001
             return f"{name}: {value!r:.200} can't be pickled for a worker process ({error}): give plain data"
     return f"args: they can't be pickled for a worker process ({error}): give plain data"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import _thread
 import contextlib
 import os
-import pickle
 import select
 import signal
 import socket
@@ -22,6 +21,7 @@ from tidewire.pools import failure, main_module
 from tidewire.pools.board import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS, Board
 from tidewire.pools.function import Caller, Spec, checked_results, load
 from tidewire.pools.heart import Heart
+from tidewire.pools.pickling import Dumps, dumps_of, plain
 from tidewire.pools.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS, SKIPPED, Frames, frame, is_plain
 
 # Larger pieces would come from the system each time, and go back to it.
@@ -59,6 +59,7 @@ class Worker:
         self._forked = False
         self._batch = False
         self._result_bytes_max = 0
+        self._dumps: Dumps = plain
 
     def run(self) -> None:
         """Set up, then handle what comes."""
@@ -86,10 +87,11 @@ class Worker:
             yield from self._frames.feed(piece)
 
     def _set_up(self, setup: tuple[Any, ...]) -> Caller | None:
-        spec, sys.path[:], sys.argv[:], main_source, self._batch, self._result_bytes_max, beat_s = setup
+        spec, sys.path[:], sys.argv[:], main_source, self._batch, self._result_bytes_max, beat_s, pickler = setup
         self._heart = Heart(self._words, beat_s)
         main_module.expect(main_source)
         try:
+            self._dumps = dumps_of(pickler)
             return Caller(load(Spec(*spec)))
         except BaseException as error:  # noqa: BLE001
             self._send((BROKEN, failure.pack(error)))
@@ -140,7 +142,7 @@ class Worker:
         # The frame of the worker itself says nothing about the task.
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             error.__traceback__ = error.__traceback__.tb_next
-        return failure.pack(error)
+        return failure.pack(error, self._dumps)
 
     def _packed(self, result: Any) -> Any:
         if self._batch:
@@ -151,7 +153,7 @@ class Worker:
         if is_plain(result):
             return result
         try:
-            pickled = pickle.dumps(result, 5)
+            pickled = self._dumps(result)
         except BaseException as error:  # noqa: BLE001
             told = f"the result, of type {type(result).__name__}, can't be pickled ({error}): return plain data"
             return failure.pack(RemoteError(type(error).__name__, told))
