@@ -6,11 +6,15 @@
 //! - [`digest`]: a sum of hashes that proves two campaigns to have stored the same rows.
 //! - [`state`]: draft, running, paused, cancelled, failed, done.
 //! - [`lease`]: the timed right of a worker to run a range.
+//! - [`ledger`]: who holds which runs, what is done, what may run next.
+//! - [`precision`]: when a mean is known well enough to end early.
 //!
 //! `spec/campaigns.md` documents the bytes of all four; `spec/vectors/campaigns.json` has vectors.
 
 pub mod digest;
 pub mod lease;
+pub mod ledger;
+pub mod precision;
 pub mod random;
 pub mod rows;
 pub mod seed;

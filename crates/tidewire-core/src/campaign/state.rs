@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Where a campaign is in its life.
 ///
 /// ```
@@ -11,7 +13,8 @@ use std::fmt;
 /// assert!(!State::Cancelled.may_become(State::Running));
 /// assert_eq!(State::parse("done"), Some(State::Done));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum State {
     /// Created, and not started: no range is leased.
     Draft,

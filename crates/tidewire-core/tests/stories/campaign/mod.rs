@@ -1,4 +1,6 @@
-//! Campaigns: seeds, rows and digests.
+//! Campaigns: seeds, rows, digests, and the ledger of leases.
 
+mod histories;
+mod ledger;
 mod rows;
 mod vectors;

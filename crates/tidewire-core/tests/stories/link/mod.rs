@@ -1,6 +1,6 @@
 //! Nodes and a hub, joined by pipes in virtual time.
 
-mod support;
+pub mod support;
 
 mod alive;
 mod bounds;

@@ -1,0 +1,255 @@
+//! Claims, renewals, completions, and what becomes of the runs of a worker that is lost.
+
+use serde::{Deserialize, Serialize};
+
+use super::pace::Load;
+use super::pieces::Pieces;
+use super::{Clock, Completion, Ledger, Refusal, RunLost};
+use crate::campaign::lease::{Claim, Lease, Standing};
+use crate::campaign::state::State;
+
+/// A run that has killed its worker so often is quarantined.
+const KILLS: u32 = 2;
+
+/// A lease as the ledger keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Held {
+    pub id: u64,
+    pub worker: u64,
+    pub first: u64,
+    pub count: u32,
+    pub deadline_us: u64,
+    /// How often a worker was lost with these runs before, and nobody knew in which of them.
+    pub losses: u32,
+}
+
+impl Held {
+    const fn end(&self) -> u64 {
+        self.first + self.count as u64
+    }
+}
+
+impl Ledger {
+    /// Leases a range to a worker. Of its other leases, those that it holds by its own account are renewed, and the rest is
+    /// given back; those of others that have expired are lost. What came back is leased before what is new.
+    pub fn claim(&mut self, now: Clock, worker: u64, holding: &[u64]) -> Claim {
+        self.tick(now);
+        self.forget(worker, holding);
+        let deadline_us = self.clock.us + self.terms.lease_us;
+        self.leases.iter_mut().filter(|held| held.worker == worker).for_each(|held| held.deadline_us = deadline_us);
+        self.expire();
+        self.settle();
+        self.workers.insert(worker, self.clock.us);
+        self.forget_workers();
+        if self.state.ended() {
+            return Claim::Ended(self.state);
+        }
+        if self.state != State::Running || !self.columns && !self.leases.is_empty() {
+            return self.wait();
+        }
+        match self.lease(worker) {
+            Some(lease) => Claim::Lease(lease),
+            None => self.wait(),
+        }
+    }
+
+    /// Makes a lease valid for its whole time again.
+    ///
+    /// # Errors
+    ///
+    /// If it was taken away.
+    pub fn renew(&mut self, now: Clock, lease: &Lease) -> Result<Standing, Refusal> {
+        self.tick(now);
+        let at = self.find(lease)?;
+        self.leases[at].deadline_us = self.clock.us + self.terms.lease_us;
+        self.workers.insert(lease.worker, self.clock.us);
+        Ok(Standing { state: self.state, left: self.leases[at].count })
+    }
+
+    /// Completes so many runs from the front of a lease, whose results are stored in the same transaction, and renews the
+    /// rest. A lease that is overdue still counts as long as nobody else has claimed anything.
+    ///
+    /// # Errors
+    ///
+    /// If it was taken away, or the completion does not fit it.
+    pub fn complete(&mut self, now: Clock, lease: &Lease, part: &Completion) -> Result<Standing, Refusal> {
+        self.tick(now);
+        let at = self.find(lease)?;
+        let held = &mut self.leases[at];
+        if part.count == 0 || part.count > held.count || part.failed > part.count || lease.first != held.first {
+            return Err(Refusal::Count);
+        }
+        if !self.columns && !part.columns && part.failed < part.count {
+            return Err(Refusal::NoColumns);
+        }
+        let end = held.first + u64::from(part.count);
+        let begun = held.first;
+        held.first = end;
+        held.count -= part.count;
+        held.deadline_us = self.clock.us + self.terms.lease_us;
+        let left = held.count;
+        if left == 0 {
+            self.leases.swap_remove(at);
+        }
+        self.suspects.retain(|run, _| *run < begun || *run >= end);
+        self.columns |= part.columns;
+        self.stored.done += u64::from(part.count - part.failed);
+        self.stored.failed += u64::from(part.failed);
+        self.stored.rows += part.rows;
+        self.stored.digest = self.stored.digest.wrapping_add(part.digest);
+        self.pace.learn(part.count, part.run_us, part.overhead_us);
+        self.progress.mark(self.stored.ended());
+        self.workers.insert(lease.worker, self.clock.us);
+        self.settle();
+        Ok(Standing { state: self.state, left })
+    }
+
+    /// Gives back what is left of a lease. One that was taken away is no error.
+    pub fn give_back(&mut self, now: Clock, lease: &Lease) {
+        self.tick(now);
+        if let Ok(at) = self.find(lease) {
+            let held = self.leases.swap_remove(at);
+            self.returned.put(held.first, held.count, held.losses);
+        }
+    }
+
+    /// A worker leaves by itself: its leases are given back.
+    pub fn leave(&mut self, now: Clock, worker: u64) {
+        self.tick(now);
+        self.forget(worker, &[]);
+        self.workers.remove(&worker);
+    }
+
+    /// A worker has died, in this run if that is known; with `overtime` because the run was over its time limit.
+    pub fn worker_lost(&mut self, now: Clock, worker: u64, at_run: Option<u64>, overtime: bool) {
+        self.tick(now);
+        self.workers.remove(&worker);
+        self.pace.loss(self.clock.us);
+        for held in self.take_leases(|held| held.worker == worker) {
+            match at_run {
+                Some(run) if (held.first..held.end()).contains(&run) => self.lost_in(&held, run, overtime),
+                // It had not begun this one.
+                Some(_) => self.returned.put(held.first, held.count, held.losses),
+                None => self.lost(&held),
+            }
+        }
+        self.settle();
+    }
+
+    fn find(&self, lease: &Lease) -> Result<usize, Refusal> {
+        let same = |held: &Held| held.id == lease.id && held.worker == lease.worker;
+        self.leases.iter().position(same).ok_or(Refusal::Stale)
+    }
+
+    fn lease(&mut self, worker: u64) -> Option<Lease> {
+        let limit = self.limit();
+        let load = Load {
+            waiting: (limit - self.next) + self.returned.runs(),
+            workers: self.workers.len() as u64,
+            range_us: self.terms.range_us,
+            now_us: self.clock.us,
+        };
+        let most = if self.columns { self.pace.size(&load) } else { 1 };
+        let (first, count, losses) = match self.returned.take(most) {
+            Some(piece) => (piece.first, piece.count, piece.losses),
+            None => {
+                let count = u64::from(most).min(limit - self.next);
+                let first = self.next;
+                self.next += count;
+                (first, count as u32, 0)
+            }
+        };
+        if count == 0 {
+            return None;
+        }
+        self.last_lease += 1;
+        let valid_us = self.terms.lease_us;
+        let id = self.last_lease;
+        self.leases.push(Held { id, worker, first, count, deadline_us: self.clock.us + valid_us, losses });
+        self.pace.begin(self.clock.us);
+        self.progress.begin();
+        let attempt = 1 + self.suspects.get(&first).copied().unwrap_or(0);
+        Some(Lease { id, worker, first, count, attempt, pilot: !self.columns, valid_us })
+    }
+
+    fn wait(&self) -> Claim {
+        let next = self.leases.iter().map(|held| held.deadline_us).min().filter(|_| self.state == State::Running);
+        let hint_us = next.map_or(self.terms.lease_us, |deadline| deadline.saturating_sub(self.clock.us).max(1_000));
+        Claim::Wait { state: self.state, hint_us: hint_us.min(self.terms.lease_us) }
+    }
+
+    /// Gives back the leases of a worker but those that it holds.
+    fn forget(&mut self, worker: u64, holding: &[u64]) {
+        for held in self.take_leases(|held| held.worker == worker && !holding.contains(&held.id)) {
+            self.returned.put(held.first, held.count, held.losses);
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.clock.us;
+        let expired = self.take_leases(|held| held.deadline_us <= now);
+        for held in &expired {
+            if self.workers.remove(&held.worker).is_some() {
+                self.pace.loss(now);
+            }
+            self.lost(held);
+        }
+    }
+
+    /// Workers that have not been seen for two leases count no more, unless they hold one.
+    fn forget_workers(&mut self) {
+        let since = self.clock.us.saturating_sub(2 * self.terms.lease_us);
+        let leases = &self.leases;
+        self.workers.retain(|worker, seen| *seen >= since || leases.iter().any(|held| held.worker == *worker));
+    }
+
+    fn take_leases(&mut self, which: impl Fn(&Held) -> bool) -> Vec<Held> {
+        let (taken, kept) = std::mem::take(&mut self.leases).into_iter().partition(|held| which(held));
+        self.leases = kept;
+        taken
+    }
+
+    /// A worker was lost with these runs, and nobody knows in which. The second time they are cut in halves, until the one
+    /// that does it is alone.
+    fn lost(&mut self, held: &Held) {
+        let losses = held.losses + 1;
+        if held.count == 1 {
+            let kills = losses.max(self.suspects.get(&held.first).map_or(0, |kills| kills + 1));
+            if kills >= KILLS {
+                return self.end_run(held.first, held.worker, kills, false);
+            }
+            self.suspects.insert(held.first, kills);
+        }
+        if losses < KILLS || held.count == 1 || self.returned.len() >= Pieces::MANY {
+            return self.returned.put(held.first, held.count, losses);
+        }
+        let half = held.count / 2;
+        self.returned.put(held.first, half, losses - 1);
+        self.returned.put(held.first + u64::from(half), held.count - half, losses - 1);
+    }
+
+    /// A worker was lost in a run that is known: it waits alone from now on.
+    fn lost_in(&mut self, held: &Held, run: u64, overtime: bool) {
+        let kills = 1 + self.suspects.get(&run).copied().unwrap_or(0);
+        self.returned.put(held.first, (run - held.first) as u32, 0);
+        self.returned.put(run + 1, (held.end() - run - 1) as u32, held.losses);
+        let most = if overtime { self.terms.attempts } else { KILLS };
+        if kills >= most {
+            self.end_run(run, held.worker, kills, overtime);
+        } else {
+            self.suspects.insert(run, kills);
+            self.returned.put(run, 1, kills);
+        }
+    }
+
+    fn end_run(&mut self, run: u64, worker: u64, attempts: u32, overtime: bool) {
+        self.suspects.remove(&run);
+        if overtime {
+            self.stored.failed += 1;
+        } else {
+            self.stored.quarantined += 1;
+        }
+        self.progress.mark(self.stored.ended());
+        self.losses.push(RunLost { run, worker, attempts, overtime });
+    }
+}

@@ -1,0 +1,295 @@
+//! The ledger of a campaign: sizes of ranges, who gets what, and what becomes of runs that kill.
+
+use tidewire_core::campaign::lease::{Claim, Lease, Standing};
+use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal, Terms};
+use tidewire_core::campaign::state::State;
+
+const S: u64 = 1_000_000;
+
+fn at(us: u64) -> Clock {
+    Clock { epoch: 0, us }
+}
+
+fn running(terms: Terms) -> Ledger {
+    let mut ledger = Ledger::new(terms);
+    ledger.transition(at(0), State::Running, "").unwrap();
+    ledger
+}
+
+fn lease(claim: Claim) -> Lease {
+    match claim {
+        Claim::Lease(lease) => lease,
+        other => panic!("no lease: {other:?}"),
+    }
+}
+
+fn whole(lease: &Lease, run_us: u64) -> Completion {
+    let count = lease.count;
+    Completion {
+        count,
+        run_us: u64::from(count) * run_us,
+        rows: u64::from(count),
+        overhead_us: 3_000,
+        ..Completion::default()
+    }
+}
+
+/// Ranges of a campaign on some workers that run in step, as (worker, count, seconds it took).
+fn ranges(runs: u64, workers: u64, run_us: u64) -> Vec<(u64, u32)> {
+    let mut ledger = running(Terms { runs, ..Terms::default() });
+    let mut free_at: Vec<u64> = vec![0; workers as usize];
+    let mut held: Vec<Option<Lease>> = vec![None; workers as usize];
+    let mut given = Vec::new();
+    while !ledger.state().ended() {
+        let which = (0..free_at.len()).min_by_key(|&which| free_at[which]).unwrap();
+        let now = at(free_at[which]);
+        if let Some(lease) = held[which].take() {
+            ledger.complete(now, &lease, &whole(&lease, run_us)).unwrap();
+        }
+        match ledger.claim(now, which as u64, &[]) {
+            Claim::Lease(lease) => {
+                given.push((which as u64, lease.count));
+                free_at[which] += u64::from(lease.count) * run_us;
+                held[which] = Some(lease);
+            }
+            Claim::Wait { .. } => free_at[which] += 1_000,
+            Claim::Ended(_) => break,
+        }
+    }
+    let (last, first) = (free_at.iter().max().unwrap(), free_at.iter().min().unwrap());
+    assert!(last - first <= 25_000.max(run_us), "workers end together: {free_at:?}");
+    given
+}
+
+#[test]
+fn a_range_grows_to_a_fifth_of_a_second_and_shrinks_at_the_end() {
+    let counts: Vec<u32> = ranges(100_000, 1, 20).into_iter().map(|(_, count)| count).collect();
+    assert_eq!(counts[..6], [1, 8, 64, 512, 4_096, 10_000]);
+    assert!(counts.iter().all(|count| *count <= 10_000));
+    assert!(*counts.last().unwrap() <= 250, "the last takes 5 ms: {counts:?}");
+    assert!(counts.len() < 40, "{counts:?}");
+}
+
+#[test]
+fn workers_end_together_whatever_runs_take() {
+    for run_us in [1, 20, 1_050, 90_000, 700_000] {
+        for workers in [2, 3, 8] {
+            let given = ranges(4_000.min(400_000_000 / run_us), workers, run_us);
+            assert!(given.iter().all(|(_, count)| u64::from(*count) * run_us <= 200_000.max(run_us)), "{given:?}");
+        }
+    }
+}
+
+#[test]
+fn nobody_else_runs_before_the_first_result_says_which_columns_there_are() {
+    let mut ledger = running(Terms { runs: 100, columns: false, ..Terms::default() });
+    let pilot = lease(ledger.claim(at(0), 1, &[]));
+    assert!((pilot.first, pilot.count, pilot.pilot) == (0, 1, true));
+    assert!(matches!(ledger.claim(at(0), 2, &[]), Claim::Wait { state: State::Running, .. }));
+    assert_eq!(ledger.complete(at(0), &pilot, &whole(&pilot, 20)), Err(Refusal::NoColumns));
+    // Run 0 fails: run 1 is the next pilot.
+    ledger.complete(at(0), &pilot, &Completion { failed: 1, ..whole(&pilot, 20) }).unwrap();
+    let pilot = lease(ledger.claim(at(0), 2, &[]));
+    assert!((pilot.first, pilot.pilot) == (1, true));
+    ledger.complete(at(0), &pilot, &Completion { columns: true, ..whole(&pilot, 20) }).unwrap();
+    assert!(!lease(ledger.claim(at(0), 1, &[])).pilot && !lease(ledger.claim(at(0), 2, &[])).pilot);
+}
+
+#[test]
+fn an_expired_lease_goes_to_another_and_the_late_commit_is_refused() {
+    let mut ledger = running(Terms { runs: 1, ..Terms::default() });
+    let late = lease(ledger.claim(at(0), 1, &[]));
+    assert!(matches!(ledger.claim(at(5 * S - 1), 2, &[]), Claim::Wait { hint_us: 1_000, .. }));
+    let other = lease(ledger.claim(at(5 * S), 2, &[]));
+    assert_eq!(other.first, late.first);
+    assert_eq!(ledger.complete(at(6 * S), &late, &whole(&late, 20)), Err(Refusal::Stale));
+    assert_eq!(ledger.renew(at(6 * S), &late), Err(Refusal::Stale));
+    let standing = ledger.complete(at(6 * S), &other, &whole(&other, 20)).unwrap();
+    assert_eq!(standing, Standing { state: State::Done, left: 0 });
+    assert_eq!((ledger.done(), ledger.lost_workers()), (1, 1));
+}
+
+#[test]
+fn a_renewed_lease_stays_and_a_part_from_the_front_may_be_stored() {
+    let mut ledger = running(Terms { runs: 100, ..Terms::default() });
+    let first = lease(ledger.claim(at(0), 1, &[]));
+    ledger.complete(at(0), &first, &whole(&first, 20)).unwrap();
+    let mut long = lease(ledger.claim(at(0), 1, &[]));
+    assert_eq!(long.count, 8);
+    for second in 1..=10 {
+        ledger.renew(at(second * 4 * S), &long).unwrap();
+        assert!(matches!(ledger.claim(at(second * 4 * S + S), 2, &[2]), Claim::Lease(_)));
+    }
+    let part = Completion { count: 3, rows: 3, run_us: 60, ..Completion::default() };
+    assert_eq!(ledger.complete(at(41 * S), &long, &part).unwrap().left, 5);
+    assert_eq!(ledger.complete(at(41 * S), &long, &part), Err(Refusal::Count), "the same part once more");
+    (long.first, long.count) = (long.first + 3, 5);
+    assert_eq!(ledger.complete(at(42 * S), &long, &Completion { count: 6, ..part }), Err(Refusal::Count));
+    assert_eq!(ledger.complete(at(42 * S), &long, &whole(&long, 20)).unwrap().left, 0);
+    assert_eq!(ledger.done(), 9);
+}
+
+/// Runs a campaign on one worker at a time, one of whose runs kills it. Returns how many workers it took.
+fn with_a_killer(runs: u64, killer: u64, known: bool) -> (Ledger, u32) {
+    let mut ledger = running(Terms { runs, ..Terms::default() });
+    let (mut worker, mut now) = (1, 0);
+    while !ledger.state().ended() {
+        now += S;
+        match ledger.claim(at(now), worker, &[]) {
+            Claim::Lease(lease) if (lease.first..lease.end()).contains(&killer) => {
+                ledger.worker_lost(at(now), worker, known.then_some(killer), false);
+                worker += 1;
+            }
+            Claim::Lease(lease) => drop(ledger.complete(at(now), &lease, &whole(&lease, 20)).unwrap()),
+            Claim::Wait { .. } => (),
+            Claim::Ended(_) => break,
+        }
+    }
+    (ledger, worker as u32 - 1)
+}
+
+#[test]
+fn a_run_that_kills_its_worker_twice_is_quarantined() {
+    for killer in [0, 1, 40_000, 99_999] {
+        let (mut ledger, deaths) = with_a_killer(100_000, killer, true);
+        let stored = ledger.stored();
+        assert_eq!((ledger.state(), stored.done, stored.quarantined, deaths), (State::Done, 99_999, 1, 2), "{killer}");
+        assert_eq!(ledger.take_losses().iter().map(|lost| lost.run).collect::<Vec<_>>(), [killer]);
+    }
+}
+
+#[test]
+fn without_news_of_it_halves_find_the_run_that_kills() {
+    for killer in [0, 1, 40_000, 99_999] {
+        let (mut ledger, deaths) = with_a_killer(100_000, killer, false);
+        let stored = ledger.stored();
+        assert_eq!((ledger.state(), stored.done, stored.quarantined), (State::Done, 99_999, 1), "{killer}");
+        assert!(deaths <= 17, "{killer}: {deaths} workers");
+        assert_eq!(ledger.take_losses().iter().map(|lost| lost.run).collect::<Vec<_>>(), [killer]);
+    }
+}
+
+#[test]
+fn a_run_over_its_time_limit_has_its_attempts_and_then_has_failed() {
+    let mut ledger = running(Terms { runs: 3, attempts: 3, ..Terms::default() });
+    for attempt in 1..=3 {
+        let slow = lease(ledger.claim(at(0), 1, &[]));
+        assert_eq!((slow.first, slow.count, slow.attempt), (0, 1, attempt));
+        ledger.worker_lost(at(0), 1, Some(0), true);
+    }
+    let stored = ledger.stored().clone();
+    assert_eq!((stored.failed, stored.quarantined), (1, 0));
+    let lost = ledger.take_losses();
+    assert!(lost.len() == 1 && lost[0].overtime && lost[0].attempts == 3);
+    assert_eq!(lease(ledger.claim(at(0), 1, &[])).first, 1);
+}
+
+#[test]
+fn ranges_are_shorter_while_workers_die_often_and_long_again_afterwards() {
+    let mut ledger = running(Terms { runs: 100_000_000, ..Terms::default() });
+    let mut now = 0;
+    let mut go = |ledger: &mut Ledger, dies: bool| {
+        let lease = lease(ledger.claim(at(now), 1, &[]));
+        let took = u64::from(lease.count) * 20;
+        now += took.min(300_000);
+        if dies {
+            ledger.worker_lost(at(now), 1, Some(lease.first), false);
+        } else {
+            ledger.complete(at(now), &lease, &whole(&lease, 20)).unwrap();
+        }
+        took
+    };
+    let mut usual = 0;
+    for _ in 0..10 {
+        usual = go(&mut ledger, false);
+    }
+    assert_eq!(usual, 200_000);
+    // A death every 300 ms: sqrt(2 x 3 ms x 300 ms) is 42 ms.
+    let mut since = 0;
+    for _ in 0..100 {
+        let dies = since > 300_000;
+        since = if dies { 0 } else { since };
+        usual = go(&mut ledger, dies);
+        since += usual;
+    }
+    assert!((35_000..55_000).contains(&go(&mut ledger, false)), "{usual}");
+    for _ in 0..400 {
+        usual = go(&mut ledger, false);
+    }
+    assert_eq!(usual, 200_000);
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_lease_longer_and_a_new_boot_ends_them_all() {
+    let mut ledger = running(Terms { runs: 1, ..Terms::default() });
+    let hour = 3_600 * S;
+    let _dead = lease(ledger.claim(at(2 * hour), 1, &[]));
+    assert!(matches!(ledger.claim(at(hour), 2, &[]), Claim::Wait { hint_us, .. } if hint_us == 5 * S));
+    let _dead = lease(ledger.claim(at(hour + 5 * S), 2, &[]));
+    let anew = lease(ledger.claim(Clock { epoch: 9, us: 3 }, 3, &[]));
+    assert_eq!((anew.first, anew.attempt), (0, 2));
+}
+
+#[test]
+fn cancelling_takes_all_leases_away_and_pausing_does_not() {
+    let mut ledger = running(Terms { runs: 10, ..Terms::default() });
+    let one = lease(ledger.claim(at(0), 1, &[]));
+    ledger.transition(at(0), State::Paused, "lunch").unwrap();
+    assert!(matches!(ledger.claim(at(0), 2, &[]), Claim::Wait { state: State::Paused, .. }));
+    assert_eq!(ledger.complete(at(0), &one, &whole(&one, 20)).unwrap().state, State::Paused);
+    ledger.transition(at(0), State::Running, "").unwrap();
+    let two = lease(ledger.claim(at(0), 1, &[]));
+    ledger.transition(at(0), State::Cancelled, "enough").unwrap();
+    assert_eq!(ledger.complete(at(0), &two, &whole(&two, 20)), Err(Refusal::Stale));
+    assert_eq!(ledger.claim(at(0), 1, &[]), Claim::Ended(State::Cancelled));
+    let refused = ledger.transition(at(0), State::Running, "").unwrap_err();
+    assert_eq!(refused.to_string(), "a campaign that is cancelled can't become running");
+    let turns: Vec<_> = ledger.take_turns().into_iter().map(|turn| (turn.to, turn.reason)).collect();
+    assert_eq!(
+        turns[1..].iter().map(|(to, _)| *to).collect::<Vec<_>>(),
+        [State::Paused, State::Running, State::Cancelled]
+    );
+}
+
+#[test]
+fn too_many_failures_end_a_campaign() {
+    let mut ledger = running(Terms { runs: 100, failed_max: Some(2), ..Terms::default() });
+    let mut failed = 0;
+    while ledger.state() == State::Running {
+        let lease = lease(ledger.claim(at(0), 1, &[]));
+        failed += lease.count;
+        ledger.complete(at(0), &lease, &Completion { failed: lease.count, ..whole(&lease, 20) }).unwrap();
+    }
+    assert_eq!((ledger.state(), failed > 2), (State::Failed, true));
+    assert_eq!(ledger.reason(), format!("{failed} runs have failed or are quarantined, and failed_max is 2"));
+    assert!(ledger.extend(at(0), 5).is_err());
+}
+
+#[test]
+fn a_trillion_runs_cost_what_a_hundred_thousand_do() {
+    let size = |runs: u64| {
+        let mut ledger = running(Terms { runs, ..Terms::default() });
+        for _ in 0..20 {
+            let lease = lease(ledger.claim(at(0), 1, &[]));
+            ledger.complete(at(0), &lease, &whole(&lease, 2_000)).unwrap();
+        }
+        serde_json::to_string(&ledger).unwrap().len()
+    };
+    let (few, many) = (size(100_000), size(1 << 40));
+    assert!(many < few + 40, "{few} bytes, {many} bytes");
+}
+
+#[test]
+fn no_runs_are_done_at_once_and_more_can_follow() {
+    let mut ledger = running(Terms::default());
+    assert_eq!(ledger.state(), State::Done);
+    ledger.extend(at(0), 2).unwrap();
+    assert_eq!(ledger.state(), State::Running);
+    for run in 0..2 {
+        let lease = lease(ledger.claim(at(0), 1, &[]));
+        assert_eq!((lease.first, lease.count), (run, 1));
+        ledger.complete(at(0), &lease, &whole(&lease, 20)).unwrap();
+    }
+    assert_eq!((ledger.state(), ledger.runs()), (State::Done, 2));
+    assert_eq!(ledger.extend(at(0), Terms::RUNS_MAX), Err(Refusal::TooManyRuns));
+}
