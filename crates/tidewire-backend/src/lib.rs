@@ -1,6 +1,7 @@
 //! Ports of Tidewire: what a backend does, whichever database or server is behind it.
 //!
 //! - [`campaigns`]: campaigns of seeded runs, leased in ranges, results stored by range.
+//! - [`sql`]: what stores of campaigns on SQL databases have in common.
 //!
 //! A backend is a crate of its own (`tidewire-sqlite`, `tidewire-postgres`), and passes the conformance suite of
 //! `tidewire-testkit`. What decides is in [`tidewire_core::campaign`].
@@ -11,6 +12,7 @@ pub mod campaigns;
 mod error;
 mod plan;
 mod results;
+pub mod sql;
 mod status;
 
 pub use campaigns::Campaigns;

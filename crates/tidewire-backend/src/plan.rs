@@ -2,9 +2,15 @@
 
 use std::fmt;
 
+use tidewire_core::campaign::ledger::Terms;
 use tidewire_core::campaign::seed::Seed;
 
-use crate::Column;
+use crate::{Column, ErrorKind, Result, StoreError};
+
+/// The longest name of a campaign, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// The longest time of a setting: thirty days, in microseconds.
+const TIME_US_MAX: u64 = 30 * 86_400_000_000;
 
 /// The number of a campaign in its store, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +95,67 @@ pub struct Campaign {
     pub table: String,
     /// When it was created, in microseconds since 1970 by the store's clock.
     pub created_us: i64,
+}
+
+impl Plan {
+    /// Checks everything that can be checked without a store.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid), naming field, value and mend.
+    pub fn check(&self) -> Result<()> {
+        let (name, settings) = (&self.name, &self.settings);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            return invalid(format!("name: {name:?}; give it 1 to {NAME_BYTES_MAX} bytes without control characters"));
+        }
+        if self.runs > Terms::RUNS_MAX {
+            return invalid(format!("runs: {}; at most {}", self.runs, Terms::RUNS_MAX));
+        }
+        for (field, text) in [("function", &self.function), ("code", &self.code)] {
+            if text.contains('\0') {
+                return invalid(format!("{field}: text with NUL, which no store keeps: leave it out"));
+            }
+        }
+        if settings.attempts == 0 {
+            return invalid("attempts: 0; a run is tried once at least");
+        }
+        for (field, us, least) in [
+            ("timeout", settings.timeout_us.unwrap_or(TIME_US_MAX), 1),
+            ("lease", settings.lease_us, 1_000),
+            ("range", settings.range_us, 1),
+        ] {
+            if us < least || us > TIME_US_MAX {
+                return invalid(format!("{field}_us: {us}; give it {least} to {TIME_US_MAX}, which is 30 days"));
+            }
+        }
+        if let Some(schema) = &self.schema {
+            schema.check()?;
+        }
+        settings.until.as_ref().map_or(Ok(()), Precision::check)
+    }
+}
+
+impl Precision {
+    fn check(&self) -> Result<()> {
+        if !self.half_width.is_finite() || self.half_width <= 0.0 {
+            return invalid(format!("until: half_width {}; give it a number above 0", self.half_width));
+        }
+        if !(self.confidence > 0.0 && self.confidence < 1.0) {
+            return invalid(format!(
+                "until: confidence {}; give it a number between 0 and 1, as 0.99",
+                self.confidence
+            ));
+        }
+        if self.column.contains('\0') {
+            return invalid("until: column with NUL: leave it out");
+        }
+        Ok(())
+    }
+}
+
+/// An error about a value that can't be stored.
+pub(crate) fn invalid<T>(message: impl Into<String>) -> Result<T> {
+    Err(StoreError::new(ErrorKind::Invalid, message))
 }
 
 impl fmt::Display for CampaignId {

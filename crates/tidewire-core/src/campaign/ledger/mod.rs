@@ -101,6 +101,11 @@ impl Ledger {
         &self.reason
     }
 
+    /// What it was planned with.
+    pub const fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
     /// How many runs are planned.
     pub const fn runs(&self) -> u64 {
         self.terms.runs
@@ -264,9 +269,9 @@ impl Ledger {
         }
     }
 
-    /// Takes the time of the store. Another epoch (a machine that has started anew) has no workers of the old one; a clock
+    /// Takes the time of the store, as each call does that changes something. Another epoch (a machine that has started anew) has no workers of the old one; a clock
     /// that was set back takes all deadlines with it.
-    fn tick(&mut self, now: Clock) {
+    pub fn tick(&mut self, now: Clock) {
         if now.epoch != self.clock.epoch {
             for held in mem::take(&mut self.leases) {
                 self.returned.put(held.first, held.count, held.losses);
