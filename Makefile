@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PYO3_PYTHON := $(abspath $(BIN)/python)
-RUST_SOURCES := $(shell find crates/*/src python/src -name '*.rs') Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) python/Cargo.toml
+RUST_SOURCES := $(shell find crates/*/src python/src -name '*.rs' -o -name '*.sql') Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) python/Cargo.toml
 FUZZ_SECONDS ?= 5
 
 # A mark whose result was removed by hand no longer counts.

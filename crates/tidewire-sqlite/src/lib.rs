@@ -1,0 +1,25 @@
+//! Campaigns on SQLite: one file, shared by the processes of one machine.
+//!
+//! The file is in WAL mode, and each transaction that writes is on disk when its call returns (`synchronous = FULL`).
+//! Writers take turns (`BEGIN IMMEDIATE`); readers wait for nobody. What decides is in [`tidewire_backend::sql`].
+//!
+//! ```
+//! use tidewire_backend::Campaigns;
+//!
+//! # let folder = std::env::temp_dir().join(format!("tidewire-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! let mut store = tidewire_sqlite::open(&folder.join("farm.db"), tidewire_sqlite::Missing::Create)?;
+//! assert!(store.list()?.is_empty());
+//! # drop(store);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod connection;
+mod error;
+mod results;
+
+pub use connection::{Missing, Sqlite, open};

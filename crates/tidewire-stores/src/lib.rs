@@ -1,0 +1,102 @@
+//! Stores by URL: `sqlite:///farm.db` is a file of the working folder, `sqlite:////var/farm.db` one by its whole path.
+
+#![forbid(unsafe_code)]
+
+use tidewire_backend::{Campaigns, ErrorKind, Result, StoreError};
+
+/// What to do about a store that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Make the file, and the tables.
+    Create,
+    /// Fail with [`Unreachable`](ErrorKind::Unreachable).
+    Fail,
+}
+
+/// A connection to the store of a URL. Each thread and each process opens its own.
+///
+/// # Errors
+///
+/// [`Url`](ErrorKind::Url) if the URL is not one of a store; see the crates of the stores for the others. No error shows a
+/// password.
+pub fn open(url: &str, missing: Missing) -> Result<Box<dyn Campaigns>> {
+    match url.split_once("://") {
+        Some(("sqlite", rest)) => open_sqlite(url, rest, missing),
+        _ => wrong(url, "is no store: write sqlite:///farm.db, or sqlite:////var/lib/farm.db for a whole path"),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn open_sqlite(url: &str, rest: &str, missing: Missing) -> Result<Box<dyn Campaigns>> {
+    let Some(path) = rest.strip_prefix('/') else {
+        return wrong(url, "has a host: write sqlite:///farm.db with three slashes, or four for a whole path");
+    };
+    if path.is_empty() || path.starts_with(":memory:") {
+        return wrong(url, "names no file, and workers are processes of their own: write sqlite:///farm.db");
+    }
+    if path.contains(['?', '\0']) {
+        return wrong(url, "has options or a NUL, and stores in files have none: leave them out");
+    }
+    let missing = match missing {
+        Missing::Create => tidewire_sqlite::Missing::Create,
+        Missing::Fail => tidewire_sqlite::Missing::Fail,
+    };
+    Ok(Box::new(tidewire_sqlite::open(path.as_ref(), missing)?))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn open_sqlite(url: &str, _rest: &str, _missing: Missing) -> Result<Box<dyn Campaigns>> {
+    wrong(url, "is a store in a file, for which this build has no driver: build it with the feature sqlite")
+}
+
+fn wrong<T>(url: &str, mend: &str) -> Result<T> {
+    Err(StoreError::new(ErrorKind::Url, format!("store: {} {mend}", shown(url))))
+}
+
+/// A URL as people may see it: without what may be a password.
+fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return if url.contains('@') { "the URL".to_owned() } else { format!("{url:?}") };
+    };
+    let (place, query) = rest.split_once('?').map_or((rest, ""), |(place, _)| (place, "?..."));
+    let place = match place.rsplit_once('@') {
+        Some((user, host)) => format!("{}:...@{host}", user.split(':').next().unwrap_or_default()),
+        None => place.to_owned(),
+    };
+    format!("{:?}", format!("{scheme}://{place}{query}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(url: &str) -> StoreError {
+        open(url, Missing::Fail).err().unwrap_or_else(|| panic!("{url} was opened"))
+    }
+
+    #[test]
+    fn wrong_urls_are_named_with_their_mend() {
+        for (url, says) in [
+            ("", "sqlite:///farm.db"),
+            ("farm.db", "\"farm.db\""),
+            ("sqlite:farm.db", "sqlite:///farm.db"),
+            ("sqlite://farm.db", "three slashes"),
+            ("sqlite:///", "names no file"),
+            ("sqlite:///:memory:", "names no file"),
+            ("sqlite:///farm.db?mode=ro", "options"),
+            ("mysql://host/farm", "mysql://host/farm"),
+        ] {
+            let error = error(url);
+            assert_eq!(error.kind(), ErrorKind::Url, "{url}: {error}");
+            assert!(error.message().contains(says), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_error_shows_a_password() {
+        for url in ["mysql://ann:secret@host/farm?password=secret", "ann:secret@host", "x://ann:se@secret@host"] {
+            let error = error(url);
+            assert!(!error.message().contains("secret"), "{error}");
+        }
+    }
+}
