@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
-use tidewire_engine::raw::{ActorId, Change, Envelope, Meta, acting_as};
+use tidewire_engine::raw::{ActorKey, Change, Envelope, Meta, acting_as};
 use tidewire_engine::{Refusal, Stop};
 
 use crate::arguments::{Actor, Drain, Patience, Priority, Stack};
@@ -138,7 +138,7 @@ impl ActorRef {
             Err((Refusal::Full { .. }, envelope)) if cell.senders_wait() => envelope,
             Err((refusal, _)) => return Err(errors::refusal(py, refusal, self.inner.name())),
         };
-        if tidewire_engine::raw::current_actor() == Some(self.inner.id()) {
+        if tidewire_engine::raw::current_actor() == Some(self.inner.cell().key()) {
             let text = format!(
                 "{}: its own handler would wait for room in its own full mailbox for ever: use tell, or a larger mailbox",
                 self.__repr__()
@@ -188,7 +188,7 @@ impl ActorRef {
         self.born.check(py)?;
         let timeout = timeout.or(self.inner.config().stop_timeout_ms);
         let mut stopping = self.inner.stop(Stop { drain: drain.0, timeout });
-        let actor = self.inner.id();
+        let actor = self.inner.cell().key();
         let operation = async move {
             let ended = std::future::poll_fn(|cx| {
                 let mut poll = || Pin::new(&mut stopping).poll(cx);
@@ -256,14 +256,9 @@ impl ActorRef {
 
 /// Whether this code runs in a coroutine that handles a message of `actor`: in the very task of the handler, as one that
 /// the handler has started does not keep it from returning.
-fn in_coroutine_of(py: Python<'_>, actor: ActorId) -> bool {
-    let of_actor = || present::actor(py).is_some_and(|present| present.bind(py).get().inner.id() == actor);
-    crate::bridge::runs_coroutines() && of_actor() && in_task_of_handlers(py).unwrap_or(false)
-}
-
-fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
-    let task = PyModule::import(py, "asyncio")?.call_method0("current_task")?;
-    PyModule::import(py, "tidewire._drive")?.call_method1("handles", (task,))?.extract()
+fn in_coroutine_of(py: Python<'_>, actor: ActorKey) -> bool {
+    let of_actor = || present::actor(py).is_some_and(|present| present.bind(py).get().inner.cell().key() == actor);
+    crate::bridge::runs_coroutines() && of_actor() && crate::coroutine::in_task_of_handlers(py).unwrap_or(false)
 }
 
 /// Sends, and blocks this thread while the mailbox is full.

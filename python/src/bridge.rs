@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::attach::attach;
 use crate::held::{Held, collect};
+use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tidewire_engine::External;
 use tidewire_engine::raw::Mutex;
 
-use crate::once::Once;
+use crate::once::{Once, intern};
 use crate::pending::Pending;
 
 /// Most completions that one pass of the loop handles before other callbacks get their turn.
@@ -107,7 +109,7 @@ impl Line {
     /// Calls something soon, if this is the thread of the loop and the loop is open. Answers whether it will be called.
     pub fn soon(&self, py: Python<'_>, what: Py<PyAny>) -> bool {
         let soon = self.call_soon.lock().as_ref().map(|(soon, _)| soon.clone_ref(py));
-        soon.is_some_and(|soon| soon.call1(py, (what,)).is_ok())
+        soon.is_some_and(|soon| in_no_context(py, (&*soon, what)).is_ok())
     }
 
     /// Has the loop call something whenever a descriptor is readable. On the loop's thread.
@@ -117,7 +119,7 @@ impl Line {
     pub fn watch(&self, py: Python<'_>, descriptor: i32, call: Py<PyAny>) -> PyResult<()> {
         let add = self.watching.lock().as_ref().map(|(add, _)| add.clone_ref(py));
         let Some(add) = add else { return Err(PyRuntimeError::new_err("the event loop is closed")) };
-        add.call1(py, (descriptor, call)).map(drop)
+        in_no_context(py, (&*add, descriptor, call)).map(drop)
     }
 
     /// Has it call that no more. On the loop's thread.
@@ -193,8 +195,15 @@ impl Line {
     /// On the loop's own thread a callback is cheaper than the pipe.
     fn call_soon(&self, py: Python<'_>) -> bool {
         let call = self.call_soon.lock().as_ref().map(|(soon, run)| (soon.clone_ref(py), run.clone_ref(py)));
-        call.is_some_and(|(soon, run)| soon.call1(py, (run,)).is_ok())
+        call.is_some_and(|(soon, run)| in_no_context(py, (&*soon, &*run)).is_ok())
     }
+}
+
+/// Has a loop plan something with no variables of a context. It copies those of whoever plans, which may be an actor that is at work: all
+/// that the loop is woken for would run as its.
+fn in_no_context<'py>(py: Python<'py>, call: impl PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
+    static CONTEXT: Once<Py<PyType>> = Once::new();
+    CONTEXT.of(py, "contextvars", "Context")?.call0()?.call_method1(intern!(py, "run"), call)
 }
 
 /// The loop's end of the line. Made once per loop, by `tidewire._loop`.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
-use tidewire_engine::raw::{ActorId, Behaviours, Driver, Turn};
+use tidewire_engine::raw::{ActorKey, Behaviours, Driver, Turn};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::ActorRef;
@@ -20,15 +20,24 @@ use crate::intake::{First, Intake};
 use crate::message::Message;
 use crate::once::Once;
 
-/// The actor that waits when its handler asks, if it handles one message at a time.
-pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorId> {
+/// The actor that waits when its handler asks, if it handles one message at a time. What a handler has begun as a task of its own may
+/// outlive it, and makes nobody wait.
+pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorKey> {
     static GET: Once<Py<PyAny>> = Once::new();
     if !crate::bridge::runs_coroutines() {
         return None;
     }
     let get = GET.of(py, "tidewire._current", "alone.get").ok()?;
     let alone: bool = get.call0().ok()?.extract().ok()?;
-    alone.then(|| sender.bind(py).get().inner.id())
+    (alone && in_task_of_handlers(py).ok()?).then(|| sender.bind(py).get().inner.cell().key())
+}
+
+/// Whether the task that runs is one that handles messages, rather than one that a handler has begun.
+pub fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
+    static CURRENT: Once<Py<PyAny>> = Once::new();
+    static HANDLES: Once<Py<PyAny>> = Once::new();
+    let task = CURRENT.of(py, "asyncio", "current_task")?.call0()?;
+    HANDLES.of(py, "tidewire._drive", "handles")?.call1((task,))?.extract()
 }
 
 /// Drives an actor by tasks of an event loop.

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyStop
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
-use tidewire_engine::raw::{ActorId, acting_as};
+use tidewire_engine::raw::{ActorKey, acting_as};
 
 use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
@@ -24,7 +24,7 @@ use crate::wait::{Operation, wait};
 pub struct Pending {
     state: Mutex<State>,
     /// The coroutine actor in whose handler the operation was started.
-    acting: Option<ActorId>,
+    acting: Option<ActorKey>,
     what: &'static str,
     /// What the operation begins with when somebody waits for it, asyncio included.
     plan: Option<Arc<Sketch>>,
@@ -55,7 +55,7 @@ impl State {
 }
 
 impl Pending {
-    pub fn new(what: &'static str, acting: Option<ActorId>, operation: Operation) -> Self {
+    pub fn new(what: &'static str, acting: Option<ActorKey>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
         Self { state: Mutex::new(state), acting, what, plan: None, awaited: AtomicBool::new(false), born: Born::now() }
     }

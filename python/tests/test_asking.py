@@ -169,6 +169,46 @@ def test_a_ring_of_asks_is_reported_with_its_path(run: Any, kind: str) -> None:
     run(story)
 
 
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_actors_of_two_nodes_with_the_same_id_are_no_ring(run: Any, kind: str) -> None:
+    async def story(node: tw.Node) -> None:
+        async with tw.Node(name="other") as other:
+            answers = other.spawn(lambda message: message + 1, mailbox=tw.Mailbox(capacity=1))
+
+            def plain(message: int, ctx: tw.Context) -> Any:
+                return ctx.node.sync.ask(answers, message)
+
+            async def coroutine(message: int) -> Any:
+                return await answers.ask(message), (await answers.stop()).handled
+
+            asks = node.spawn(plain if kind == "plain" else coroutine)
+            assert asks.id == answers.id
+            assert await asks.ask(1, timeout=20) == (2 if kind == "plain" else (2, 1))
+
+    run(story)
+
+
+def test_a_task_that_outlives_its_handler_asks_the_same_actor(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        over = asyncio.Event()
+        tasks: list[asyncio.Task[Any]] = []
+
+        async def later(actor: tw.ActorRef) -> Any:
+            await over.wait()
+            return await actor.ask("from the task")
+
+        async def receive(message: str, ctx: tw.Context) -> str:
+            if message == "begin":
+                tasks.append(asyncio.create_task(later(ctx.me)))
+            return message
+
+        assert await node.spawn(receive).ask("begin") == "begin"
+        over.set()
+        assert await tasks[0] == "from the task"
+
+    run(story)
+
+
 def test_thirty_plain_handlers_can_wait_for_each_other(node: tw.Node) -> None:
     refs: list[tw.ActorRef] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import weakref
 
 # The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must not meet a module half loaded.
@@ -21,7 +22,8 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
     bridge = _bridges.get(loop)
     if bridge is None:
         bridge = Bridge()
-        loop.add_reader(bridge.fileno(), bridge.drain)
+        # A loop copies the variables of whoever adds a reader, who may be an actor at work: what comes in is none of its business.
+        contextvars.Context().run(loop.add_reader, bridge.fileno(), bridge.drain)
         bridge.open(loop.call_soon, bridge.run, loop.add_reader, loop.remove_reader)
         _bridges[loop] = bridge
         # The bridge keeps the loop's call_soon, and with it the loop, only while the loop is open.

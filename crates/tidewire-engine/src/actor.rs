@@ -272,7 +272,7 @@ impl<M: Send + 'static> ActorRef<M> {
     /// As for [`send`](ActorRef::send). Inside the actor's own handler a full mailbox is an error, because waiting could never end.
     pub fn send_blocking(&self, message: M) -> Result<Sent, TellError<M>> {
         let mut message = match self.tell(message) {
-            Err(error) if error.is_full() && self.cell.senders_wait() && current::actor() != Some(self.id()) => {
+            Err(error) if error.is_full() && self.cell.senders_wait() && current::actor() != Some(self.cell.key()) => {
                 error.message
             }
             other => return other,
@@ -315,7 +315,7 @@ impl<M: Send + 'static> ActorRef<M> {
         F: FnOnce(Reply<T>) -> M,
     {
         let (pending, reply, asked) = Pending::new(Arc::clone(&self.cell.core), self.id(), timeout);
-        let meta = Meta { asked: Some(asked), sender: current::actor(), ..Meta::default() };
+        let meta = Meta { asked: Some(asked), sender: current::actor_of(&self.cell.core), ..Meta::default() };
         let envelope = Envelope::with(make(reply), meta);
         match self.cell.push(envelope, priority) {
             Ok(Sent::Accepted | Sent::Dropped) => {}

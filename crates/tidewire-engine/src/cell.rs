@@ -246,6 +246,11 @@ impl<M: Send + 'static> Cell<M> {
         self.id
     }
 
+    /// What tells it from the actors of other engines too.
+    pub fn key(&self) -> current::ActorKey {
+        current::ActorKey { engine: self.core.number, id: self.id }
+    }
+
     /// Its name.
     pub fn name(&self) -> Option<&Arc<str>> {
         self.name.as_ref()
@@ -426,7 +431,7 @@ impl<M: Send + 'static> Cell<M> {
 
 impl<M: Send + 'static> Runnable for Cell<M> {
     fn run(self: Arc<Self>) {
-        let entered = current::enter(self.id);
+        let entered = current::enter(self.key());
         self.thread.store(crate::threads::number(), Ordering::Relaxed);
         let mut work = self.work.lock();
         let after = work.go(&self);

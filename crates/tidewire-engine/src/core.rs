@@ -38,6 +38,8 @@ pub struct Core {
     alive: AtomicUsize,
     names: Mutex<Names>,
     next_id: AtomicU64,
+    /// Tells it from the other engines of the process.
+    pub(crate) number: u64,
     started: AtomicBool,
     stopping: AtomicBool,
     /// Asks that ended because their time was up.
@@ -49,6 +51,7 @@ impl Core {
     pub(crate) fn new(config: EngineConfig, dispatchers: BTreeMap<String, Arc<Dispatcher>>) -> Arc<Self> {
         // Begun before there are threads: a fork never finds the clock half begun.
         crate::inbox::nanos();
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             lane_burst: u8::try_from(config.lane_burst).unwrap_or(u8::MAX),
             dead: DeadLetters::new(config.dead_letters),
@@ -61,6 +64,7 @@ impl Core {
             alive: AtomicUsize::new(0),
             names: Mutex::default(),
             next_id: AtomicU64::new(1),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             started: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             ask_timeouts: AtomicU64::new(0),

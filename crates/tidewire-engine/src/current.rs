@@ -3,20 +3,37 @@
 use std::cell::Cell;
 
 use crate::actor::ActorId;
+use crate::core::Core;
 
 thread_local! {
-    static CURRENT: Cell<(Option<ActorId>, bool)> = const { Cell::new((None, false)) };
+    static CURRENT: Cell<(Option<ActorKey>, bool)> = const { Cell::new((None, false)) };
+}
+
+/// An actor among those of all engines of this process: ids are given by each engine anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActorKey {
+    pub(crate) engine: u64,
+    pub(crate) id: ActorId,
 }
 
 /// The actor whose turn it is on this thread.
-pub fn actor() -> Option<ActorId> {
+pub fn actor() -> Option<ActorKey> {
     CURRENT.get().0
 }
 
-/// The actor in whose handler this thread is, if it handles one message at a time.
-pub(crate) fn handling() -> Option<ActorId> {
-    let (actor, handling) = CURRENT.get();
-    actor.filter(|_| handling)
+/// The same, if it is one of this engine.
+pub(crate) fn actor_of(core: &Core) -> Option<ActorId> {
+    actor().filter(|key| key.engine == core.number).map(|key| key.id)
+}
+
+/// The actor of this engine in whose handler this thread is, if it handles one message at a time.
+pub(crate) fn handling(core: &Core) -> Option<ActorId> {
+    actor_of(core).filter(|_| is_handling())
+}
+
+/// Whether this thread is inside the handler of the present actor.
+pub(crate) fn is_handling() -> bool {
+    CURRENT.get().1
 }
 
 /// Says whether the present actor is inside its handler.
@@ -25,7 +42,7 @@ pub(crate) fn set_handling(handling: bool) {
 }
 
 /// Runs `what` as if in the handler of `actor`: for handlers that an event loop runs outside of the actor's turns.
-pub fn acting_as<R>(actor: ActorId, what: impl FnOnce() -> R) -> R {
+pub fn acting_as<R>(actor: ActorKey, what: impl FnOnce() -> R) -> R {
     let _entered = enter(actor);
     what()
 }
@@ -36,12 +53,12 @@ pub(crate) fn reset() {
 }
 
 /// Makes `actor` the present one until the guard is dropped.
-pub(crate) fn enter(actor: ActorId) -> Entered {
+pub(crate) fn enter(actor: ActorKey) -> Entered {
     Entered { before: CURRENT.replace((Some(actor), true)) }
 }
 
 pub(crate) struct Entered {
-    before: (Option<ActorId>, bool),
+    before: (Option<ActorKey>, bool),
 }
 
 impl Drop for Entered {

@@ -189,7 +189,7 @@ impl<M: Send + 'static> Stopping<M> {
     /// # Errors
     /// If called inside the handler of that very actor; the stop itself goes on.
     pub fn wait(self) -> Result<StopReport<M>, WaitsForItself> {
-        if current::actor() == Some(self.cell.id) {
+        if current::actor() == Some(self.cell.key()) {
             return Err(WaitsForItself { actor: self.cell.id });
         }
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -218,7 +218,7 @@ impl<M: Send + 'static> Future for Stopping<M> {
     type Output = Result<StopReport<M>, WaitsForItself>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        if current::actor() == Some(self.cell.id) {
+        if current::actor() == Some(self.cell.key()) {
             return Poll::Ready(Err(WaitsForItself { actor: self.cell.id }));
         }
         if self.ending.watch(cx.waker().clone()) {

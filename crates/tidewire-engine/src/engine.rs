@@ -173,7 +173,7 @@ impl Inner {
             for cell in &actors {
                 while Arc::clone(cell).on_end(waker.clone()) {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() || crate::current::actor() == Some(cell.id()) {
+                    if left.is_zero() || crate::current::actor_of(&self.core) == Some(cell.id()) {
                         Arc::clone(cell).abandon();
                     } else {
                         thread::park_timeout(left);

@@ -98,7 +98,7 @@ impl<M: Send + 'static> Task<M> {
         let waker = self.waker.get_or_insert_with(|| Waker::from(Arc::clone(turn.cell)));
         current::set_handling(self.handling);
         let polled = caught(|| Ok(future.as_mut().poll(&mut TaskContext::from_waker(waker))));
-        self.handling = current::handling().is_some();
+        self.handling = current::is_handling();
         let result = match polled {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(result)) => result,

@@ -71,7 +71,7 @@ pub use timers::{Timer, TimerOutcome};
 pub mod raw {
     pub use crate::actor::ActorId;
     pub use crate::cell::Cell as ActorCell;
-    pub use crate::current::{acting_as, actor as current_actor};
+    pub use crate::current::{ActorKey, acting_as, actor as current_actor};
     pub use crate::dispatch::blocking;
     pub use crate::driver::{Behaviours, Driver, Turn};
     pub use crate::envelope::{Change, Envelope, Meta};

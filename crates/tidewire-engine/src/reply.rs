@@ -151,7 +151,7 @@ impl<T: Send + 'static> Pending<T> {
 
     fn join_ring(&mut self) -> Result<(), AskError> {
         if self.edge.is_none()
-            && let Some(asker) = current::handling()
+            && let Some(asker) = current::handling(&self.core)
         {
             self.core.rings.add(&self.core, asker, self.slot.actor)?;
             self.edge = Some(asker);
