@@ -46,7 +46,11 @@ lint: .make/venv .make/extension ## Check format, lints, types, generated files 
 	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio,tidewire-node/schemars
 	$(call say,mypy and stubtest)
 	@cd python && ../$(BIN)/mypy
+	@$(BIN)/mypy --strict --python-version 3.10 examples/typed
 	@if compgen -G 'python/tidewire/*.pyi' >/dev/null; then cd python && ../$(BIN)/stubtest tidewire._tidewire --allowlist ../tools/stubtest-allowed.txt; fi
+	$(call say,pyright)
+	@command -v node >/dev/null || { echo "pyright needs Node.js, and there is no node: apt-get install nodejs"; exit 1; }
+	@$(BIN)/pyright --project examples/typed --pythonpath $(BIN)/python
 	$(call say,generated files and the import table)
 	@$(BIN)/python tools/generate.py --check
 	@$(BIN)/python tools/check_imports.py

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
+use pyo3::types::PyType;
 use tidewire_engine::raw::{ActorKey, Change, Envelope, Meta, acting_as};
 use tidewire_engine::{Refusal, Stop};
 
@@ -15,7 +16,7 @@ use crate::errors::{self, error};
 use crate::fork::Born;
 use crate::function::Handler;
 use crate::message::{Extra, Message};
-use crate::pending::Pending;
+use crate::pending::{Pending, generic};
 use crate::present;
 use crate::statistics;
 
@@ -104,12 +105,22 @@ impl ActorRef {
         if self.born.is_past() { 0 } else { self.inner.outstanding() }
     }
 
+    /// Sends a message without waiting. True if it was accepted, false if the mailbox is full and its policy drops new messages.
+    ///
+    /// Args:
+    ///     message: Any object; it is handed over by reference.
+    ///     priority: "urgent", "high", "normal" (the default) or "low".
+    ///
+    /// Raises:
+    ///     MailboxFull: if the mailbox is full, and its policy is not to drop.
+    ///     ActorStopped: if the actor takes no more messages.
     #[pyo3(signature = (message, priority = None))]
     fn tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         self.born.check(py)?;
         self.offer(py, message, priority).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
+    /// As `tell`, but false instead of an error if the message was not accepted.
     #[pyo3(signature = (message, priority = None))]
     fn try_tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         self.born.check(py)?;
@@ -127,6 +138,11 @@ impl ActorRef {
         }
     }
 
+    /// Sends a message; awaiting waits for room in a full mailbox. Cancelled while it waits, it has sent nothing.
+    ///
+    /// Raises:
+    ///     MailboxFull: if the mailbox is full and its policy is to fail, or its own handler would wait for itself.
+    ///     ActorStopped: if the actor takes no more messages.
     #[pyo3(signature = (message, priority = None))]
     fn send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<Py<Pending>> {
         self.born.check(py)?;
@@ -164,6 +180,20 @@ impl ActorRef {
         Py::new(py, Pending::new("send", None, Box::pin(operation)))
     }
 
+    /// Asks; awaiting gives what the handler returns. Cancelling it leaves nothing behind.
+    ///
+    /// Args:
+    ///     message: Any object; it is handed over by reference.
+    ///     timeout: Seconds until AskTimeout, None for no limit; the default is the configuration's `ask_timeout_ms`.
+    ///     priority: "urgent", "high", "normal" (the default) or "low".
+    ///
+    /// Raises:
+    ///     AskTimeout: if no reply came in time.
+    ///     AskCycle: if actors would wait for each other in a ring.
+    ///     ActorStopped: if the actor takes no more messages, or stopped before it replied.
+    ///     NoReply: if the handler ended, and gave the place for the reply to nobody.
+    ///     MailboxFull: if the mailbox is full.
+    ///     BaseException: whatever the handler raised.
     #[pyo3(
         signature = (message, timeout = Patience::Usual, priority = None),
         text_signature = "($self, message, timeout=30.0, priority=None)"
@@ -180,6 +210,11 @@ impl ActorRef {
         Ok(self.asking(py, message, Extra::default(), timeout, priority))
     }
 
+    /// Stops the actor; awaiting gives the `tw.Ledger` of its messages. Every call gets the same.
+    ///
+    /// Args:
+    ///     drain: Handle what was accepted; otherwise what waits is returned in the ledger.
+    ///     timeout: Seconds after which it is abandoned, and named in the ledger; the default is the configuration's `stop_timeout_ms`.
     #[pyo3(
         signature = (drain = Drain(true), timeout = Patience::Usual),
         text_signature = "($self, drain=True, timeout=30.0)"
@@ -203,6 +238,8 @@ impl ActorRef {
         Ok(Pending::new("stop", None, Box::pin(operation)))
     }
 
+    /// Gives the actor another handler, in its place among the messages of this sender. With `stack`, `request_unbecome` brings back
+    /// the one before.
     #[pyo3(signature = (handler, stack = Stack(true)), text_signature = "($self, handler, stack=True)")]
     fn request_become(&self, py: Python<'_>, handler: Bound<'_, PyAny>, stack: Stack) -> PyResult<()> {
         self.born.check(py)?;
@@ -211,6 +248,7 @@ impl ActorRef {
         self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
+    /// Brings back the handler before the last `request_become`, in its place among the messages of this sender.
     fn request_unbecome(&self, py: Python<'_>) -> PyResult<()> {
         self.born.check(py)?;
         self.inner
@@ -219,6 +257,7 @@ impl ActorRef {
             .map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
+    /// Counters and times of the actor, as a dict.
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.born.check(py)?;
         statistics::actor(py, &self.inner.statistics())
@@ -243,6 +282,12 @@ impl ActorRef {
         let name = self.inner.name().map(|name| format!(" {name:?}")).unwrap_or_default();
         let state = if self.alive() { "" } else { " stopped" };
         format!("<ActorRef {}{name}{state}>", self.inner.id())
+    }
+
+    /// `ActorRef[Add, int]`: takes an `Add`, and replies an `int`. For type checkers alone.
+    #[classmethod]
+    fn __class_getitem__(cls: &Bound<'_, PyType>, item: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        generic(cls, item)
     }
 
     fn __reduce__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorKey, acting_as};
@@ -238,6 +239,12 @@ impl Pending {
     /// For `yield from ... .__await__()`.
     fn __iter__(this: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         if this.get().awaited.load(Ordering::Relaxed) { Ok(this) } else { this.get().refused(this.py()) }
+    }
+
+    /// `Pending[int]`: gives an `int`. For type checkers alone.
+    #[classmethod]
+    fn __class_getitem__(cls: &Bound<'_, PyType>, item: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        generic(cls, item)
     }
 
     // An `await` or `.sync` that was forgotten shows where the result is used.
@@ -510,4 +517,9 @@ fn asyncio_error(py: Python<'_>, name: &str, text: &str) -> PyErr {
         .and_then(|module| module.bind(py).getattr(name))
         .and_then(|class| if text.is_empty() { class.call0() } else { class.call1((text,)) });
     made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// A class with types in brackets, as annotations have it.
+pub fn generic(cls: &Bound<'_, PyType>, item: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    Ok(cls.py().import("types")?.getattr("GenericAlias")?.call1((cls, item))?.unbind())
 }

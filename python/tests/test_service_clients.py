@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +22,7 @@ from tidewire.services.proxy import client
 from tidewire.services.serving import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Pricing(Service):
@@ -46,6 +48,46 @@ def test_a_client_shows_what_it_has(node: tw.Node) -> None:
         assert repr(pricing.quote).startswith("<method pricing.quote of <Client 'pricing'")
         assert repr(pricing.ticks("X")) == "<Stream pricing.ticks>"
     assert repr(served) == "<Served 'pricing' 'one', 2 methods, serving>"
+
+
+def test_help_and_signatures_show_what_callers_give(node: tw.Node) -> None:
+    class Shop(Service):
+        @method
+        def buy(self, call: tw.CallContext, item: str, *, count: int = 1) -> float:
+            """Buy something.
+
+            Args:
+                item: What.
+            """
+            return float(count)
+
+    served = serve(node, Shop())
+    for buy in (client(node, Shop).buy, client(node, "shop").buy):
+        assert str(inspect.signature(buy)) == "(item: str, *, count: int = 1) -> float"
+        shown = pydoc.plain(pydoc.render_doc(buy))
+        assert "buy(item: str, *, count: int = 1) -> float" in shown
+        assert "Buy something." in shown
+    assert served.name == "shop"
+    assert str(inspect.signature(client(node, "nobody").work)) == "(*args, **kwargs)"
+    for method_of_refs in ("ask", "send", "stop", "tell"):
+        assert len(getattr(tw.ActorRef, method_of_refs).__doc__) > 80
+
+
+def test_clients_and_references_take_types_in_brackets(run: Run) -> None:
+    async def story(node: tw.Node) -> None:
+        assert str(tw.ActorRef[int, str]) == "tidewire.ActorRef[int, str]"
+        assert str(tw.Pool[[int], str]).startswith("tidewire.pools.pool.Pool[")
+
+        class Desk(Service):
+            @method
+            async def price(self, pricing: tw.Client[Pricing]) -> str:
+                return await pricing.quote("X")
+
+        serve(node, Pricing())
+        serve(node, Desk())
+        assert await client(node, Desk).price(client(node, Pricing)) == "x"
+
+    run(story)
 
 
 def test_an_unknown_method_names_the_nearest(node: tw.Node) -> None:
@@ -159,48 +201,8 @@ def test_a_decorated_class_has_typed_clients_too(run: Run) -> None:
     run(story)
 
 
-TYPED = """
-from collections.abc import AsyncIterator
-import tidewire as tw
-from tidewire.services.declare import Service, method, service
-from tidewire.services.proxy import client
-
-class Pricing(Service):
-    @method
-    async def quote(self, symbol: str, qty: int = 1) -> float: ...
-    @method(timeout=2.0)
-    async def ticks(self, symbol: str) -> AsyncIterator[int]:
-        yield 1
-
-@service
-class Echo:
-    @method
-    async def echo(self, n: int) -> int: ...
-
-async def main(node: tw.Node) -> None:
-    pricing = client(node, Pricing)
-    reveal_type(pricing)
-    reveal_type(await pricing.quote("X", qty=1))
-    reveal_type(await pricing.with_(timeout=1.0).quote("X"))
-    reveal_type(client(node, Echo))
-    async for tick in pricing.ticks("X"):
-        reveal_type(tick)
-    await pricing.quote(1)
-"""
-
-
-def test_a_client_has_the_types_of_its_class(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    file = tmp_path / "typed.py"
-    file.write_text(TYPED, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--allow-empty-bodies", str(file)]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
-    said = [line.partition("note: ")[2] for line in checked.stdout.splitlines() if "Revealed type" in line]
-    assert [line.partition('"')[2].rstrip('"').rpartition(".")[2] for line in said] == [
-        "Pricing",
-        "float",
-        "float",
-        "Echo",
-        "int",
-    ], checked.stdout
-    assert 'Argument 1 to "quote" of "Pricing" has incompatible type "int"; expected "str"' in checked.stdout
+@pytest.mark.parametrize("program", ["services.py", "actors.py"])
+def test_the_typed_examples_run(program: str) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "typed" / program)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert "types as they should be" in ran.stdout, ran.stderr

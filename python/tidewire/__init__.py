@@ -16,6 +16,7 @@ from tidewire import _half_loaded as _half_loaded
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Subscription, Timer, __version__
     from tidewire._ledger import Ledger, Stuck, Terminated
+    from tidewire._typed import Client
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
     from tidewire.agents.handlers import handle
@@ -89,6 +90,7 @@ _LATER = {
     "BrokerConfig": "tidewire.broker",
     "CallCancelled": "tidewire.errors",
     "CallContext": "tidewire.services.context",
+    "Client": "tidewire.services.proxy",
     "Config": "tidewire.config",
     "ConfigError": "tidewire.errors",
     "Context": "tidewire._binding",
@@ -171,6 +173,7 @@ __all__ = [
     "BrokerConfig",
     "CallCancelled",
     "CallContext",
+    "Client",
     "Config",
     "ConfigError",
     "Context",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewire import _watching
 from tidewire._binding import ActorRef, send_blocking
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tidewire._binding import Pending, Timer
     from tidewire._ledger import Ledger
     from tidewire.node import Node
+
+_M = TypeVar("_M")
+_R = TypeVar("_R")
 
 
 class Sync:
@@ -32,7 +35,7 @@ class Sync:
     Raises MailboxFull if the mailbox is full and its policy is to fail, and ActorStopped if the actor takes no more messages.
     """
 
-    def ask(self, ref: ActorRef, message: Any, timeout: float | EllipsisType | None = ...) -> Any:
+    def ask(self, ref: ActorRef[_M, _R], message: _M, timeout: float | EllipsisType | None = ...) -> _R:
         """Ask an actor, and block until it replies.
 
         Raises:
@@ -41,7 +44,7 @@ class Sync:
             ActorStopped: if the actor takes no more messages.
             BaseException: whatever the handler raised.
         """
-        return _wait(_actor(ref).ask(message, timeout))
+        return _wait(_actor(ref).ask(message, timeout))  # type: ignore[no-any-return]
 
     def request(
         self,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from tidewire import _handlers
 from tidewire._binding import ActorRef, Timer
@@ -11,6 +11,15 @@ from tidewire._limits import CONCURRENCY
 from tidewire._node.base import Base
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.supervision import Mailbox, Supervision, whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tidewire._binding import Context
+    from tidewire._typed import Receives, ReceivesInContext, SpawnOptions
+
+_M = TypeVar("_M", bound=Any)
+_R = TypeVar("_R")
 
 _LOOP = "asyncio"
 """The dispatcher that is the node's event loop."""
@@ -42,6 +51,49 @@ class Options(NamedTuple):
 
 class Actors(Base):
     """The part of a node that makes actors, and tells them something."""
+
+    # With a context a handler may reply what it does not return.
+
+    @overload
+    def spawn(
+        self, target: type[ReceivesInContext[_M, Coroutine[Any, Any, None] | None]], *args: Any, **kwargs: Any
+    ) -> ActorRef[_M, Any]: ...
+
+    @overload
+    def spawn(
+        self,
+        target: type[Receives[_M, Coroutine[Any, Any, _R]] | ReceivesInContext[_M, Coroutine[Any, Any, _R]]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> ActorRef[_M, _R]: ...
+
+    @overload
+    def spawn(
+        self, target: type[Receives[_M, _R] | ReceivesInContext[_M, _R]], *args: Any, **kwargs: Any
+    ) -> ActorRef[_M, _R]: ...
+
+    @overload
+    def spawn(self, target: type[Any], *args: Any, **kwargs: Any) -> ActorRef: ...
+
+    @overload
+    def spawn(
+        self, target: Callable[[_M, Context], Coroutine[Any, Any, None] | None], **options: Unpack[SpawnOptions]
+    ) -> ActorRef[_M, Any]: ...
+
+    @overload
+    def spawn(
+        self,
+        target: Callable[[_M], Coroutine[Any, Any, _R]] | Callable[[_M, Context], Coroutine[Any, Any, _R]],
+        **options: Unpack[SpawnOptions],
+    ) -> ActorRef[_M, _R]: ...
+
+    @overload
+    def spawn(
+        self, target: Callable[[_M], _R] | Callable[[_M, Context], _R], **options: Unpack[SpawnOptions]
+    ) -> ActorRef[_M, _R]: ...
+
+    @overload
+    def spawn(self, target: Any, **options: Unpack[SpawnOptions]) -> ActorRef: ...
 
     def spawn(
         self,

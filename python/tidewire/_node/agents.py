@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from tidewire._node.base import Base
 from tidewire.broker import BrokerConfig
 from tidewire.supervision import Mailbox, Supervision
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tidewire._typed import AgentPoolOptions
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
     from tidewire.agents.retry import Retry
-    from tidewire.pools.options import Batch, Scale
+    from tidewire.pools.options import Batch, Kind, Scale
     from tidewire.pools.pool import Pool
+
+_P = ParamSpec("_P")
+_M = TypeVar("_M", bound=Any)
+_R = TypeVar("_R")
 
 
 class Agents(Base):
@@ -91,11 +98,62 @@ class Agents(Base):
             supervision=supervision,
         )
 
+    @overload
+    def pool(
+        self,
+        function: type[Any],
+        workers: int | Scale | None = None,
+        kind: Kind = ...,
+        batch: Batch | int | bool | None = None,
+        **options: Unpack[AgentPoolOptions],
+    ) -> Pool: ...
+
+    @overload
+    def pool(
+        self,
+        function: Callable[_P, Coroutine[Any, Any, _R]],
+        workers: int | Scale | None = None,
+        kind: Kind = ...,
+        batch: None = None,
+        **options: Unpack[AgentPoolOptions],
+    ) -> Pool[_P, _R]: ...
+
+    @overload
+    def pool(
+        self,
+        function: Callable[_P, _R],
+        workers: int | Scale | None = None,
+        kind: Kind = ...,
+        batch: None = None,
+        **options: Unpack[AgentPoolOptions],
+    ) -> Pool[_P, _R]: ...
+
+    @overload
+    def pool(
+        self,
+        function: Callable[[list[_M]], list[_R]],
+        workers: int | Scale | None = None,
+        kind: Kind = ...,
+        *,
+        batch: Batch | int | bool,
+        **options: Unpack[AgentPoolOptions],
+    ) -> Pool[[_M], _R]: ...
+
+    @overload
+    def pool(
+        self,
+        function: Any,
+        workers: int | Scale | None = None,
+        kind: Kind = ...,
+        batch: Batch | int | bool | None = None,
+        **options: Unpack[AgentPoolOptions],
+    ) -> Pool: ...
+
     def pool(
         self,
         function: Callable[..., Any] | str,
         workers: int | Scale | None = None,
-        kind: str = "thread",
+        kind: Kind = "thread",
         batch: Batch | int | bool | None = None,
         **options: Any,
     ) -> Pool:

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from tidewire.links.connection import Connection
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
+    from tidewire.services.declare import Service
     from tidewire.services.info import ServiceInfo
     from tidewire.services.serving import Served
 
-_S = TypeVar("_S")
+_S = TypeVar("_S", bound="Service")
 
 
 class Services(Base):
@@ -72,13 +73,16 @@ class Services(Base):
         return serve(self._whole, target, **options)
 
     @overload
-    def client(self, service: type[_S], name: str | None = None) -> _S: ...
+    def client(self, service: type[_S], name: str | None = None) -> type[_S]: ...
 
     @overload
-    def client(self, service: str, name: str | None = None) -> Any: ...
+    def client(self, service: type | str, name: str | None = None) -> Any: ...
 
     def client(self, service: Any, name: str | None = None) -> Any:
         """Return a client of a service, by its class or its name.
+
+        Type checkers know parameters and results of classes that derive from ``tw.Service``; annotate such a client as
+        ``tw.Client[Pricing]``.
 
         Raises:
             InvalidArgument: if the class declares no service, or a name is not allowed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT_S = 30.0
 
+_P = ParamSpec("_P")
+_R_co = TypeVar("_R_co", covariant=True)
 
-class Sync:
+
+class Sync(Generic[_P, _R_co]):
     """Blocking calls, at ``pool.sync``. Not for the thread of an event loop: there, ``await`` the same thing."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool[_P, _R_co]) -> None:
         self._pool = pool
 
-    def submit(self, /, *args: Any, **kwargs: Any) -> Any:
+    def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         """Submit one task, and block until its result is there. Raises as ``pool.submit`` does."""
         pool = self._pool
         _may_block(pool._core)
@@ -35,12 +38,12 @@ class Sync:
         task.answer = answer
         pool._submit(task)
         try:
-            return answer.wait()
+            return answer.wait()  # type: ignore[no-any-return]
         except KeyboardInterrupt:
             pool._core.cancel([task])
             raise
 
-    def map(self, items: Iterable[Any], *, ahead: int | None = None) -> Iterator[Any]:
+    def map(self, items: Iterable[Any], *, ahead: int | None = None) -> Iterator[_R_co]:
         """Submit a task for each item, and iterate over the results in the order of the items, as ``pool.map`` does."""
         pool = self._pool
         _may_block(pool._core)

@@ -7,8 +7,8 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from tidewire import _limits as limits
 from tidewire._current import running_loop
@@ -34,13 +34,27 @@ from tidewire.pools.task import Task
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from typing_extensions import ParamSpec, TypeVar, Unpack
+
+    from tidewire._typed import PoolOptions
     from tidewire.agents.agent import Agent
 
+    _P = ParamSpec("_P", default=...)
+    _R_co = TypeVar("_R_co", covariant=True, default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    _P = ParamSpec("_P")
+    _R_co = TypeVar("_R_co", covariant=True)
+
+_Q = ParamSpec("_Q")
+_M = TypeVar("_M", bound=Any)
+_T = TypeVar("_T")
 _JOIN_S = 5.0
 _numbers = itertools.count(1)
 
 
-class Pool(Scope):
+class Pool(Scope, Generic[_P, _R_co]):
     """Workers that run one function, each one task at a time.
 
     Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end of the block everything
@@ -75,6 +89,47 @@ class Pool(Scope):
 
     agent: Agent | None = None
     """The agent that stands for a pool of agents; None for a pool of functions."""
+
+    @overload
+    def __init__(
+        self: Pool[_Q, _T],
+        function: Callable[_Q, Coroutine[Any, Any, _T]],
+        workers: int | Scale = ...,
+        kind: Kind = ...,
+        batch: None = None,
+        **options: Unpack[PoolOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Pool[_Q, _T],
+        function: Callable[_Q, _T],
+        workers: int | Scale = ...,
+        kind: Kind = ...,
+        batch: None = None,
+        **options: Unpack[PoolOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Pool[[_M], _T],
+        function: Callable[[list[_M]], list[_T]],
+        workers: int | Scale = ...,
+        kind: Kind = ...,
+        *,
+        batch: Batch,
+        **options: Unpack[PoolOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        function: Callable[..., Any] | str,
+        workers: int | Scale = ...,
+        kind: Kind = ...,
+        batch: Batch | None = None,
+        **options: Unpack[PoolOptions],
+    ) -> None: ...
 
     def __init__(
         self,
@@ -121,7 +176,7 @@ class Pool(Scope):
 
     # Tasks
 
-    def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_R_co]:
         """Submit one task, and await its result: ``await pool.submit(x)``.
 
         Cancelling drops the task, unless a worker has begun it; the result is dropped then.
@@ -146,7 +201,7 @@ class Pool(Scope):
         self._submit(task)
         return future
 
-    def map(self, items: Iterable[Any] | AsyncIterable[Any], *, ahead: int | None = None) -> AsyncIterator[Any]:
+    def map(self, items: Iterable[Any] | AsyncIterable[Any], *, ahead: int | None = None) -> AsyncIterator[_R_co]:
         """Submit a task for each item, and iterate over the results in the order of the items: ``async for``.
 
         Args:
@@ -160,7 +215,7 @@ class Pool(Scope):
         return map_async(self, items, most)
 
     @property
-    def sync(self) -> Sync:
+    def sync(self) -> Sync[_P, _R_co]:
         """Blocking forms of what is otherwise awaited, for plain threads."""
         # Made each time: a pool that referred to it would wait for the collector of cycles to be let go of.
         return Sync(self)

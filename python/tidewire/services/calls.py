@@ -77,7 +77,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._steps is not None:
             self._steps.close()
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> Stream[Any]:
         self._used = True
         return Stream(self._sending)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 from tidewire.errors import InvalidArgument
 from tidewire.services.declared import MARKS, of_class
@@ -14,8 +14,16 @@ from tidewire.services.names import short
 from tidewire.values.plans import DECLARED as _DECLARED
 
 if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec
+
     from typing_extensions import Self
 
+    from tidewire._typed import Marker, Method, Unlike
+    from tidewire.services.context import CallContext
+
+    _P = ParamSpec("_P")
+
+_R = TypeVar("_R")
 _F = TypeVar("_F", bound=Callable[..., Any])
 _C = TypeVar("_C", bound=type)
 
@@ -40,25 +48,27 @@ class Service:
         setattr(cls, _DECLARED, of_class(cls, name, visibility, depth=3))
 
     if TYPE_CHECKING:
-        # What clients of the service have. The objects that are served have neither.
-        @property
-        def sync(self) -> Any: ...
+        # What clients of the service have; type checkers see them as the class. The objects that are served have neither.
+        sync: ClassVar[Any]
 
         @overload
-        def with_(self, *, policy: Literal["all"], **options: Any) -> Any: ...
+        @classmethod
+        def with_(cls, *, policy: Literal["all"], **options: Any) -> Any: ...
 
         @overload
+        @classmethod
         def with_(
-            self,
+            cls,
             *,
             timeout: float | None = None,
             priority: str | None = None,
             instance: str | None = None,
             policy: Any = None,
             headers: Mapping[str, str] | None = None,
-        ) -> Self: ...
+        ) -> type[Self]: ...
 
-        def with_(self, **options: Any) -> Any: ...
+        @classmethod
+        def with_(cls, **options: Any) -> Any: ...
 
 
 @overload
@@ -91,13 +101,21 @@ def service(declared: Any = None, /, *, name: str | None = None, visibility: str
 
 
 @overload
-def method(function: _F, /) -> _F: ...
+def method(function: Callable[Concatenate[Any, Unlike, _P], Any], /) -> Any: ...
+
+
+@overload
+def method(function: Callable[Concatenate[Any, CallContext, _P], _R], /) -> Method[_P, _R]: ...
+
+
+@overload
+def method(function: Callable[Concatenate[Any, _P], _R], /) -> Method[_P, _R]: ...
 
 
 @overload
 def method(
     *, name: str | None = None, idempotent: bool = False, timeout: float | None = None, visibility: str | None = None
-) -> Callable[[_F], _F]: ...
+) -> Marker: ...
 
 
 def method(

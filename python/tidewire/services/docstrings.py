@@ -10,9 +10,16 @@ _PART = re.compile(r"^[A-Z][A-Za-z ]*:\s*$")
 _ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 
 
+def whole(target: Any) -> str:
+    """Return the docstring of a class or a function without its indentation, or an empty text."""
+    # Only what was written for it: a class without a docstring would otherwise be described by its base.
+    written = target.__dict__.get("__doc__") if isinstance(target, type) else getattr(target, "__doc__", None)
+    return inspect.cleandoc(written) if isinstance(written, str) else ""
+
+
 def first_line(target: Any) -> str:
     """Return the first line of the docstring of a class or a function, or an empty text."""
-    found = _doc(target)
+    found = whole(target)
     return found.splitlines()[0].strip() if found else ""
 
 
@@ -20,7 +27,7 @@ def arguments(target: Any) -> dict[str, str]:
     """Return what a docstring in Google's style says of each parameter."""
     described: dict[str, str] = {}
     name, level = "", None
-    for line in _part(_doc(target).splitlines(), "Args:"):
+    for line in _part(whole(target).splitlines(), "Args:"):
         indent = len(line) - len(line.lstrip())
         level = indent if level is None else level
         entry = _ENTRY.match(line.strip()) if indent <= level else None
@@ -38,9 +45,3 @@ def _part(lines: list[str], title: str) -> list[str]:
     after = lines[starts[0] + 1 :]
     end = next((at for at, line in enumerate(after) if _PART.match(line)), len(after))
     return [line for line in after[:end] if line.strip()]
-
-
-def _doc(target: Any) -> str:
-    # Only what was written for it: a class without a docstring would otherwise be described by its base.
-    written = target.__dict__.get("__doc__") if isinstance(target, type) else getattr(target, "__doc__", None)
-    return inspect.cleandoc(written) if isinstance(written, str) else ""

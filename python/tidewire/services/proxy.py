@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from tidewire._binding import Calling
 from tidewire.errors import InvalidArgument, NoSuchTarget
+from tidewire.services import signatures
 from tidewire.services.calls import Call
 from tidewire.services.declared import Declaration, declaration_of, is_declared
 from tidewire.services.errand import Errand
 from tidewire.services.feeding import has_streams
+from tidewire.services.info import MethodInfo
 from tidewire.services.limits import CALL_TIMEOUT_S
 from tidewire.services.names import nearest, short, token_problem
 from tidewire.services.options import CallOptions
@@ -23,9 +27,11 @@ if TYPE_CHECKING:
 
     from tidewire.node import Node
     from tidewire.services.checking import Signature
+    from tidewire.services.declare import Service
+    from tidewire.services.methods import Method
     from tidewire.services.registry import Group
 
-_S = TypeVar("_S")
+_S = TypeVar("_S", bound="Service")
 _NONE = (1, 0)
 """As many arguments as nobody can give."""
 
@@ -35,11 +41,11 @@ class NoSuchMethod(NoSuchTarget, AttributeError):
 
 
 @overload
-def client(node: Node, service: type[_S], name: str | None = None) -> _S: ...
+def client(node: Node, service: type[_S], name: str | None = None) -> type[_S]: ...
 
 
 @overload
-def client(node: Node, service: str, name: str | None = None) -> Any: ...
+def client(node: Node, service: type | str, name: str | None = None) -> Any: ...
 
 
 def client(node: Node, service: Any, name: str | None = None) -> Any:
@@ -83,6 +89,10 @@ class Client:
         self._declared = declared
         self._options = options
         self._made: dict[str, ClientMethod] = {}
+
+    def __class_getitem__(cls, service: Any) -> GenericAlias:
+        """``Client[Pricing]``, as annotations have it."""
+        return GenericAlias(cls, service)
 
     def with_(self, **options: Any) -> Client:
         """Return a client that calls with other options.
@@ -160,6 +170,28 @@ class ClientMethod(Calling):
     def with_(self, **options: Any) -> ClientMethod:
         """Return the method with other options; see ``Client.with_``."""
         return ClientMethod(self._client.with_(**options), self.__name__)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What callers give, as far as anybody knows."""
+        found = self._found()
+        if found is None:
+            return signatures.UNKNOWN
+        return signatures.of_described(found) if isinstance(found, MethodInfo) else signatures.of_declared(found)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """What ``help`` shows."""
+        found = self._found()
+        return "" if found is None else signatures.text(self.__name__, self.__signature__, found)
+
+    def _found(self) -> Method | MethodInfo | None:
+        """Return its declaration, or what its instances say of it."""
+        of = self._client
+        if of._declared is not None:
+            return of._declared.methods[self.__name__]
+        group = of._registry.find(of._service)
+        return None if group is None else group.methods.get(self.__name__)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call it. ``Calling`` makes the usual calls by itself."""

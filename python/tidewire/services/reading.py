@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
@@ -17,6 +17,8 @@ from tidewire.services.sending import Sending, note
 if TYPE_CHECKING:
     from tidewire.services.feeding import Feed
     from tidewire.services.registry import Group
+
+_T = TypeVar("_T")
 
 
 class NotData:
@@ -95,7 +97,7 @@ class _Reading:
         return f"<{type(self).__name__} {self._sending.title}>"
 
 
-class Stream(_Reading, NotData, AsyncIterator[Any]):
+class Stream(_Reading, NotData, AsyncIterator[_T]):
     """A call of a method that gives a stream: read it with ``async for``.
 
     It begins with the first item that is asked for. The generator is closed when the stream is: by ``aclose``, at the end of
@@ -104,16 +106,16 @@ class Stream(_Reading, NotData, AsyncIterator[Any]):
 
     _read_with = "read it with `async for`"
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> Stream[_T]:
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> _T:
         if self._done:
             raise StopAsyncIteration
         try:
             if self._items is None:
                 await self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
-            return self._made(await self._opened().take())
+            return self._made(await self._opened().take())  # type: ignore[no-any-return]
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:
@@ -130,7 +132,7 @@ class Stream(_Reading, NotData, AsyncIterator[Any]):
         for one in self._feeds:
             await one.finish()
 
-    async def __aenter__(self) -> Stream:
+    async def __aenter__(self) -> Stream[_T]:
         return self
 
     async def __aexit__(
@@ -138,9 +140,11 @@ class Stream(_Reading, NotData, AsyncIterator[Any]):
     ) -> None:
         await self.aclose()
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        raise InvalidArgument(f"{self._sending.title} is a stream: read it with `async for`, rather than await it")
-        yield
+    if not TYPE_CHECKING:
+        # For type checkers there is none of this.
+        def __await__(self) -> Generator[Any, Any, Any]:
+            raise InvalidArgument(f"{self._sending.title} is a stream: read it with `async for`, rather than await it")
+            yield
 
 
 class BlockingStream(_Reading, Iterator[Any]):
