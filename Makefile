@@ -30,7 +30,7 @@ demo: .make/extension .make/flights ## Build, and run the demonstrations: the fl
 	@$(BIN)/python examples/desk/main.py
 
 .PHONY: test
-test: test-rust test-loom test-python test-demo test-fuzz ## Build, and pass all tests
+test: test-rust test-loom test-python test-attack test-demo test-fuzz ## Build, and pass all tests
 	$(call say,all tests passed)
 
 .PHONY: lint
@@ -97,6 +97,16 @@ test-demo: .make/extension .make/flights ## The demonstration on 20,000 flights,
 	@$(BIN)/python examples/flights/main.py --flights 20000 --out out/flights-small.html
 	$(call say,benchmarks: smoke run)
 	@$(BIN)/python -m tidewire bench engine --smoke --out out/smoke
+
+.PHONY: attack
+attack: .make/extension ## Attack a hub in all the ways that are known, while a good client measures (python/tests/attacks)
+	$(call say,attacking a hub)
+	@cd python/tests && ../../$(BIN)/python -m attacks
+
+.PHONY: test-attack
+test-attack: .make/extension ## The same, half a second for each attack
+	$(call say,attacking a hub, half a second each)
+	@cd python/tests && ../../$(BIN)/python -m attacks --short
 
 .PHONY: test-fuzz
 test-fuzz: ## Fuzz the parsers, the frames and the timing wheel for a few seconds each (FUZZ_SECONDS)

@@ -39,11 +39,11 @@ OPEN = frame(CALL, called(b"svc.workshop.echo"), struct.pack("<Q", 100), NORMAL 
 # What comes first, and the text that names the rule.
 FIRST: dict[str, tuple[bytes, str]] = {
     "a wrong magic": (hello(1, 1, b"tidewirf"), "not a HELLO"),
-    "a request of HTTP": (b"GET / HTTP/1.1\r\nHost: hub\r\n\r\n", "link_frame_bytes=1048576"),
-    "a greeting of TLS": (bytes.fromhex("16030102000100") + bytes(512), "link_frame_bytes|kind=|too short|not a HELLO"),
-    "the greatest length": (b"\xff\xff\xff\xff" + bytes(12), "length=4294967295"),
+    "a request of HTTP": (b"GET / HTTP/1.1\r\nHost: hub\r\n\r\n", "link_hello_bytes=16384"),
+    "a greeting of TLS": (bytes.fromhex("16030102000100") + bytes(512), "link_hello_bytes|kind=|too short|not a HELLO"),
+    "the greatest length": (b"\xff\xff\xff\xff" + bytes(12), "link_hello_bytes=16384"),
     "a length of 0": (bytes(16), "length=0 is too short"),
-    "random bytes": (bytes(range(1, 200)), "link_frame_bytes"),
+    "random bytes": (bytes(range(1, 200)), "link_hello_bytes"),
     "a call before HELLO": (frame(CALL, called(), b"\x90", id=ID), "not a HELLO"),
     "a ping before HELLO": (frame(PING, id=1, flags=0), "not a HELLO"),
     "HELLO without a name": (frame(HELLO, b"tidewire" + struct.pack("<HH", 1, 1), fields(), 0), "name"),

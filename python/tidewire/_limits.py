@@ -207,6 +207,9 @@ LINK_HEARTBEAT_MS: Final = Limit("link_heartbeat_ms", "ms", 5000, 50, 3_600_000)
 LINK_GREETING_MS: Final = Limit("link_greeting_ms", "ms", 5000, 50, 600_000)
 """How long a new link may take to say who it is."""
 
+LINK_HELLO_BYTES: Final = Limit("link_hello_bytes", "bytes", 16_384, 1024, 131_072)
+"""Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included."""
+
 LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_000)
 """Connections of one place where a hub listens that have not said all of TLS and WebSocket that comes first."""
 

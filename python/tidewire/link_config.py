@@ -22,6 +22,7 @@ class LinkConfig(Numbers):
     Args:
         link_heartbeat_ms: A link is alive if something is heard within twice this time.
         link_greeting_ms: How long a new link may take to say who it is.
+        link_hello_bytes: What a connection may say before it has joined.
         link_greetings: Connections of one place that have not said all of TLS and WebSocket that comes first.
         link_backoff_ms: Wait before the first attempt to join a lost hub again; it doubles.
         link_backoff_max_ms: Longest wait between two attempts.
@@ -49,6 +50,7 @@ class LinkConfig(Numbers):
 
     link_heartbeat_ms: int = _limits.LINK_HEARTBEAT_MS.default
     link_greeting_ms: int = _limits.LINK_GREETING_MS.default
+    link_hello_bytes: int = _limits.LINK_HELLO_BYTES.default
     link_greetings: int = _limits.LINK_GREETINGS.default
     link_backoff_ms: int = _limits.LINK_BACKOFF_MS.default
     link_backoff_max_ms: int = _limits.LINK_BACKOFF_MAX_MS.default

@@ -15,7 +15,7 @@ use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
 use tidewire_proto::wire;
 use tidewire_sync::{Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::clock::{instant, now_us};
 use crate::idle::Idle;
@@ -63,7 +63,10 @@ struct Shared {
     peers: RwLock<Vec<Option<Arc<Peer>>>>,
     batch: Batch,
     greetings: (usize, Duration),
+    hello_bytes: usize,
     heartbeat_ms: u64,
+    /// Held by the one link, of those that bring more than is taken at one go, whose turn it is.
+    seat: Semaphore,
     look: Notify,
     /// Those who wait for the last call to end, and its answer to be written.
     idle: Idle,
@@ -81,13 +84,16 @@ impl HubHandle {
         let options = HubOptions { memory: Some(Arc::new(OfThisMachine)), ..options };
         let (batch, wait) = (options.batch, Duration::from_millis(options.greeting_ms));
         let (greetings, heartbeat_ms) = ((options.greetings, wait), options.heartbeat_ms);
+        let hello_bytes = options.hello_bytes;
         let hub = Hub::new(options, u64::from_str_radix(&secret()[..16], 16).unwrap_or(1));
         let shared = Arc::new(Shared {
             hub: Mutex::new(hub),
             peers: RwLock::default(),
             batch,
             greetings,
+            hello_bytes,
             heartbeat_ms,
+            seat: Semaphore::new(1),
             look: Notify::new(),
             idle: Idle::new(),
             on_nodes: OnceLock::new(),

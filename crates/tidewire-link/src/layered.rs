@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tidewire_sync::Mutex;
 use tokio::net::TcpStream;
 
-use crate::secured::Secured;
+use crate::secured::{Direct, Secured};
 use crate::ws::Ws;
 
 /// A TCP stream under TLS or WebSocket, for any thread, as the stream itself: what is possible at once is done at once.
@@ -20,6 +20,10 @@ struct State {
     accepted: usize,
     /// How reading ended, after what was read before that.
     over: Option<io::Result<usize>>,
+    /// Bytes that are read at one go.
+    most: usize,
+    /// What was read of the stream before the first frame.
+    before: u64,
 }
 
 /// What lies on the stream.
@@ -31,20 +35,40 @@ pub enum Layer {
 }
 
 impl Layered {
-    pub fn new(stream: Arc<TcpStream>, layer: Layer) -> Self {
-        Self { stream, state: Mutex::new(State { layer, accepted: 0, over: None }) }
+    pub fn new(stream: Arc<TcpStream>, mut layer: Layer) -> Self {
+        let before = layer.direct().came();
+        Self { stream, state: Mutex::new(State { layer, accepted: 0, over: None, most: usize::MAX, before }) }
+    }
+
+    /// At most so many bytes are read at one go, and no longer frames are taken.
+    pub fn limit(&self, most: usize, frame_max: usize) {
+        let state = &mut *self.state.lock();
+        state.most = most;
+        if let Layer::Ws(ws) = &mut state.layer {
+            ws.limit(frame_max);
+        }
+    }
+
+    /// Whether something was left unread at the last go, and how many bytes were read since the first frame.
+    pub fn left(&self) -> (bool, u64) {
+        let state = &mut *self.state.lock();
+        let is_held = matches!(&state.layer, Layer::Ws(ws) if ws.is_held());
+        let direct = state.layer.direct();
+        (is_held || direct.is_spent(), direct.came() - state.before)
     }
 
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// As for a stream. What is left inside of the layer is read before `WouldBlock` is answered.
+    /// As for a stream. What is left inside of the layer is read before `WouldBlock` is answered, unless that is [more](Self::left)
+    /// than is read at one go.
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         let state = &mut *self.state.lock();
         if let Some(over) = state.over.take() {
             return over;
         }
+        state.layer.direct().allow(state.most);
         let mut filled = 0;
         while filled < into.len() {
             match state.layer.read(&mut into[filled..]) {
@@ -86,6 +110,13 @@ impl Layer {
         }
     }
 
+    fn direct(&mut self) -> &mut Direct {
+        match self {
+            Self::Secured(secured) => secured.direct(),
+            Self::Ws(ws) => ws.direct(),
+        }
+    }
+
     fn accept(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Secured(secured) => secured.write(bytes),
@@ -120,8 +151,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tungstenite::protocol::Role;
 
-    use super::{Arc, Layer, Layered, Secured, TcpStream, Ws, io};
-    use crate::secured::Direct;
+    use super::{Arc, Direct, Layer, Layered, Secured, TcpStream, Ws, io};
     use crate::tls::Tls;
     use crate::ws::Carrier;
 
@@ -137,7 +167,7 @@ mod tests {
     async fn websockets() -> (Layered, Layered) {
         let (ours, theirs) = connected().await;
         let end = |stream: Arc<TcpStream>, role| {
-            let ws = Ws::new(Carrier::Direct(Direct(Arc::clone(&stream))), Vec::new(), role, 1 << 20);
+            let ws = Ws::new(Carrier::Direct(Direct::new(Arc::clone(&stream))), Vec::new(), role, 1 << 20);
             Layered::new(stream, Layer::Ws(Box::new(ws)))
         };
         (end(ours, Role::Client), end(theirs, Role::Server))

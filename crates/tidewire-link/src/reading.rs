@@ -7,6 +7,9 @@ use crate::freed::keep_freed;
 /// Room for four of the longest chunks that are usual, with what comes before each.
 pub const READ_BYTES: usize = 272 * 1024;
 
+/// Room of a link that says little.
+const SMALL_BYTES: usize = 4 * 1024;
+
 /// Room for what comes before the next chunk, and for short frames between chunks.
 const BETWEEN_BYTES: usize = 4 * 1024;
 
@@ -16,9 +19,18 @@ pub struct Reading {
     from: usize,
     to: usize,
     frame_max: usize,
+    /// What its room is when nothing needs more.
+    usual: usize,
+    /// It may have more once much comes at once.
+    widens: bool,
+    /// Whole frames may be left that were not visited.
+    left: bool,
     /// What has come of it has been visited.
     begun: Option<BegunChunk>,
 }
+
+/// Whether what was visited is enough for now.
+pub struct Enough(pub bool);
 
 /// How much was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +45,35 @@ pub enum Filled {
 
 impl Reading {
     pub fn new(frame_max: usize) -> Self {
-        Self { bytes: vec![0; READ_BYTES], from: 0, to: 0, frame_max, begun: None }
+        Self::with_room(READ_BYTES, frame_max)
+    }
+
+    /// As [`new`](Self::new), with little room, for frames that are not long: whoever sends them is not known yet.
+    pub fn small(frame_max: usize) -> Self {
+        Self::with_room(SMALL_BYTES, frame_max)
+    }
+
+    /// It is known who sends: longer frames may come, and much at once.
+    pub fn widen(&mut self, frame_max: usize) {
+        (self.frame_max, self.widens) = (frame_max, true);
+    }
+
+    /// Whether it is not known who sends.
+    pub fn is_small(&self) -> bool {
+        !self.widens
+    }
+
+    fn with_room(usual: usize, frame_max: usize) -> Self {
+        Self {
+            bytes: vec![0; usual],
+            from: 0,
+            to: 0,
+            frame_max,
+            usual,
+            widens: usual > SMALL_BYTES,
+            left: false,
+            begun: None,
+        }
     }
 
     /// Reads what there is.
@@ -96,11 +136,36 @@ impl Reading {
         let count = read(room)?;
         keep_freed(count);
         self.to += count;
+        if count == most && self.widens {
+            self.usual = READ_BYTES;
+        }
         Ok(match count {
             0 => Filled::Closed,
             count if count < most => Filled::All,
             _ => Filled::Some,
         })
+    }
+
+    /// Gives whole frames to `visit`, until that says that it was enough. Answers whether none is left.
+    ///
+    /// # Errors
+    /// [`WireError`] if the bytes are no frame.
+    pub fn some_frames(&mut self, mut visit: impl FnMut(&Frame<'_>) -> Enough) -> Result<bool, WireError> {
+        while let Some(frame) = wire::read(&self.bytes[self.from..self.to], self.frame_max)? {
+            let enough = visit(&frame);
+            self.from += frame.bytes.len();
+            if enough.0 {
+                self.left = true;
+                return Ok(false);
+            }
+        }
+        self.left = false;
+        Ok(true)
+    }
+
+    /// Whether there was enough before the last frame: nothing is to be read before the others were visited.
+    pub fn is_left(&self) -> bool {
+        self.left
     }
 
     /// Gives every whole frame to `visit`.
@@ -145,14 +210,14 @@ impl Reading {
     fn make_room(&mut self) {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
-            if self.bytes.len() > READ_BYTES {
-                // A long frame needed more; that is over.
-                self.bytes = vec![0; READ_BYTES];
+            if self.bytes.len() != self.usual {
+                // A long frame needed more, and that is over; or much comes at once.
+                self.bytes = vec![0; self.usual];
             }
-        } else if self.bytes.len() - self.to < READ_BYTES / 4 {
+        } else if self.bytes.len() - self.to < self.usual / 4 {
             self.bytes.copy_within(self.from..self.to, 0);
             (self.from, self.to) = (0, self.to - self.from);
-            if self.bytes.len() - self.to < READ_BYTES / 4 {
+            if self.bytes.len() - self.to < self.usual / 4 {
                 // A frame is at most frame_max long, so this ends.
                 self.bytes.resize(self.bytes.len() * 2, 0);
             }

@@ -100,6 +100,21 @@ impl Socket {
         }
     }
 
+    /// At most so many bytes are read at one go, where a layer reads by itself, and frames are at most so long.
+    pub fn limit(&self, bytes: usize, frame_max: usize) {
+        if let Self::Layered(layered) = self {
+            layered.limit(bytes, frame_max);
+        }
+    }
+
+    /// Whether a layer has left something unread at the last go, and how many bytes it has read since it began.
+    pub fn left(&self) -> (bool, u64) {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => (false, 0),
+            Self::Layered(layered) => layered.left(),
+        }
+    }
+
     /// Less was read than there was room for, so that nothing is left: [`readable`](Self::readable) waits for more, without
     /// asking the system once more. Only for the thread of the links, which alone hears of what comes.
     pub fn drained(&self) {
@@ -205,7 +220,7 @@ async fn connect_secured(host: &str, port: u16, tls: &Tls, protocol: &[u8]) -> i
 fn carried(stream: &Arc<TcpStream>, secured: Option<Secured>) -> Carrier {
     match secured {
         Some(secured) => Carrier::Secured(Box::new(secured)),
-        None => Carrier::Direct(Direct(Arc::clone(stream))),
+        None => Carrier::Direct(Direct::new(Arc::clone(stream))),
     }
 }
 

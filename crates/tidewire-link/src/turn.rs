@@ -73,14 +73,14 @@ pub(crate) type Offer = Box<dyn Fn(Reader) + Send + Sync>;
 pub struct Elsewhere(Arc<Turn>);
 
 impl Turn {
-    pub fn new(frame_max: usize) -> Arc<Self> {
+    pub fn new(reading: Reading) -> Arc<Self> {
         Arc::new(Self {
             reader: AtomicUsize::new(0),
             changed: Notify::new(),
             elsewhere: AtomicUsize::new(0),
             was_elsewhere: AtomicBool::new(false),
             offered: AtomicBool::new(false),
-            reading: Mutex::new(Some(Reading::new(frame_max))),
+            reading: Mutex::new(Some(reading)),
             fault: Mutex::new(None),
         })
     }

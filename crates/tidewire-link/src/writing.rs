@@ -5,6 +5,9 @@ use tidewire_core::link::outbox::Burst;
 use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 
+/// Bytes that are written at one go where there are turns.
+const TURN_BYTES: usize = 1 << 20;
+
 /// The way from an outbox to a socket, for all threads that send.
 ///
 /// One thread writes at a time. Another one that has something leaves a note, and the one that writes looks again.
@@ -13,6 +16,8 @@ pub struct Writing {
     again: AtomicBool,
     /// The socket takes no more: the thread of the links waits until it does.
     pub full: Notify,
+    /// Bytes that are written at one go, however many the socket takes.
+    most: usize,
 }
 
 #[derive(Default)]
@@ -24,7 +29,13 @@ struct State {
 
 impl Writing {
     pub fn new() -> Self {
-        Self { state: Mutex::default(), again: AtomicBool::new(false), full: Notify::new() }
+        Self { state: Mutex::default(), again: AtomicBool::new(false), full: Notify::new(), most: usize::MAX }
+    }
+
+    /// As [`new`](Self::new), in turns: a socket that takes much at one go counts as full, so that whoever reads fast does not keep
+    /// the thread that writes.
+    pub fn in_turns() -> Self {
+        Self { most: TURN_BYTES, ..Self::new() }
     }
 
     /// Writes as much as the socket takes. `take` moves frames out of the outbox.
@@ -67,6 +78,7 @@ impl Writing {
         take: &mut impl FnMut(&mut Burst) -> bool,
         write: &mut impl FnMut(&Burst) -> io::Result<usize>,
     ) -> io::Result<()> {
+        let mut written = 0;
         loop {
             if state.burst.is_written() {
                 state.burst.clear();
@@ -74,8 +86,16 @@ impl Writing {
                     return Ok(());
                 }
             }
+            if written >= self.most {
+                state.full = true;
+                self.full.notify_one();
+                return Ok(());
+            }
             match write(&state.burst) {
-                Ok(count) => state.burst.advance(count),
+                Ok(count) => {
+                    state.burst.advance(count);
+                    written += count;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     state.full = true;
                     self.full.notify_one();

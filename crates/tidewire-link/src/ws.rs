@@ -10,6 +10,8 @@ use crate::secured::{Direct, Secured};
 
 /// Frames are gathered into messages of about this length; a longer frame is a message of its own.
 const MESSAGE_BYTES: usize = 64 * 1024;
+/// Messages without frames that are read at one go.
+const EMPTY_MESSAGES: usize = 64;
 
 /// What carries a WebSocket.
 pub enum Carrier {
@@ -24,12 +26,14 @@ pub struct Ws {
     socket: WebSocket<Carrier>,
     message: Bytes,
     frame_max: usize,
+    /// More messages without frames came than are read at one go.
+    held: bool,
 }
 
 impl Ws {
     /// After the handshake, of which `read` is what followed it.
     pub fn new(carrier: Carrier, read: Vec<u8>, role: Role, frame_max: usize) -> Self {
-        let message_max = frame_max.max(MESSAGE_BYTES) + MESSAGE_BYTES;
+        let message_max = message_max(frame_max);
         let config = WebSocketConfig::default()
             .read_buffer_size(MESSAGE_BYTES)
             .write_buffer_size(MESSAGE_BYTES)
@@ -38,12 +42,41 @@ impl Ws {
             .max_frame_size(Some(message_max))
             .max_message_size(Some(message_max));
         let socket = WebSocket::from_partially_read(carrier, read, role, Some(config));
-        Self { socket, message: Bytes::new(), frame_max }
+        Self { socket, message: Bytes::new(), frame_max, held: false }
     }
 
-    /// Bytes of frames. `WouldBlock` means that nothing is left inside, either.
+    /// Takes no longer frames from now on.
+    pub fn limit(&mut self, frame_max: usize) {
+        self.frame_max = frame_max;
+        self.socket.set_config(|config| {
+            let message_max = message_max(frame_max);
+            (config.max_frame_size, config.max_message_size) = (Some(message_max), Some(message_max));
+        });
+    }
+
+    /// The stream that is read.
+    pub fn direct(&mut self) -> &mut Direct {
+        match self.socket.get_mut() {
+            Carrier::Direct(direct) => direct,
+            Carrier::Secured(secured) => secured.direct(),
+        }
+    }
+
+    /// Whether it was told `WouldBlock` although something may be left inside.
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Bytes of frames. `WouldBlock` means that nothing is left inside, either, unless it [is held](Self::is_held).
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut empty = 0;
+        self.held = false;
         while self.message.is_empty() {
+            if empty > EMPTY_MESSAGES {
+                self.held = true;
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            empty += 1;
             match self.socket.read() {
                 Ok(Message::Binary(message)) => self.message = self.whole(message)?,
                 Ok(Message::Text(_)) => {
@@ -129,6 +162,11 @@ impl Ws {
     }
 }
 
+/// The longest message, of frames that are at most so long.
+fn message_max(frame_max: usize) -> usize {
+    frame_max.max(MESSAGE_BYTES) + MESSAGE_BYTES
+}
+
 /// The length of as many whole frames as make one message.
 fn message_length(frames: &[u8]) -> usize {
     let mut at = 0;
@@ -154,7 +192,7 @@ impl Carrier {
     /// The stream, to wait for.
     pub fn stream(&self) -> &TcpStream {
         match self {
-            Self::Direct(direct) => &direct.0,
+            Self::Direct(direct) => direct.stream(),
             Self::Secured(secured) => secured.stream(),
         }
     }

@@ -41,6 +41,7 @@ pub fn hub_options(name: &str, settings: &Settings) -> HubOptions {
         subscriptions: size(settings, &limits::LINK_SUBSCRIPTIONS),
         heartbeat_ms: number(settings, &limits::LINK_HEARTBEAT_MS),
         greeting_ms: number(settings, &limits::LINK_GREETING_MS),
+        hello_bytes: size(settings, &limits::LINK_HELLO_BYTES),
         greetings: size(settings, &limits::LINK_GREETINGS),
         chunk_bytes: size(settings, &limits::LINK_CHUNK_BYTES),
         batch: batch(settings),

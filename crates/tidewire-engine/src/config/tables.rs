@@ -43,6 +43,7 @@ pub(super) const BROKER_KEYS: &[&Limit] = &[
 pub(super) const LINK_KEYS: &[&Limit] = &[
     &limits::LINK_HEARTBEAT_MS,
     &limits::LINK_GREETING_MS,
+    &limits::LINK_HELLO_BYTES,
     &limits::LINK_GREETINGS,
     &limits::LINK_BACKOFF_MS,
     &limits::LINK_BACKOFF_MAX_MS,

@@ -266,9 +266,10 @@ fn links_have_a_table_of_their_own_and_options_win() {
     );
 }
 
-const LINK_NAMES: [&str; 22] = [
+const LINK_NAMES: [&str; 23] = [
     "link_heartbeat_ms",
     "link_greeting_ms",
+    "link_hello_bytes",
     "link_greetings",
     "link_backoff_ms",
     "link_backoff_max_ms",

@@ -39,7 +39,7 @@ impl Turns for Guest {
 
     fn read(&self) -> Result<Filled, Fault> {
         let Peer::Guest { plain, .. } = &*self.peer else { return Ok(Filled::Closed) };
-        self.hub.upgrade().map_or(Ok(Filled::Closed), |shared| shared.read_guest(self.at, plain, &self.turn))
+        self.hub.upgrade().map_or(Ok(Filled::Closed), |shared| shared.read_guest(self.at, plain, &self.turn, true))
     }
 
     fn ends(&self) {
@@ -57,13 +57,15 @@ impl Turns for Guest {
 impl Shared {
     /// What a connection becomes: a guest, if nobody else is there but one node of this process.
     pub(super) fn peer_of(&self, socket: Socket) -> io::Result<Peer> {
-        let (writing, end) = (Writing::new(), Notify::new());
+        let (writing, end) = (Writing::in_turns(), Notify::new());
         let is_alone = self.peers.read().iter().flatten().all(|peer| matches!(**peer, Peer::Local { .. }));
         if !is_alone || self.feeds().len() != 1 {
             return Ok(Peer::Remote { socket, writing, end });
         }
         Ok(match socket.into_plain()? {
-            Ok(plain) => Peer::Guest { plain, writing, end, turn: Turn::new(self.hub.lock().frame_bytes()) },
+            Ok(plain) => {
+                Peer::Guest { plain, writing: Writing::new(), end, turn: Turn::new(Reading::small(self.hello_bytes)) }
+            }
             Err(layered) => Peer::Remote { socket: Socket::Layered(layered), writing, end },
         })
     }
@@ -89,23 +91,36 @@ impl Shared {
         Turn::offer(Arc::new(of), plain, |reader| feed.offered(reader));
     }
 
-    fn read_guest(&self, at: LinkId, plain: &Plain, turn: &Turn) -> Result<Filled, Fault> {
-        turn.read(|reading: &mut Reading| match reading.fill(|room| plain.try_read(room)) {
-            Ok(Filled::Closed) => Err(gone()),
-            Ok(filled) => {
-                self.read(at, reading);
-                Ok(filled)
+    /// A loop hands on all that was read: it hears of what comes, not of what is left.
+    fn read_guest(&self, at: LinkId, plain: &Plain, turn: &Turn, is_loop: bool) -> Result<Filled, Fault> {
+        turn.read(|reading: &mut Reading| {
+            let filled = match reading.is_left() {
+                true => Filled::Some,
+                false => match reading.fill(|room| plain.try_read(room)) {
+                    Ok(Filled::Closed) => return Err(gone()),
+                    Ok(filled) => filled,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Filled::All),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Filled::Some),
+                    Err(_) => return Err(gone()),
+                },
+            };
+            let mut all = self.read(at, reading);
+            while is_loop && !all {
+                all = self.read(at, reading);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Filled::All),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Filled::Some),
-            Err(_) => Err(gone()),
+            if reading.is_small()
+                && let Some(frame_max) = self.has_joined(at)
+            {
+                reading.widen(frame_max);
+            }
+            Ok(if all { filled } else { Filled::Some })
         })
     }
 
     /// Reads what has come, although it may be the turn of a loop: it may be busy, and the guest is not silent then.
     fn catch_up(&self, at: LinkId, plain: &Plain, turn: &Turn) -> Result<(), Fault> {
         for _ in 0..CATCH_UP_READS {
-            if self.read_guest(at, plain, turn)? != Filled::Some {
+            if self.read_guest(at, plain, turn, true)? != Filled::Some {
                 break;
             }
         }
@@ -127,7 +142,7 @@ pub(super) async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
 
 async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>) -> Result<(), Fault> {
     let Peer::Guest { plain, writing, end, turn } = &**peer else { return Ok(()) };
-    let (mut watched, mut full) = (Watched::default(), false);
+    let (mut watched, mut full, mut much) = (Watched::default(), false, false);
     let look_us = shared.heartbeat_ms.saturating_mul(500);
     let mut look = now_us() + look_us;
     loop {
@@ -137,8 +152,8 @@ async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>) -> Result<(), 
             () = end.notified() => return Ok(()),
             () = turn.changed.notified() => {}
             () = writing.full.notified(), if !full => full = true,
-            ready = watched.ready(plain, reads, full) => {
-                ready.map_err(|_| gone())?;
+            taken = shared.turn(!much, watched.ready(plain, reads, full)) => {
+                let _seat = taken.map_err(|_| gone())?;
                 if full {
                     let mut done = Ok(());
                     watched.act(Interest::WRITABLE, || {
@@ -150,14 +165,14 @@ async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>) -> Result<(), 
                     done.map_err(|_| gone())?;
                     shared.idle.tell();
                 }
-                if reads {
+                if reads || much {
                     let mut filled = Ok(Filled::All);
                     watched.act(Interest::READABLE, || {
-                        filled = shared.read_guest(at, plain, turn);
+                        filled = shared.read_guest(at, plain, turn, !reads);
                         let all = matches!(filled, Ok(Filled::All));
                         if all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
                     });
-                    filled?;
+                    much = filled? == Filled::Some;
                 }
             }
             () = tokio::time::sleep_until(instant(look).into()) => {

@@ -6,13 +6,21 @@ use std::sync::Arc;
 use tidewire_core::link::hub::LinkId;
 use tidewire_core::link::outbox::{Burst, Taker};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{self, Flags, Kind};
+use tidewire_proto::wire::{self, Flags, Kind, WireError};
+use tokio::sync::SemaphorePermit;
 
 use super::{Peer, Shared, guest, secret};
 use crate::clock::now_us;
-use crate::reading::{Filled, Reading};
+use crate::reading::{Enough, Filled, Reading};
 use crate::socket::Socket;
 use crate::turn::Elsewhere;
+
+/// How long one link goes on at one go.
+const TURN_US: u64 = 250;
+/// Frames between two looks at the clock.
+const LOOK_FRAMES: usize = 8;
+/// Bytes that a layer, such as WebSocket, reads at one go.
+const LAYER_BYTES: usize = 64 * 1024;
 
 impl Shared {
     pub(super) fn accept(self: &Arc<Self>, socket: Socket) {
@@ -41,21 +49,103 @@ impl Shared {
         }
     }
 
-    pub(super) fn read(&self, at: LinkId, reading: &mut Reading) {
-        let now = now_us();
-        {
+    /// Hands frames on that were read, for as long as a link may go on at one go. Answers whether none is left.
+    pub(super) fn read(&self, at: LinkId, reading: &mut Reading) -> bool {
+        let (now, mut frames) = (now_us(), 0_usize);
+        let all = {
             let mut hub = self.hub.lock();
-            if let Err(error) = reading.frames(|frame| hub.received(at, frame, now)) {
+            let visited = reading.some_frames(|frame| {
+                hub.received(at, frame, now);
+                frames += 1;
+                Enough(frames.is_multiple_of(LOOK_FRAMES) && now_us() - now >= TURN_US)
+            });
+            visited.unwrap_or_else(|error| {
+                let error = match error {
+                    WireError::FrameTooLong { .. } if reading.is_small() => hello_too_long(self.hello_bytes),
+                    other => other,
+                };
                 hub.garbled(at, &error);
-            }
-        }
+                true
+            })
+        };
         self.settle();
+        all
+    }
+
+    /// Waits until it is the turn of a link. One that has brought more than is taken at one go lets all others go first, and only one of those
+    /// goes then: so many of them hold the others up no longer than one does.
+    pub(super) async fn turn(
+        &self,
+        waits: bool,
+        comes: impl Future<Output = io::Result<()>>,
+    ) -> io::Result<Option<SemaphorePermit<'_>>> {
+        if waits {
+            return comes.await.map(|()| None);
+        }
+        let seat = self.seat.acquire().await.map_err(io::Error::other)?;
+        // It goes on once sockets and times were looked at.
+        tokio::task::yield_now().await;
+        Ok(Some(seat))
+    }
+
+    /// The longest frame of a node that has joined.
+    pub(super) fn has_joined(&self, at: LinkId) -> Option<usize> {
+        let hub = self.hub.lock();
+        hub.has_joined(at).then(|| hub.frame_bytes())
+    }
+}
+
+/// What is read of one link.
+struct Incoming {
+    reading: Reading,
+    /// More has come than was taken at one go.
+    more: bool,
+}
+
+impl Incoming {
+    fn new(shared: &Shared, socket: &Socket) -> Self {
+        let hello = shared.hello_bytes;
+        socket.limit(hello, hello);
+        Self { reading: Reading::small(hello), more: false }
+    }
+
+    /// Takes what one link may bring at one go.
+    fn take(&mut self, shared: &Shared, at: LinkId, socket: &Socket) -> io::Result<()> {
+        let filled = match self.reading.is_left() {
+            true => Filled::Some,
+            false => match self.reading.fill(|room| socket.try_read(room)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Filled::All,
+                Ok(Filled::Closed) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                other => other?,
+            },
+        };
+        if filled == Filled::All {
+            socket.drained();
+        }
+        let all = shared.read(at, &mut self.reading);
+        let (is_held, came) = socket.left();
+        self.more = !all || is_held || filled == Filled::Some;
+        if self.reading.is_small() {
+            self.greet(shared, at, socket, came);
+        }
+        Ok(())
+    }
+
+    /// Whoever has not joined says little.
+    fn greet(&mut self, shared: &Shared, at: LinkId, socket: &Socket, came: u64) {
+        if let Some(frame_max) = shared.has_joined(at) {
+            socket.limit(LAYER_BYTES, frame_max);
+            self.reading.widen(frame_max);
+        } else if came > 2 * shared.hello_bytes as u64 {
+            shared.hub.lock().garbled(at, &hello_too_long(shared.hello_bytes));
+            shared.settle();
+        }
     }
 }
 
 async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, _beside_guest: Option<Elsewhere>) {
     let Peer::Remote { socket, writing, end } = &*peer else { return };
-    let mut reading = Reading::new(shared.hub.lock().frame_bytes());
+    let mut incoming = Incoming::new(&shared, socket);
     let mut full = false;
     loop {
         tokio::select! {
@@ -69,29 +159,25 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, _beside_guest: 
                     break;
                 }
                 shared.idle.tell();
+                // Whoever reads as fast as is written to it lets others have their turn.
+                tokio::task::yield_now().await;
             }
-            ready = socket.readable() => {
-                if ready.is_err() {
-                    break;
+            turn = shared.turn(!incoming.more, socket.readable()) => {
+                let taken = turn.and_then(|_seat| incoming.take(&shared, at, socket));
+                let Err(error) = taken else { continue };
+                if error.kind() == io::ErrorKind::InvalidData {
+                    let leaving = shared.leaving(&shared.hub.lock(), at);
+                    shared.end(leaving, &error.to_string());
                 }
-                match reading.fill(|room| socket.try_read(room)) {
-                    Ok(Filled::All) => {
-                        socket.drained();
-                        shared.read(at, &mut reading);
-                    }
-                    Ok(Filled::Some) => shared.read(at, &mut reading),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        let leaving = shared.leaving(&shared.hub.lock(), at);
-                        shared.end(leaving, &error.to_string());
-                        break;
-                    }
-                    Ok(Filled::Closed) | Err(_) => break,
-                }
+                break;
             }
         }
     }
     shared.gone(at);
+}
+
+fn hello_too_long(max: usize) -> WireError {
+    WireError::Limit { name: "link_hello_bytes", max: max as u64 }
 }
 
 /// Says that as many nodes as possible are joined, as far as that is possible at once.
@@ -117,7 +203,6 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use tidewire_core::link::hub::HubOptions;
-    use tidewire_proto::wire::WireError;
     use tokio::net::UnixStream;
 
     use super::*;

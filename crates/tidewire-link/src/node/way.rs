@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use crate::hub::LocalEnd;
 use crate::layered::Layered;
 use crate::plain::{Plain, is_near};
+use crate::reading::Reading;
 use crate::socket::Socket;
 use crate::turn::Turn;
 use crate::writing::Writing;
@@ -32,7 +33,7 @@ pub enum WayKind {
 
 impl Way {
     pub fn new(kind: WayKind, frame_max: usize, epoch: u32) -> Self {
-        Self { writing: Writing::new(), kind, turn: Turn::new(frame_max), end: Notify::new(), epoch }
+        Self { writing: Writing::new(), kind, turn: Turn::new(Reading::new(frame_max)), end: Notify::new(), epoch }
     }
 
     /// # Errors

@@ -386,6 +386,12 @@ pub const LINK_HEARTBEAT_MS: Limit =
 pub const LINK_GREETING_MS: Limit =
     Limit { name: "link_greeting_ms", unit: "ms", default: 5000, min: 50, max: 600_000 };
 
+/// Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included.
+///
+/// At the limit: The connection is closed with limit_exceeded.
+pub const LINK_HELLO_BYTES: Limit =
+    Limit { name: "link_hello_bytes", unit: "bytes", default: 16_384, min: 1024, max: 131_072 };
+
 /// Connections of one place where a hub listens that have not said all of TLS and WebSocket that comes first.
 ///
 /// At the limit: A further one is closed.
@@ -565,6 +571,7 @@ pub const ALL: &[&Limit] = &[
     &LINK_INTAKE_BYTES,
     &LINK_HEARTBEAT_MS,
     &LINK_GREETING_MS,
+    &LINK_HELLO_BYTES,
     &LINK_GREETINGS,
     &LINK_BATCH_BYTES,
     &LINK_BATCH_FRAMES,

@@ -128,6 +128,9 @@ fn mend_of(limit: &str) -> &'static str {
     match limit {
         "link_fields" => "send fewer fields",
         "link_head_bytes" => "send shorter fields, or put them into the payload",
+        "link_hello_bytes" => {
+            "send no more than HELLO before WELCOME, and check that both sides speak the protocol of Tidewire"
+        }
         "stream_credit" => "send an item only when there is credit for it",
         _ => "send less",
     }

@@ -257,6 +257,11 @@ impl Hub {
         self.links.get(link).and_then(Option::as_ref).map_or("", |link| &link.name)
     }
 
+    /// Whether the node of a link has joined.
+    pub fn has_joined(&self, at: LinkId) -> bool {
+        self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.greeting_until_us.is_none())
+    }
+
     /// Something was written to a link.
     pub fn sent(&mut self, at: LinkId, now_us: u64) {
         let Some(link) = self.link(at) else { return };

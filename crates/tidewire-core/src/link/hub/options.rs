@@ -29,6 +29,8 @@ pub struct HubOptions {
     pub heartbeat_ms: u64,
     /// How long it waits for HELLO, in milliseconds.
     pub greeting_ms: u64,
+    /// Bytes that may come before HELLO has, with it.
+    pub hello_bytes: usize,
     /// Connections of one place that have not said what comes before HELLO.
     pub greetings: usize,
     /// The longest payload of its own that it sends in one frame.
@@ -61,6 +63,7 @@ impl HubOptions {
             subscriptions: limits::LINK_SUBSCRIPTIONS.default as usize,
             heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
             greeting_ms: limits::LINK_GREETING_MS.default,
+            hello_bytes: limits::LINK_HELLO_BYTES.default as usize,
             greetings: limits::LINK_GREETINGS.default as usize,
             chunk_bytes: limits::LINK_CHUNK_BYTES.default as usize,
             batch: Batch::default(),

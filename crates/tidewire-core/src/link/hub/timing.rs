@@ -28,7 +28,7 @@ impl Hub {
                     self.close(at, ErrorCode::LimitExceeded, &text);
                 }
                 Beat::Rest => {}
-                Beat::Ping if self.is_greeting(at) => {}
+                Beat::Ping if !self.has_joined(at) => {}
                 Beat::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),
                 Beat::Dead => {
                     let ms = self.options.heartbeat_ms;
@@ -89,10 +89,6 @@ impl Hub {
     /// How much it writes at once to a link.
     pub fn batch(&self) -> Batch {
         self.options.batch
-    }
-
-    fn is_greeting(&self, at: LinkId) -> bool {
-        self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.greeting_until_us.is_some())
     }
 }
 

@@ -1,0 +1,19 @@
+"""Attacks on a hub, each in a file of its own, while a good client measures.
+
+``make attack`` runs all of them, ``make test-attack``, which CI runs, gives each half a second. A file in ``cases`` is one attack:
+
+- its docstring says what the client does;
+- ``ITEM`` is the number of the class of attacks that it belongs to;
+- ``MEMORY_MIB`` is by how much the hub may grow meanwhile, and what that follows from;
+- ``attack(target)`` runs in a process of its own until that is killed, or ends before;
+- ``look(target)``, where it is there, runs meanwhile, and gives what is not as it should be.
+
+Whatever the attack: of the good calls 99 in 100 take less than ``P99_MS``, none more than ``LONGEST_MS``, and no good link is lost.
+A machine that others use, too, holds up everybody now and then: an attack that does not hold is tried again, up to ``TRIES`` times.
+"""
+
+from __future__ import annotations
+
+P99_MS = 5.0
+LONGEST_MS = 50.0
+TRIES = 3

@@ -1,0 +1,84 @@
+"""Runs attacks on a hub, and prints a line for each."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from attacks import LONGEST_MS, P99_MS, cases, good
+from attacks.field import Figures, Outcome, tried
+from attacks.target import Target
+
+_SHORT = (0.2, 0.5)
+_FULL = (1.0, 3.0)
+
+
+def main() -> None:
+    """Run what the command line says; the exit code is 1 if the hub did not hold."""
+    parser = argparse.ArgumentParser(prog="attacks", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="half a second for each attack")
+    parser.add_argument("--list", action="store_true", help="only name the attacks")
+    parser.add_argument("--good", metavar="TARGET", help=argparse.SUPPRESS)
+    parser.add_argument("--attack", nargs=2, metavar=("NAME", "TARGET"), help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", help="attacks, or numbers of their classes; without any, all of them")
+    wanted = parser.parse_args()
+    if wanted.good:
+        good.main(Target.of_text(wanted.good))
+    elif wanted.attack:
+        _case(wanted.attack[0]).attack(Target.of_text(wanted.attack[1]))
+    else:
+        chosen = [case for case in _cases() if not wanted.names or _is_meant(case, wanted.names)]
+        sys.exit(_list(chosen) if wanted.list else _run(chosen, *(_SHORT if wanted.short else _FULL)))
+
+
+def _run(chosen: list[ModuleType], calm_s: float, attack_s: float) -> int:
+    print(f"while one client attacks: good calls p99 <= {P99_MS:g} ms, none above {LONGEST_MS:g} ms, no good link lost")
+    print(f"{'':<28}{'calm':>16}{'attacked':>16}{'links':>7}{'memory':>16}{'tries':>7}")
+    print(f"{'attack':<28}{'p99/longest ms':>16}{'p99/longest ms':>16}{'lost':>7}{'grew/bound MiB':>16}", flush=True)
+    held = [_show(tried(case, calm_s, attack_s)) for case in chosen]
+    print(f"{sum(held)} of {len(held)} attacks: the hub holds")
+    return 0 if all(held) else 1
+
+
+def _show(outcome: Outcome) -> bool:
+    case, worst = outcome.case, outcome.worst
+    memory = f"{worst.peak_mib:.1f}/{case.MEMORY_MIB:g}"
+    name = f"{case.ITEM:>2} {case.__name__.rpartition('.')[2]}"
+    line = f"{name:<28}{_times(outcome.calm):>16}{_times(worst):>16}{worst.lost:>7}{memory:>16}{outcome.tries:>7}"
+    print(line + ("" if outcome.holds else "  DOES NOT HOLD: " + ", ".join(outcome.broken)), flush=True)
+    return outcome.holds
+
+
+def _times(figures: Figures) -> str:
+    return f"{figures.p99:.2f}/{figures.longest:.1f}"
+
+
+def _list(chosen: list[ModuleType]) -> int:
+    for case in chosen:
+        assert case.__doc__
+        print(f"{case.ITEM:>2} {case.__name__.rpartition('.')[2]:<25}{case.__doc__.strip()}")
+    return 0
+
+
+def _cases() -> list[ModuleType]:
+    found = [_case(module.name) for module in pkgutil.iter_modules(cases.__path__)]
+    return sorted(found, key=lambda case: case.ITEM)
+
+
+def _case(name: str) -> ModuleType:
+    return importlib.import_module(f"attacks.cases.{name}")
+
+
+def _is_meant(case: ModuleType, names: list[str]) -> bool:
+    return str(case.ITEM) in names or case.__name__.rpartition(".")[2] in names
+
+
+if __name__ == "__main__":
+    main()

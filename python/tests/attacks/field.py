@@ -1,0 +1,156 @@
+"""A hub of its own, a good client and an attacker, each in a process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from link_processes import Program, Programs
+
+from attacks import LONGEST_MS, P99_MS, TRIES
+from attacks.target import TOKENS, Target
+
+_PATTERNS = {
+    "none": (("publish", []), ("subscribe", []), ("call", [])),
+    "listener": (("publish", []), ("call", [])),
+}
+_FOLDER = Path(__file__).parents[1]
+
+
+@dataclass
+class Figures:
+    """How it went with the good client and the hub.
+
+    Attributes:
+        p99: Milliseconds of the call that is longer than 99 in 100.
+        longest: Milliseconds of the longest call.
+        lost: Good links that were lost.
+        peak_mib: By how much the hub has grown at most.
+        problems: What else was not as it should be.
+    """
+
+    p99: float
+    longest: float
+    lost: int
+    peak_mib: float
+    problems: list[str]
+
+
+@dataclass
+class Outcome:
+    """What came of an attack: before it, and in the try that went best."""
+
+    case: ModuleType
+    calm: Figures
+    worst: Figures
+    tries: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the hub has held."""
+        return not self.broken
+
+    @property
+    def broken(self) -> list[str]:
+        """What did not hold."""
+        found, worst = list(self.worst.problems), self.worst
+        if worst.p99 > P99_MS:
+            found.append(f"p99 above {P99_MS:g} ms")
+        if worst.longest > LONGEST_MS:
+            found.append(f"a call above {LONGEST_MS:g} ms")
+        if worst.lost:
+            found.append("good links lost")
+        if worst.peak_mib > self.case.MEMORY_MIB:
+            found.append(f"memory above {self.case.MEMORY_MIB:g} MiB")
+        return found
+
+
+def tried(case: ModuleType, calm_s: float, attack_s: float) -> Outcome:
+    """Attack a new hub, again if it does not hold."""
+    best: Outcome | None = None
+    for number in range(1, TRIES + 1):
+        outcome = _once(case, calm_s, attack_s)
+        outcome.tries = number
+        if best is None or len(outcome.broken) <= len(best.broken):
+            best = outcome
+        if outcome.holds:
+            break
+    return best
+
+
+def _once(case: ModuleType, calm_s: float, attack_s: float) -> Outcome:
+    with _field() as (hub, target, good):
+        _said(good)
+        time.sleep(calm_s)
+        calm = Figures(peak_mib=0.0, problems=[], **_figures(good))
+        before = hub.forget_peak()
+        attacker = subprocess.Popen(
+            [sys.executable, "-m", "attacks", "--attack", _name(case), target.text()], cwd=_FOLDER
+        )
+        problems = []
+        try:
+            end = time.monotonic() + attack_s
+            if hasattr(case, "look"):
+                problems = list(case.look(target))
+            time.sleep(max(0.0, end - time.monotonic()))
+        finally:
+            attacker.kill()
+            attacker.wait()
+        if hub.process.poll() is not None:
+            problems.append(f"the hub has ended with {hub.process.returncode}")
+            figures = {"p99": float("inf"), "longest": float("inf"), "lost": -1}
+            return Outcome(case, calm, Figures(peak_mib=0.0, problems=problems, **figures), 1)
+        figures = _figures(good)
+        peak = (hub.peak_bytes - before) / 2**20
+        return Outcome(case, calm, Figures(peak_mib=peak, problems=problems, **figures), 1)
+
+
+@contextlib.contextmanager
+def _field() -> Iterator[tuple[Program, Target, Program]]:
+    with tempfile.TemporaryDirectory(prefix="tw-", dir="/tmp") as place:
+        programs = Programs(Path(place))
+        try:
+            settings = Path(place) / "hub.toml"
+            settings.write_text(_settings())
+            hub = programs.run("-m", "tidewire", "up", "--json", "--config", str(settings))
+            tide, ws = json.loads(hub.line())["urls"]
+            target = Target(tide, ws, hub.process.pid)
+            code = f"import sys; sys.path[:0] = [{str(_FOLDER)!r}]; from attacks.__main__ import main; main()"
+            good = programs.run("-c", code, "--good", target.text())
+            yield hub, target, good
+        finally:
+            programs.end()
+
+
+def _settings() -> str:
+    lines = ["[hub]", 'listen = ["tide://127.0.0.1:0", "ws://127.0.0.1:0"]']
+    for user, token in TOKENS.items():
+        lines += ["[[hub.tokens]]", f'token = "{token}"', f'user = "{user}"']
+        lines += [f"{field} = {json.dumps(patterns)}" for field, patterns in _PATTERNS.get(user, ())]
+    return "\n".join(lines)
+
+
+def _figures(good: Program) -> dict[str, Any]:
+    stdin = good.process.stdin
+    assert stdin is not None
+    stdin.write("\n")
+    stdin.flush()
+    said = _said(good)
+    return {name: said[name] for name in ("p99", "longest", "lost")}
+
+
+def _said(good: Program) -> Any:
+    return json.loads(good.line())
+
+
+def _name(case: ModuleType) -> str:
+    return case.__name__.rpartition(".")[2]

@@ -1,0 +1,103 @@
+"""What an attack is told of the hub that it attacks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from link_frames import Raw, hello
+
+TOKENS = {
+    "good": "the good client",
+    "all": "may do everything",
+    "none": "may do nothing",
+    "listener": "may subscribe to everything",
+    "other": "may do everything, too",
+}
+"""The tokens of the hub by their users."""
+FLOOD_BYTES = 1 << 18
+"""What a flood sends in one go."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A hub that is attacked.
+
+    Attributes:
+        tide: Its URL for frames on TCP.
+        ws: Its URL for WebSocket.
+        pid: Its process.
+    """
+
+    tide: str
+    ws: str
+    pid: int
+
+    def text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_text(cls, text: str) -> Target:
+        """Read it from JSON."""
+        return cls(**json.loads(text))
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port of TCP."""
+        host, port = self.tide.split("://")[1].rsplit(":", 1)
+        return host, int(port)
+
+    def raw(self, scheme: str = "tide") -> Raw:
+        """Connect, and say nothing."""
+        return Raw(self.ws if scheme == "ws" else self.tide)
+
+    def joined(self, user: str = "all", scheme: str = "tide", **texts: str) -> Raw:
+        """Join as a user."""
+        raw = self.raw(scheme)
+        raw.send(hello(token=TOKENS[user], **texts))
+        came = raw.receive()
+        assert came is not None and came[0] == 2, came
+        return raw
+
+    def http(self) -> socket.socket:
+        """Begin a WebSocket, and give its bare socket: what goes over it is up to the attack."""
+        return self.raw("ws").socket
+
+
+def drained(one: socket.socket) -> None:
+    """Read and forget what comes, until the end."""
+
+    def read() -> None:
+        room = bytearray(FLOOD_BYTES)
+        with contextlib.suppress(OSError):
+            while one.recv_into(room):
+                pass
+
+    one.settimeout(None)
+    threading.Thread(target=read, daemon=True).start()
+
+
+def flood(one: socket.socket, data: bytes | Callable[[], bytes]) -> None:
+    """Send the same again and again, or what a function makes, as fast as it is taken, and read what comes."""
+    drained(one)
+    if not callable(data):
+        block = data * max(1, FLOOD_BYTES // len(data))
+    with contextlib.suppress(OSError):
+        while True:
+            one.sendall(data() if callable(data) else block)
+
+
+def web(opcode: int, payload: bytes = b"", last: bool = True) -> bytes:
+    """A frame of WebSocket with a mask of zeros, which changes nothing."""
+    length = len(payload)
+    if length < 126:
+        size = bytes([0x80 | length])
+    else:
+        size = struct.pack(">BH", 0x80 | 126, length) if length < 1 << 16 else struct.pack(">BQ", 0x80 | 127, length)
+    return bytes([opcode | (0x80 if last else 0)]) + size + bytes(4) + payload
