@@ -306,6 +306,14 @@ fn in_coroutine_of(py: Python<'_>, actor: ActorKey) -> bool {
     crate::bridge::runs_coroutines() && of_actor() && crate::coroutine::in_task_of_handlers(py).unwrap_or(false)
 }
 
+/// The actor in whose handler this code runs: on this thread, or in the very task of a coroutine that handles a message.
+pub fn handling(py: Python<'_>) -> Option<crate::held::Held<ActorRef>> {
+    present::on_thread(py).or_else(|| {
+        let actor = present::actor(py)?;
+        crate::coroutine::in_task_of_handlers(py).unwrap_or(false).then_some(actor)
+    })
+}
+
 /// Sends, and blocks this thread while the mailbox is full.
 #[pyfunction]
 #[pyo3(signature = (actor, message, priority = None))]

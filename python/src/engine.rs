@@ -424,9 +424,9 @@ impl Engine {
         Duration::from_millis(self.inner.config().ask_timeout_ms).as_secs_f64()
     }
 
-    /// Seconds that a stop takes at most where the call does not say.
-    fn stop_timeout(&self) -> f64 {
-        Duration::from_millis(self.inner.config().stop_timeout_ms).as_secs_f64()
+    /// Seconds that a stop takes at most.
+    fn stop_timeout(&self, timeout: Patience) -> f64 {
+        timeout.or(self.inner.config().stop_timeout_ms).as_secs_f64()
     }
 
     /// What rings when the state of the node has changed.
@@ -438,10 +438,31 @@ impl Engine {
     /// Something to await: True once there are other news than were `seen`, False after so many seconds.
     fn changed(&self, py: Python<'_>, news: &Told, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
-        let wait = seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
-        let at = wait.and_then(|wait| std::time::Instant::now().checked_add(wait));
-        let pause = at.map(|at| Pause::new(at, self.handle()));
+        let pause = Pause::of(seconds, self.handle());
         Ok(Pending::new("until", None, Box::pin(Changed::new(Arc::clone(&news.0), seen, pause))))
+    }
+
+    /// Something to await: True once no actor has anything to do, False after so many seconds.
+    fn idle(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
+        self.inner.born.check(py)?;
+        Ok(Pending::new("idle", None, Box::pin(crate::idle::idle(self.handle(), seconds))))
+    }
+
+    /// A mark of this moment, if no actor has anything to do.
+    #[getter]
+    fn mark(&self) -> Option<crate::idle::Mark> {
+        self.inner.mine()?.mark().map(crate::idle::Mark)
+    }
+
+    /// The actors that have something to do: what is counted of each.
+    fn busy(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+        self.inner.busy().iter().map(|row| statistics::actor(py, row)).collect()
+    }
+
+    /// The actor of this engine in whose handler this code runs.
+    fn handling(&self, py: Python<'_>) -> Option<crate::held::Held<ActorRef>> {
+        let mine = self.inner.mine()?;
+        crate::actor::handling(py).filter(|actor| actor.bind(py).get().inner.lives_in(mine))
     }
 
     /// The settings of links.

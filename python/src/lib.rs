@@ -16,6 +16,7 @@ mod fork;
 mod forked;
 mod function;
 mod held;
+mod idle;
 mod intake;
 mod link;
 mod message;
@@ -53,6 +54,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Link>()?;
     module.add_class::<link::LinkSubscription>()?;
     module.add_class::<news::Told>()?;
+    module.add_class::<idle::Mark>()?;
     module.add_function(wrap_pyfunction!(link::sender_of_value, module)?)?;
     module.add_function(wrap_pyfunction!(link::check_address, module)?)?;
     module.add_function(wrap_pyfunction!(config::table_of_toml, module)?)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use tidewire_engine::EngineHandle;
@@ -38,6 +38,12 @@ pub struct Pause {
 }
 
 impl Pause {
+    /// So many seconds from now; none without an end.
+    pub fn of(seconds: Option<f64>, engine: EngineHandle) -> Option<Self> {
+        let wait = Duration::try_from_secs_f64(seconds?).unwrap_or(Duration::MAX);
+        Some(Self::new(Instant::now().checked_add(wait)?, engine))
+    }
+
     pub fn new(at: Instant, engine: EngineHandle) -> Self {
         Self { bell: Arc::default(), at, engine, watch: None }
     }

@@ -30,8 +30,12 @@ pub fn with<R>(py: Python<'_>, actor: &Held<ActorRef>, what: impl FnOnce() -> R)
 
 /// The actor in whose handler this thread is.
 pub fn actor(py: Python<'_>) -> Option<Held<ActorRef>> {
-    let here = PRESENT.with_borrow(|present| present.as_ref().map(|actor| actor.clone_ref(py)));
-    here.or_else(|| if crate::bridge::runs_coroutines() { from_context(py) } else { None })
+    on_thread(py).or_else(|| if crate::bridge::runs_coroutines() { from_context(py) } else { None })
+}
+
+/// The actor in whose plain handler this thread is.
+pub fn on_thread(py: Python<'_>) -> Option<Held<ActorRef>> {
+    PRESENT.with_borrow(|present| present.as_ref().map(|actor| actor.clone_ref(py)))
 }
 
 fn from_context(py: Python<'_>) -> Option<Held<ActorRef>> {

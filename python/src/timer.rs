@@ -20,6 +20,12 @@ impl Timer {
         Ok(self.inner.cancel())
     }
 
+    /// Whether it has no outcome yet.
+    #[getter]
+    fn waiting(&self) -> bool {
+        self.inner.mine().is_some_and(|mine| mine.outcome().is_none())
+    }
+
     /// Waits for the outcome: "delivered", "cancelled", "no_target" or "mailbox_full".
     fn outcome(&self, py: Python<'_>) -> PyResult<Pending> {
         self.inner.born.check(py)?;

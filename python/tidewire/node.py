@@ -12,7 +12,7 @@ from time import monotonic
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _current, _inspect, _watching
+from tidewire import _current, _idle, _inspect, _watching
 from tidewire._binding import Engine, check_address
 from tidewire._forking import in_child
 from tidewire._ledger import Ledger
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tidewire.top.serving import Inspector
 
 _EXIT_TIMEOUT_S = 1.0
+_IDLE_SHARE = 0.75
+"""The part of the time of a stop in which it may wait until nothing is left to do: what then does not end is stopped in the rest."""
 
 _live: weakref.WeakSet[Node] = weakref.WeakSet()
 
@@ -44,7 +46,8 @@ class Node(Subjects, Agents):
     """A node: most programs have one in each process.
 
     Use it as a context manager: ``async with tw.Node() as node`` in asyncio, ``with tw.Node() as node`` in plain threads.
-    At the end of the block everything accepted is handled, and ``node.ledger`` tells what became of it.
+    At the end of the block it is waited until nothing is left to do, so that what actors, agents and pools send each other arrives
+    too; then they stop, and ``node.ledger`` tells what became of all messages.
 
     Args:
         url: Where the node lives. ``mem://`` is this process alone.
@@ -107,6 +110,8 @@ class Node(Subjects, Agents):
         self._serving = ServiceConfig(**self._engine.services())
         self._agents = None
         self._pools = []
+        # Called once, when the node is about to stop.
+        self._at_goodbye = []
         self._sync = Sync(self)
         self._started = False
         self._stopped = False
@@ -146,22 +151,35 @@ class Node(Subjects, Agents):
         self._engine.start()
 
     async def stop(self, timeout: float | EllipsisType | None = ...) -> Ledger:
-        """Stop all actors, children before their parents, and handle what they had accepted. A second call gives the same ledger.
+        """Wait until the node is idle, then stop all actors, children before their parents. A second call gives the same ledger.
 
-        A node that has joined a hub cuts the streams of its services, and stays until the hub has read its last answers. One that is a
-        hub takes no new calls, and lets those that pass through it end.
+        A node that has joined a hub takes no new calls, cuts the streams of its services, and stays until the hub has read its last
+        answers. One that is a hub takes no new calls, and lets those that pass through it end.
 
         Args:
             timeout: Seconds after which actors that are stuck are abandoned, and named in the ledger; the default is the
-                configuration's ``stop_timeout_ms``.
+                configuration's ``stop_timeout_ms``. Three quarters of it at most are spent waiting for the node to be idle.
 
         Returns:
             What became of all messages of the actors that were alive.
+
+        Raises:
+            AskCycle: if a handler of the node would wait for it.
+            InvalidArgument: if the timeout is not allowed.
         """
-        pending = self._begin_stop(timeout)
+        until = self._until(timeout)
+        if self._begin_goodbye():
+            try:
+                await _idle.wait(self, self._idle_s(until))
+            except TimeoutError as late:
+                logger.info("%s: it stops all the same", late)
+            except BaseException:
+                # Whoever gives up waiting has stopped the node all the same.
+                self._begin_stop(_left(until))
+                raise
+        pending = self._begin_stop(_left(until))
         if isinstance(pending, Ledger):
             return pending
-        until = self._until(timeout)
         ledgers: list[Ledger] = [await pending]
         # Actors may wait for tasks of pools, so that the pools stop after them.
         for pool in self._live_pools():
@@ -200,6 +218,21 @@ class Node(Subjects, Agents):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop_blocking(...)
+
+    async def idle(self, timeout: float | None = None) -> None:
+        """Wait until the node has nothing to do: nothing waits or is handled in its actors, agents, services and pools, and no agent is to
+        try a message again. Timers that have not fired do not count. It takes messages all the while.
+
+        Args:
+            timeout: Seconds after which it is given up; None for no limit.
+
+        Raises:
+            TimeoutError: if the node is not idle in time, or is sure not to be; it names what is still at work.
+            AskCycle: if a handler of the node would wait for itself.
+            InvalidArgument: if the timeout is not allowed, or the node was not started.
+        """
+        _idle.check(self, timeout)
+        await _idle.wait(self, timeout)
 
     @property
     def ledger(self) -> Ledger | None:
@@ -265,6 +298,18 @@ class Node(Subjects, Agents):
 
     # Inside
 
+    def _begin_goodbye(self) -> bool:
+        """Take no more from other nodes. Returns whether there is anything to wait for before the node stops."""
+        if self._ledger is not None or self._engine.is_past:
+            return False
+        _idle.refuse_own(self)
+        if self._connection is not None:
+            self._connection.goodbye()
+        hooks, self._at_goodbye = self._at_goodbye, []
+        for hook in hooks:
+            hook()
+        return self._started and not self._stopped
+
     def _begin_stop(self, timeout: float | EllipsisType | None) -> Pending | Ledger:
         if self._ledger is not None:
             return self._ledger
@@ -273,10 +318,7 @@ class Node(Subjects, Agents):
             self._stopped = True
             self._ledger = Ledger(0, 0, 0, 0, reason="shutdown")
             return self._ledger
-        if self._connection is not None:
-            self._connection.goodbye()
         pending = self._engine.shutdown(timeout)
-        # A timeout that is refused has stopped nothing.
         self._stopped = True
         return pending
 
@@ -295,10 +337,18 @@ class Node(Subjects, Agents):
         return self._ledger
 
     def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:
-        pending = self._begin_stop(timeout)
+        until = self._until(timeout)
+        if self._begin_goodbye():
+            try:
+                _idle.wait_blocking(self, self._idle_s(until))
+            except TimeoutError as late:
+                logger.info("%s: it stops all the same", late)
+            except BaseException:
+                self._begin_stop(_left(until))
+                raise
+        pending = self._begin_stop(_left(until))
         if isinstance(pending, Ledger):
             return pending
-        until = self._until(timeout)
         ledgers: list[Ledger] = [pending.wait()]
         for pool in self._live_pools():
             ledgers.append(pool._stop_blocking(True, _left(until)))
@@ -307,8 +357,12 @@ class Node(Subjects, Agents):
         return self._end_stop(ledgers)
 
     def _until(self, timeout: float | EllipsisType | None) -> float | None:
-        seconds = self._engine.stop_timeout() if isinstance(timeout, EllipsisType) else timeout
-        return None if seconds is None else monotonic() + seconds
+        seconds = self._engine.stop_timeout(timeout)
+        return None if timeout is None else monotonic() + seconds
+
+    def _idle_s(self, until: float | None) -> float | None:
+        left_s = _left(until)
+        return None if left_s is None else left_s * _IDLE_SHARE
 
 
 def _left(until: float | None) -> float | None:

@@ -220,6 +220,11 @@ impl<M: Send + 'static> ActorRef<M> {
         self.cell.name.as_deref()
     }
 
+    /// Whether it is an actor of that engine.
+    pub fn lives_in(&self, engine: &EngineHandle) -> bool {
+        Arc::ptr_eq(&self.cell.core, &engine.core)
+    }
+
     /// Whether it takes messages.
     pub fn is_alive(&self) -> bool {
         self.cell.is_open()

@@ -36,6 +36,8 @@ pub(crate) use any::AnyCell;
 pub(crate) const ATTEND_LANES: u8 = 1;
 /// Senders wait for room.
 pub(crate) const ATTEND_WAITERS: u8 = 2;
+/// Somebody waits until there is nothing to do.
+pub(crate) const ATTEND_REST: u8 = 4;
 /// Envelopes that an idle mailbox keeps room for.
 pub(crate) const KEEP: usize = 8;
 
@@ -75,6 +77,8 @@ pub(crate) struct Aside<M> {
     pub parent: Option<Arc<dyn AnyCell>>,
     pub children: BTreeMap<ActorId, Arc<dyn AnyCell>>,
     pub watchers: Vec<Arc<dyn AnyCell>>,
+    /// To be woken when there is nothing to do.
+    pub rest_wakers: Vec<Waker>,
     pub ending: Option<Arc<Ending<M>>>,
     pub reason: Option<StopReason>,
     /// Returned messages go to the caller of `stop`; otherwise they become dead letters.
@@ -97,6 +101,7 @@ impl<M> Default for Aside<M> {
             parent: None,
             children: BTreeMap::new(),
             watchers: Vec::new(),
+            rest_wakers: Vec::new(),
             ending: None,
             reason: None,
             returns: false,
@@ -294,9 +299,26 @@ impl<M: Send + 'static> Cell<M> {
             let inbox = self.inbox.lock();
             inbox.run == Run::Idle && inbox.waiting() == 0 && inbox.is_quiet()
         };
-        if !idle {
+        if idle {
+            self.rests();
+        } else {
             self.resume();
         }
+    }
+
+    /// Wakes those who wait until there is nothing to do. Called after it was seen to be so under the inbox lock.
+    #[inline]
+    pub(crate) fn rests(&self) {
+        if self.attention.load(Ordering::Relaxed) & ATTEND_REST != 0 {
+            self.wake_resters();
+        }
+    }
+
+    #[cold]
+    fn wake_resters(&self) {
+        self.attention.fetch_and(!ATTEND_REST, Ordering::Relaxed);
+        let woken = self.with_aside(|aside| std::mem::take(&mut aside.rest_wakers));
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// Puts a message back in order behind a change, or asks for a change of behaviour.
@@ -416,6 +438,7 @@ impl<M: Send + 'static> Cell<M> {
             self.core.subjects.remove(id);
         }
         self.core.forget(self.id, self.name.as_deref());
+        self.rests();
         for watcher in watchers {
             watcher.notify(Notice::Signal(self.terminated(report.reason.clone())));
         }

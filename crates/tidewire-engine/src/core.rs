@@ -76,6 +76,11 @@ impl Core {
         ActorId::new(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// How many ids were given.
+    pub(crate) fn spawned(&self) -> u64 {
+        self.next_id.load(Ordering::Relaxed)
+    }
+
     /// Reserves a name, so that a second spawn with it fails from now on.
     pub(crate) fn reserve(&self, name: &Arc<str>) -> Result<(), SpawnError> {
         let mut names = self.names.lock();

@@ -91,23 +91,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops all actors, children before their parents, handling what they had accepted; then ends all threads.
+    /// Waits until the engine is [idle](EngineHandle::idle), so that what actors send each other arrives, for at most three quarters
+    /// of `timeout`; then stops all actors, children before their parents, handling what they had accepted, and ends all threads.
     ///
     /// Never takes longer than `timeout` plus the time of a few thread switches: what is stuck then is named in the
-    /// report. A second call answers with the report of the first.
+    /// report. A second call answers with the report of the first. Called in the handler of an actor it does not wait.
     pub fn shutdown(&self, timeout: Duration) -> ShutdownReport {
-        let deadline =
-            Instant::now().checked_add(timeout).unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400 * 365));
-        self.inner.shutdown(true, deadline)
+        let (now, timeout) = (Instant::now(), timeout.min(LONGEST));
+        if self.core.is_started() && !self.core.is_stopping() && crate::current::actor_of(&self.core).is_none() {
+            self.idle().wait_until(now + idle_share(timeout));
+        }
+        self.inner.shutdown(true, now + timeout)
     }
 
-    /// [`shutdown`](Engine::shutdown) on a thread of its own, for callers that must not block. It goes on if the future is dropped.
+    /// Stops all actors as [`shutdown`](Engine::shutdown) does, without waiting first for what they still send each other, on a thread
+    /// of its own, for callers that must not block. It goes on if the future is dropped.
     pub fn begin_shutdown(&self, timeout: Duration) -> impl Future<Output = ShutdownReport> + Send + use<> {
         let place: Arc<Mutex<(Option<ShutdownReport>, Option<Waker>)>> = Arc::default();
         let engine = self.clone();
         let done = Arc::clone(&place);
         let work = move || {
-            let report = engine.shutdown(timeout);
+            let report = engine.stop_all(timeout);
             drop(engine);
             let waker = {
                 let mut place = done.lock();
@@ -119,7 +123,7 @@ impl Engine {
             }
         };
         if thread::Builder::new().name("tidewire-shutdown".into()).spawn(work).is_err() {
-            let report = self.shutdown(timeout);
+            let report = self.stop_all(timeout);
             place.lock().0 = Some(report);
         }
         std::future::poll_fn(move |cx| {
@@ -132,6 +136,10 @@ impl Engine {
                 }
             }
         })
+    }
+
+    fn stop_all(&self, timeout: Duration) -> ShutdownReport {
+        self.inner.shutdown(true, Instant::now() + timeout.min(LONGEST))
     }
 
     /// A handle for use inside actors.
@@ -206,6 +214,14 @@ impl Drop for Inner {
         self.shutdown(false, Instant::now() + GRACE);
     }
 }
+
+/// The part of the time of a shutdown in which it may wait until nothing is left to do: what then does not end is stopped in the rest.
+pub fn idle_share(timeout: Duration) -> Duration {
+    timeout.mul_f64(0.75)
+}
+
+/// More than anybody waits, and an instant that far away can be counted with.
+const LONGEST: Duration = Duration::from_secs(86_400 * 365);
 
 /// How long threads have to end once their actors have.
 const GRACE: Duration = Duration::from_millis(100);

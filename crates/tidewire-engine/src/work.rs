@@ -97,6 +97,8 @@ impl<M: Send + 'static> Work<M> {
                     let mut inbox = cell.inbox.lock();
                     if inbox.waiting() == 0 && inbox.is_quiet() {
                         inbox.run = Run::Idle;
+                        drop(inbox);
+                        cell.rests();
                         return After::Rest;
                     }
                     inbox.resumed = false;

@@ -29,6 +29,7 @@ class Base:
     _lock: threading.Lock
     _self: Callable[[], Node | None]
     _stopped: bool
+    _at_goodbye: list[Callable[[], object]]
 
     @property
     def _whole(self) -> Node:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from tidewire._binding import News
 from tidewire._ledger import Ledger
 from tidewire._log import logger
 from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireError
@@ -63,6 +64,7 @@ class Core:
         self.hands: Hands | None = None
         self.on_close: Callable[[], object] | None = None
         self.watchers: list[Callable[[], object]] = []
+        self.rests = News()
         self._numbers = 0
         self._refusal: tuple[type[TidewireError], str, BaseException | None] | None = None
         self._stop_answers: list[Answer] = []
@@ -128,8 +130,11 @@ class Core:
             for ended in given_up:
                 ended.task.state = ENDED
                 self.tally.dead[ended.reason] += 1
+            rests = self._rests()
         deliver(done)
         self._report(given_up)
+        if rests:
+            self.rests.ring()
 
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Drop tasks that were not begun. The result of one that was is not handed to anybody."""
@@ -140,7 +145,10 @@ class Core:
                 if task.state < HANDED and self.backlog.drop(task):
                     self.tally.dead["cancelled"] += 1
                     dropped.append(Ended(task, "cancelled", None))
+            rests = self._rests()
         self._report(dropped)
+        if rests:
+            self.rests.ring()
 
     def put_back(self, tasks: Sequence[Task]) -> None:
         """Put tasks that no worker has begun in front of all others. Those that nobody waits for are dropped."""
@@ -156,6 +164,14 @@ class Core:
         """Return how many tasks workers have. The lock must be held."""
         ended = self.tally.handled + sum(self.tally.dead.values()) + len(self.tally.returned)
         return self.backlog.accepted - self.backlog.waiting - ended
+
+    def at_rest(self) -> int | None:
+        """Return how many tasks were accepted so far, if all of them have ended."""
+        with self.lock:
+            return self.backlog.accepted if self._rests() else None
+
+    def _rests(self) -> bool:
+        return not (self.backlog.waiting or self.backlog.parked or self.handed())
 
     def statistics(self, now_ns: int) -> dict[str, Any]:
         """Return the counts and the times of the tasks."""
@@ -279,6 +295,7 @@ class Core:
                 self.state = "stopped"
             answers, self._stop_answers = self._stop_answers, []
         self._answer(answers)
+        self.rests.ring()
         self.tell_watchers()
         on_close, self.on_close = self.on_close, None
         if on_close is not None:

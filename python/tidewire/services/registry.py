@@ -262,6 +262,7 @@ class Registry:
             first, self._watched = not self._watched, True
             self._served.append(served)
         if first:
+            self.node._at_goodbye.append(self.cut_streams)
             self.node.spawn(_Watch(self))
 
     def forget(self, served: Served) -> None:
@@ -274,11 +275,14 @@ class Registry:
         with self._lock:
             return list(self._served)
 
+    def cut_streams(self) -> None:
+        """End the streams that are served here, as the node is about to stop: they may have no end. Calls go on."""
+        for one in self.served():
+            one._cut_streams()
+
     def node_stops(self) -> None:
         """End all that is served here, as the node is stopping: calls are finished by the engine, streams are cut."""
-        with self._lock:
-            served = list(self._served)
-        for one in served:
+        for one in self.served():
             one._node_stops()
 
 

@@ -209,6 +209,9 @@ class Served:
 
     def _node_stops(self) -> None:
         self._registry.remove(self.name, self.instance)
+        self._cut_streams()
+
+    def _cut_streams(self) -> None:
         self._host.end_streams(
             lambda: NodeStopped(f"{self.name}: its node is stopping, and its streams end: read it from another node")
         )

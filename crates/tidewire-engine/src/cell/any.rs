@@ -1,6 +1,6 @@
 //! An actor whatever its messages are: what parents, watchers and the engine need of it.
 
-use super::{ATTEND_LANES, Cell};
+use super::{ATTEND_LANES, ATTEND_REST, Aside, Cell};
 use crate::actor::ActorId;
 use crate::dispatch::Run as Runnable;
 use crate::ending::{Ending, Report, Stuck};
@@ -30,6 +30,10 @@ pub(crate) trait AnyCell: Send + Sync {
     /// Adds a child; false if this actor takes no more.
     fn adopt(&self, child: Arc<dyn AnyCell>) -> bool;
     fn statistics(&self) -> ActorStatistics;
+    /// How many messages it has accepted so far, if it has nothing to do.
+    fn at_rest(&self) -> Option<u64>;
+    /// Wakes `waker` once it has nothing to do or has ended; false if that is so already.
+    fn wakes_at_rest(&self, waker: &Waker) -> bool;
     fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)>;
     fn run_inline(self: Arc<Self>);
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
@@ -151,6 +155,35 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
             restarts,
             timings: timings.unwrap_or_default(),
         }
+    }
+
+    fn at_rest(&self) -> Option<u64> {
+        let dead = self.aside.lock().as_ref().map_or(0, |aside| aside.dead);
+        let inbox = self.inbox.lock();
+        // A task of a coroutine may have a message in hand while the actor is idle: what counts is what became of all of them.
+        let ended = self.handled.load(Ordering::Relaxed) + dead + inbox.evicted;
+        let rests = inbox.run == Run::Idle && inbox.accepted == ended && !inbox.has_notice();
+        (rests || inbox.intake == Intake::Closed).then_some(inbox.accepted)
+    }
+
+    fn wakes_at_rest(&self, waker: &Waker) -> bool {
+        self.with_aside(|aside| {
+            if !aside.rest_wakers.iter().any(|known| known.will_wake(waker)) {
+                aside.rest_wakers.push(waker.clone());
+            }
+        });
+        {
+            // The lock under which the actor becomes idle: it sees this, or the look below sees it idle.
+            let _inbox = self.inbox.lock();
+            self.attention.fetch_or(ATTEND_REST, Ordering::Relaxed);
+        }
+        let busy = self.at_rest().is_none();
+        if !busy {
+            let at = |aside: &Aside<M>| aside.rest_wakers.iter().position(|known| known.will_wake(waker));
+            let kept = self.with_aside(|aside| at(aside).map(|at| aside.rest_wakers.swap_remove(at)));
+            drop(kept);
+        }
+        busy
     }
 
     fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)> {

@@ -246,3 +246,93 @@ fn statistics_count_what_happened() {
     assert_eq!((default.actors, default.failed), (2, 1));
     assert_eq!(all.dead_letters[&DeadReason::Failed], 1);
 }
+
+/// Three stages, each of which tells the next one what it was told, and what has arrived at the end.
+fn pipeline(engine: &Engine) -> (ActorRef<u64>, Arc<AtomicUsize>) {
+    let stored = Arc::new(AtomicUsize::new(0));
+    let store = Arc::clone(&stored);
+    // The last one is spawned last: a stop in the order of their ids would close it after the others, and in any other order before.
+    let place = Arc::new(Mutex::new(None::<ActorRef<u64>>));
+    let (first_next, middle_next) = (Arc::clone(&place), Arc::new(Mutex::new(None::<ActorRef<u64>>)));
+    let last_of = Arc::clone(&middle_next);
+    let pass = |next: Arc<Mutex<Option<ActorRef<u64>>>>| {
+        move |n: u64, _: &mut Ctx<'_, u64>| {
+            std::thread::yield_now();
+            next.lock().unwrap().as_ref().unwrap().tell(n).map(drop).map_err(|refused| refused.to_string().into())
+        }
+    };
+    let last = engine
+        .spawn_fn(move |_: u64, _| {
+            store.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        })
+        .unwrap();
+    *last_of.lock().unwrap() = Some(last);
+    *place.lock().unwrap() = Some(engine.spawn_fn(pass(middle_next)).unwrap());
+    (engine.spawn_fn(pass(first_next)).unwrap(), stored)
+}
+
+#[test]
+fn a_shutdown_stops_nobody_before_what_the_actors_send_each_other_has_arrived() {
+    for _ in 0..20 {
+        let engine = engine(2);
+        let (first, stored) = pipeline(&engine);
+        (0..200).for_each(|n| assert_eq!(first.tell(n).unwrap(), Sent::Accepted));
+        let report = engine.shutdown(PATIENCE);
+        assert_eq!(stored.load(Ordering::Relaxed), 200);
+        assert_eq!(report.ledger, Ledger { accepted: 600, handled: 600, returned: 0, dead_lettered: 0 });
+    }
+}
+
+#[test]
+fn an_engine_is_idle_when_nothing_waits_runs_or_is_about_to_be_sent() {
+    let engine = engine(2);
+    let (first, stored) = pipeline(&engine);
+    let start = engine.idle().wait_until(std::time::Instant::now() + PATIENCE).unwrap();
+    assert_eq!(engine.mark(), Some(start));
+    for round in 1..=50 {
+        (0..20).for_each(|n| assert_eq!(first.tell(n).unwrap(), Sent::Accepted));
+        let mark = engine.idle().wait_until(std::time::Instant::now() + PATIENCE).unwrap();
+        assert_eq!(stored.load(Ordering::Relaxed), round * 20);
+        assert_ne!(mark, start);
+        assert_eq!(engine.mark(), Some(mark));
+    }
+}
+
+#[test]
+fn whoever_waits_for_an_actor_that_does_not_end_waits_no_longer_than_it_wants_to() {
+    let engine = engine(2);
+    let (_actor, gate) = held(&engine, SpawnOptions::new().name("stuck"), 0, |_: u8| {});
+    assert_eq!(engine.idle().wait_until(std::time::Instant::now() + Duration::from_millis(10)), None);
+    assert_eq!(engine.mark(), None);
+    assert_eq!(engine.busy()[0].name.as_deref(), Some("stuck"));
+    gate.send(()).unwrap();
+    assert!(engine.idle().wait_until(std::time::Instant::now() + PATIENCE).is_some());
+    assert!(engine.busy().is_empty());
+}
+
+#[test]
+fn two_actors_that_never_leave_each_other_alone_are_stopped_in_their_time() {
+    let engine = engine(2);
+    let place = Arc::new(Mutex::new(None::<ActorRef<u64>>));
+    let other = Arc::clone(&place);
+    let pong = move |n: u64, ctx: &mut Ctx<'_, u64>| {
+        let next = other.lock().unwrap().clone().unwrap_or_else(|| ctx.me());
+        let _ = next.tell(n + 1);
+        Ok(())
+    };
+    let actor = engine.spawn_fn(pong).unwrap();
+    *place.lock().unwrap() = Some(
+        engine
+            .spawn_fn(move |n: u64, _: &mut Ctx<'_, u64>| {
+                let _ = actor.tell(n);
+                Ok(())
+            })
+            .unwrap(),
+    );
+    place.lock().unwrap().as_ref().unwrap().tell(0).unwrap();
+    let report = engine.shutdown(Duration::from_millis(200));
+    assert!(report.ledger.balances());
+    assert!(report.stuck.is_empty(), "{:?}", report.stuck);
+    place.lock().unwrap().take();
+}

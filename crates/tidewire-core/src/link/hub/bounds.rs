@@ -96,7 +96,7 @@ impl Hub {
         }
     }
 
-    fn is_here(&mut self, at: LinkId) -> bool {
+    pub(super) fn is_here(&mut self, at: LinkId) -> bool {
         self.link(at).is_some_and(|link| link.here)
     }
 }

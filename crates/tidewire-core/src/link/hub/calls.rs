@@ -146,7 +146,8 @@ impl Hub {
                 format!("subject: {subject:?} is not allowed with this token"),
             )));
         }
-        if self.leaving {
+        // What the hub's own node has still to do may need others.
+        if self.leaving && !self.is_here(at) {
             return Err(Some((ErrorCode::NodeStopped, "the hub is stopping, and takes no new calls".to_owned())));
         }
         if subject == "$hub.services" {

@@ -103,7 +103,7 @@ impl<C: Clone> Session<C> {
             node: fields.number("node").and_then(|node| u32::try_from(node).ok()).unwrap_or(0),
             payload_bytes: self.payload_max,
         }));
-        if self.closing {
+        if self.leaving {
             self.tell(Kind::Goodbye, Flags::URGENT, 0, 0);
         }
         Ok(())
@@ -287,7 +287,7 @@ impl<C: Clone> Session<C> {
         if let Some(theirs) = self.theirs.get(id) {
             *theirs = Theirs::Open { lane, living, inflates, input: Credit::default() };
         }
-        if self.closing {
+        if self.leaving || self.closing {
             let flags = Flags::NORMAL.in_lane(lane).with_answer(true);
             self.fail_short(id, flags, ErrorCode::NodeStopped, b"the node takes no new calls");
             return self.end_theirs(id);

@@ -25,9 +25,9 @@ impl Arrival {
 }
 
 impl<C> Session<C> {
-    /// Takes no new calls from now on, and makes none; those in progress go on.
+    /// Takes no new calls from now on; those in progress go on, and so do those that this side makes meanwhile.
     pub fn goodbye(&mut self) {
-        self.closing = true;
+        self.leaving = true;
         if self.greeting_until_us.is_none() {
             self.tell(Kind::Goodbye, Flags::URGENT, 0, 0);
         }

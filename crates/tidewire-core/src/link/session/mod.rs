@@ -53,6 +53,8 @@ pub struct Session<C> {
     /// When callers are told next that their calls are still at work.
     telling_us: u64,
     closing: bool,
+    /// It takes no new calls, and makes those that its last work needs.
+    leaving: bool,
     arrival: Arrival,
     /// The head of the last message that was published, which has been checked.
     checked: Vec<u8>,
@@ -117,6 +119,7 @@ impl<C> Session<C> {
             reading: Reading { here: greeting.inflates, link: false, all: false, memory: false },
             telling_us: u64::MAX,
             closing: false,
+            leaving: false,
             arrival: Arrival::new(),
             checked: Vec::new(),
         })

@@ -1,0 +1,127 @@
+//! Quiescence of an engine: the moment in which no actor has anything to do.
+//!
+//! All actors are looked at one after the other, and the first that has something to do is waited for. That says nothing yet: an
+//! actor that was found at rest may have been told something since. So they are looked at until twice in a row nothing was accepted
+//! and nobody has come or gone: then all of them were at rest between the two looks (Mattern, "Algorithms for distributed
+//! termination detection", 1987). Nothing is counted for this while messages are handled.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::thread;
+use std::time::Instant;
+
+use crate::cell::AnyCell;
+use crate::core::Core;
+use crate::engine::EngineHandle;
+use crate::reply::Unpark;
+use crate::statistics::ActorStatistics;
+
+/// The state of an engine that is idle. Two that are equal say that it was idle all the time between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    spawned: u64,
+    actors: usize,
+    accepted: u64,
+}
+
+impl EngineHandle {
+    /// Waits until no actor has anything to do: nothing waits in a mailbox, no handler and no hook runs, and no restart is due.
+    /// Timers that have not fired and asks of others do not count. It may never be so: what the actors tell each other is not limited.
+    ///
+    /// In the handler of an actor it never is, as that handler runs.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub fn idle(&self) -> Idle {
+        Idle { core: Arc::clone(&self.core), looked: Look::new(&self.core), before: None }
+    }
+
+    /// The mark of this moment, if no actor has anything to do as far as one look tells.
+    pub fn mark(&self) -> Option<Mark> {
+        let mut look = Look::new(&self.core);
+        look.find_busy().is_none().then(|| look.mark())
+    }
+
+    /// The actors that have something to do.
+    pub fn busy(&self) -> Vec<ActorStatistics> {
+        let busy = self.core.all().into_iter().filter(|cell| cell.at_rest().is_none());
+        busy.map(|cell| cell.statistics()).collect()
+    }
+}
+
+/// Ends when an engine is idle; see [`EngineHandle::idle`].
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct Idle {
+    core: Arc<Core>,
+    looked: Look,
+    before: Option<Mark>,
+}
+
+impl Idle {
+    /// Blocks this thread until the engine is idle, or the time is up.
+    pub fn wait_until(mut self, deadline: Instant) -> Option<Mark> {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        crate::dispatch::blocking(move || {
+            loop {
+                let mut context = TaskContext::from_waker(&waker);
+                if let Poll::Ready(mark) = Pin::new(&mut self).poll(&mut context) {
+                    return Some(mark);
+                }
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return None;
+                }
+                thread::park_timeout(left);
+            }
+        })
+    }
+}
+
+impl Future for Idle {
+    type Output = Mark;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Mark> {
+        loop {
+            while let Some(busy) = self.looked.find_busy() {
+                if busy.wakes_at_rest(cx.waker()) {
+                    return Poll::Pending;
+                }
+            }
+            let mark = self.looked.mark();
+            if self.before.replace(mark) == Some(mark) {
+                return Poll::Ready(mark);
+            }
+            self.looked = Look::new(&self.core);
+        }
+    }
+}
+
+/// One look at all actors, which may pause at one that is busy.
+struct Look {
+    spawned: u64,
+    cells: Vec<Arc<dyn AnyCell>>,
+    at: usize,
+    accepted: u64,
+}
+
+impl Look {
+    fn new(core: &Core) -> Self {
+        Self { spawned: core.spawned(), cells: core.all(), at: 0, accepted: 0 }
+    }
+
+    /// The next actor that has something to do. Asked again, it looks at that one again.
+    fn find_busy(&mut self) -> Option<&Arc<dyn AnyCell>> {
+        while let Some(cell) = self.cells.get(self.at) {
+            let Some(accepted) = cell.at_rest() else { break };
+            self.accepted += accepted;
+            self.at += 1;
+        }
+        self.cells.get(self.at)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { spawned: self.spawned, actors: self.cells.len(), accepted: self.accepted }
+    }
+}

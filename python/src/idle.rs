@@ -1,0 +1,28 @@
+//! Waiting until a node has nothing to do, as far as its actors go; `tidewire._idle` puts it together with the rest.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use tidewire_engine::EngineHandle;
+
+use crate::pause::Pause;
+
+/// The state of an engine whose actors have nothing to do. Equal ones say that they had nothing to do between them either.
+#[pyclass(frozen, eq, module = "tidewire._tidewire")]
+#[derive(PartialEq)]
+pub struct Mark(pub tidewire_engine::Mark);
+
+/// Ends with True once no actor has anything to do, or with False when the time is up.
+pub fn idle(engine: EngineHandle, seconds: Option<f64>) -> impl Future<Output = PyResult<Py<PyAny>>> + Send {
+    let (mut idle, mut pause) = (engine.idle(), Pause::of(seconds, engine));
+    std::future::poll_fn(move |context| {
+        let is_idle = Pin::new(&mut idle).poll(context).is_ready();
+        let over = !is_idle && pause.as_mut().is_some_and(|pause| Pin::new(pause).poll(context).is_ready());
+        if !is_idle && !over {
+            return Poll::Pending;
+        }
+        Poll::Ready(crate::attach::attach(|py| is_idle.into_py_any(py)))
+    })
+}

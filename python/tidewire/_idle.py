@@ -1,0 +1,132 @@
+"""Quiescence of a node: the moment in which its actors, agents and pools have nothing to do."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tidewire._binding import News
+from tidewire._numbers import check_seconds
+from tidewire.errors import AskCycle, InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire._binding import Mark, Pending
+    from tidewire.agents.desk import Later
+    from tidewire.node import Node
+
+_NAMED_MAX = 5
+_Marks = tuple["Mark", dict[str, int]]
+
+
+class Quiet:
+    """Looks whether a node has anything to do, and says for what to wait if it has.
+
+    The parts are looked at one after the other, so that one look says nothing. All had nothing to do between two looks, one behind
+    the other, that found the same.
+    """
+
+    def __init__(self, node: Node, timeout: float | None) -> None:
+        self._node = node
+        self._timeout = timeout
+        self._until = None if timeout is None else monotonic() + timeout
+        self._before: _Marks | None = None
+
+    def look(self) -> Pending | None:
+        """Return what to wait for before the next look, or None if there is nothing to do.
+
+        Raises:
+            TimeoutError: if the time is up, or something is to be tried again only later; it names what there is to do.
+        """
+        engine = self._node._engine
+        while True:
+            mark, tasks = engine.mark, {}
+            if mark is None:
+                return engine.idle(self._left_s())
+            later = self._later()
+            if later is not None:
+                return self._waits(later)
+            for pool in self._node._live_pools():
+                core = pool._core
+                # Before the look: what changes meanwhile is looked at again.
+                seen = core.rests.count
+                accepted = core.at_rest()
+                if accepted is None:
+                    return engine.changed(core.rests, seen, self._left_s())
+                tasks[pool.name] = accepted
+            found = mark, tasks
+            if found == self._before:
+                return None
+            self._before = found
+
+    def _later(self) -> Later | None:
+        """Return the next message that an agent tries again."""
+        directory = self._node._agents
+        desks = [] if directory is None else [agent._desk for agent in list(directory.by_id.values())]
+        waiting = [later for desk in desks for later in list(desk.later.values()) if later.timer.waiting]
+        return min(waiting, key=lambda later: later.due, default=None)
+
+    def _waits(self, later: Later) -> Pending:
+        if self._until is not None and later.due > self._until:
+            raise self._late()
+        left_s = later.due - monotonic()
+        return self._node._engine.changed(News(), 0, left_s) if left_s > 0 else later.timer.outcome()
+
+    def _left_s(self) -> float | None:
+        if self._until is None:
+            return None
+        left_s = self._until - monotonic()
+        if left_s <= 0:
+            raise self._late()
+        return left_s
+
+    def _late(self) -> TimeoutError:
+        actors = [f"{row['name'] or 'actor'} (#{row['id']})" for row in self._node._engine.busy()]
+        pools = [f"pool {pool.name!r}" for pool in self._node._live_pools() if pool._core.at_rest() is None]
+        agents = [] if (later := self._later()) is None else [f"message {later.message.id}, which is tried again"]
+        busy = [*actors, *pools, *agents]
+        more = f" and {len(busy) - _NAMED_MAX} more" if len(busy) > _NAMED_MAX else ""
+        return TimeoutError(
+            f"{self._node!r} is not idle after {self._timeout:g} s: {', '.join(busy[:_NAMED_MAX])}{more} still at work"
+        )
+
+
+def check(node: Node, timeout: float | None) -> None:
+    """Refuse to wait where that never ends.
+
+    Raises:
+        AskCycle: if a handler of the node would wait for itself.
+        InvalidArgument: if the timeout is not allowed, or the node was not started, so that nothing is handled.
+    """
+    check_seconds("timeout", timeout)
+    if not node._started:
+        raise InvalidArgument(f"{node!r} handles nothing: enter its block, or call start(), before you wait for it")
+    refuse_own(node)
+
+
+def refuse_own(node: Node) -> None:
+    """Refuse a handler that would wait for itself.
+
+    Raises:
+        AskCycle: if this code runs in the handler of an actor of the node.
+    """
+    actor = node._engine.handling()
+    if actor is not None:
+        title = actor.name or f"#{actor.id}"
+        raise AskCycle(
+            f"the handler of actor {title} would wait for itself to end: wait for the node in a task or thread of its own",
+            path=[title, title],
+        )
+
+
+async def wait(node: Node, timeout: float | None) -> None:
+    """Wait until the node has nothing to do."""
+    quiet = Quiet(node, timeout)
+    while (pending := quiet.look()) is not None:
+        await pending
+
+
+def wait_blocking(node: Node, timeout: float | None) -> None:
+    """Block until the node has nothing to do."""
+    quiet = Quiet(node, timeout)
+    while (pending := quiet.look()) is not None:
+        pending.wait()
