@@ -66,12 +66,18 @@ bench-rpc: .make/extension ## Measure calls between processes beside peers (a qu
 	$(call say,measuring calls between processes beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench rpc --out out
 
+.PHONY: bench-campaigns
+bench-campaigns: .make/extension ## Measure campaigns beside peers (half an hour, and the installation of peers and servers)
+	$(call say,measuring campaigns beside peers; the report goes to out/)
+	@$(BIN)/python -m tidewire bench campaigns --out out
+
 .PHONY: bench-full
 bench-full: .make/extension ## Measure beside peers, at the sizes of the workloads page
 	$(call say,measuring beside peers at full size; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --full --out out
 	@$(BIN)/python -m tidewire bench agents --full --out out
 	@$(BIN)/python -m tidewire bench rpc --full --out out
+	@$(BIN)/python -m tidewire bench campaigns --full --out out
 
 .PHONY: test-rust
 test-rust: .make/venv .make/extension ## Rust unit, integration and documentation tests
@@ -97,6 +103,7 @@ test-demo: .make/extension .make/flights ## The demonstration on 20,000 flights,
 	@$(BIN)/python examples/flights/main.py --flights 20000 --out out/flights-small.html
 	$(call say,benchmarks: smoke run)
 	@$(BIN)/python -m tidewire bench engine --smoke --out out/smoke
+	@$(BIN)/python -m tidewire bench campaigns --smoke --peers 'bare loop' --out out/smoke
 
 .PHONY: attack
 attack: .make/extension ## Attack a hub in all the ways that are known, while a good client measures (python/tests/attacks)

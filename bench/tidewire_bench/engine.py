@@ -141,7 +141,7 @@ class Session:
 
     def _figures(self, title: str, run: Run) -> list[dict[str, float]]:
         self.progress.step(f"{title} · {run.contender} ({run.form})")
-        if run.program not in self.programs.commands:
+        if not self.programs.can(run):
             return []
         try:
             return self.programs.figures(run, self.plan.timeout_s)

@@ -21,6 +21,7 @@ Program = Literal[
     "ray",
     "rpc",
     "rpc-slow",
+    "campaigns",
 ]
 
 

@@ -31,6 +31,10 @@ class Programs:
     missing: dict[Program, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
+    def can(self, run: Run) -> bool:
+        """Whether a run can be made here."""
+        return run.program in self.commands
+
     def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:
         """Runs one workload in a process of its own; what each of its rounds found.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .environments import Environment, environment_of
 from .machine import text_of
 from .model import Run
 from .programs import NO_CHECKOUT, Programs, Say, problem_of
@@ -28,6 +28,10 @@ class RpcPrograms(Programs):
 
     roles: dict[tuple[str, str], Roles] = field(default_factory=dict)
     not_run: dict[str, str] = field(default_factory=dict)
+
+    def can(self, run: Run) -> bool:
+        """Whether its roles are there."""
+        return run.key in self.roles
 
     def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:
         """Runs one workload; what each of its rounds found."""
@@ -78,15 +82,6 @@ def any_rust(peers: Sequence[Peer]) -> bool:
     return any(peer.language == "rust" for peer in peers)
 
 
-@dataclass
-class Environment:
-    """A virtual environment for peers: its Python, what it has, and what could not be installed."""
-
-    python: str
-    versions: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-
-
 def first_missing(peer: Peer, environments: dict[str, Environment]) -> str | None:
     """Why a contender can't be run, if one of its packages is not there."""
     place = "hypha" if peer.place == "hypha" else "peers"
@@ -102,37 +97,6 @@ def environments_of(bench: Path, peers: Sequence[Peer], say: Say, *, build: bool
         name: environment_of(folder / name, bench / "python" / REQUIREMENTS[name], say, build=build)
         for name in sorted(needed)
     }
-
-
-def environment_of(folder: Path, requirements: Path, say: Say, *, build: bool) -> Environment:
-    """Makes an environment, unless it was made from the same requirements and lacks nothing."""
-    wanted = [line.strip() for line in text_of(requirements).splitlines() if line.strip() and line[0] != "#"]
-    mark, python = folder / "installed.json", str(folder / "bin" / "python")
-    pinned = {name_of(line): line.split("==")[1] for line in wanted}
-    if text_of(mark) == json.dumps(wanted) and Path(python).is_file():
-        return Environment(python, pinned)
-    if not build:
-        return Environment(python, {}, dict.fromkeys(pinned, f"{folder} has not been made (--no-build)"))
-    say(f"installing peers: {', '.join(wanted)}")
-    problem = problem_of([sys.executable, "-m", "venv", str(folder)], requirements.parent)
-    missing = dict.fromkeys(pinned, problem) if problem else install(python, wanted, requirements)
-    if not missing:
-        mark.write_text(json.dumps(wanted), encoding="utf-8")
-    return Environment(python, {name: pinned[name] for name in pinned if name not in missing}, missing)
-
-
-def install(python: str, wanted: Sequence[str], requirements: Path) -> dict[str, str]:
-    """Installs all at once, or else what can be had one by one; why the rest can't."""
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if problem_of([*pip, "-r", str(requirements)], requirements.parent) is None:
-        return {}
-    problems = {name_of(line): problem_of([*pip, line], requirements.parent) for line in wanted}
-    return {name: problem for name, problem in problems.items() if problem}
-
-
-def name_of(requirement: str) -> str:
-    """hypha for hypha[s3]==1.0."""
-    return re.split(r"[\[=]", requirement)[0]
 
 
 def rust_program(folder: Path, say: Say, *, build: bool) -> tuple[str, str | None]:

@@ -15,7 +15,7 @@ from .engine import Session
 from .machine import commit, versions
 from .model import Curve, Kind, Run
 from .picture import short
-from .programs import RunFailed, bench_folder
+from .programs import bench_folder
 from .results import KINDS, CaseResult, CurveResult, Series
 from .rpc_programs import RpcPrograms
 
@@ -62,17 +62,6 @@ class RpcSession(Session):
                 for figures in self._figures(f"{curve.title}: {size:,}", run):
                     result.add(size, run, figures)
         return result
-
-    def _figures(self, title: str, run: Run) -> list[dict[str, float]]:
-        assert isinstance(self.programs, RpcPrograms)
-        if run.key not in self.programs.roles:
-            return []
-        self.progress.step(f"{title} · {run.contender} ({run.form})")
-        try:
-            return self.programs.figures(run, self.plan.timeout_s)
-        except RunFailed as failure:
-            self.failures.append({"workload": title, "contender": run.contender, "kind": run.kind, "why": str(failure)})
-            return []
 
     def full_report(self) -> dict[str, Any]:
         """What the session knows, with the versions of those who took part."""

@@ -30,6 +30,11 @@ MEANINGS = {
     "requests_rate": "requests/s",
     "urgent_p50_us": "urgent p50, us",
     "low_p50_us": "low p50, us",
+    "cost_us": "us a run beyond a bare loop",
+    "peak_mb": "MB of workers",
+    "lost": "runs lost",
+    "doubled": "runs doubled",
+    "seconds": "seconds",
 }
 
 

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import tidewire as tw
 from tidewire_bench import rpc_run
+from tidewire_bench.environments import environment_of, name_of
 from tidewire_bench.model import Curve, Run
 from tidewire_bench.programs import RunFailed
 from tidewire_bench.rpc_cases import PEERS, SIZES, make
-from tidewire_bench.rpc_programs import environment_of, first_missing, name_of
+from tidewire_bench.rpc_programs import first_missing
 from tidewire_bench.rpc_results import LoadCurve
 from tidewire_bench.rpc_run import Roles, figures_of
 

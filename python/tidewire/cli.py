@@ -299,6 +299,18 @@ def bench_rpc(context: typer.Context) -> None:
     raise typer.Exit(bench("rpc", context.args))
 
 
+@bench.command(
+    "campaigns",
+    epilog="Example: tidewire bench campaigns --only tiny --peers 'tidewire,multiprocessing.Pool'",
+    context_settings=OPTIONS_OF_ITS_OWN,
+)
+def bench_campaigns(context: typer.Context) -> None:
+    """Seeded runs over worker processes beside Pool, Dramatiq, Celery, Taskiq, Ray and Dask. All options: --help."""
+    from tidewire.commands.bench import bench
+
+    raise typer.Exit(bench("campaigns", context.args))
+
+
 def _show(report: dict[str, Any]) -> None:
     console = Console(highlight=False)
     lock = "with the interpreter lock" if report["interpreter_lock"] else "free-threaded"
