@@ -51,8 +51,8 @@ pub struct Sqlite {
 ///
 /// [`Unreachable`](ErrorKind::Unreachable) if the folder, or with [`Missing::Fail`] the file, does not exist, or can't be
 /// opened, [`Foreign`](ErrorKind::Foreign) if the file is none of Tidewire, [`Newer`](ErrorKind::Newer) if a newer Tidewire
-/// has made it, [`ReadOnly`](ErrorKind::ReadOnly) if it has no tables and can't be written, [`Locked`](ErrorKind::Locked).
-/// A store that can't be written can be read.
+/// has made it, [`Locked`](ErrorKind::Locked), [`ReadOnly`](ErrorKind::ReadOnly) if it can't be written. It can be read all the
+/// same while a process that may write has it open, as readers need the index of the write-ahead log.
 pub fn open(path: &Path, missing: Missing) -> Result<Store<Sqlite>> {
     check_path(path, missing)?;
     let failed = |error: rusqlite::Error| error::store_error(path, &error);

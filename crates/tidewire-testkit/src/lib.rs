@@ -19,8 +19,12 @@ use tidewire_backend::{
 use tidewire_core::campaign::digest::digest;
 use tidewire_core::campaign::rows::Value;
 
+pub mod kills;
 pub mod leases;
+pub mod looks;
+pub mod news;
 pub mod plans;
+pub mod races;
 pub mod results;
 
 /// A connection to the store under test.
@@ -32,11 +36,18 @@ pub struct Place {
     pub address: String,
     /// Makes a connection to an address.
     pub open: fn(&str) -> Result<Connection>,
+    /// Makes another empty store.
+    pub fresh: fn() -> Place,
     /// Removes the store when it is dropped.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
 impl Place {
+    /// Another empty store.
+    pub fn another(&self) -> Self {
+        (self.fresh)()
+    }
+
     /// A new connection.
     pub fn connect(&self) -> Connection {
         (self.open)(&self.address).unwrap_or_else(|error| panic!("{}: {error}", self.address))
@@ -75,6 +86,24 @@ macro_rules! conformance {
                 failures_are_kept_within_bounds,
                 parameter_sets_are_columns,
             ],
+            looks: [
+                a_mean_that_is_known_well_enough_ends_at_the_same_run,
+                what_is_not_finite_is_never_known,
+                one_that_goes_on_looks_again,
+                a_pilot_without_the_column_is_refused,
+            ],
+            news: [
+                what_others_do_ends_a_wait,
+                who_waits_is_woken_by_each_change,
+                notes_are_events,
+            ],
+            races: [
+                random_programs_store_every_run_once,
+            ],
+            kills: [
+                processes_that_are_killed_in_commits_lose_and_double_nothing,
+                a_thousand_million_runs_are_planned_at_once,
+            ],
         }
     };
 }
@@ -88,8 +117,37 @@ macro_rules! cases {
             fn $case() {
                 $crate::$module::$case(&$place());
             })*
+
+            $crate::victim!($module, $place);
         })*
     };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! victim {
+    (kills, $place:path) => {
+        #[test]
+        #[ignore = "is started by the test that kills it"]
+        fn victim() {
+            $crate::kills::victim($place().open);
+        }
+    };
+    ($other:ident, $place:path) => {};
+}
+
+/// Random numbers (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number below a bound.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % bound
+    }
 }
 
 /// A plan of some runs that give an integer and a float.

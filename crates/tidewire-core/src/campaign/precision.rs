@@ -4,7 +4,7 @@
 //! end does not depend on workers or timing. The k-th look may err with probability alpha / (k (k + 1)); over all looks
 //! that is alpha, so that the confidence holds although one looks often.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Runs of each parameter set before the first look.
 const FIRST: u64 = 100;
@@ -29,12 +29,18 @@ pub struct Verdict {
     pub set: u64,
     /// How many values it has.
     pub values: u64,
-    /// Their mean.
+    /// Their mean; NaN if it is not finite.
+    #[serde(deserialize_with = "or_nan")]
     pub mean: f64,
     /// Half the width of its interval; absent with too few values, or with values that are not finite.
     pub half_width: Option<f64>,
     /// True if all means are known well enough.
     pub reached: bool,
+}
+
+/// JSON has no NaN, and serde writes null for it.
+fn or_nan<'de, D: Deserializer<'de>>(input: D) -> Result<f64, D::Error> {
+    Option::deserialize(input).map(|mean| mean.unwrap_or(f64::NAN))
 }
 
 /// At which runs is looked, and what was seen last.

@@ -37,6 +37,7 @@ fn place() -> Place {
     Place {
         address: folder.file().to_str().unwrap().to_owned(),
         open: |path| Ok(Box::new(open(path.as_ref(), Missing::Create)?)),
+        fresh: place,
         keep: Box::new(folder),
     }
 }

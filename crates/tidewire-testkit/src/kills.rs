@@ -1,0 +1,137 @@
+//! Kills: processes that die in the middle of commits, and campaigns of a size that none ends.
+
+use std::env;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use tidewire_backend::{CampaignId, Claim, ErrorKind, Plan, State, WorkerId};
+use tidewire_core::campaign::digest::digest;
+
+use crate::{
+    Connection, Place, Random, all_rows, digest_of, join, lease, plan, results_of, start, store_all, work_off,
+};
+
+/// The address of the store, for a process that is to be killed.
+const ADDRESS: &str = "TIDEWIRE_VICTIM";
+const RUNS: u64 = 60_000;
+const KILLS: u64 = 25;
+
+/// Works until it is killed, or there is no more to do.
+pub fn victim(open: fn(&str) -> tidewire_backend::Result<Connection>) {
+    let address = env::var(ADDRESS).expect("it is started by the test that kills it");
+    let mut store = open(&address).unwrap();
+    let id = store.find("killed").unwrap();
+    let worker = join(&mut store, id);
+    println!("\nworker {worker}");
+    loop {
+        match store.claim(id, worker, &[]) {
+            Ok(Claim::Lease(mut lease)) => {
+                // In parts, so that much of the time is spent in commits.
+                while lease.count > 0 {
+                    let results = results_of(&lease, lease.count.min(100), &[]);
+                    if store.commit(id, &mut lease, &results).is_err_and(|error| error.kind() == ErrorKind::Stale) {
+                        break;
+                    }
+                }
+            }
+            Ok(Claim::Wait { hint_us, .. }) => {
+                store.wait(hint_us).unwrap();
+            }
+            Ok(Claim::Ended(_)) => return,
+            Err(error) => assert!(error.retryable(), "{error}"),
+        }
+    }
+}
+
+struct Victim {
+    process: Child,
+    /// Kept open: what it says must not end it.
+    _said: BufReader<ChildStdout>,
+    worker: WorkerId,
+}
+
+impl Victim {
+    fn start(place: &Place) -> Self {
+        let mut process = Command::new(env::current_exe().unwrap())
+            .args(["kills::victim", "--exact", "--ignored", "--nocapture"])
+            .env(ADDRESS, &place.address)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(process.stdout.take().unwrap());
+        let number =
+            said.by_ref().lines().map_while(Result::ok).find_map(|line| line.strip_prefix("worker ")?.parse().ok());
+        Self { process, _said: said, worker: WorkerId(number.expect("it said its number")) }
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &Place) {
+    let mut store = place.connect();
+    let id = start(&mut store, &plan("killed", RUNS));
+    let mut random = Random(4);
+    let mut victims = [Victim::start(place), Victim::start(place)];
+    let mut killed = 0;
+    'kills: while killed < KILLS {
+        // The next dies at some moment after the next commits.
+        let more = store.status(id).unwrap().summary.done + 1 + random.below(RUNS / KILLS);
+        loop {
+            let summary = store.status(id).unwrap().summary;
+            if summary.state.ended() {
+                break 'kills;
+            }
+            if summary.done >= more {
+                break;
+            }
+            store.wait(10_000_000).unwrap();
+        }
+        let which = &mut victims[random.below(2) as usize];
+        which.kill();
+        killed += 1;
+        store.worker_lost(id, which.worker, Some(u64::MAX), false).unwrap();
+        *which = Victim::start(place);
+    }
+    assert!(killed >= 5, "{killed} were killed before it was done");
+    victims.iter_mut().for_each(Victim::kill);
+    for victim in &victims {
+        store.worker_lost(id, victim.worker, Some(u64::MAX), false).unwrap();
+    }
+    work_off(&mut store, id);
+    let status = store.status(id).unwrap();
+    assert_eq!((status.summary.state, status.summary.done, status.digest), (State::Done, RUNS, digest_of(RUNS)));
+    let parts = all_rows(&mut store, id, 10_000);
+    assert_eq!(
+        parts.iter().flat_map(|part| part.runs.iter().copied()).collect::<Vec<_>>(),
+        (0..RUNS).collect::<Vec<_>>()
+    );
+    assert_eq!(parts.iter().fold(0, |sum: u128, part| sum.wrapping_add(digest(part))), status.digest);
+}
+
+/// No row exists for a run before its result does: neither tables nor the ledger know how many runs are planned.
+pub fn a_thousand_million_runs_are_planned_at_once(place: &Place) {
+    let mut store = place.connect();
+    let small = start(&mut store, &plan("small", 1_000));
+    let large = start(&mut store, &plan("large", 1_000_000_000));
+    let most = start(&mut store, &Plan { ..plan("most", 1 << 48) });
+    for id in [small, large, most] {
+        let worker = join(&mut store, id);
+        for expected in [0, 1, 9] {
+            let lease = lease(store.claim(id, worker, &[]).unwrap());
+            assert_eq!(lease.first, expected);
+            store_all(&mut store, id, lease);
+        }
+        let summary = store.status(id).unwrap().summary;
+        assert_eq!(summary.done, 73);
+        store.transition(id, State::Paused, "").unwrap();
+        assert_eq!(store.read_rows(id, 0, 1_000).unwrap().len(), 73);
+    }
+    refused_beyond(&mut store, most);
+}
+
+fn refused_beyond(store: &mut Connection, id: CampaignId) {
+    crate::refused(store.extend(id, 1), ErrorKind::Invalid, "at most");
+}
