@@ -39,7 +39,7 @@ impl fmt::Debug for Raised {
 impl std::error::Error for Raised {}
 
 /// An exception with the way to it, as Python writes it.
-fn traceback(py: Python<'_>, error: &PyErr) -> PyResult<String> {
+pub fn traceback(py: Python<'_>, error: &PyErr) -> PyResult<String> {
     static FORMAT: Once<Py<PyAny>> = Once::new();
     let format = FORMAT.of(py, "traceback", "format_exception")?;
     let lines = format.call1((error.get_type(py), error.value(py), error.traceback(py)))?;

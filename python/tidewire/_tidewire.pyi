@@ -3,9 +3,11 @@
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import Context as Variables
+from random import Random
 from types import EllipsisType, GenericAlias
-from typing import Any, Generic, Literal, NoReturn, final
+from typing import Any, Generic, Literal, NoReturn, TypeAlias, final
 
+from numpy.random import Generator as NumpyGenerator
 from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
 from tidewire._handlers import Plan
@@ -20,6 +22,8 @@ __all__ = [
     "Bridge",
     "CallTally",
     "Calling",
+    "CampaignStore",
+    "CampaignWorker",
     "Context",
     "Engine",
     "Gate",
@@ -32,10 +36,12 @@ __all__ = [
     "Listening",
     "News",
     "Pending",
+    "Philox",
     "RemoteCall",
     "RemoteMessage",
     "RemoteStream",
     "Route",
+    "Run",
     "Standing",
     "Subscription",
     "Timer",
@@ -46,6 +52,7 @@ __all__ = [
     "check_address",
     "decode_value",
     "encode_value",
+    "end_with_parent",
     "send_blocking",
     "sender_of_value",
     "table_of_toml",
@@ -528,3 +535,156 @@ class RemoteMessage:
 class RemoteStream:
     def close(self) -> None: ...
     def take(self) -> Pending: ...
+
+# Campaigns
+
+_P = TypeVar("_P", default=Any)
+_Position: TypeAlias = tuple[tuple[int, int], tuple[int, int, int, int], int]
+
+@final
+class Philox:
+    """A stream of random words. Its methods stand in the ``tw.RunRandom`` of a run as attributes of their own."""
+
+    def __new__(cls, key: tuple[int, int], counter: tuple[int, int, int, int], used: int = 4) -> Self: ...
+    def random(self) -> float:
+        """The next number in [0, 1)."""
+
+    def getrandbits(self, k: int) -> int:
+        """An integer of so many random bits."""
+
+    def position(self) -> _Position:
+        """Where the stream is: key, counter of the next block, used words of the last."""
+
+    def move_to(self, position: _Position) -> None:
+        """Goes to a position."""
+
+@final
+class Run(Generic[_P]):
+    """What the function of a campaign is given for one run. ``tw.Run[Params]`` says which parameters it takes.
+
+    Make one to call the function by hand: ``tw.Run(12, campaign_seed=7, params={"steps": 83})``.
+    """
+
+    def __new__(
+        cls, index: int = 0, *, campaign_seed: int | str | None = None, params: _P | None = None, attempt: int = 1
+    ) -> Self: ...
+    @property
+    def index(self) -> int:
+        """Which run of its campaign this is, from 0."""
+
+    @property
+    def seed(self) -> int:
+        """64 bits that depend on the seed of the campaign and the index of the run alone."""
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+
+    @property
+    def params(self) -> _P:
+        """The parameters of this run. What the function changes in them is seen by no other run."""
+
+    @property
+    def random(self) -> Random:
+        """The random numbers of this run."""
+
+    @property
+    def numpy(self) -> NumpyGenerator:
+        """The random numbers of this run for NumPy."""
+
+    def __class_getitem__(cls, item: Any) -> GenericAlias: ...
+
+@final
+class CampaignStore:
+    """A connection to a store. Each call is one transaction, without the interpreter lock."""
+
+    def __new__(cls, url: str, create: bool = True) -> Self: ...
+    def create(
+        self,
+        *,
+        name: str,
+        runs: int,
+        campaign_seed: int | str,
+        function: str,
+        pickled: bytes | None,
+        code: str,
+        columns: list[tuple[str, str]] | None,
+        many: bool,
+        attempts: int,
+        timeout_us: int | None,
+        failed_max: int | None,
+        lease_us: int,
+        range_us: int,
+        until: tuple[str, float, float] | None,
+        parameters: list[str],
+    ) -> int:
+        """Stores a plan as a draft, and returns its number."""
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        """Every campaign, newest first."""
+
+    def find(self, name_or_id: str) -> int:
+        """The number of a campaign."""
+
+    def campaign(self, campaign: int) -> dict[str, Any]:
+        """A campaign's plan, with what was added to it."""
+
+    def parameters(self, campaign: int, set: int) -> str:
+        """One parameter set, as JSON."""
+
+    def status(self, campaign: int) -> dict[str, Any]:
+        """Counters, workers, pace."""
+
+    def events(self, campaign: int) -> list[tuple[int, str, str, str]]:
+        """Changes of state and notes, oldest first: time in microseconds, state before, state after, reason."""
+
+    def transition(self, campaign: int, to: str, reason: str) -> None:
+        """Moves a campaign to another state."""
+
+    def extend(self, campaign: int, more: int) -> None:
+        """Adds runs."""
+
+    def note(self, campaign: int, note: str) -> None:
+        """Writes a note into the events."""
+
+    def worker_lost(self, campaign: int, worker: int, at_run: int | None, overtime: bool) -> None:
+        """Says that a worker process has died."""
+
+    def wait(self, timeout_us: int) -> bool:
+        """Waits until something may have changed, or the time is over; true if it may have."""
+
+    def read_rows(
+        self, campaign: int, from_run: int, rows_max: int
+    ) -> tuple[list[int], list[int], list[list[Any]], int]:
+        """Stored rows from a run on: runs, numbers of rows, columns, digest as a number."""
+
+    def errors(self, campaign: int, from_run: int, most: int) -> list[dict[str, Any]]:
+        """Failed and quarantined runs from a run on."""
+
+@final
+class CampaignWorker:
+    """A worker of one campaign in this process."""
+
+    def __new__(
+        cls,
+        url: str,
+        campaign: int,
+        function: Callable[[Run], Any],
+        parameters: Callable[[int], Any],
+        *,
+        name: str,
+        host: str,
+        code: str,
+        board: int | None = None,
+        store_wait: float = 60.0,
+        work_wait: float | None = None,
+    ) -> Self: ...
+    def serve(self, warm_up: float = 0.0) -> str:
+        """Works until the campaign has ended, there was nothing to run for ``work_wait`` seconds, or the worker is stopped.
+        Returns the state of the campaign then."""
+
+    def stop(self) -> None:
+        """Ends the worker after the run that it is in. What it has run by then is stored."""
+
+def end_with_parent(parent: int) -> bool:
+    """Ends this process when its parent does, however that happens. False if the parent is gone already."""

@@ -32,7 +32,11 @@
     ├── WireError
     ├── VersionMismatch
     ├── CallCancelled
-    └── RemoteGone
+    ├── RemoteGone
+    └── CampaignError
+        ├── StoreUnavailable
+        ├── NoSuchCampaign (also LookupError)
+        └── CodeChanged
 
 Every class has ``code``, a stable text for programs, and ``retryable``: whether it makes sense to try the same call
 again after a pause. The message names what is wrong, its value and the mend.
@@ -51,6 +55,8 @@ __all__ = [
     "AskCycle",
     "AskTimeout",
     "CallCancelled",
+    "CampaignError",
+    "CodeChanged",
     "ConfigError",
     "InvalidArgument",
     "InvalidSubject",
@@ -61,6 +67,7 @@ __all__ = [
     "NameTaken",
     "NoReply",
     "NoResponders",
+    "NoSuchCampaign",
     "NoSuchTarget",
     "NodeStopped",
     "PayloadTooLarge",
@@ -68,6 +75,7 @@ __all__ = [
     "PoolStopped",
     "RemoteError",
     "RemoteGone",
+    "StoreUnavailable",
     "TaskQuarantined",
     "TaskTimeout",
     "TidewireError",
@@ -428,4 +436,50 @@ class RemoteGone(TidewireError):
     """
 
     code = "remote_gone"
+    retryable = False
+
+
+class CampaignError(TidewireError):
+    """A campaign can't go on, or its store refuses; the message says why, and what to do.
+
+    Do what the message says.
+
+    ``kind``: What went wrong, for programs: `read_only`, `full`, `foreign`, `newer`, `stale`, `workers`, ...
+    """
+
+    code = "campaign_error"
+    retryable = False
+
+    def __init__(self, message: str = "", *, kind: str | None = None) -> None:
+        super().__init__(message)
+        self.kind: str | None = kind
+
+
+class StoreUnavailable(CampaignError):
+    """The store of a campaign is away, or somebody else has held it for too long.
+
+    Start the server, or try again: what was stored stays.
+    """
+
+    code = "store_unavailable"
+    retryable = True
+
+
+class NoSuchCampaign(CampaignError, LookupError):
+    """No campaign of the store has this name or number.
+
+    Look at `tw.campaigns(store)`, or check the URL of the store.
+    """
+
+    code = "no_such_campaign"
+    retryable = False
+
+
+class CodeChanged(CampaignError):
+    """The code that is here is not that with which the campaign began; the message says what differs.
+
+    Run the code that it began with, begin a new campaign, or allow the change with `accept_code`.
+    """
+
+    code = "code_changed"
     retryable = False

@@ -24,7 +24,9 @@ use crate::arguments::Name;
 pub use blob::Blob;
 use decode::Decoder;
 use encode::Encoder;
+pub use failure::shown;
 use options::{BytesMax, Hook};
+pub use times::{instant, moment};
 
 /// Writes a value as one blob. The hook is asked for what stands for functions and objects; the path begins with `name`.
 #[pyfunction]

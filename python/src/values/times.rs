@@ -24,6 +24,12 @@ pub fn datetime(out: &mut Vec<u8>, value: &Bound<'_, PyDateTime>) -> Written {
     Ok(())
 }
 
+/// Microseconds since 1970; none without a time zone.
+pub fn instant(value: &Bound<'_, PyDateTime>) -> PyResult<Option<i64>> {
+    let local = days_of(value) * DAY + micros_of(value);
+    Ok(offset_of(value)?.map(|offset| local - offset))
+}
+
 /// The extension of MessagePack, in the shortest form.
 fn timestamp(out: &mut Vec<u8>, micros: i64) {
     let seconds = micros.div_euclid(SECOND);
@@ -177,6 +183,11 @@ pub fn read_duration<'py>(py: Python<'py>, content: &[u8]) -> Read<'py> {
         return Ok(None);
     }
     PyDelta::new(py, days, seconds, micros, false).map(|delta| Some(delta.into_any()))
+}
+
+/// A time in UTC; none outside of the years that Python has.
+pub fn moment(py: Python<'_>, micros: i64) -> Read<'_> {
+    make(py, micros, Some(&*PyTzInfo::utc(py)?))
 }
 
 fn make<'py>(py: Python<'py>, micros: i64, zone: Option<&Bound<'py, PyTzInfo>>) -> Read<'py> {

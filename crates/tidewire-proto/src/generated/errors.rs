@@ -68,6 +68,14 @@ pub enum ErrorCode {
     CallCancelled,
     /// Its owner or its holder let it go, the link of one of them ended, or its lease did.
     RemoteGone,
+    /// A campaign can't go on, or its store refuses; the message says why, and what to do.
+    CampaignError,
+    /// The store of a campaign is away, or somebody else has held it for too long.
+    StoreUnavailable,
+    /// No campaign of the store has this name or number.
+    NoSuchCampaign,
+    /// The code that is here is not that with which the campaign began; the message says what differs.
+    CodeChanged,
 }
 
 impl ErrorCode {
@@ -103,6 +111,10 @@ impl ErrorCode {
         Self::VersionMismatch,
         Self::CallCancelled,
         Self::RemoteGone,
+        Self::CampaignError,
+        Self::StoreUnavailable,
+        Self::NoSuchCampaign,
+        Self::CodeChanged,
     ];
 
     /// The stable code, in snake case.
@@ -138,6 +150,10 @@ impl ErrorCode {
             Self::VersionMismatch => "version_mismatch",
             Self::CallCancelled => "cancelled",
             Self::RemoteGone => "remote_gone",
+            Self::CampaignError => "campaign_error",
+            Self::StoreUnavailable => "store_unavailable",
+            Self::NoSuchCampaign => "no_such_campaign",
+            Self::CodeChanged => "code_changed",
         }
     }
 
@@ -174,6 +190,10 @@ impl ErrorCode {
             Self::VersionMismatch => "VersionMismatch",
             Self::CallCancelled => "CallCancelled",
             Self::RemoteGone => "RemoteGone",
+            Self::CampaignError => "CampaignError",
+            Self::StoreUnavailable => "StoreUnavailable",
+            Self::NoSuchCampaign => "NoSuchCampaign",
+            Self::CodeChanged => "CodeChanged",
         }
     }
 
@@ -210,6 +230,10 @@ impl ErrorCode {
             Self::VersionMismatch => 28,
             Self::CallCancelled => 29,
             Self::RemoteGone => 30,
+            Self::CampaignError => 31,
+            Self::StoreUnavailable => 32,
+            Self::NoSuchCampaign => 33,
+            Self::CodeChanged => 34,
         }
     }
 
@@ -223,6 +247,7 @@ impl ErrorCode {
                 | Self::LinkLost
                 | Self::NoResponders
                 | Self::WorkerLost
+                | Self::StoreUnavailable
         )
     }
 
@@ -273,6 +298,14 @@ impl ErrorCode {
             }
             Self::CallCancelled => "The caller cancelled, or has gone.",
             Self::RemoteGone => "Its owner or its holder let it go, the link of one of them ended, or its lease did.",
+            Self::CampaignError => {
+                "A campaign can't go on, or its store refuses; the message says why, and what to do."
+            }
+            Self::StoreUnavailable => "The store of a campaign is away, or somebody else has held it for too long.",
+            Self::NoSuchCampaign => "No campaign of the store has this name or number.",
+            Self::CodeChanged => {
+                "The code that is here is not that with which the campaign began; the message says what differs."
+            }
         }
     }
 

@@ -1,0 +1,414 @@
+//! The session of a worker at one campaign: a thread with the connection to the store, which claims, commits and renews while
+//! the interpreter runs the function.
+//!
+//! While a range runs, the results of the one before are committed and the next one is claimed. Leases are renewed whether
+//! Python lets go of the interpreter lock or not.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tidewire_backend::{CampaignId, Campaigns, Claim, ErrorKind, Lease, RangeResults, State, StoreError, WorkerId};
+use tidewire_core::backoff::Backoff;
+
+/// A wait for the store's changes is looked at so often, so that a worker ends soon when it is told to.
+const LOOK_US: u64 = 500_000;
+const RETRY_FIRST_US: u64 = 20_000;
+const RETRY_MOST_US: u64 = 1_000_000;
+
+/// What a worker does next.
+pub enum Next {
+    /// Runs this range.
+    Range(Lease),
+    /// Nothing: the campaign has ended, or has had no work for as long as the worker waits.
+    Leave(State),
+}
+
+/// The session. See the [module](self).
+pub struct Session {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    state: Mutex<Exchange>,
+    changed: Condvar,
+    /// The number of the lease that was lost last.
+    lost: AtomicU64,
+    /// Set when the worker shall end.
+    stop: AtomicBool,
+}
+
+/// What goes between the worker and its thread.
+#[derive(Default)]
+struct Exchange {
+    commit: Option<RangeResults>,
+    /// The thread is at it.
+    committing: bool,
+    wants_range: bool,
+    /// There was no range. It is asked for again once the worker has nothing to run.
+    postponed: bool,
+    next: Option<Result<Next, StoreError>>,
+    leave: bool,
+    /// The time that the thread has waited for work since the worker asked.
+    waited_us: u64,
+    held: Vec<Held>,
+    waker: Option<Waker>,
+    /// The store can't be used any more.
+    failure: Option<StoreError>,
+}
+
+struct Held {
+    lease: Lease,
+    renew_at: Instant,
+}
+
+/// How long a session waits.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    /// For a store that is away.
+    pub store: Duration,
+    /// For a campaign that has nothing to run; none: as long as it has not ended.
+    pub work: Option<Duration>,
+}
+
+impl Session {
+    /// Begins a session of a worker that has joined.
+    pub fn start(
+        store: Box<dyn Campaigns>,
+        campaign: CampaignId,
+        worker: WorkerId,
+        patience: Patience,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            lost: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let keeper = Keeper { store, campaign, worker, patience, shared: Arc::clone(&shared), overhead_us: (0, 0) };
+        let thread = std::thread::Builder::new().name("tidewire-store".to_owned()).spawn(move || keeper.run())?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Asks for a range. [`Session::next`] has it as soon as it is there.
+    pub fn ask(&self) {
+        let mut state = self.shared.lock();
+        if !state.wants_range && state.next.is_none() {
+            (state.wants_range, state.postponed) = (true, false);
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// The range that was asked for, and how long the thread has waited for work meanwhile.
+    pub fn next(&self) -> impl Future<Output = Result<(Next, u64), StoreError>> + Send + 'static {
+        Wait {
+            shared: Arc::clone(&self.shared),
+            take: |state| {
+                let next = state.next.take()?;
+                Some(next.map(|next| (next, std::mem::take(&mut state.waited_us))))
+            },
+        }
+    }
+
+    /// Ends once no results are under way to the store.
+    pub fn committed(&self) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+        Wait { shared: Arc::clone(&self.shared), take: |state| (!state.is_committing()).then_some(Ok(())) }
+    }
+
+    /// Hands results over; nothing may be under way.
+    pub fn commit(&self, results: RangeResults) {
+        let mut state = self.shared.lock();
+        debug_assert!(!state.is_committing());
+        state.commit = Some(results);
+        self.shared.changed.notify_all();
+    }
+
+    /// True if the lease was lost, so that its results are not wanted.
+    #[inline]
+    pub fn has_lost(&self, lease: u64) -> bool {
+        self.shared.lost.load(Ordering::Relaxed) == lease
+    }
+
+    /// Tells the worker to end after the run that it is in.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.changed.notify_all();
+    }
+
+    /// True once the worker shall end.
+    #[inline]
+    pub fn stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// Gives back what is held and leaves, once everything is committed. Waits for the thread.
+    pub fn leave(&self) -> Result<(), StoreError> {
+        self.shared.lock().leave = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+        self.shared.lock().failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Exchange {
+    const fn is_committing(&self) -> bool {
+        self.commit.is_some() || self.committing
+    }
+
+    /// True if the worker has something to run, or to commit.
+    fn is_busy(&self) -> bool {
+        self.is_committing() || !self.held.is_empty()
+    }
+}
+
+impl Shared {
+    /// Nothing in it is left half done when a thread panics.
+    fn lock(&self) -> MutexGuard<'_, Exchange> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the thread has done something.
+struct Wait<T> {
+    shared: Arc<Shared>,
+    take: fn(&mut Exchange) -> Option<Result<T, StoreError>>,
+}
+
+impl<T> Future for Wait<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.shared.lock();
+        if let Some(failure) = &state.failure {
+            return Poll::Ready(Err(failure.clone()));
+        }
+        if let Some(done) = (self.take)(&mut state) {
+            return Poll::Ready(done);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The thread of a session.
+struct Keeper {
+    store: Box<dyn Campaigns>,
+    campaign: CampaignId,
+    worker: WorkerId,
+    patience: Patience,
+    shared: Arc<Shared>,
+    /// How long the last claim and the last commit took.
+    overhead_us: (u64, u64),
+}
+
+enum Task {
+    Commit,
+    Claim,
+    Renew(u64),
+    Leave,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        loop {
+            let done = match self.task() {
+                Task::Commit => self.commit(),
+                Task::Claim => self.claim(),
+                Task::Renew(lease) => self.renew(lease),
+                Task::Leave => {
+                    let left = self.leave();
+                    return self.give_up(left.err());
+                }
+            };
+            if let Err(failure) = done {
+                return self.give_up(Some(failure));
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn task(&self) -> Task {
+        let mut state = self.shared.lock();
+        loop {
+            let now = Instant::now();
+            if let Some(due) = state.held.iter().find(|held| held.renew_at <= now) {
+                return Task::Renew(due.lease.id);
+            }
+            if state.commit.is_some() {
+                return Task::Commit;
+            }
+            if state.leave {
+                return Task::Leave;
+            }
+            if state.wants_range {
+                return Task::Claim;
+            }
+            let until = state.held.iter().map(|held| held.renew_at).min();
+            state = match until {
+                Some(until) => {
+                    let wait = self.shared.changed.wait_timeout(state, until - now);
+                    wait.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let (mut results, lease) = {
+            let mut state = self.shared.lock();
+            let Some(results) = state.commit.take() else { return Ok(()) };
+            state.committing = true;
+            let lease = state.held.iter().map(|held| held.lease).find(|lease| lease.first == results.first);
+            (results, lease)
+        };
+        if let Some(lease) = lease {
+            results.digest = tidewire_core::campaign::digest::digest(&results.rows);
+            results.overhead_us = self.overhead_us.0 + self.overhead_us.1;
+            let begun = Instant::now();
+            let mut moved = lease;
+            let campaign = self.campaign;
+            let stored = self.patiently(|store| store.commit(campaign, &mut moved, &results));
+            self.overhead_us.1 = us(begun.elapsed());
+            match stored {
+                Ok(standing) => self.keep(lease.id, (standing.left > 0).then_some(moved)),
+                Err(failure) if failure.kind() == ErrorKind::Stale => self.lose(lease.id),
+                Err(failure) => return Err(failure),
+            }
+        }
+        self.tell(|state| {
+            state.committing = false;
+            if state.postponed && !state.is_busy() {
+                (state.wants_range, state.postponed) = (true, false);
+            }
+        });
+        Ok(())
+    }
+
+    fn claim(&mut self) -> Result<(), StoreError> {
+        let holding: Vec<Lease> = self.shared.lock().held.iter().map(|held| held.lease).collect();
+        let begun = Instant::now();
+        let (campaign, worker) = (self.campaign, self.worker);
+        let claim = self.patiently(|store| store.claim(campaign, worker, &holding))?;
+        match claim {
+            Claim::Lease(lease) => {
+                self.overhead_us.0 = us(begun.elapsed());
+                self.tell(|state| {
+                    state.held.push(Held { renew_at: renew_at(&lease), lease });
+                    state.wants_range = false;
+                    state.next = Some(Ok(Next::Range(lease)));
+                });
+            }
+            Claim::Ended(ended) => self.answer(Next::Leave(ended)),
+            Claim::Wait { state, hint_us } => self.wait(state, hint_us, begun)?,
+        }
+        Ok(())
+    }
+
+    /// Waits until something has changed in the campaign. A worker that is still at a range waits for that first.
+    fn wait(&mut self, state: State, hint_us: u64, begun: Instant) -> Result<(), StoreError> {
+        let waited = {
+            let mut exchange = self.shared.lock();
+            if exchange.is_busy() {
+                (exchange.wants_range, exchange.postponed) = (false, true);
+                return Ok(());
+            }
+            Duration::from_micros(exchange.waited_us)
+        };
+        if self.shared.stop.load(Ordering::Relaxed) || self.patience.work.is_some_and(|most| waited >= most) {
+            self.answer(Next::Leave(state));
+            return Ok(());
+        }
+        self.patiently(|store| store.wait(hint_us.clamp(1, LOOK_US)))?;
+        self.shared.lock().waited_us += us(begun.elapsed());
+        Ok(())
+    }
+
+    fn renew(&mut self, id: u64) -> Result<(), StoreError> {
+        let held = self.shared.lock().held.iter().map(|held| held.lease).find(|lease| lease.id == id);
+        let Some(lease) = held else { return Ok(()) };
+        let campaign = self.campaign;
+        match self.patiently(|store| store.renew(campaign, &lease)) {
+            Ok(_) => self.keep(id, Some(lease)),
+            Err(failure) if failure.kind() == ErrorKind::Stale => self.lose(id),
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), StoreError> {
+        let (campaign, worker) = (self.campaign, self.worker);
+        self.patiently(|store| store.leave(campaign, worker))
+    }
+
+    /// Does something with the store, again and again while that is away.
+    fn patiently<T>(
+        &mut self,
+        mut what: impl FnMut(&mut dyn Campaigns) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        let mut backoff = Backoff::new(RETRY_FIRST_US, RETRY_MOST_US, u64::from(std::process::id()));
+        loop {
+            match what(self.store.as_mut()) {
+                Err(failure) if failure.retryable() && begun.elapsed() < self.patience.store => {
+                    let pause = Duration::from_micros(backoff.next_delay_us());
+                    let state = self.shared.lock();
+                    let _ = self.shared.changed.wait_timeout(state, pause);
+                }
+                Err(failure) if failure.retryable() => {
+                    let text = format!("{failure} (it was waited for, for {} s)", self.patience.store.as_secs_f64());
+                    return Err(StoreError::new(failure.kind(), text));
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn keep(&self, id: u64, lease: Option<Lease>) {
+        let mut state = self.shared.lock();
+        state.held.retain(|held| held.lease.id != id);
+        if let Some(lease) = lease {
+            state.held.push(Held { renew_at: renew_at(&lease), lease });
+        }
+    }
+
+    fn lose(&self, id: u64) {
+        self.shared.lost.store(id, Ordering::Relaxed);
+        self.keep(id, None);
+    }
+
+    fn answer(&self, next: Next) {
+        self.tell(|state| {
+            state.wants_range = false;
+            state.next = Some(Ok(next));
+        });
+    }
+
+    fn give_up(&self, failure: Option<StoreError>) {
+        self.tell(|state| state.failure = failure);
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut Exchange)) {
+        let mut state = self.shared.lock();
+        what(&mut state);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+fn renew_at(lease: &Lease) -> Instant {
+    Instant::now() + Duration::from_micros(lease.valid_us / 3)
+}
+
+fn us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,520 @@
+"""Campaigns: seeded runs of a function over many workers, each stored once."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import re
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tidewire._binding import Run
+from tidewire.errors import CampaignError, InvalidArgument, NameTaken, NoSuchCampaign
+from tidewire.farm import code as codes
+from tidewire.farm import columns as column_types
+from tidewire.farm import parameters as parameter_sets
+from tidewire.farm.group import Options
+from tidewire.farm.precision import Precision
+from tidewire.farm.progress import progress_of
+from tidewire.farm.report import Batch, Event, FailedRun, Report, Status, status_fields, time_of
+from tidewire.farm.rows import Row, rows_of
+from tidewire.farm.store import Connection, url_of
+from tidewire.farm.supervisor import Supervisor, checked_workers, stopped_by
+
+_RUNS_MAX = 2**48
+_ROWS_AT_ONCE = 10_000
+_MASK = 2**128 - 1
+_NAME_BYTES_MAX = 128
+
+
+def campaign(
+    function: Callable[..., Any] | str,
+    *,
+    runs: int,
+    seed: int | str = 0,
+    params: Mapping[str, Any] | Any = None,
+    sweep: Sequence[Mapping[str, Any]] | None = None,
+    name: str | None = None,
+    store: str | None = None,
+    until: Precision | None = None,
+    attempts: int = 3,
+    timeout: float | None = None,
+    failed_max: int | None = None,
+    lease: float = 5.0,
+    range: float = 0.2,
+    accept_code: bool = False,
+) -> Campaign:
+    """Plan seeded runs of a function, and store the plan. ``Campaign.run`` runs them.
+
+    A campaign that is stored under this name already is gone on with, if its plan is the same; with more runs, if ``runs``
+    is more than it had.
+
+    Args:
+        function: Takes a ``tw.Run`` and returns its result: a data class, typed dict, ``msgspec.Struct``, named tuple, dict of
+            plain values or a single value, or a list of these for several rows. ``"module:name"`` names one.
+        runs: How many, over all parameter sets; 0 to 2^48.
+        seed: An integer of any sign, or text. What run i draws depends on the seed and i alone.
+        params: Parameters of every run, as ``run.params``.
+        sweep: Parameter sets, such as those of ``tw.grid``, each on top of ``params``. Run i has set ``i % len(sweep)``.
+        name: Unique in the store, 1 to 128 bytes. Without one it is named after the function, with a number.
+        store: The URL of the store; without one that of the environment's ``TIDEWIRE_STORE``, or ``sqlite:///tidewire.db``.
+        until: Ends the campaign once a mean is known well enough.
+        attempts: How often a run is tried that raises, 1 to 100.
+        timeout: The time limit of a run in seconds. A run over it is ended, and counts as failed after all its attempts.
+        failed_max: The campaign fails when more runs than this have failed or were quarantined. None: it never does.
+        lease: Seconds after which the runs of a worker that is not heard of go to another, 0.1 to 86,400.
+        range: Seconds of work that are leased, and stored, at once, 0.001 to 3,600.
+        accept_code: Goes on with a stored campaign although the code has changed; the store keeps a note of it.
+
+    Raises:
+        InvalidArgument: if an argument is not what is allowed, or the function can't be imported by workers.
+        NameTaken: if there is another campaign of this name; the message says what differs.
+        CodeChanged: if a stored campaign began with other code.
+        CampaignError: if the store can't be used.
+        StoreUnavailable: if the store is away.
+    """
+    codes.check_guard()
+    code = codes.describe(function)
+    schema = column_types.of_function(code.function)
+    plan: dict[str, Any] = {
+        "runs": _integer("runs", runs, 0, _RUNS_MAX),
+        "campaign_seed": _seed(seed),
+        "function": code.name,
+        "pickled": code.pickled,
+        "code": code.identity,
+        "columns": None if schema is None else schema[0],
+        "many": schema is not None and schema[1],
+        "attempts": _integer("attempts", attempts, 1, 100),
+        "timeout_us": None if timeout is None else _micros("timeout", timeout, 0.001, 86_400 * 365),
+        "failed_max": None if failed_max is None else _integer("failed_max", failed_max, 0, _RUNS_MAX),
+        "lease_us": _micros("lease", lease, 0.1, 86_400),
+        "range_us": _micros("range", range, 0.001, 3_600),
+        "until": _until(until, schema),
+        "parameters": parameter_sets.checked(code.function, params, sweep),
+    }
+    connection = Connection(url_of(store))
+    if name is None:
+        return _create_numbered(connection, plan, _title(code.name))
+    _check_name(name)
+    try:
+        number = connection().create(name=name, **plan)
+    except NameTaken:
+        return _go_on(connection, name, plan, accept_code)
+    return Campaign(connection, number, accept_code)
+
+
+def campaigns(store: str | None = None) -> list[Campaign]:
+    """Return every campaign of a store, newest first.
+
+    Raises:
+        CampaignError: if the store can't be used.
+        StoreUnavailable: if the store is away.
+    """
+    connection = Connection(url_of(store))
+    return [Campaign(connection, row["id"]) for row in connection().campaigns()]
+
+
+def open_campaign(store: str | None, name_or_id: str | int) -> Campaign:
+    """Return the campaign of this name, or if there is none of this number.
+
+    Raises:
+        NoSuchCampaign: if there is none.
+        CampaignError: if the store can't be used.
+        StoreUnavailable: if the store is away.
+    """
+    connection = Connection(url_of(store))
+    return Campaign(connection, connection().find(str(name_or_id)))
+
+
+class Campaign:
+    """A campaign of a store. Made by ``tw.campaign``, ``tw.open_campaign`` and ``tw.campaigns``."""
+
+    def __init__(self, connection: Connection, number: int, accept_code: bool = False) -> None:
+        self._connection = connection
+        self._accept_code = accept_code
+        self.id = number
+        plan = connection().campaign(number)
+        self.name: str = plan["name"]
+        self.function: str = plan["function"]
+        self.seed: int | str = _seed_of(plan["seed"])
+        self.sets: int = plan["sets"]
+        self.created: datetime.datetime = time_of(plan["created_us"])
+        self._plan = plan
+
+    @property
+    def store(self) -> str:
+        """The URL of its store."""
+        return self._connection.url
+
+    @property
+    def runs(self) -> int:
+        """How many runs are planned."""
+        return int(self._read()["runs"])
+
+    @property
+    def table(self) -> str:
+        """The table of its results."""
+        return str(self._known()["table"])
+
+    @property
+    def columns(self) -> dict[str, str] | None:
+        """The columns of its results with their types; None before they are known."""
+        columns = self._known()["columns"]
+        return None if columns is None else dict(columns)
+
+    @property
+    def many(self) -> bool | None:
+        """Whether a run gives a list of rows; None before it is known."""
+        many: bool | None = self._known()["many"]
+        return many
+
+    # Running
+
+    def run(
+        self,
+        workers: int | None = None,
+        *,
+        progress: bool | None = None,
+        accept_code: bool = False,
+        store_wait: float = 60.0,
+    ) -> Report:
+        """Run it with worker processes of this machine until it has ended, and return its report.
+
+        A campaign that is paused is resumed. Ctrl-C ends the workers; what was stored stays, and ``run`` goes on with it.
+
+        Args:
+            workers: How many processes; without it as many as there are processors.
+            progress: Whether progress is shown; without it in a notebook and in a terminal, and elsewhere one line at the end.
+            accept_code: Works although the code has changed since the campaign began; the store keeps a note of it.
+            store_wait: Seconds for which a store that is away is waited for.
+
+        Raises:
+            InvalidArgument: if an argument is not what is allowed.
+            CodeChanged: if workers have other code than the campaign.
+            CampaignError: if workers can't work at it, or die one after the other.
+            StoreUnavailable: if the store is away for too long.
+        """
+        return self._run(self._supervision(workers, progress, accept_code, store_wait))
+
+    async def run_async(
+        self,
+        workers: int | None = None,
+        *,
+        progress: bool | None = None,
+        accept_code: bool = False,
+        store_wait: float = 60.0,
+    ) -> Report:
+        """Do what ``run`` does, without blocking the event loop. If it is cancelled the workers end after their runs."""
+        import asyncio
+
+        supervision = self._supervision(workers, progress, accept_code, store_wait)
+        working = asyncio.get_running_loop().run_in_executor(None, self._run, supervision)
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            supervision.stop()
+            with contextlib.suppress(Exception):
+                await working
+            raise
+
+    def _supervision(
+        self, workers: int | None, progress: bool | None, accept_code: bool, store_wait: float
+    ) -> _Supervision:
+        codes.check_guard()
+        options = Options(
+            self.store,
+            checked_workers("workers", workers),
+            accept_code or self._accept_code,
+            _seconds("store_wait", store_wait, 0, 86_400),
+        )
+        return _Supervision(options, progress_of(progress))
+
+    def _run(self, supervision: _Supervision) -> Report:
+        # A connection of its own: this may be another thread.
+        store = Connection(self.store)()
+        if self.status().state in ("draft", "paused"):
+            store.transition(self.id, "running", "run")
+        if not self.status().ended:
+            supervision.run(store, self.id)
+        return self.report()
+
+    def extend(self, more: int) -> None:
+        """Add runs behind the last one. One that was done can run again; its runs stay as they are.
+
+        Raises:
+            InvalidArgument: if there would be too many.
+            CampaignError: if it was cancelled or has failed.
+        """
+        self._connection().extend(self.id, _integer("more", more, 0, _RUNS_MAX))
+
+    def pause(self, reason: str = "") -> None:
+        """Pause it: no range is leased any more, and what is out is still stored.
+
+        Raises:
+            CampaignError: if it has ended.
+        """
+        self._connection().transition(self.id, "paused", reason or "paused")
+
+    def resume(self, reason: str = "") -> None:
+        """Go on after a pause.
+
+        Raises:
+            CampaignError: if it has ended.
+        """
+        self._connection().transition(self.id, "running", reason or "resumed")
+
+    def cancel(self, reason: str = "") -> None:
+        """End it: what is out is not stored, and what was stored stays.
+
+        Raises:
+            CampaignError: if it has ended otherwise.
+        """
+        self._connection().transition(self.id, "cancelled", reason or "cancelled")
+
+    # Looking
+
+    def status(self) -> Status:
+        """Return counters, workers and pace, at a cost that does not depend on the number of runs."""
+        return Status(**status_fields(self._connection().status(self.id)))
+
+    def report(self) -> Report:
+        """Return the report of what is stored now."""
+        status = status_fields(self._connection().status(self.id))
+        ended = status["done"] + status["failed"] + status["quarantined"]
+        if status["seconds"] > 0:
+            status["rate"] = ended / status["seconds"]
+        return Report(**status, function=self.function, seed=self.seed, created=self.created, campaign=self)
+
+    def events(self) -> list[Event]:
+        """Return what happened to it as a whole, oldest first: its states with time and reason, and notes."""
+        rows = self._connection().events(self.id)
+        return [Event(time_of(at), before, after, reason) for at, before, after, reason in rows]
+
+    def errors(self) -> Iterator[FailedRun]:
+        """Yield the runs that failed or were quarantined, in order."""
+        at = 0
+        while rows := self._connection().errors(self.id, at, 1_000):
+            for row in rows:
+                yield FailedRun(
+                    **{key: value for key, value in row.items() if key != "at_us"}, at=time_of(row["at_us"])
+                )
+            at = rows[-1]["run"] + 1
+
+    def parameters(self, set: int = 0) -> dict[str, Any]:
+        """Return a parameter set.
+
+        Raises:
+            InvalidArgument: if there are not so many.
+        """
+        import json
+
+        values: dict[str, Any] = json.loads(self._connection().parameters(self.id, set))
+        return values
+
+    # Results
+
+    def results(self) -> Iterator[Row]:
+        """Yield the stored rows in order of run, at constant memory: ``row.run``, ``row.hits``, ``row["hits"]``."""
+        if self.columns is not None:
+            yield from rows_of(self.batches(), self.columns, bool(self.many), self.sets)
+
+    def batches(self, rows_max: int = _ROWS_AT_ONCE, from_run: int = 0) -> Iterator[Batch]:
+        """Yield the stored rows in order of run, by columns, about ``rows_max`` at once. Runs are never cut."""
+        _integer("rows_max", rows_max, 1, 1_000_000)
+        columns = self.columns
+        while columns is not None:
+            runs, rows, values, digest = self._connection().read_rows(self.id, from_run, rows_max)
+            if not runs:
+                return
+            yield Batch(runs, rows, dict(zip(columns, values, strict=True)), digest)
+            from_run = runs[-1] + 1
+
+    def verify(self) -> str:
+        """Return the digest computed again from the stored rows, to be compared with ``status().digest``."""
+        return f"{sum(batch.digest for batch in self.batches()) & _MASK:032x}"
+
+    def replay(self, run: int) -> Any:
+        """Call the function for one run, here and now, and return what it returns: for debugging. Nothing is stored.
+
+        Raises whatever the function raises.
+        """
+        _integer("run", run, 0, _RUNS_MAX)
+        plan = self._read()
+        function, _ = codes.load(plan["function"], plan["pickled"], plan["code"])
+        text = self._connection().parameters(self.id, run % self.sets)
+        params = parameter_sets.Parameters(function, 1, lambda _: text)(0)
+        return function(Run(run, campaign_seed=self.seed, params=params))
+
+    def __repr__(self) -> str:
+        """Return its name, number and store."""
+        return f"<Campaign {self.name!r}, number {self.id} of {self.store}>"
+
+    def _read(self) -> dict[str, Any]:
+        self._plan = self._connection().campaign(self.id)
+        return self._plan
+
+    def _known(self) -> dict[str, Any]:
+        return self._plan if self._plan["columns"] is not None else self._read()
+
+
+class _Supervision:
+    """The workers of one ``run``, which may be told to stop before it begins."""
+
+    def __init__(self, options: Options, progress: Any) -> None:
+        self._options = options
+        self._progress = progress
+        self._supervisor: Supervisor | None = None
+        self._stopped = False
+
+    def run(self, store: Any, campaign: int) -> None:
+        status = None
+        self._supervisor = Supervisor(store, campaign, self._options, self._progress)
+        interrupted = _Interrupted(self._supervisor)
+        try:
+            if self._stopped:
+                self._supervisor.stop()
+            with stopped_by(interrupted.set, signal.SIGINT):
+                status = self._supervisor.run()
+        finally:
+            self._progress.end(status)
+        if interrupted.told:
+            raise KeyboardInterrupt
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._supervisor is not None:
+            self._supervisor.stop()
+
+
+class _Interrupted:
+    """Ctrl-C, while workers run."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.told = False
+        self._supervisor = supervisor
+
+    def set(self) -> None:
+        self.told = True
+        self._supervisor.stop()
+
+
+# Plans
+
+
+def _create_numbered(connection: Connection, plan: dict[str, Any], title: str) -> Campaign:
+    number = len(connection().campaigns()) + 1
+    while True:
+        try:
+            return Campaign(connection, connection().create(name=f"{title}-{number}", **plan))
+        except NameTaken:
+            number += 1
+
+
+def _go_on(connection: Connection, name: str, plan: dict[str, Any], accept_code: bool) -> Campaign:
+    """Return the stored campaign of a name, if its plan is this one."""
+    try:
+        found = Campaign(connection, connection().find(name), accept_code)
+    except NoSuchCampaign:
+        raise CampaignError(f"name: {name!r} was taken and is gone again: try again") from None
+    stored = found._plan
+    given = {**plan, "seed": _written_seed(plan["campaign_seed"])}
+    differs = [
+        f"{field} is {_shown(stored[field])} there and {_shown(given[field])} here"
+        for field in ("function", "seed", "attempts", "timeout_us", "failed_max", "lease_us", "range_us", "until")
+        if stored[field] != given[field]
+    ]
+    if stored["sets"] != len(plan["parameters"]) or any(
+        connection().parameters(found.id, index) != text for index, text in _some(plan["parameters"])
+    ):
+        differs.append("the parameters differ")
+    if (
+        plan["columns"] is not None
+        and stored["columns"] is not None
+        and (plan["columns"], plan["many"]) != (stored["columns"], stored["many"])
+    ):
+        differs.append("the columns differ")
+    if plan["runs"] < stored["runs"]:
+        differs.append(f"it has {stored['runs']:,} runs and {plan['runs']:,} are asked for")
+    if differs:
+        raise NameTaken(f"name: another campaign is called {name!r}: {'; '.join(differs)}. Choose another name")
+    differs_in = codes.check_same(stored["code"], plan["code"], accept_code)
+    if differs_in is not None:
+        connection().note(found.id, f"other code was accepted: {differs_in}")
+    if plan["runs"] > stored["runs"]:
+        found.extend(plan["runs"] - stored["runs"])
+    return found
+
+
+def _some(parameters: list[str]) -> Iterator[tuple[int, str]]:
+    """Return the parameter sets that are compared: all of a few, and a thousand of many."""
+    step = max(1, len(parameters) // 1_000)
+    yield from list(enumerate(parameters))[::step]
+
+
+def _title(name: str) -> str:
+    title = re.sub(r"[^\w.-]+", "_", name.rpartition(":")[2]).strip("_.") or "campaign"
+    return title[:100]
+
+
+def _check_name(name: Any) -> None:
+    if (
+        not isinstance(name, str)
+        or not 0 < len(name.encode("utf-8", "replace")) <= _NAME_BYTES_MAX
+        or not name.isprintable()
+    ):
+        raise InvalidArgument(
+            f"name: {name!r} is not allowed: give 1 to {_NAME_BYTES_MAX} bytes of text that can be printed"
+        )
+    if name.isdecimal():
+        raise InvalidArgument(f"name: {name!r} looks like the number of a campaign: begin it with a letter")
+
+
+def _seed(seed: Any) -> int | str:
+    # The compiled part checks it.
+    Run(campaign_seed=seed)
+    return seed  # type: ignore[no-any-return]
+
+
+def _seed_of(written: str) -> int | str:
+    kind, _, value = written.partition(":")
+    return int(value) if kind == "int" else value
+
+
+def _written_seed(seed: int | str) -> str:
+    return f"text:{seed}" if isinstance(seed, str) else f"int:{seed}"
+
+
+def _until(until: Any, schema: tuple[list[tuple[str, str]], bool] | None) -> tuple[str, float, float] | None:
+    if until is None:
+        return None
+    if not isinstance(until, Precision):
+        raise InvalidArgument(f"until: {until!r} is not allowed: give tw.Precision(column, half_width=...)")
+    if schema is not None:
+        kinds = dict(schema[0])
+        if kinds.get(until.column) not in ("integer", "float", "boolean"):
+            raise InvalidArgument(
+                f"until.column: {until.column!r} is no column of numbers; there are {', '.join(kinds)}"
+            )
+    return (until.column, float(until.half_width), float(until.confidence))
+
+
+def _integer(field: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidArgument(f"{field}: {_shown(value)} is not allowed: give a whole number from {least} to {most:,}")
+    return value
+
+
+def _seconds(field: str, value: Any, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise InvalidArgument(f"{field}: {_shown(value)} is not allowed: give seconds from {least:g} to {most:,}")
+    return float(value)
+
+
+def _micros(field: str, value: Any, least: float, most: float) -> int:
+    return round(_seconds(field, value, least, most) * 1e6)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]} ..."

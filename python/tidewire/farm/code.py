@@ -1,0 +1,312 @@
+"""The code of a campaign: how its function is found by a worker, and how two processes know that theirs is the same."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tidewire
+from tidewire.errors import CampaignError, CodeChanged, InvalidArgument
+from tidewire.pools import main_module
+from tidewire.pools.pickling import dumps_of
+
+_MAIN = "__main__"
+_SCRIPT = "__mp_main__"
+_COROUTINE = 0x80 | 0x200
+"""Flags of code that makes coroutines and asynchronous generators."""
+_MODULES_MAX = 2_000
+_MEND = "define it at the top level of a module, or pip install cloudpickle"
+_GUARD = """\
+the script starts a campaign while a worker imports it. Workers import the script to find the function; put what starts
+the campaign under a guard:
+
+    if __name__ == "__main__":
+        campaign = tw.campaign(...)
+        campaign.run()"""
+
+importing = False
+"""Whether this process is a worker that imports the function right now."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A function as a store keeps it."""
+
+    function: Callable[..., Any]
+    name: str
+    """``module:qualname``."""
+    pickled: bytes | None
+    identity: str
+    """JSON: hashes of the sources, versions, and the script if the function is in one."""
+
+
+def check_guard() -> None:
+    """Refuse to start a campaign in a worker that imports the script.
+
+    Raises:
+        CampaignError: it says how the script is mended.
+    """
+    if importing:
+        raise CampaignError(_GUARD, kind="guard")
+
+
+def describe(function: Callable[..., Any] | str) -> Code:
+    """Return a function as workers will find it.
+
+    Raises:
+        InvalidArgument: if it is no function, or no worker could import it.
+    """
+    if isinstance(function, str):
+        function = _named(function)
+    if not callable(function):
+        raise InvalidArgument(f"function: {function!r} is no function: give one, or 'module:name'")
+    if _is_async(function):
+        raise InvalidArgument(
+            f"function: {_title(function)} is a coroutine function: give a plain one, a run has a process of its own"
+        )
+    place = _place(function)
+    if place is None:
+        pickled = _pickled(function)
+        return Code(function, f"{_MAIN}:{_title(function)}", pickled, _identity(None, pickled, None))
+    module, script = place
+    name = f"{module}:{function.__qualname__}"
+    loaded = sys.modules.get(module) or sys.modules[_MAIN]
+    return Code(
+        function, name, None, _identity(loaded if module != _MAIN else sys.modules[_MAIN], None, script, module)
+    )
+
+
+def load(name: str, pickled: bytes | None, identity: str) -> tuple[Callable[..., Any], str]:
+    """Return the function of a campaign in a worker process, and the identity of the code that is here.
+
+    Raises whatever its imports raise.
+    """
+    global importing
+    importing = True
+    try:
+        if pickled is not None:
+            import pickle
+
+            function: Callable[..., Any] = pickle.loads(pickled)
+            return function, _identity(None, pickled, None)
+        module_name, _, qualname = name.partition(":")
+        script = json.loads(identity).get("script")
+        module = _run_script(script) if module_name == _MAIN and script else importlib.import_module(module_name)
+        found: Any = module
+        for part in qualname.split("."):
+            found = getattr(found, part)
+        return found, _identity(module, None, script, module_name)
+    finally:
+        importing = False
+
+
+def check_same(stored: str, here: str, accept: bool) -> str | None:
+    """Compare the identity of a campaign's code with that which is here. Returns what differs, if that is accepted.
+
+    Raises:
+        CodeChanged: if something differs and that is not accepted.
+    """
+    differences = list(_differences(json.loads(stored), json.loads(here)))
+    if not differences:
+        return None
+    told = "; ".join(differences)
+    if accept:
+        return told
+    raise CodeChanged(
+        f"the code here is not that of the campaign: {told}. Run the same code, begin a new campaign, or allow it with accept_code=True (--accept-code)",
+        kind="code_changed",
+    )
+
+
+def _differences(stored: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
+    for what in ("python", "tidewire"):
+        if stored.get(what) != here.get(what):
+            yield f"{what} {stored.get(what)} there, {here.get(what)} here"
+    theirs, ours = stored.get("modules", {}), here.get("modules", {})
+    for module in sorted({*theirs, *ours}):
+        if module not in ours:
+            yield f"module {module} is not imported here"
+        elif module not in theirs:
+            yield f"module {module} was not imported there"
+        elif theirs[module] != ours[module]:
+            yield f"module {module} has changed ({ours[module][:8]} here, {theirs[module][:8]} there)"
+
+
+# How a function is found
+
+
+def _named(path: str) -> Callable[..., Any]:
+    module, colon, qualname = path.partition(":")
+    if not colon or not all(part.isidentifier() for part in (*module.split("."), *qualname.split("."))):
+        raise InvalidArgument(f"function: {path!r} is no place of a function: write 'package.module:name'")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise InvalidArgument(f"function: {path!r} can't be imported: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise InvalidArgument(f"function: {path!r} is no function, but {found!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _place(function: Any) -> tuple[str, str | None] | None:
+    """Return the module in which a worker finds a function, and the script if that is its module; None if nowhere."""
+    module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if found is not function:
+        return None
+    if module not in (_MAIN, _SCRIPT):
+        return module, None
+    source = main_module.source(sys.modules[module])
+    if source is None:
+        return None
+    kind, where = source
+    if kind == "name":
+        return where, None
+    stem = Path(where).stem
+    return (stem, None) if _imports(stem, where) else (_MAIN, where)
+
+
+def _imports(stem: str, path: str) -> bool:
+    """Tell whether a script is also what an import of its name finds."""
+    if not stem.isidentifier() or stem in sys.stdlib_module_names:
+        return False
+    try:
+        spec = importlib.util.find_spec(stem)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None and os.path.realpath(spec.origin) == path
+
+
+def _pickled(function: Any) -> bytes:
+    title = _title(function)
+    try:
+        dumps = dumps_of("cloudpickle")
+    except InvalidArgument:
+        raise InvalidArgument(f"function: no worker can import {title}: {_MEND}") from None
+    try:
+        return dumps(function)
+    except Exception as error:
+        raise InvalidArgument(
+            f"function: {title} can't be pickled ({type(error).__name__}: {error}): {_MEND}"
+        ) from error
+
+
+def _run_script(path: str) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(_SCRIPT, path)
+    if spec is None or spec.loader is None or not os.path.isfile(path):
+        raise InvalidArgument(f"function: the script {path} is not on this machine: put the function into a module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_SCRIPT] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None) or getattr(vars(type(function)).get("__call__"), "__code__", None)
+    return bool(getattr(code, "co_flags", 0) & _COROUTINE)
+
+
+def _title(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+# Whether it is the same
+
+
+def _identity(module: types.ModuleType | None, pickled: bytes | None, script: str | None, name: str = "") -> str:
+    identity: dict[str, Any] = {
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "tidewire": tidewire.__version__,
+        "modules": {} if module is None else dict(_hashes(module, name)),
+    }
+    if pickled is not None:
+        identity["modules"] = {"(pickled)": hashlib.sha256(pickled).hexdigest()[:32]}
+    if script is not None:
+        identity["script"] = script
+    return json.dumps(identity)
+
+
+def _hashes(module: types.ModuleType, name: str) -> Iterator[tuple[str, str]]:
+    """Hash the sources of a module, and of those that it imports and that were not installed."""
+    waiting, seen = [(name, getattr(module, "__file__", None))], {name}
+    while waiting and len(seen) < _MODULES_MAX:
+        at, path = waiting.pop()
+        if path is None or not path.endswith(".py") or not _is_project(path):
+            continue
+        try:
+            source = Path(path).read_bytes()
+        except OSError:
+            continue
+        yield at, hashlib.sha256(source).hexdigest()[:32]
+        package = at if path.endswith("__init__.py") else at.rpartition(".")[0]
+        for imported in sorted(_imported(source, package)):
+            if imported not in seen:
+                seen.add(imported)
+                waiting.append((imported, _path_of(imported)))
+
+
+def _imported(source: bytes, package: str) -> set[str]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            names.add(base)
+            # Each may be a module of the package.
+            names.update(f"{base}.{alias.name}" for alias in node.names)
+    return {name for name in names if name and name.partition(".")[0] not in sys.stdlib_module_names}
+
+
+def _path_of(name: str) -> str | None:
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return getattr(loaded, "__file__", None)
+    parent = name.rpartition(".")[0]
+    if parent and not hasattr(sys.modules.get(parent), "__path__"):
+        return None
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    return None if spec is None else spec.origin
+
+
+def _is_project(path: str) -> bool:
+    real = os.path.realpath(path)
+    return not any(real.startswith(folder + os.sep) for folder in _installed())
+
+
+def _installed() -> Iterator[str]:
+    for key in ("stdlib", "platstdlib", "purelib", "platlib"):
+        yield os.path.realpath(sysconfig.get_paths()[key])
+    yield str(Path(tidewire.__file__).resolve().parent)

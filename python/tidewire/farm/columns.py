@@ -1,0 +1,275 @@
+"""The columns of results: from what a function is annotated with, or from its first result."""
+
+from __future__ import annotations
+
+import collections.abc
+import datetime
+import enum
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidewire.errors import InvalidArgument
+from tidewire.values import plans
+
+Columns = list[tuple[str, str]]
+"""Names and types, in order."""
+
+SINGLE = "value"
+"""The column of a function that returns a single value."""
+
+_PLAIN: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "float",
+    str: "text",
+    datetime.datetime: "time",
+}
+_LISTS = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator)
+_UNION = getattr(types, "UnionType", None)
+_RESERVED = ("run", "row", "param_set")
+_NAME_BYTES_MAX = 63
+_COLUMNS_MAX = 500
+
+
+def of_function(function: Callable[..., Any]) -> tuple[Columns, bool] | None:
+    """Return the columns that a function's annotation says, and whether it gives several rows; None if it does not say.
+
+    Raises:
+        InvalidArgument: if it says something that has no columns.
+    """
+    hint = _return_hint(function)
+    if hint is None or hint is Any:
+        return None
+    if hint is type(None):
+        raise InvalidArgument(f"function: {function.__qualname__} returns None: let it return its columns, or a number")
+    many = False
+    item = _item_of_list(hint)
+    if item is not None:
+        hint, many = item, True
+    columns = _of_class(hint)
+    return None if columns is None else (checked(columns), many)
+
+
+def of_result(result: Any) -> tuple[Columns, bool]:
+    """Return the columns of a result, and whether it has several rows.
+
+    Raises:
+        InvalidArgument: if it does not say.
+    """
+    many = isinstance(result, (list, tuple)) and not plans.is_named_tuple(type(result))
+    if many:
+        if not result:
+            raise InvalidArgument(
+                "the first result is an empty list, which has no columns: annotate what the function returns"
+            )
+        result = result[0]
+    form, names = form_of(type(result))
+    if form == "mapping":
+        named = dict(result)
+        for name in named:
+            if not isinstance(name, str):
+                raise InvalidArgument(f"column {name!r}: a name of a column is text")
+    elif form == "record":
+        named = {name: getattr(result, name) for name in names}
+    else:
+        named = {SINGLE: result}
+    return checked([(name, _of_value(name, value)) for name, value in named.items()]), many
+
+
+def checked(columns: Columns) -> Columns:
+    """Return columns that a store can have.
+
+    Raises:
+        InvalidArgument: if a name can't be one, or there are none or too many.
+    """
+    if not 0 < len(columns) <= _COLUMNS_MAX:
+        raise InvalidArgument(f"columns: there are {len(columns)}; 1 to {_COLUMNS_MAX} are allowed")
+    seen: set[str] = set()
+    for name, _ in columns:
+        size = len(name.encode("utf-8", "replace"))
+        if not 0 < size <= _NAME_BYTES_MAX or "\0" in name:
+            raise InvalidArgument(f"column {name!r}: a name has 1 to {_NAME_BYTES_MAX} bytes, without NUL")
+        if name.lower() in _RESERVED:
+            raise InvalidArgument(f"column {name!r}: this name is the store's own: choose another one")
+        if name.lower() in seen:
+            raise InvalidArgument(f"column {name!r}: another one has this name, as stores don't mind its case")
+        seen.add(name.lower())
+    return columns
+
+
+def form_of(kind: type) -> tuple[str, list[str]]:
+    """Return how results of a class are read, ``record``, ``mapping`` or ``single``, and the fields of a record."""
+    if issubclass(kind, Mapping):
+        return "mapping", []
+    if plans.is_model(kind):
+        return "record", list(kind.model_fields)  # type: ignore[attr-defined]
+    names = plans.field_names(kind)
+    return ("single", []) if names is None else ("record", list(names))
+
+
+def plain(value: Any) -> Any:
+    """Return the value of an enumeration's member, or of a scalar of NumPy; any other value as it is."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
+    return value
+
+
+def to_json(value: Any) -> str:
+    """Return a value as JSON, the same for the same value whatever order its sets and dicts have.
+
+    Raises:
+        TypeError: if it has a part that JSON can't say.
+    """
+    import msgspec
+
+    text = msgspec.json.encode(value, enc_hook=_nested, order="deterministic").decode()
+    if "null" in text:
+        _refuse_nan(value)
+    return text
+
+
+def _nested(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if plans.is_model(type(value)):
+        return value.model_dump()
+    raise TypeError(f"{type(value).__name__} is no data: return numbers, text, lists and dicts")
+
+
+def _refuse_nan(value: Any) -> None:
+    """JSON has no NaN: msgspec would write null."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            raise ValueError(f"holds {item!r}, which JSON can't say: return it in a column of its own")
+        if isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            stack.extend(item)
+
+
+def _return_hint(function: Callable[..., Any]) -> Any:
+    try:
+        return typing.get_type_hints(function).get("return")
+    except Exception:  # noqa: BLE001
+        # Names that are not there when it runs: the first result says the columns.
+        return None
+
+
+def _item_of_list(hint: Any) -> Any:
+    """Return what a list has items of; Any if that is not said, None if it is no list."""
+    origin = typing.get_origin(hint) or hint
+    if origin is tuple and typing.get_args(hint)[1:] == (...,):
+        return typing.get_args(hint)[0]
+    if origin in _LISTS:
+        return (*typing.get_args(hint), Any)[0]
+    return None
+
+
+def _of_class(hint: Any) -> Columns | None:
+    hint = _stripped(hint)
+    if isinstance(hint, type) and typing.get_origin(hint) is None and not issubclass(hint, enum.Enum):
+        fields = _hinted_fields(hint)
+        if fields is not None:
+            columns = [(name, _of_hint(field)) for name, field in fields.items()]
+            return None if any(kind is None for _, kind in columns) else typing.cast(Columns, columns)
+        if issubclass(hint, Mapping):
+            return None
+    if typing.get_origin(hint) is not None and _is_mapping(typing.get_origin(hint)):
+        return None
+    kind = _of_hint(hint)
+    return None if kind is None else [(SINGLE, kind)]
+
+
+def _is_mapping(origin: Any) -> bool:
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _hinted_fields(kind: type) -> dict[str, Any] | None:
+    try:
+        if typing.is_typeddict(kind):
+            return typing.get_type_hints(kind)
+        form, names = form_of(kind)
+        if form != "record":
+            return None
+        hints = typing.get_type_hints(kind)
+    except Exception:  # noqa: BLE001
+        return None
+    return {name: hints.get(name, Any) for name in names}
+
+
+def _stripped(hint: Any) -> Any:
+    """Return an annotation without Annotated, NewType, Required and ``| None``."""
+    while True:
+        origin = typing.get_origin(hint)
+        if origin is typing.Annotated or getattr(origin, "_name", None) in ("Required", "NotRequired", "ReadOnly"):
+            hint = typing.get_args(hint)[0]
+        elif hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        elif origin is typing.Union or (_UNION is not None and origin is _UNION):
+            others = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+            if set(others) == {int, float}:
+                return float
+            if len(others) != 1:
+                return hint
+            hint = others[0]
+        else:
+            return hint
+
+
+def _of_hint(hint: Any) -> str | None:
+    """Return the type of a column that is annotated so, or None if that says nothing."""
+    hint = _stripped(hint)
+    if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
+        return None
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return _of_values(typing.get_args(hint))
+    if origin is typing.Union or (_UNION is not None and origin is _UNION):
+        kinds = {_of_hint(arg) for arg in typing.get_args(hint) if arg is not type(None)}
+        return kinds.pop() if len(kinds) == 1 else "json"
+    if origin is None and isinstance(hint, type):
+        if issubclass(hint, enum.Enum):
+            return _of_values(member.value for member in hint)
+        for plain_type, kind in _PLAIN.items():
+            if issubclass(hint, plain_type):
+                return kind
+        scalar = _of_scalar(hint)
+        if scalar is not None:
+            return scalar
+    return "json"
+
+
+def _of_scalar(kind: type) -> str | None:
+    """Return the type for a class of NumPy's scalars."""
+    for base in kind.__mro__:
+        if base.__module__ == "numpy":
+            name = base.__name__
+            if name in ("integer", "floating", "bool", "bool_", "str_"):
+                return {"integer": "integer", "floating": "float", "str_": "text"}.get(name, "boolean")
+    return None
+
+
+def _of_values(values: typing.Iterable[Any]) -> str:
+    kinds = {
+        next((kind for plain_type, kind in _PLAIN.items() if isinstance(value, plain_type)), "json") for value in values
+    }
+    return kinds.pop() if len(kinds) == 1 else "json"
+
+
+def _of_value(name: str, value: Any) -> str:
+    if value is None:
+        raise InvalidArgument(
+            f"column {name}: the first result has None, which has no type: annotate what the function returns"
+        )
+    return _of_values([plain(value)])
+
+
+IDENTIFIER = re.compile(r"[^\W\d]\w*")

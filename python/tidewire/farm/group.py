@@ -1,0 +1,156 @@
+"""Worker processes of one machine: their start, what they are waited for, their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tidewire._binding import CampaignStore
+from tidewire.errors import StoreUnavailable, TidewireError
+from tidewire.farm.process import WorkerProcess
+
+_T = TypeVar("_T")
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.02, 1.0
+_NO_RUN = 2**63 - 1
+"""Of a worker that died between two runs: none is to blame."""
+
+
+@dataclass
+class Options:
+    """How workers are started."""
+
+    store: str
+    workers: int
+    accept_code: bool = False
+    store_wait: float = 60.0
+    path: list[str] = field(default_factory=lambda: list(sys.path))
+
+
+class WorkerGroup:
+    """The worker processes of a supervisor, and the store that is told when one dies."""
+
+    def __init__(self, store: CampaignStore, options: Options) -> None:
+        self.store = store
+        self.options = options
+        self.workers: list[WorkerProcess] = []
+        self.stopping = False
+        self._numbers = 0
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
+
+    def start(self, campaign: int, timeout_us: int | None, work_wait: float | None) -> None:
+        """Start a worker of a campaign. It leaves after ``work_wait`` seconds without anything to run."""
+        self._numbers += 1
+        orders = {
+            "store": self.options.store,
+            "campaign": campaign,
+            "name": f"{os.getpid()}-{self._numbers}",
+            "path": self.options.path,
+            "accept_code": self.options.accept_code,
+            "store_wait": self.options.store_wait,
+            "work_wait": work_wait,
+        }
+        worker = WorkerProcess(orders, timeout_us)
+        self.workers.append(worker)
+        self._selector.register(worker, selectors.EVENT_READ)
+
+    def stop(self) -> None:
+        """Have whoever sleeps here stop. May be called from any thread and from signal handlers."""
+        self.stopping = True
+        with contextlib.suppress(OSError):
+            os.write(self._wake_writer, b"x")
+
+    def sleep(self, until: float) -> None:
+        """Sleep until a worker ends, a run is over its time limit, ``stop`` is called, or it is so late."""
+        now = time.monotonic()
+        for worker in self.workers:
+            if worker.timeout_us is not None:
+                left = worker.left_us()
+                # One that is between two runs may begin one now.
+                until = min(until, now + (worker.timeout_us if left is None else max(left, 0)) / 1e6)
+        for key, _ in self._selector.select(max(until - now, 0.0)):
+            if key.fd == self._wake_reader:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake_reader, 4_096)
+
+    def take_ended(self) -> Iterator[WorkerProcess]:
+        """Yield the workers that have ended. Each is closed when the next one is asked for."""
+        for worker in list(self.workers):
+            if worker.ended():
+                yield from self._let_go(worker)
+
+    def take_overtime(self) -> Iterator[WorkerProcess]:
+        """Kill the workers whose run is over its time limit, and yield them."""
+        for worker in list(self.workers):
+            if worker.kill_overtime():
+                yield from self._let_go(worker)
+
+    def lost(self, worker: WorkerProcess, *, overtime: bool = False) -> None:
+        """Tell the store that a worker has died, and in which run.
+
+        Raises:
+            StoreUnavailable: if the store is away for too long.
+        """
+        number, run = worker.board.worker, worker.board.run
+        if number:
+            at_run = _NO_RUN if run is None else run
+            self.patiently(lambda: self.store.worker_lost(worker.campaign, number, at_run, overtime))
+
+    def patiently(self, what: Callable[[], _T]) -> _T:
+        """Do something with the store, again and again while it is away.
+
+        Raises:
+            StoreUnavailable: if it is away for too long.
+        """
+        begun, pause = time.monotonic(), _PAUSE_FIRST_S
+        while True:
+            try:
+                return what()
+            except StoreUnavailable:
+                if time.monotonic() - begun > self.options.store_wait:
+                    raise
+            self._selector.select(pause)
+            pause = min(pause * 2, _PAUSE_MOST_S)
+
+    def end(self, within: float) -> None:
+        """End all workers: after the runs that they are in, if that takes no longer than so many seconds."""
+        for worker in self.workers:
+            worker.stop(within)
+        while self.workers:
+            now = time.monotonic()
+            for worker in self.workers:
+                worker.kill_late(now)
+            for worker in self.take_ended():
+                if worker.code != 0:
+                    with contextlib.suppress(TidewireError):
+                        self.store.worker_lost(worker.campaign, worker.board.worker, _NO_RUN, False)
+            if self.workers:
+                self.sleep(
+                    min((worker.stop_at for worker in self.workers if worker.stop_at is not None), default=now + 1)
+                )
+
+    def close(self) -> None:
+        """Kill what is left, and give everything back."""
+        for worker in list(self.workers):
+            for _ in self._let_go(worker):
+                pass
+        self._selector.close()
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
+
+    def _let_go(self, worker: WorkerProcess) -> Iterator[WorkerProcess]:
+        self.workers.remove(worker)
+        self._selector.unregister(worker)
+        try:
+            yield worker
+        finally:
+            worker.close()

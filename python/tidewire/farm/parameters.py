@@ -1,0 +1,182 @@
+"""Parameters of campaigns: sets of them, checked before anything runs, and given to each run anew."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tidewire.errors import InvalidArgument
+from tidewire.values import plans
+
+_SETS_MAX = 1_000_000
+_INTEGER_MAX = 2**63
+_SHARED = (str, int, float, bool, type(None))
+
+
+def grid(**axes: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return every combination of the values of some parameters, for ``sweep``. The last one changes fastest.
+
+    >>> grid(strategy=["greedy", "rows"], teams=[2])
+    [{'strategy': 'greedy', 'teams': 2}, {'strategy': 'rows', 'teams': 2}]
+
+    Raises:
+        InvalidArgument: if a parameter has no values, or there are more than a million combinations.
+    """
+    if not axes:
+        raise InvalidArgument("grid: it needs a parameter with its values, such as grid(teams=[2, 4])")
+    values: dict[str, list[Any]] = {}
+    for name, given in axes.items():
+        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+            raise InvalidArgument(f"grid: {name}: {given!r} is no list of values: write {name}=[{given!r}]")
+        values[name] = list(given)
+        if not values[name]:
+            raise InvalidArgument(f"grid: {name}: it has no values")
+    count = math.prod(len(given) for given in values.values())
+    if count > _SETS_MAX:
+        raise InvalidArgument(f"grid: {count:,} combinations; at most {_SETS_MAX:,} are allowed")
+    return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
+
+
+def checked(function: Callable[..., Any], params: Any, sweep: Any) -> list[str]:
+    """Return the parameter sets of a campaign as JSON, at least one.
+
+    Raises:
+        InvalidArgument: if one does not fit what the function's ``run`` is annotated with, or can't be JSON.
+    """
+    fixed = _as_mapping("params", {} if params is None else params)
+    if sweep is None:
+        sets: list[dict[str, Any]] = [fixed]
+    elif isinstance(sweep, (str, bytes, Mapping)) or not isinstance(sweep, Iterable):
+        raise InvalidArgument(f"sweep: {sweep!r} is no list of parameter sets: write tw.grid(teams=[2, 4])")
+    else:
+        sets = [{**fixed, **_as_mapping(f"sweep[{index}]", item)} for index, item in enumerate(sweep)]
+        if not 0 < len(sets) <= _SETS_MAX:
+            raise InvalidArgument(f"sweep: {len(sets):,} parameter sets; 1 to {_SETS_MAX:,} are allowed")
+    kind = kind_of(function)
+    label = "params" if sweep is None else "sweep[{}]"
+    return [_written(kind, values, label.format(index)) for index, values in enumerate(sets)]
+
+
+def kind_of(function: Callable[..., Any]) -> Any:
+    """Return ``P`` of a function that takes ``tw.Run[P]``, or None if it takes any parameters."""
+    from tidewire._binding import Run
+
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001
+        return None
+    for hint in hints.values():
+        if typing.get_origin(hint) is Run:
+            kind = typing.get_args(hint)[0]
+            return None if kind is Any or isinstance(kind, typing.TypeVar) else kind
+    return None
+
+
+class Parameters:
+    """The parameters of the runs of a campaign: ``parameters(run)`` gives those of a run, which nobody else has."""
+
+    def __init__(self, function: Callable[..., Any], sets: int, read: Callable[[int], str]) -> None:
+        self._kind = kind_of(function)
+        self._sets = sets
+        self._read = read
+        self._makers: dict[int, Callable[[], Any]] = {}
+
+    def __call__(self, run: int) -> Any:
+        """Return the parameters of a run."""
+        index = run % self._sets
+        maker = self._makers.get(index)
+        if maker is None:
+            maker = self._makers[index] = self._maker(self._read(index))
+        return maker()
+
+    def _maker(self, text: str) -> Callable[[], Any]:
+        if self._kind is None:
+            values: dict[str, Any] = json.loads(text)
+            # Its values can't be changed, so that a copy of the dict is enough.
+            return values.copy if all(type(value) in _SHARED for value in values.values()) else lambda: json.loads(text)
+        import msgspec
+
+        decode = msgspec.json.Decoder(self._kind).decode
+        return lambda: decode(text)
+
+
+def _as_mapping(name: str, values: Any) -> dict[str, Any]:
+    kind = type(values)
+    fields = None if isinstance(values, Mapping) else plans.field_names(kind)
+    if fields is not None:
+        return {field: getattr(values, field) for field in fields}
+    if not isinstance(values, Mapping):
+        raise InvalidArgument(f"{name}: {values!r} is no dict of parameters")
+    for key in values:
+        if not isinstance(key, str):
+            raise InvalidArgument(f"{name}: {key!r} is no name of a parameter: names are text")
+    return dict(values)
+
+
+def _written(kind: Any, values: dict[str, Any], name: str) -> str:
+    import msgspec
+
+    if kind is not None:
+        _check_names(kind, values, name)
+        try:
+            built = msgspec.to_builtins(values)
+            msgspec.convert(built, kind)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise InvalidArgument(f"{name}: {_path(str(error))}; the function takes {_shown(kind)}") from error
+        values = built
+    for key, value in values.items():
+        _check(f"{name}.{key}", value)
+    return json.dumps(values, ensure_ascii=False, allow_nan=False)
+
+
+def _check_names(kind: Any, values: dict[str, Any], name: str) -> None:
+    if typing.is_typeddict(kind):
+        known = list(typing.get_type_hints(kind))
+    else:
+        known = list(plans.field_names(kind) or []) if isinstance(kind, type) else []
+    unknown = [key for key in values if known and key not in known]
+    if unknown:
+        raise InvalidArgument(f"{name}.{unknown[0]}: the function takes no such parameter; it takes {', '.join(known)}")
+
+
+def _check(name: str, value: Any) -> None:
+    """Check that JSON keeps a value as it is.
+
+    Raises:
+        InvalidArgument: if it does not.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgument(f"{name}: {value!r} can't be written as JSON: pass it as text")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument(f"{name}: text with a lone surrogate: leave it out") from None
+    elif isinstance(value, bool) or value is None or isinstance(value, float):
+        pass
+    elif isinstance(value, int):
+        if not -_INTEGER_MAX <= value < _INTEGER_MAX:
+            raise InvalidArgument(f"{name}: an integer beyond 64 bits: pass it as text")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _check(f"{name}[{index}]", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidArgument(f"{name}: the key {key!r} is no text, which JSON needs")
+            _check(f"{name}.{key}", item)
+    else:
+        kind = type(value).__name__
+        raise InvalidArgument(f"{name}: {value!r} ({kind}) is no plain data: pass numbers, text, lists or dicts")
+
+
+def _path(text: str) -> str:
+    return text.replace(" - at `$.", " at `")
+
+
+def _shown(kind: Any) -> str:
+    return getattr(kind, "__name__", str(kind))

@@ -1,0 +1,43 @@
+"""How well a mean must be known for a campaign to end early."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tidewire.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Ends a campaign once the mean of a column is known this well, for every parameter set.
+
+    It is looked at after fixed numbers of runs, so that where a campaign ends does not depend on workers or timing.
+
+    Args:
+        column: A column of integers, floats or booleans; of a run with several rows their mean counts.
+        half_width: Half the width of the confidence interval, above 0, in the unit of the column.
+        confidence: The confidence over all looks together, between 0 and 1.
+
+    Raises:
+        InvalidArgument: if a number is not among these.
+    """
+
+    column: str
+    half_width: float
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not isinstance(self.column, str) or not self.column:
+            raise InvalidArgument(f"until.column: {self.column!r} is no name of a column")
+        if not _is_number(self.half_width) or not 0 < self.half_width < math.inf:
+            raise InvalidArgument(f"until.half_width: {self.half_width!r} is not allowed: give a number above 0")
+        if not _is_number(self.confidence) or not 0 < self.confidence < 1:
+            raise InvalidArgument(
+                f"until.confidence: {self.confidence!r} is not allowed: give a number between 0 and 1, such as 0.99"
+            )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

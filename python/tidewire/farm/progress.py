@@ -1,0 +1,145 @@
+"""The progress of a campaign while it runs: a line in a terminal, a line at the end elsewhere, a bar in a notebook."""
+
+from __future__ import annotations
+
+import html
+import sys
+from typing import Any, Protocol
+
+from tidewire.farm.report import Status
+
+_BAR = 24
+
+
+class Progress(Protocol):
+    """Something that shows the progress."""
+
+    def __call__(self, status: Status, wrong: str | None) -> None:
+        """Show a status, and what is wrong with the store."""
+
+    def end(self, status: Status | None) -> None:
+        """Show the last status; None if there was an error."""
+
+
+def progress_of(wanted: bool | None) -> Progress:
+    """Return what shows the progress here; nothing does if it is not wanted."""
+    if wanted is False:
+        return Silent()
+    if _in_notebook():
+        return Notebook()
+    if sys.stderr is not None and sys.stderr.isatty():
+        return Terminal()
+    return Line()
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __call__(self, status: Status, wrong: str | None) -> None:
+        """Do nothing."""
+
+    def end(self, status: Status | None) -> None:
+        """Do nothing."""
+
+
+class Line(Silent):
+    """Writes one line at the end, and one when the store is away."""
+
+    _told = False
+
+    def __call__(self, status: Status, wrong: str | None) -> None:
+        """Tell that the store is away, once."""
+        if wrong is not None and not self._told:
+            print(f"campaign {status.name}: waiting for the store: {wrong}", file=sys.stderr, flush=True)
+        self._told = wrong is not None
+
+    def end(self, status: Status | None) -> None:
+        """Write how it has ended."""
+        if status is not None:
+            print(line(status), file=sys.stderr, flush=True)
+
+
+class Terminal(Silent):
+    """Writes a line again and again."""
+
+    def __call__(self, status: Status, wrong: str | None) -> None:
+        """Write the line anew."""
+        text = line(status) if wrong is None else f"campaign {status.name}: waiting for the store: {wrong}"
+        self._write(text)
+
+    def end(self, status: Status | None) -> None:
+        """Leave the last line as it is."""
+        if status is not None:
+            self._write(line(status))
+        print(file=sys.stderr, flush=True)
+
+    def _write(self, text: str) -> None:
+        import shutil
+
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r{text[:width]:<{width}}", end="", file=sys.stderr, flush=True)
+
+
+class Notebook(Silent):
+    """Shows a bar in the output of a cell."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def __call__(self, status: Status, wrong: str | None) -> None:
+        """Show the bar anew."""
+        from importlib import import_module
+
+        tools = import_module("IPython.display")
+        text = line(status) if wrong is None else f"waiting for the store: {wrong}"
+        made = tools.HTML(
+            f'<progress max="1" value="{share(status):.4f}" style="width:20em"></progress> {html.escape(text)}'
+        )
+        if self._handle is None:
+            self._handle = tools.display(made, display_id=True)
+        else:
+            self._handle.update(made)
+
+    def end(self, status: Status | None) -> None:
+        """Show the last status."""
+        if status is not None:
+            self(status, None)
+
+
+def share(status: Status) -> float:
+    """Return which part of the runs has ended."""
+    return 1.0 if status.state == "done" or status.runs == 0 else 1 - status.left / status.runs
+
+
+def line(status: Status) -> str:
+    """Return a status in one line: what has ended, the rate, the time left, failures and workers."""
+    ended = status.runs - status.left
+    filled = int(share(status) * _BAR)
+    parts = [f"campaign {status.name} {'█' * filled}{'░' * (_BAR - filled)} {ended:,}/{status.runs:,}"]
+    if status.ended:
+        parts.append(f"{status.state} in {_seconds(status.seconds)}")
+    else:
+        parts.append(status.state if status.state != "running" else f"{status.rate:,.0f} runs/s")
+    left = status.seconds_left
+    if left is not None and status.state == "running":
+        parts.append(f"{_seconds(left)} left")
+    if status.failed or status.quarantined:
+        parts.append(f"{status.failed:,} failed, {status.quarantined:,} quarantined")
+    working = sum(worker.state == "working" for worker in status.workers)
+    if not status.ended:
+        parts.append(f"{working} worker{'' if working == 1 else 's'}")
+    return " · ".join(parts)
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def _in_notebook() -> bool:
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = get_ipython() if get_ipython is not None else None
+    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"

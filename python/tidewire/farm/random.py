@@ -1,0 +1,88 @@
+"""The random numbers of one run, for Python and for NumPy."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import Philox
+
+if TYPE_CHECKING:
+    import numpy
+
+_NUMPY_USE = 2
+_MASK = 2**256 - 1
+
+
+class RunRandom(random.Random):
+    """A ``random.Random`` whose numbers are those of one run. Its ``random`` and ``getrandbits`` are compiled; all else is Python's."""
+
+    __slots__ = ("_philox", "getrandbits", "random")
+
+    def __new__(cls, *_: Any) -> RunRandom:
+        """Make one. What the class above would seed is never used."""
+        made: RunRandom = random.Random.__new__(cls, 0)  # type: ignore[call-arg]
+        return made
+
+    def __init__(self, philox: Philox, unit: Any = None, bits: Any = None) -> None:
+        self._philox = philox
+        self.random = unit or philox.random  # type: ignore[method-assign]
+        self.getrandbits = bits or philox.getrandbits  # type: ignore[method-assign]
+        self.gauss_next: float | None = None
+
+    def seed(self, a: Any = None, version: int = 2) -> None:
+        """Begin another stream, which depends on ``a`` alone: an int, float, str, bytes or bytearray, or None for the system's."""
+        if a is None:
+            key = os.urandom(16)
+        elif isinstance(a, (int, float, str, bytes, bytearray)):
+            data = (
+                a.encode("utf-8", "surrogatepass")
+                if isinstance(a, str)
+                else bytes(a)
+                if isinstance(a, (bytes, bytearray))
+                else repr(a).encode()
+            )
+            key = hashlib.blake2b(data, digest_size=16, person=type(a).__name__.encode()).digest()
+        else:
+            raise TypeError(
+                f"seed: {type(a).__name__} is not allowed: give an int, float, str, bytes or bytearray, or None"
+            )
+        self._philox.move_to(((int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")), (0, 0, 0, 0), 4))
+        self.gauss_next = None
+
+    def getstate(self) -> tuple[Any, ...]:
+        """Return what ``setstate`` goes back to."""
+        return (self._philox.position(), self.gauss_next)
+
+    def setstate(self, state: Any) -> None:
+        """Go back to what ``getstate`` has returned."""
+        position, self.gauss_next = state
+        self._philox.move_to(position)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle it with its place in the stream."""
+        return (_restored, (self.getstate(),))
+
+
+def _restored(state: Any) -> RunRandom:
+    made = RunRandom(Philox((0, 0), (0, 0, 0, 0)))
+    made.setstate(state)
+    return made
+
+
+def numpy_generator(key: tuple[int, int], run: int) -> numpy.random.Generator:
+    """Return the generator of a run for NumPy.
+
+    Raises:
+        ImportError: if NumPy is not installed.
+    """
+    try:
+        import numpy
+    except ImportError as error:
+        raise ImportError("run.numpy needs NumPy: pip install numpy, or use run.random") from error
+    # NumPy counts up before it makes a block.
+    before = (run << 64 | _NUMPY_USE << 128) - 1 & _MASK
+    counter = numpy.array([before >> shift & 2**64 - 1 for shift in range(0, 256, 64)], numpy.uint64)
+    return numpy.random.Generator(numpy.random.Philox(key=numpy.array(key, numpy.uint64), counter=counter))

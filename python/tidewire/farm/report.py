@@ -1,0 +1,254 @@
+"""What is known of a campaign: counters, workers, stages, failures, and the report at its end."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidewire.farm.campaign import Campaign
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def time_of(micros: int) -> datetime.datetime:
+    """Return a time of a store."""
+    return _EPOCH + datetime.timedelta(microseconds=micros)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Where the time of a worker went, in seconds of its wall clock."""
+
+    lease: float = 0.0
+    """Waiting for a range, and opening the store."""
+    warm_up: float = 0.0
+    """The start of the process, imports, and the first run."""
+    run: float = 0.0
+    """The function."""
+    encode: float = 0.0
+    """Results to columns."""
+    persist: float = 0.0
+    """Waiting for a commit. What is committed while the next range runs costs nothing."""
+    wait: float = 0.0
+    """Waiting for others to finish what they hold, or for a campaign that is paused."""
+    idle: float = 0.0
+    """Waiting for a campaign to serve."""
+
+    @property
+    def total(self) -> float:
+        """All of them together."""
+        return float(sum(getattr(self, stage.name) for stage in fields(self)))
+
+    def __add__(self, other: Stages) -> Stages:
+        """Add up the stages of two workers."""
+        return Stages(*(getattr(self, stage.name) + getattr(other, stage.name) for stage in fields(self)))
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """A worker of a campaign."""
+
+    id: int
+    name: str
+    host: str
+    process: int
+    state: str
+    """``working``, ``left`` or ``lost``."""
+    joined: datetime.datetime
+    seen: datetime.datetime
+    """When it last claimed or committed."""
+    runs: int
+    """How many runs it has stored."""
+    stages: Stages
+    leased: list[tuple[int, int]]
+    """The runs that it holds: first and count."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How precisely the mean of a column was known when it was last looked at."""
+
+    runs: int
+    mean: float
+    half_width: float
+    set: int
+    """The parameter set that is known least well."""
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a campaign as a whole: a change of state, or a note if both states are the same."""
+
+    at: datetime.datetime
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A run that failed all its attempts, or was quarantined."""
+
+    run: int
+    kind: str
+    """``error``, ``timeout`` or ``quarantined``."""
+    error: str
+    """The class of the error; empty if no error was raised."""
+    message: str
+    traceback: str
+    attempts: int
+    worker: int
+    at: datetime.datetime
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of results, by columns."""
+
+    runs: list[int]
+    rows: list[int]
+    """The number of each row in its run."""
+    columns: dict[str, list[Any]]
+    """Values by column: times in UTC, JSON as text, None where there is nothing."""
+    digest: int
+    """The sum of the hashes of these rows; those of all batches add up to the campaign's, modulo 2^128."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Counters, workers and pace of a campaign, read at a cost that does not depend on the number of runs."""
+
+    id: int
+    name: str
+    state: str
+    """``draft``, ``running``, ``paused``, ``cancelled``, ``failed`` or ``done``."""
+    reason: str
+    """Why it is in this state."""
+    runs: int
+    done: int
+    failed: int
+    quarantined: int
+    leased: int
+    rows: int
+    digest: str
+    seconds: float
+    """How long it was at work."""
+    rate: float
+    """Runs per second lately."""
+    run_us: float
+    """How long a run takes, in microseconds; 0 if that is not known."""
+    losses: int
+    """Workers that died, or let a lease expire."""
+    timeline: list[tuple[float, int]]
+    """Seconds at work, and runs that had ended by then."""
+    look: Look | None
+    workers: list[WorkerStatus]
+    now: datetime.datetime
+    """The clock of the store."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing runs any more."""
+        return self.state in ("done", "failed", "cancelled")
+
+    @property
+    def left(self) -> int:
+        """Runs that have not ended."""
+        return self.runs - self.done - self.failed - self.quarantined
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this rate; None if that is not known."""
+        return self.left / self.rate if self.rate > 0 and not self.ended else None
+
+
+@dataclass(frozen=True, repr=False)
+class Report(Status):
+    """What a campaign has come to. ``rate`` is that of the whole campaign."""
+
+    function: str
+    seed: int | str
+    created: datetime.datetime
+    campaign: Campaign = field(compare=False)
+
+    @property
+    def stages(self) -> Stages:
+        """Where the time of all workers went."""
+        return sum((worker.stages for worker in self.workers), Stages())
+
+    @property
+    def limiting(self) -> str:
+        """The stage that took most of the workers' time, its share, and what to do about it."""
+        return limiting(self)
+
+    def __repr__(self) -> str:
+        """Return the report in a few lines."""
+        bad = f", {self.failed:,} failed" if self.failed else ""
+        bad += f", {self.quarantined:,} quarantined" if self.quarantined else ""
+        lines = [
+            f"campaign {self.name!r} is {self.state}: {self.done:,} of {self.runs:,} runs{bad}",
+            f"  {self.rate:,.0f} runs/s over {self.seconds:,.2f} s with {len(self.workers)} workers, digest {self.digest}",
+            f"  {self.limiting}",
+        ]
+        return "\n".join(lines)
+
+
+_ADVICE = {
+    "run": "more workers make it faster as long as there are cores for them",
+    "lease": "the store is slow to lease ranges: give ranges more time (range=1.0), or use a store that is nearer",
+    "warm_up": "most of the time goes into starting workers and importing: plan more runs, or import less",
+    "encode": "results cost as much as the runs: return fewer or plainer columns",
+    "persist": "the store is slow to commit: put it on a faster disk, return fewer rows, or use PostgreSQL",
+    "wait": "workers waited for others or while it was paused: use fewer workers, or shorter runs",
+    "idle": "workers waited for a campaign: use fewer workers",
+}
+_NAMES = {
+    "run": "the function",
+    "lease": "leasing",
+    "warm_up": "warming up",
+    "encode": "encoding results",
+    "persist": "storing",
+    "wait": "waiting",
+}
+
+
+def limiting(report: Report) -> str:
+    """Name the limiting stage of a campaign in one sentence."""
+    stages = report.stages
+    total = stages.total - stages.idle
+    if total <= 0:
+        return "No worker has stored anything yet."
+    shares = {stage.name: getattr(stages, stage.name) / total for stage in fields(stages) if stage.name != "idle"}
+    name = max(shares, key=lambda stage: shares[stage])
+    return f"The limiting stage is {_NAMES[name]}, with {shares[name]:.0%} of the workers' time: {_ADVICE[name]}."
+
+
+def status_fields(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a ``Status`` of what the compiled part says."""
+    return {
+        **{name: row[name] for name in ("id", "name", "state", "reason", "runs", "done", "failed", "quarantined")},
+        **{name: row[name] for name in ("leased", "rows", "digest", "rate", "run_us", "losses")},
+        "seconds": row["active_us"] / 1e6,
+        "timeline": [(at / 1e6, runs) for at, runs in row["timeline"]],
+        "look": None if row["look"] is None else Look(*row["look"]),
+        "workers": [_worker(worker) for worker in row["workers"]],
+        "now": time_of(row["now_us"]),
+    }
+
+
+def _worker(row: dict[str, Any]) -> WorkerStatus:
+    return WorkerStatus(
+        id=row["id"],
+        name=row["name"],
+        host=row["host"],
+        process=row["process"],
+        state=row["state"],
+        joined=time_of(row["joined_us"]),
+        seen=time_of(row["seen_us"]),
+        runs=row["runs"],
+        stages=Stages(*(micros / 1e6 for micros in row["stages_us"])),
+        leased=[(first, count) for first, count in row["leased"]],
+    )

@@ -1,0 +1,156 @@
+"""``tidewire worker``: processes that serve whichever campaigns of a store have something to run."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidewire._binding import CampaignStore
+from tidewire.errors import CampaignError, StoreUnavailable
+from tidewire.farm.code import check_guard
+from tidewire.farm.group import Options, WorkerGroup
+from tidewire.farm.process import WorkerProcess
+from tidewire.farm.store import url_of
+from tidewire.farm.supervisor import LOOK_S, STOP_S, Deaths, checked_workers, error_of, stopped_by
+from tidewire.farm.worker import REFUSED
+
+_log = logging.getLogger("tidewire.farm")
+_WORK_WAIT_S = 1.0
+"""A worker that has had nothing to run for so long leaves its campaign, and may serve another."""
+_IDLE_S = 5.0
+"""An idle server looks for campaigns so often, where the store can't say that there is one."""
+_AGAIN_S = (0.0, 0.5, 1.0, 2.0, 5.0)
+"""A campaign whose workers have left it without a run is served again after so long."""
+
+
+def serve(
+    store: str | None = None,
+    processes: int | None = None,
+    *,
+    campaign: str | int | None = None,
+    accept_code: bool = False,
+    store_wait: float = 60.0,
+) -> None:
+    """Serve campaigns with worker processes of this machine until SIGTERM or SIGINT. Workers end after their runs then.
+
+    Args:
+        store: The URL of the store, as for ``tw.campaign``.
+        processes: How many; without it as many as there are processors.
+        campaign: The name or number of the only campaign that is served.
+        accept_code: Works although the code differs from that of a campaign; the store keeps a note of it.
+        store_wait: Seconds for which a store that is away is waited for.
+
+    Raises:
+        InvalidArgument: if an argument is not what is allowed.
+        CampaignError: if the store can't be used.
+        StoreUnavailable: if it is away for too long.
+    """
+    check_guard()
+    options = Options(url_of(store), checked_workers("processes", processes), accept_code, store_wait)
+    connection = CampaignStore(options.store, create=False)
+    only = None if campaign is None else connection.find(str(campaign))
+    server = Server(connection, options, only)
+    with stopped_by(server.stop, signal.SIGTERM, signal.SIGINT):
+        server.run()
+
+
+@dataclass
+class _Served:
+    """What a server knows of a campaign."""
+
+    timeout_us: int | None
+    deaths: Deaths = field(default_factory=Deaths)
+    not_before: float = 0.0
+    in_vain: int = 0
+    refused: bool = False
+
+
+class Server:
+    """Shares its processes out among the campaigns of a store."""
+
+    def __init__(self, store: CampaignStore, options: Options, only: int | None = None) -> None:
+        self._group = WorkerGroup(store, options)
+        self._only = only
+        self._served: dict[int, _Served] = {}
+
+    def run(self) -> None:
+        """Serve until ``stop`` is called.
+
+        Raises:
+            StoreUnavailable: if the store is away for too long.
+        """
+        group = self._group
+        try:
+            while not group.stopping:
+                waiting = group.patiently(self._waiting)
+                self._share_out(waiting)
+                self._rest(bool(waiting))
+                for worker in group.take_ended():
+                    self._ended(worker)
+                for worker in group.take_overtime():
+                    group.lost(worker, overtime=True)
+            group.end(STOP_S)
+        finally:
+            group.close()
+
+    def stop(self) -> None:
+        """End after the runs at hand. May be called from signal handlers."""
+        self._group.stop()
+
+    def _waiting(self) -> list[int]:
+        """Return the campaigns that may have something to run, oldest first."""
+        store = self._group.store
+        rows = [row for row in store.campaigns() if row["state"] == "running"]
+        if self._only is not None:
+            rows = [row for row in rows if row["id"] == self._only]
+        numbers = sorted(row["id"] for row in rows if row["done"] + row["failed"] + row["quarantined"] < row["runs"])
+        for number in numbers:
+            if number not in self._served:
+                self._served[number] = _Served(store.campaign(number)["timeout_us"])
+        return [number for number in numbers if not self._served[number].refused]
+
+    def _share_out(self, waiting: list[int]) -> None:
+        """Give each free process to the campaign that has the fewest of them."""
+        group, now = self._group, time.monotonic()
+        while len(group.workers) < group.options.workers:
+            open_to = [number for number in waiting if self._served[number].not_before <= now]
+            if not open_to:
+                return
+            counts = {number: sum(worker.campaign == number for worker in group.workers) for number in open_to}
+            number = min(open_to, key=lambda number: (counts[number], number))
+            group.start(number, self._served[number].timeout_us, _WORK_WAIT_S)
+
+    def _rest(self, busy: bool) -> None:
+        """Sleep: until something happens to a worker, or in an idle server until the store has changed."""
+        group = self._group
+        if group.workers or busy:
+            group.sleep(time.monotonic() + LOOK_S)
+        else:
+            group.sleep(time.monotonic() + _IDLE_S)
+
+    def _ended(self, worker: WorkerProcess) -> None:
+        served = self._served[worker.campaign]
+        now = time.monotonic()
+        if worker.code == 0:
+            served.in_vain = 0 if worker.board.ended else min(served.in_vain + 1, len(_AGAIN_S) - 1)
+            served.not_before = now + _AGAIN_S[served.in_vain]
+            return
+        self._group.lost(worker)
+        try:
+            if worker.code == REFUSED and worker.said():
+                raise error_of(worker.said())
+            status = self._group.patiently(lambda: self._group.store.status(worker.campaign))
+            ended = status["done"] + status["failed"] + status["quarantined"]
+            served.not_before = now + served.deaths.pause(worker, ended)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001
+            served.refused = True
+            _log.error("campaign %s is not served: %s", worker.campaign, error, exc_info=_cause(error))
+
+
+def _cause(error: Exception) -> Any:
+    return error.__cause__ if isinstance(error, CampaignError) else None
