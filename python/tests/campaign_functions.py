@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import os
+import signal
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
 import msgspec
@@ -77,3 +81,130 @@ def stepped(run: tw.Run[Steps]) -> int:
 def swept(run: tw.Run) -> dict[str, Any]:
     run.params["teams"].append(1)
     return {"set": f"{run.params['strategy']}-{len(run.params['teams'])}"}
+
+
+# Runs that do what they should not
+
+
+def changing(run: tw.Run) -> dict[str, Any]:
+    return {"hits": run.index} if run.index != 400 else {"hits": run.index, "more": 1}
+
+
+def special(run: tw.Run) -> dict[str, Any]:
+    values: list[dict[str, Any]] = [
+        {"real": 1.5, "whole": 1, "text": "a", "nested": [1]},
+        {"real": float("nan"), "whole": -(2**63), "text": "", "nested": {}},
+        {"real": float("inf"), "whole": 2**63 - 1, "text": "é\u2028🙂", "nested": None},
+        {"real": -0.0, "whole": None, "text": None, "nested": {"b": {2, 1}, "a": "é"}},
+        {"real": 1, "whole": True, "text": "x" * 100_000, "nested": "plain"},
+        {"real": 0.0, "whole": 2**63, "text": "", "nested": []},
+        {"real": 0.0, "whole": 1.5, "text": "", "nested": []},
+        {"real": 0.0, "whole": 0, "text": "a\0b", "nested": []},
+        {"real": 0.0, "whole": 0, "text": "\ud800", "nested": []},
+        {"real": "0", "whole": 0, "text": "", "nested": []},
+        {"real": 0.0, "whole": 0, "text": b"", "nested": []},
+        {"real": 0.0, "whole": 0, "text": "", "nested": [float("nan")]},
+        {"real": 0.0, "whole": 0, "text": "", "nested": object()},
+        {"real": 0.0, "whole": 0, "text": ""},
+    ]
+    return values[run.index]
+
+
+def failing(run: tw.Run) -> int:
+    if run.index % 10 == 3:
+        raise ValueError(f"run {run.index} has no luck")
+    if run.index == 5 and run.attempt < 3:
+        raise RuntimeError("not yet")
+    return run.attempt
+
+
+def printing(run: tw.Run) -> int:
+    print(f"printed by run {run.index}", flush=True)
+    return run.index
+
+
+def forking(run: tw.Run) -> int:
+    """Half of the children end by themselves, the others return from the function as the worker does."""
+    child = os.fork()
+    if child == 0 and run.index % 2:
+        os._exit(0)
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    return run.index
+
+
+def leaving(run: tw.Run) -> int:
+    if run.index == 3:
+        sys.exit("enough")
+    if run.index == 4:
+        raise KeyboardInterrupt
+    return run.index
+
+
+def killing(run: tw.Run) -> int:
+    """Two runs that end their process: by force, and without a word."""
+    if run.index == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if run.index == 13:
+        os._exit(9)
+    return run.index
+
+
+def always_killing(run: tw.Run) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return run.index
+
+
+def greedy(run: tw.Run) -> int:
+    """Takes memory until the system ends it, as far as a test may."""
+    if run.index == 2:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        return len(bytearray(1 << 31))
+    return run.index
+
+
+def endless(run: tw.Run) -> int:
+    while run.index == 4:
+        pass
+    return run.index
+
+
+def waiting(run: tw.Run) -> int:
+    """Waits in its third run until a file is there; a new file says that it does."""
+    folder = Path(run.params["folder"])
+    if run.index == 3:
+        (folder / "here").touch()
+        os.mkfifo(folder / f"fifo-{run.attempt}-{os.getpid()}")
+        with open(folder / f"fifo-{run.attempt}-{os.getpid()}") as fifo:
+            fifo.read()
+    return run.index
+
+
+def drawn(run: tw.Run) -> dict[str, Any]:
+    """Every kind of number that a run can draw, twice: what one run left behind shows in the next."""
+    kept.append(run)
+    draw = run.random
+    return {
+        "gauss": draw.gauss(0, 1),
+        "choice": draw.choice("abc"),
+        "big": str(draw.getrandbits(200)),
+        "sample": draw.sample(range(100), 3),
+        "bytes": draw.randbytes(3).hex(),
+        "array": run.numpy.random(),
+        "whole": draw.randrange(10),
+    }
+
+
+kept: list[tw.Run] = []
+
+
+def set_of(run: tw.Run) -> int:
+    return int(run.params["number"])
+
+
+def importing_late(run: tw.Run) -> int:
+    import campaign_helper  # type: ignore[import-not-found]
+
+    return int(campaign_helper.VALUE)

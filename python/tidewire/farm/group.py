@@ -130,7 +130,8 @@ class WorkerGroup:
             for worker in self.workers:
                 worker.kill_late(now)
             for worker in self.take_ended():
-                if worker.code != 0:
+                # One that had not joined yet is no loss.
+                if worker.code != 0 and worker.board.worker:
                     with contextlib.suppress(TidewireError):
                         self.store.worker_lost(worker.campaign, worker.board.worker, _NO_RUN, False)
             if self.workers:

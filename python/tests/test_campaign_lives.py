@@ -1,0 +1,165 @@
+"""Campaigns whose workers and starters die, stand still, come and go: each run is stored once, and the digest is the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import campaign_functions as functions
+import pytest
+import tidewire as tw
+from campaign_support import gone, program, running, until, working
+from tidewire._binding import CampaignStore
+
+RUNS = 1_000
+STARTER = """
+import sys
+import campaign_functions as functions
+import tidewire as tw
+
+if __name__ == "__main__":
+    tw.campaign(functions.slow_pi, runs=1_000, seed=7, name="pi", store={store!r}, lease=0.5).run(workers=2)
+"""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The digest of the campaign that all of these run."""
+    store = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/farm.db"
+    return tw.campaign(functions.pi, runs=RUNS, seed=7, store=store).run(workers=1, progress=False).digest
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/farm.db"
+
+
+def plan(store: str, lease: float = 5.0) -> tw.Campaign:
+    return tw.campaign(functions.slow_pi, runs=RUNS, seed=7, name="pi", store=store, lease=lease)
+
+
+def check(report: tw.Report, digest: str) -> None:
+    assert (report.state, report.done, report.rows, report.failed, report.quarantined) == ("done", RUNS, RUNS, 0, 0)
+    assert (report.digest, report.campaign.verify()) == (digest, digest)
+
+
+def test_a_worker_that_is_killed_is_replaced_and_loses_nothing(store: str, undisturbed: str) -> None:
+    campaign = plan(store)
+    with running(campaign) as end:
+        killed = working(until(campaign, lambda status: status.done > 50 and status.leased))[0]
+        os.kill(killed.process, signal.SIGKILL)
+        report = end()
+    check(report, undisturbed)
+    assert {worker.id: worker.state for worker in report.workers}[killed.id] == "lost"
+    assert len(report.workers) == 3
+
+
+def test_workers_end_with_their_starter_and_another_one_goes_on(store: str, tmp_path: Path, undisturbed: str) -> None:
+    with program(STARTER.format(store=store), tmp_path) as starter:
+        campaign = plan_of(store)
+        at_work = working(until(campaign, lambda status: status.done > 50 and len(working(status)) == 2))
+        starter.kill()
+        assert all(gone(worker.process) for worker in at_work)
+    assert campaign.status().state == "running"
+    check(campaign.run(workers=2, progress=False), undisturbed)
+
+
+def test_all_processes_are_killed_at_once(store: str, tmp_path: Path, undisturbed: str) -> None:
+    with program(STARTER.format(store=store), tmp_path) as starter:
+        campaign = plan_of(store)
+        until(campaign, lambda status: status.done > 50)
+        os.killpg(starter.pid, signal.SIGKILL)
+        starter.wait()
+    check(campaign.run(workers=2, progress=False), undisturbed)
+
+
+def test_the_results_of_a_worker_that_stood_still_beyond_its_lease_are_refused(store: str, undisturbed: str) -> None:
+    campaign = plan(store, lease=0.3)
+    with running(campaign) as end:
+        still = working(until(campaign, lambda status: status.done > 50 and len(working(status)) == 2))[0]
+        os.kill(still.process, signal.SIGSTOP)
+        lost = until(campaign, lambda status: status.losses or status.ended)
+        os.kill(still.process, signal.SIGCONT)
+        report = end()
+    check(report, undisturbed)
+    assert lost.losses == 1
+
+
+def test_two_starters_of_one_campaign(store: str, tmp_path: Path, undisturbed: str) -> None:
+    campaign = plan(store, lease=0.5)
+    with program(STARTER.format(store=store), tmp_path) as other, running(campaign) as end:
+        report = end()
+        assert other.wait() == 0
+    check(report, undisturbed)
+    assert len(campaign.report().workers) == 4
+
+
+def test_workers_that_are_killed_again_and_again(store: str, undisturbed: str) -> None:
+    campaign, draw = plan(store), random.Random(3)
+    with running(campaign) as end:
+        done = 0
+        while done < RUNS * 0.8:
+            status = until(campaign, lambda status, done=done: status.done > done + 60 or status.ended)
+            done = status.done
+            if working(status):
+                os.kill(draw.choice(working(status)).process, signal.SIGKILL)
+        report = end()
+    check(report, undisturbed)
+    assert report.losses >= 5
+
+
+def test_workers_that_are_told_to_end_store_what_they_have(store: str, undisturbed: str) -> None:
+    campaign = plan(store)
+    with running(campaign) as end:
+        left = working(until(campaign, lambda status: status.done > 50 and status.leased))[0]
+        os.kill(left.process, signal.SIGTERM)
+        report = end()
+    check(report, undisturbed)
+    assert report.losses == 0
+    assert {worker.id: worker.state for worker in report.workers}[left.id] == "left"
+
+
+def test_a_pause_lets_what_is_out_be_stored_and_leases_no_more(store: str, undisturbed: str) -> None:
+    campaign = plan(store)
+    with running(campaign) as end:
+        until(campaign, lambda status: status.done > 50)
+        campaign.pause("lunch")
+        paused = until(campaign, lambda status: not status.leased)
+        assert (paused.state, paused.reason) == ("paused", "lunch")
+        assert campaign.status().done == paused.done < RUNS
+        campaign.resume()
+        check(end(), undisturbed)
+    assert [event.after for event in campaign.events()] == ["draft", "running", "paused", "running", "done"]
+
+
+def test_a_campaign_that_is_cancelled_ends_and_keeps_what_was_stored(store: str) -> None:
+    campaign = plan(store)
+    with running(campaign) as end:
+        until(campaign, lambda status: status.done > 50)
+        campaign.cancel("enough")
+        report = end()
+    assert (report.state, report.reason, report.leased) == ("cancelled", "enough", 0)
+    assert 50 < report.done == report.rows < RUNS
+    assert campaign.verify() == report.digest
+    with pytest.raises(tw.CampaignError, match="cancelled"):
+        campaign.resume()
+
+
+def test_results_are_read_while_it_runs(store: str) -> None:
+    campaign = plan(store)
+    with running(campaign) as end:
+        until(campaign, lambda status: status.done > 50)
+        seen = [row.run for row in campaign.results()]
+        assert len(seen) > 50
+        assert seen == sorted(set(seen))
+        assert end().done == RUNS
+
+
+def plan_of(store: str) -> tw.Campaign:
+    """The campaign of a starter, as soon as it is there."""
+    connection = CampaignStore(store)
+    while not connection.campaigns():
+        connection.wait(200_000)
+    return tw.open_campaign(store, "pi")
