@@ -37,6 +37,8 @@ def main(socket_fd: int, board_fd: int, parent: int) -> None:
         _say(connection, _refusal(error))
         _flush_prints()
         os._exit(REFUSED)
+    # From here on nothing is lost: the end of the interpreter takes its time, and what the function has left behind runs in it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _say(connection, {"state": state})
 
 
