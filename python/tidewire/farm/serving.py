@@ -20,8 +20,8 @@ from tidewire.farm.worker import REFUSED
 _log = logging.getLogger("tidewire.farm")
 _WORK_WAIT_S = 1.0
 """A worker that has had nothing to run for so long leaves its campaign, and may serve another."""
-_IDLE_S = 5.0
-"""An idle server looks for campaigns so often, where the store can't say that there is one."""
+_IDLE_US = 1_000_000
+"""An idle server waits so long for news of its store, and then looks whether it shall end."""
 _AGAIN_S = (0.0, 0.5, 1.0, 2.0, 5.0)
 """A campaign whose workers have left it without a run is served again after so long."""
 
@@ -129,7 +129,7 @@ class Server:
         if group.workers or busy:
             group.sleep(time.monotonic() + LOOK_S)
         else:
-            group.sleep(time.monotonic() + _IDLE_S)
+            group.patiently(lambda: group.store.wait(_IDLE_US))
 
     def _ended(self, worker: WorkerProcess) -> None:
         served = self._served[worker.campaign]
