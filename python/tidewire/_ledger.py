@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidewire._forking import in_child
+from tidewire._stacks import stacks
 
 
 @dataclass(frozen=True)
@@ -117,29 +116,25 @@ def make(
     threads: Sequence[str],
 ) -> Ledger:
     """Make a ledger from what the binding reports."""
-    stacks = _stacks() if stuck else {}
+    lines = _stacks({fields["thread"] or "" for fields in stuck if not fields["awaiting"]})
     return Ledger(
         *counts,
         messages=tuple(messages),
         reason=reason,
-        stuck=tuple(Stuck(**fields, where=_where(fields, stacks)) for fields in stuck),
+        stuck=tuple(Stuck(**fields, where=_where(fields, lines)) for fields in stuck),
         threads=tuple(threads),
     )
 
 
-def _where(fields: dict[str, Any], stacks: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    return () if fields["awaiting"] else stacks.get(fields["thread"] or "", ())
+def _where(fields: dict[str, Any], lines: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return () if fields["awaiting"] else lines.get(fields["thread"] or "", ())
 
 
-def _stacks() -> dict[str, tuple[str, ...]]:
-    """Return the Python stack of every dispatcher thread, by the thread's name."""
-    idents = dict(_threads)
-    frames = sys._current_frames()
-    return {
-        name: tuple(f"{f.filename}:{f.lineno} in {f.name}" for f in traceback.extract_stack(frames[ident]))
-        for name, ident in idents.items()
-        if ident in frames
-    }
+def _stacks(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the Python stack of these dispatcher threads, by their names."""
+    idents = {name: _threads[name] for name in names if name in _threads}
+    found = stacks(idents.values())
+    return {name: found[ident] for name, ident in idents.items() if ident in found}
 
 
 _threads: dict[str, int] = {}

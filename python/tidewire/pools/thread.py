@@ -5,8 +5,6 @@ from __future__ import annotations
 import _thread
 import threading
 import time
-import traceback
-from types import FrameType
 from typing import Any
 
 from tidewire.pools import failure
@@ -62,10 +60,3 @@ def look(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:
         "task_ms": task_ns / 1e6 if tasks else None,
     }
 
-
-def where(worker: ThreadWorker, frames: dict[int, FrameType]) -> tuple[str, ...]:
-    """Return the lines that a worker is at, outermost first."""
-    frame = frames.get(worker.thread.ident or 0)
-    if frame is None:
-        return ()
-    return tuple(f"{line.filename}:{line.lineno} in {line.name}" for line in traceback.extract_stack(frame))

@@ -5,7 +5,6 @@ A thread can't be killed: one whose task takes too long is abandoned, and ends w
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -16,6 +15,7 @@ from typing import Any
 from tidewire._ledger import Stuck
 from tidewire._limits import POOL_STUCK_THREADS
 from tidewire._log import logger
+from tidewire._stacks import stacks
 from tidewire.errors import TaskTimeout
 from tidewire.pools import failure
 from tidewire.pools.answers import Done
@@ -25,7 +25,7 @@ from tidewire.pools.function import Caller, name_of
 from tidewire.pools.health import earliest
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.task import ENDED, Task
-from tidewire.pools.thread import ThreadWorker, handle, look, where
+from tidewire.pools.thread import ThreadWorker, handle, look
 
 _JOIN_S = 1.0
 
@@ -277,11 +277,12 @@ class ThreadCrew:
 
     def stuck(self) -> tuple[Stuck, ...]:
         """Return the threads that are at a task, with the lines that they are at."""
-        frames = sys._current_frames()
+        at_work = [worker for worker in [*self._workers.values(), *self._abandoned] if worker.tasks]
+        lines = stacks(worker.thread.ident or 0 for worker in at_work)
+        name = self._core.options.name
         return tuple(
-            Stuck(worker.number, self._core.options.name, "thread", worker.thread.name, False, where(worker, frames))
-            for worker in [*self._workers.values(), *self._abandoned]
-            if worker.tasks
+            Stuck(one.number, name, "thread", one.thread.name, False, lines.get(one.thread.ident or 0, ()))
+            for one in at_work
         )
 
     def threads(self) -> tuple[str, ...]:
