@@ -143,3 +143,19 @@ def test_timers_are_fired_or_cancelled_never_both(node: tw.Node) -> None:
     node.sync.stop(ref)
     assert fired.isdisjoint(cancelled)
     assert fired | cancelled == set(range(50_000))
+
+
+def test_a_timer_that_waits_when_its_node_stops_is_cancelled() -> None:
+    async def story() -> None:
+        async with tw.Node() as node:
+            ref = node.spawn(lambda message: None)
+            timers = [node.schedule(3600, ref, "never"), node.schedule(3600, ref, "never", every=1)]
+            waiting = [asyncio.ensure_future(_outcome(timer)) for timer in timers]
+        assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == ["cancelled"] * 2
+        assert not timers[0].cancel()
+
+    async def _outcome(timer: tw.Timer) -> str:
+        outcome: str = await timer.outcome()
+        return outcome
+
+    asyncio.run(story())

@@ -19,12 +19,12 @@ use crate::driver::{Driver, Turn};
 use crate::ending::{Ending, Ledger, Report};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
+use crate::guard::{guarded, wake_all};
 use crate::inbox::{Inbox, Intake, Pushed, Rare, Run};
 use crate::options::{Mailbox, Priority, Supervision};
 use crate::short_mutex::ShortMutex;
 use crate::signal::{Notice, Signal, StopReason};
 use crate::statistics::Timings;
-use crate::typed::caught;
 use crate::work::{After, Work};
 
 mod any;
@@ -84,6 +84,10 @@ pub(crate) struct Aside<M> {
     /// Returned messages go to the caller of `stop`; otherwise they become dead letters.
     pub returns: bool,
     pub report: Option<Report>,
+    /// What is to be reported once its state is dropped.
+    pub ends_with: Option<Report>,
+    /// Nobody waits for that any more.
+    pub hurries: bool,
     /// Its children are being stopped: it takes no more.
     pub barren: bool,
     pub timings: Timings,
@@ -106,6 +110,8 @@ impl<M> Default for Aside<M> {
             reason: None,
             returns: false,
             report: None,
+            ends_with: None,
+            hurries: false,
             barren: false,
             timings: Timings::default(),
             failed: 0,
@@ -318,7 +324,7 @@ impl<M: Send + 'static> Cell<M> {
     fn wake_resters(&self) {
         self.attention.fetch_and(!ATTEND_REST, Ordering::Relaxed);
         let woken = self.with_aside(|aside| std::mem::take(&mut aside.rest_wakers));
-        woken.into_iter().for_each(Waker::wake);
+        wake_all(woken);
     }
 
     /// Puts a message back in order behind a change, or asks for a change of behaviour.
@@ -329,7 +335,7 @@ impl<M: Send + 'static> Cell<M> {
     pub(crate) fn wake_senders(&self, woken: Option<Rare<Waker>>) {
         if let Some(woken) = woken {
             self.attention.fetch_and(!ATTEND_WAITERS, Ordering::Relaxed);
-            woken.into_iter().for_each(Waker::wake);
+            wake_all(*woken);
         }
     }
 
@@ -427,13 +433,17 @@ impl<M: Send + 'static> Cell<M> {
         look(self.aside.lock().get_or_insert_default())
     }
 
-    /// Reports the end to everybody who wants to know, once.
+    /// Reports the end to everybody who wants to know. The first report counts.
     pub(crate) fn end(&self, report: Report, returned: Vec<M>) {
-        let (ending, parent, watchers) = self.with_aside(|aside| {
+        let first = self.with_aside(|aside| {
+            if aside.report.is_some() {
+                return None;
+            }
             aside.report = Some(report.clone());
             aside.reason = Some(report.reason.clone());
-            (aside.ending.clone(), aside.parent.take(), std::mem::take(&mut aside.watchers))
+            Some((aside.ending.clone(), aside.parent.take(), std::mem::take(&mut aside.watchers)))
         });
+        let Some((ending, parent, watchers)) = first else { return };
         for id in self.subscriptions() {
             self.core.subjects.remove(id);
         }
@@ -452,20 +462,32 @@ impl<M: Send + 'static> Cell<M> {
     }
 }
 
+impl<M: Send + 'static> Cell<M> {
+    /// After a panic outside of its handlers, of something that was dropped: the actor goes on with what is left.
+    #[cold]
+    fn go_on(self: &Arc<Self>) {
+        if self.inbox.lock().run == Run::Active {
+            self.schedule();
+        }
+    }
+}
+
 impl<M: Send + 'static> Runnable for Cell<M> {
     fn run(self: Arc<Self>) {
         let entered = current::enter(self.key());
         self.thread.store(crate::threads::number(), Ordering::Relaxed);
         let mut work = self.work.lock();
-        let after = work.go(&self);
+        let mut after = None;
+        guarded(|| after = Some(work.go(&self)));
         drop(work);
         drop(entered);
         match after {
-            After::Rest => {}
-            After::Requeue => {
+            Some(After::Rest) => {}
+            Some(After::Requeue) => {
                 let dispatcher = Arc::clone(&self.dispatcher);
                 dispatcher.requeue(self);
             }
+            None => self.go_on(),
         }
     }
 
@@ -473,11 +495,7 @@ impl<M: Send + 'static> Runnable for Cell<M> {
         // Whoever has put it in line runs it no more, or is about to let go of it.
         let mut work = self.work.lock();
         if self.inbox.lock().intake == Intake::Closed {
-            // What its state does as it goes must not keep the others.
-            let _ = caught(|| {
-                work.bury_hand_of_abandoned(&self);
-                Ok(())
-            });
+            work.bury_hand_of_abandoned(&self);
         }
     }
 }

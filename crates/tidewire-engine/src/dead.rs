@@ -11,6 +11,7 @@ use tidewire_sync::Mutex;
 use crate::actor::ActorId;
 use crate::cell::AnyCell;
 use crate::error::{DeadReason, Refusal};
+use crate::guard::guarded;
 
 /// The place of a kept message: empty once it has been requeued.
 pub type Kept = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
@@ -171,9 +172,9 @@ impl DeadLetters {
             state.let_go += u64::from(full);
             full.then(|| state.letters.pop_front())
         };
-        drop(old);
+        guarded(|| drop(old));
         if let Some(added) = self.added.get() {
-            added();
+            guarded(added);
         }
     }
 

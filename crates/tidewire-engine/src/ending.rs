@@ -12,6 +12,7 @@ use tidewire_sync::Mutex;
 use crate::actor::ActorId;
 use crate::cell::{AnyCell, Cell};
 use crate::current;
+use crate::guard::wake_all;
 use crate::reply::Unpark;
 use crate::signal::StopReason;
 use crate::timers::{Fire, TimerKey};
@@ -124,7 +125,7 @@ impl<M> Ending<M> {
             state.returned = returned;
             std::mem::take(&mut state.wakers)
         };
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
     }
 
     /// Wakes `waker` at the end. False if the end has come already.
@@ -179,7 +180,8 @@ impl<M: Send + 'static> Stopping<M> {
             Arc::clone(cell).run_inline();
         } else if cell.report().is_none() {
             let at = Instant::now().checked_add(stop.timeout);
-            timer = at.map(|at| cell.core.timers.insert(at, Arc::new(Deadline(Arc::clone(cell) as Arc<dyn AnyCell>))));
+            timer =
+                at.and_then(|at| cell.core.timers.insert(at, Arc::new(Deadline(Arc::clone(cell) as Arc<dyn AnyCell>))));
         }
         Self { cell: Arc::clone(cell), ending, timer }
     }

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::dispatch::Pool;
 use crate::ending::{Ledger, Stuck};
 use crate::error::EngineError;
+use crate::guard::wake_all;
 use crate::reply::Unpark;
 use crate::signal::StopReason;
 
@@ -118,9 +119,7 @@ impl Engine {
                 place.0 = Some(report);
                 place.1.take()
             };
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+            wake_all(waker);
         };
         if thread::Builder::new().name("tidewire-shutdown".into()).spawn(work).is_err() {
             let report = self.stop_all(timeout);

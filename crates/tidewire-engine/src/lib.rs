@@ -33,6 +33,7 @@ mod envelope;
 mod error;
 mod fork;
 mod future;
+mod guard;
 mod idle;
 mod inbox;
 mod options;

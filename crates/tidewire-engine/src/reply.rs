@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::current;
 use crate::deadlines::DeadlineKey;
 use crate::error::{AskError, DeadReason, Fault};
+use crate::guard::wake_all;
 use crate::short_mutex::ShortMutex;
 use crate::timers::Fire;
 
@@ -164,6 +165,7 @@ impl<T: Send + 'static> Future for Pending<T> {
     type Output = Result<T, AskError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        assert!(!self.over, "an ask was polled again after it had ended");
         if let Some(value) = self.slot.look_or_wait(cx.waker()) {
             self.over = true;
             return Poll::Ready(self.counted(value));
@@ -243,9 +245,7 @@ impl<T> Slot<T> {
             state.value = Some(value);
             state.waker.take()
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake_all(waker);
         true
     }
 

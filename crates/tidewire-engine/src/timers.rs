@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::deadlines::{DeadlineKey, Deadlines, Taken};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
+use crate::guard::{guarded, wake_all};
 use crate::options::Priority;
 use crate::short_mutex::ShortMutex;
 
@@ -21,6 +22,8 @@ use crate::short_mutex::ShortMutex;
 pub trait Fire: Send + Sync {
     /// The time has come.
     fn fire(self: Arc<Self>);
+    /// The engine ends before it: the time never comes.
+    fn never(self: Arc<Self>) {}
 }
 
 pub(crate) type TimerKey = Key;
@@ -52,16 +55,19 @@ impl Timers {
         })
     }
 
-    /// Lets `fire` happen at `at`, or as soon as possible after it.
-    pub fn insert(self: &Arc<Self>, at: Instant, fire: Arc<dyn Fire>) -> TimerKey {
+    /// Lets `fire` happen at `at`, or as soon as possible after it. None: the engine has ended, and nothing happens any more.
+    pub fn insert(self: &Arc<Self>, at: Instant, fire: Arc<dyn Fire>) -> Option<TimerKey> {
         let micros = self.micros(at);
         let (key, sleeper) = {
             let mut state = self.state.lock();
+            if state.ended {
+                return None;
+            }
             let key = state.wheel.insert(micros, fire);
             (key, self.sleeper(&mut state, micros))
         };
         self.rouse(sleeper);
-        key
+        Some(key)
     }
 
     /// As [`insert`](Timers::insert), for something that is usually taken back long before its time. It must be taken back
@@ -96,9 +102,9 @@ impl Timers {
         self.state.lock().wheel.len() + watches
     }
 
-    /// Ends the thread and drops all timers.
+    /// Ends the thread and all timers.
     pub fn end(&self) {
-        let (thread, wheel) = {
+        let (thread, mut wheel) = {
             let mut state = self.state.lock();
             state.ended = true;
             (state.thread.take(), std::mem::replace(&mut state.wheel, Wheel::new()))
@@ -110,7 +116,9 @@ impl Timers {
                 let _ = thread.join();
             }
         }
-        drop(wheel);
+        while let Some((_, fire)) = wheel.poll(u64::MAX) {
+            guarded(|| fire.never());
+        }
     }
 
     /// Microseconds since the start, rounded up so that nothing fires early.
@@ -161,7 +169,7 @@ impl Timers {
             if due.is_empty() {
                 self.sleep(until);
             }
-            due.drain(..).for_each(Fire::fire);
+            due.drain(..).for_each(|fire| _ = guarded(|| fire.fire()));
         }
     }
 
@@ -218,7 +226,7 @@ enum Sleeper {
 pub enum TimerOutcome {
     /// Its message was accepted.
     Delivered,
-    /// It was cancelled.
+    /// It was cancelled, or its engine has ended before its time.
     Cancelled,
     /// Its target had stopped.
     NoTarget,
@@ -316,7 +324,12 @@ impl Timer {
             let cell = Some(Arc::clone(cell));
             *state = NodeState { cell, what, every, priority, due, ..NodeState::over() };
             node.over.store(false, Ordering::Relaxed);
-            state.key = due.map(|due| core.timers.insert(due, Arc::clone(&node) as Arc<dyn Fire>));
+            let key = due.map(|due| core.timers.insert(due, Arc::clone(&node) as Arc<dyn Fire>));
+            state.key = key.flatten();
+            if key == Some(None) {
+                drop(state);
+                node.end(TimerOutcome::Cancelled);
+            }
         }
         Self { node: Some(node) }
     }
@@ -390,12 +403,15 @@ impl<M: Send + 'static> Node<M> {
     fn end(&self, outcome: TimerOutcome) {
         let (cell, what, wakers) = {
             let mut state = self.state.lock();
+            if state.outcome.is_some() {
+                return;
+            }
             state.outcome = Some(outcome);
             self.over.store(true, Ordering::Relaxed);
             (state.cell.take(), std::mem::replace(&mut state.what, What::Over), std::mem::take(&mut state.wakers))
         };
         drop((what, cell));
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
     }
 
     /// Sets the next beat of a repeating timer; beats that were missed are skipped.
@@ -411,7 +427,12 @@ impl<M: Send + 'static> Node<M> {
         let beats = u32::try_from(late + 1).unwrap_or(u32::MAX);
         let next = due.checked_add(every.saturating_mul(beats));
         state.due = next;
-        state.key = next.map(|next| cell.core.timers.insert(next, Arc::clone(self) as Arc<dyn Fire>));
+        let key = next.map(|next| cell.core.timers.insert(next, Arc::clone(self) as Arc<dyn Fire>));
+        state.key = key.flatten();
+        if key == Some(None) {
+            drop(state);
+            self.end(TimerOutcome::Cancelled);
+        }
     }
 }
 
@@ -436,6 +457,10 @@ impl<M: Send + 'static> Fire for Node<M> {
             }
             _ => self.end(outcome),
         }
+    }
+
+    fn never(self: Arc<Self>) {
+        self.end(TimerOutcome::Cancelled);
     }
 }
 
@@ -464,7 +489,7 @@ impl<M: Send + 'static> Alarm for Node<M> {
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         drop((what, cell));
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
         taken.is_some() || never
     }
 

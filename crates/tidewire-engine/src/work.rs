@@ -11,6 +11,7 @@ use crate::driver::{Driver, End, Turn, reason_of};
 use crate::ending::Report;
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Fault};
+use crate::guard::guarded;
 use crate::inbox::{Intake, Run};
 use crate::options::{OnFailure, Supervision};
 use crate::signal::{Notice, StopReason};
@@ -338,24 +339,37 @@ impl<M: Send + 'static> Work<M> {
             let returnable = left.iter().filter(|envelope| returns && envelope.is_returnable()).count();
             cell.ledger(&inbox, dead, returnable as u64, (left.len() - returnable) as u64)
         };
+        let report = Report { ledger, reason: reason.unwrap_or(StopReason::Stopped), stuck: None };
+        // Whoever stops waiting for what follows, which is code of the user's, reports this.
+        let hurries = cell.with_aside(|aside| {
+            aside.ends_with = Some(report.clone());
+            aside.hurries
+        });
+        if hurries {
+            Arc::clone(cell).abandon();
+        }
         let mut returned = Vec::new();
         for envelope in left {
             if returns && envelope.is_returnable() {
                 returned.extend(envelope.into_message());
             } else {
-                cell.bury_taken(envelope, DeadReason::Stopped, None);
+                guarded(|| cell.bury_taken(envelope, DeadReason::Stopped, None));
             }
         }
-        drop(self.driver.take());
-        let reason = reason.unwrap_or(StopReason::Stopped);
-        cell.end(Report { ledger, reason, stuck: None }, returned);
+        self.drop_driver();
+        cell.end(report, returned);
+    }
+
+    fn drop_driver(&mut self) {
+        let driver = self.driver.take();
+        guarded(|| drop(driver));
     }
 
     /// The actor was abandoned, and its handler has come back after all, or never will.
     pub fn bury_hand_of_abandoned(&mut self, cell: &Arc<Cell<M>>) {
         for envelope in std::mem::take(&mut self.hand) {
-            cell.bury(envelope, DeadReason::Abandoned, None);
+            guarded(|| cell.bury(envelope, DeadReason::Abandoned, None));
         }
-        drop(self.driver.take());
+        self.drop_driver();
     }
 }

@@ -59,4 +59,3 @@ def look(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:
         "task": tasks[0].number if tasks else None,
         "task_ms": task_ns / 1e6 if tasks else None,
     }
-

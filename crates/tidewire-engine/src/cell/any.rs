@@ -6,6 +6,7 @@ use crate::dispatch::Run as Runnable;
 use crate::ending::{Ending, Report, Stuck};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
+use crate::guard::guarded;
 use crate::inbox::{Intake, Run};
 use crate::options::Priority;
 use crate::signal::{Notice, StopReason};
@@ -67,6 +68,9 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
     }
 
     fn abandon(self: Arc<Self>) {
+        if self.inbox.lock().intake == Intake::Closed {
+            return self.abandon_closed();
+        }
         let dead = self.aside.lock().as_ref().map_or(0, |aside| aside.dead);
         let (left, report) = {
             let mut inbox = self.inbox.lock();
@@ -75,13 +79,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
             }
             inbox.intake = Intake::Closed;
             self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
-            let stuck = Stuck {
-                actor: self.id,
-                name: self.name.clone(),
-                dispatcher: self.dispatcher.name.clone(),
-                thread: crate::threads::name(self.thread.load(Ordering::Relaxed)),
-                awaiting: inbox.run == Run::Awaiting,
-            };
+            let stuck = self.stuck(inbox.run == Run::Awaiting);
             let left = inbox.empty();
             // Besides what waits, this is what the actor has in hand, and the message in progress.
             let unfinished = {
@@ -92,7 +90,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
             (left, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
         };
         for envelope in left {
-            self.bury(envelope, DeadReason::Abandoned, None);
+            guarded(|| self.bury(envelope, DeadReason::Abandoned, None));
         }
         let children = self.with_aside(|aside| std::mem::take(&mut aside.children));
         for child in children.into_values() {
@@ -206,6 +204,30 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
+    }
+}
+
+impl<M: Send + 'static> Cell<M> {
+    fn stuck(&self, awaiting: bool) -> Stuck {
+        Stuck {
+            actor: self.id,
+            name: self.name.clone(),
+            dispatcher: self.dispatcher.name.clone(),
+            thread: crate::threads::name(self.thread.load(Ordering::Relaxed)),
+            awaiting,
+        }
+    }
+
+    /// It has handled all it will, and is stuck in dropping what it has: its state, or messages.
+    fn abandon_closed(&self) {
+        let report = self.with_aside(|aside| {
+            aside.hurries = true;
+            aside.ends_with.take()
+        });
+        if let Some(report) = report {
+            let stuck = Some(self.stuck(false));
+            self.end(Report { stuck, reason: StopReason::Abandoned, ..report }, Vec::new());
+        }
     }
 }
 

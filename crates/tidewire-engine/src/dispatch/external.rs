@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidewire_sync::Mutex;
 
 use super::Task;
+use crate::guard::guarded;
 
 /// Wakes the event loop that serves an [`External`] dispatcher. Called once per burst, from any thread.
 pub type Wakeup = Box<dyn Fn() + Send + Sync>;
@@ -38,7 +39,7 @@ impl External {
         };
         let turns = ready.len();
         for task in ready {
-            task.run();
+            guarded(|| task.run());
         }
         turns
     }

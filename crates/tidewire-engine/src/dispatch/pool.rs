@@ -11,6 +11,7 @@ use tidewire_sync::{Condvar, Mutex, RwLock};
 use super::Task;
 use super::sleepers::Sleepers;
 use super::worker::{self, Post};
+use crate::guard::guarded;
 
 /// Must run what it is given, once, on the same thread.
 pub type Around = Box<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
@@ -329,7 +330,7 @@ impl Pool {
     pub fn forsake(&self) {
         loop {
             match self.injector.steal() {
-                Steal::Success(task) => task.forsake(),
+                Steal::Success(task) => _ = guarded(|| task.forsake()),
                 Steal::Retry => {}
                 Steal::Empty => return,
             }

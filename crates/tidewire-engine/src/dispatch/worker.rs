@@ -13,6 +13,7 @@ use crossbeam_deque::Worker as Line;
 use super::Task;
 use super::pool::{Pool, TaskStealer};
 use super::sleepers::Bed;
+use crate::guard::guarded;
 
 /// What the others see of one thread.
 pub(crate) struct Post {
@@ -166,7 +167,7 @@ pub(crate) fn work(pool: Arc<Pool>, post: Arc<Post>, line: Line<Task>) {
                     pool.pass_watch_on();
                 }
                 post.step();
-                task.run();
+                guarded(|| task.run());
                 post.step();
             }
             None => match rest(&pool, &post) {

@@ -12,6 +12,7 @@ mod dispatchers;
 mod ending;
 mod failing;
 mod mailboxes;
+mod panics;
 mod programs;
 mod subjects;
 

@@ -1,0 +1,25 @@
+//! Guards of the engine's own threads: a panic of what they call, wake or drop goes no further. Its hook has reported it.
+
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+
+/// Calls something whose failure is nobody's here: a destructor, a waker, a callback. Answers whether it returned.
+#[inline]
+pub(crate) fn guarded(call: impl FnOnce()) -> bool {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(()) => true,
+        Err(panic) => {
+            // Its destructor may panic as well: it is left alone.
+            let _kept = ManuallyDrop::new(panic);
+            false
+        }
+    }
+}
+
+/// Wakes all of them, whatever one of them does.
+pub(crate) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
+    for waker in wakers {
+        guarded(|| waker.wake());
+    }
+}
