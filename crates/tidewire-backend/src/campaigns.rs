@@ -5,6 +5,15 @@ use crate::{
     StoredFailure, Summary, WorkerId, WorkerInfo,
 };
 
+/// What to do about a store that does not exist when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Make its file, if it is one, and its tables.
+    Create,
+    /// Fail with [`Unreachable`](crate::ErrorKind::Unreachable).
+    Fail,
+}
+
 /// A connection to a store of campaigns. Each call is one transaction: it happens whole or not at all, whatever dies when.
 ///
 /// A connection belongs to one thread at a time. Processes share a store by opening it each for itself; a connection must

@@ -15,7 +15,7 @@ mod results;
 pub mod sql;
 mod status;
 
-pub use campaigns::Campaigns;
+pub use campaigns::{Campaigns, Missing};
 pub use error::{ErrorKind, Result, StoreError};
 pub use plan::{Campaign, CampaignId, Plan, Precision, Schema, Settings};
 pub use results::{Failure, RangeResults, Stages, StoredFailure};

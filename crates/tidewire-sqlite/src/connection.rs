@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OpenFlags};
 use tidewire_backend::sql::{Access, Cell, Database, Field, Now, Record, ResultTable, SCHEMA_VERSION, Store};
-use tidewire_backend::{ErrorKind, Result, Rows, StoreError};
+use tidewire_backend::{ErrorKind, Missing, Result, Rows, StoreError};
 
 use crate::{clock, error, results};
 
@@ -26,15 +26,6 @@ const LOOK: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(50);
 /// Statements that are kept prepared.
 const STATEMENTS: usize = 64;
-
-/// What to do about a file that does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// Make it, with the tables.
-    Create,
-    /// Fail with [`Unreachable`](ErrorKind::Unreachable).
-    Fail,
-}
 
 /// A connection to a file with the tables of campaigns.
 pub struct Sqlite {

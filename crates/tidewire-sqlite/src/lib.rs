@@ -4,11 +4,11 @@
 //! Writers take turns (`BEGIN IMMEDIATE`); readers wait for nobody. What decides is in [`tidewire_backend::sql`].
 //!
 //! ```
-//! use tidewire_backend::Campaigns;
+//! use tidewire_backend::{Campaigns, Missing};
 //!
 //! # let folder = std::env::temp_dir().join(format!("tidewire-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&folder)?;
-//! let mut store = tidewire_sqlite::open(&folder.join("farm.db"), tidewire_sqlite::Missing::Create)?;
+//! let mut store = tidewire_sqlite::open(&folder.join("farm.db"), Missing::Create)?;
 //! assert!(store.list()?.is_empty());
 //! # drop(store);
 //! # std::fs::remove_dir_all(&folder)?;
@@ -22,4 +22,4 @@ mod connection;
 mod error;
 mod results;
 
-pub use connection::{Missing, Sqlite, open};
+pub use connection::{Sqlite, open};

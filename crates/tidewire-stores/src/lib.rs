@@ -1,17 +1,13 @@
-//! Stores by URL: `sqlite:///farm.db` is a file of the working folder, `sqlite:////var/farm.db` one by its whole path.
+//! Stores by URL.
+//!
+//! - `sqlite:///farm.db` is a file of the working folder, `sqlite:////var/farm.db` one by its whole path.
+//! - `postgres://user@host:5432/database` is a server; what is left out comes from where `psql` takes it.
 
 #![forbid(unsafe_code)]
 
 use tidewire_backend::{Campaigns, ErrorKind, Result, StoreError};
 
-/// What to do about a store that does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// Make the file, and the tables.
-    Create,
-    /// Fail with [`Unreachable`](ErrorKind::Unreachable).
-    Fail,
-}
+pub use tidewire_backend::Missing;
 
 /// A connection to the store of a URL. Each thread and each process opens its own.
 ///
@@ -22,7 +18,10 @@ pub enum Missing {
 pub fn open(url: &str, missing: Missing) -> Result<Box<dyn Campaigns>> {
     match url.split_once("://") {
         Some(("sqlite", rest)) => open_sqlite(url, rest, missing),
-        _ => wrong(url, "is no store: write sqlite:///farm.db, or sqlite:////var/lib/farm.db for a whole path"),
+        Some(("postgres" | "postgresql", _)) => open_postgres(url, missing),
+        _ => {
+            wrong(url, "is no store: write sqlite:///farm.db, sqlite:////var/farm.db or postgres://user@host/database")
+        }
     }
 }
 
@@ -37,16 +36,22 @@ fn open_sqlite(url: &str, rest: &str, missing: Missing) -> Result<Box<dyn Campai
     if path.contains(['?', '\0']) {
         return wrong(url, "has options or a NUL, and stores in files have none: leave them out");
     }
-    let missing = match missing {
-        Missing::Create => tidewire_sqlite::Missing::Create,
-        Missing::Fail => tidewire_sqlite::Missing::Fail,
-    };
     Ok(Box::new(tidewire_sqlite::open(path.as_ref(), missing)?))
 }
 
 #[cfg(not(feature = "sqlite"))]
 fn open_sqlite(url: &str, _rest: &str, _missing: Missing) -> Result<Box<dyn Campaigns>> {
     wrong(url, "is a store in a file, for which this build has no driver: build it with the feature sqlite")
+}
+
+#[cfg(feature = "postgres")]
+fn open_postgres(url: &str, missing: Missing) -> Result<Box<dyn Campaigns>> {
+    Ok(Box::new(tidewire_postgres::open(url, missing)?))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_postgres(url: &str, _missing: Missing) -> Result<Box<dyn Campaigns>> {
+    wrong(url, "is a server, for which this build has no driver: build it with the feature postgres")
 }
 
 fn wrong<T>(url: &str, mend: &str) -> Result<T> {
@@ -85,6 +90,7 @@ mod tests {
             ("sqlite:///:memory:", "names no file"),
             ("sqlite:///farm.db?mode=ro", "options"),
             ("mysql://host/farm", "mysql://host/farm"),
+            ("postgres://host:port/farm", "port"),
         ] {
             let error = error(url);
             assert_eq!(error.kind(), ErrorKind::Url, "{url}: {error}");
@@ -94,7 +100,12 @@ mod tests {
 
     #[test]
     fn no_error_shows_a_password() {
-        for url in ["mysql://ann:secret@host/farm?password=secret", "ann:secret@host", "x://ann:se@secret@host"] {
+        for url in [
+            "mysql://ann:secret@host/farm?password=secret",
+            "ann:secret@host",
+            "x://ann:se@secret@host",
+            "postgres://ann:secret@host:x/f",
+        ] {
             let error = error(url);
             assert!(!error.message().contains("secret"), "{error}");
         }

@@ -1,9 +1,9 @@
 //! Conformance suites: what every backend of a port must do, as tests that each backend runs.
 //!
-//! A store of campaigns calls [`conformance!`] in its integration tests, with a function that makes an empty store:
+//! A store of campaigns calls [`conformance!`] in its integration tests, with a function that makes an empty store, and one that opens a store:
 //!
 //! ```ignore
-//! tidewire_testkit::conformance!(crate::place);
+//! tidewire_testkit::conformance!(crate::place, crate::connect);
 //! ```
 
 #![forbid(unsafe_code)]
@@ -37,7 +37,7 @@ pub struct Place {
     /// Makes a connection to an address.
     pub open: fn(&str) -> Result<Connection>,
     /// Makes another empty store.
-    pub fresh: fn() -> Place,
+    pub fresh: fn() -> Option<Place>,
     /// Removes the store when it is dropped.
     pub keep: Box<dyn Any + Send + Sync>,
 }
@@ -45,7 +45,7 @@ pub struct Place {
 impl Place {
     /// Another empty store.
     pub fn another(&self) -> Self {
-        (self.fresh)()
+        (self.fresh)().expect("there was one before")
     }
 
     /// A new connection.
@@ -54,11 +54,12 @@ impl Place {
     }
 }
 
-/// Tests of a store of campaigns: each case is a `#[test]` of its own. Takes the path of a function that makes a [`Place`].
+/// Tests of a store of campaigns: each case is a `#[test]` of its own. Takes the paths of two functions:
+/// one makes a [`Place`], or None where that is not possible, and says why; the other connects to an address.
 #[macro_export]
 macro_rules! conformance {
-    ($place:path) => {
-        $crate::cases! { $place;
+    ($place:path, $open:path) => {
+        $crate::cases! { $place, $open;
             plans: [
                 a_plan_is_kept_as_it_was_given,
                 plans_that_no_store_keeps_are_refused,
@@ -111,14 +112,16 @@ macro_rules! conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cases {
-    ($place:path; $($module:ident: [$($case:ident),* $(,)?]),* $(,)?) => {
+    ($place:path, $open:path; $($module:ident: [$($case:ident),* $(,)?]),* $(,)?) => {
         $(mod $module {
             $(#[test]
             fn $case() {
-                $crate::$module::$case(&$place());
+                if let Some(place) = $place() {
+                    $crate::$module::$case(&place);
+                }
             })*
 
-            $crate::victim!($module, $place);
+            $crate::victim!($module, $open);
         })*
     };
 }
@@ -126,14 +129,14 @@ macro_rules! cases {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! victim {
-    (kills, $place:path) => {
+    (kills, $open:path) => {
         #[test]
         #[ignore = "is started by the test that kills it"]
         fn victim() {
-            $crate::kills::victim($place().open);
+            $crate::kills::victim($open);
         }
     };
-    ($other:ident, $place:path) => {};
+    ($other:ident, $open:path) => {};
 }
 
 /// Random numbers (splitmix64).

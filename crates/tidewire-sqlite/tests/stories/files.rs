@@ -4,8 +4,8 @@ use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use tidewire_backend::{CampaignId, Campaigns, ErrorKind, Result, State};
-use tidewire_sqlite::{Missing, open};
+use tidewire_backend::{CampaignId, Campaigns, ErrorKind, Missing, Result, State};
+use tidewire_sqlite::open;
 use tidewire_testkit::{
     Connection, all_rows, join, lease, no_parameters, plan, results_of, start, store_all, work_off,
 };

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidewire_sqlite::{Missing, open};
-use tidewire_testkit::Place;
+use tidewire_backend::{Missing, Result};
+use tidewire_sqlite::open;
+use tidewire_testkit::{Connection, Place};
 
 mod files;
 
@@ -32,14 +33,14 @@ impl Drop for Folder {
 }
 
 /// An empty store in a file of its own.
-fn place() -> Place {
+fn place() -> Option<Place> {
     let folder = Folder::new();
-    Place {
-        address: folder.file().to_str().unwrap().to_owned(),
-        open: |path| Ok(Box::new(open(path.as_ref(), Missing::Create)?)),
-        fresh: place,
-        keep: Box::new(folder),
-    }
+    let address = folder.file().to_str().unwrap().to_owned();
+    Some(Place { address, open: connect, fresh: place, keep: Box::new(folder) })
 }
 
-tidewire_testkit::conformance!(crate::place);
+fn connect(path: &str) -> Result<Connection> {
+    Ok(Box::new(open(path.as_ref(), Missing::Create)?))
+}
+
+tidewire_testkit::conformance!(crate::place, crate::connect);

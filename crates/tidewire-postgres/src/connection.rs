@@ -1,0 +1,226 @@
+//! A connection to a server: transactions, statements, news of others.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use fallible_iterator::FallibleIterator as _;
+use postgres::types::ToSql;
+use postgres::{Client, NoTls, SimpleQueryMessage, Statement};
+use tidewire_backend::sql::{Access, Cell, Database, Now, Record, ResultTable};
+use tidewire_backend::{ErrorKind, Result, Rows, StoreError};
+use tidewire_core::campaign::ledger::Clock;
+
+use crate::address::Address;
+use crate::tls::Check;
+use crate::values::Parameter;
+use crate::{error, results, values};
+
+/// Every connection begins with this. A lock is waited for so long; and who stops in the middle of a transaction, as a process
+/// that is suspended, must not hold its campaign for ever. What a commit has stored is on disk.
+const BEGIN: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'; \
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+/// Statements that are kept prepared: those of all calls, and one for each table of results.
+const STATEMENTS_MAX: usize = 128;
+const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+/// A connection to a database with the tables of campaigns.
+pub struct Postgres {
+    address: Address,
+    client: Client,
+    statements: BTreeMap<String, Statement>,
+    /// The number of this connection at the server.
+    process: i32,
+    listening: bool,
+    /// True if another connection has done something since the end of the last `wait`.
+    news: bool,
+}
+
+impl Postgres {
+    pub(crate) fn connect(address: Address) -> Result<Self> {
+        let (client, process) = connect(&address)?;
+        Ok(Self { address, client, statements: BTreeMap::new(), process, listening: false, news: true })
+    }
+
+    /// Where it is, for errors.
+    pub(crate) fn shown(&self) -> &str {
+        &self.address.shown
+    }
+
+    /// Connects anew if the connection was lost.
+    fn revive(&mut self) -> Result<()> {
+        if self.client.is_closed() {
+            let (client, process) = connect(&self.address)?;
+            (self.client, self.process) = (client, process);
+            self.statements.clear();
+            (self.listening, self.news) = (false, true);
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &postgres::Error) -> StoreError {
+        error::store_error(&self.address.shown, error)
+    }
+
+    pub(crate) fn batch(&mut self, statements: &str) -> Result<()> {
+        self.client.batch_execute(statements).map_err(|error| self.failed(&error))
+    }
+
+    /// The first column of what statements answer, as text.
+    pub(crate) fn texts(&mut self, statements: &str) -> Result<Vec<String>> {
+        let answers = self.client.simple_query(statements).map_err(|error| self.failed(&error))?;
+        let text = |answer: SimpleQueryMessage| match answer {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        };
+        Ok(answers.into_iter().filter_map(text).collect())
+    }
+
+    fn prepared(&mut self, statement: &str) -> Result<Statement> {
+        if let Some(ready) = self.statements.get(statement) {
+            return Ok(ready.clone());
+        }
+        let ready = self.client.prepare(&statement.replace('?', "$")).map_err(|error| self.failed(&error))?;
+        if self.statements.len() >= STATEMENTS_MAX {
+            self.statements.clear();
+        }
+        self.statements.insert(statement.to_owned(), ready.clone());
+        Ok(ready)
+    }
+
+    /// Takes in what others have told, without waiting.
+    fn hear(&mut self) -> Result<()> {
+        let mut notifications = self.client.notifications();
+        let mut told = notifications.iter();
+        loop {
+            match told.next() {
+                Ok(Some(one)) => self.news |= one.process_id() != self.process,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(error::store_error(&self.address.shown, &error)),
+            }
+        }
+    }
+
+    /// Waits for one that another connection has told. False when the time is over.
+    fn listen(&mut self, time: Duration) -> Result<bool> {
+        let mut notifications = self.client.notifications();
+        let told = notifications.timeout_iter(time).next();
+        let told = told.map_err(|error| error::store_error(&self.address.shown, &error))?;
+        Ok(told.is_some_and(|one| one.process_id() != self.process))
+    }
+}
+
+fn connect(address: &Address) -> Result<(Client, i32)> {
+    let failed = |error: postgres::Error| error::store_error(&address.shown, &error);
+    let mut client = match address.tls.check {
+        Check::Off => address.config.connect(NoTls),
+        _ => address.config.connect(address.tls.connector()?),
+    }
+    .map_err(failed)?;
+    client.batch_execute(BEGIN).map_err(failed)?;
+    let process = client.query_one("SELECT pg_backend_pid()", &[]).and_then(|row| row.try_get(0)).map_err(failed)?;
+    Ok((client, process))
+}
+
+impl Database for Postgres {
+    fn begin(&mut self, access: Access) -> Result<Now> {
+        self.revive()?;
+        if self.listening {
+            self.hear()?;
+        }
+        let begin = match access {
+            Access::Read => format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {NOW}"),
+            Access::Write(None) => format!("BEGIN ISOLATION LEVEL READ COMMITTED; {NOW}"),
+            Access::Write(Some(id)) => format!(
+                "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT 1 FROM tidewire_campaigns WHERE id = {id} FOR NO KEY UPDATE; {NOW}"
+            ),
+        };
+        let told = self.texts(&begin);
+        if told.is_err() {
+            self.rollback();
+        }
+        let utc_us: i64 = told?.last().and_then(|text| text.parse().ok()).unwrap_or_default();
+        // Leases go by the server's clock; the ledger sees when it is set back.
+        Ok(Now { clock: Clock { epoch: 0, us: utc_us.max(0) as u64 }, utc_us })
+    }
+
+    fn commit(&mut self, news: bool) -> Result<()> {
+        self.batch(if news { "NOTIFY tidewire_campaigns; COMMIT" } else { "COMMIT" })
+    }
+
+    fn rollback(&mut self) {
+        let _the_server_does_it_when_the_connection_ends = self.client.batch_execute("ROLLBACK");
+    }
+
+    fn execute(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<u64> {
+        let ready = self.prepared(statement)?;
+        let parameters: Vec<_> = values.iter().copied().map(Parameter).collect();
+        let parameters: Vec<_> = parameters.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        self.client.execute(&ready, &parameters).map_err(|error| self.failed(&error))
+    }
+
+    fn query(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<Vec<Record>> {
+        let ready = self.prepared(statement)?;
+        let parameters: Vec<_> = values.iter().copied().map(Parameter).collect();
+        let parameters: Vec<_> = parameters.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        let rows = self.client.query(&ready, &parameters).map_err(|error| self.failed(&error))?;
+        let records: std::result::Result<Vec<_>, _> =
+            rows.iter().map(|row| values::fields(row).map(Record::new)).collect();
+        records.map_err(|error| self.failed(&error))
+    }
+
+    fn create_results(&mut self, table: &ResultTable) -> Result<()> {
+        self.batch(&results::create(table))
+    }
+
+    fn insert_results(&mut self, table: &ResultTable, rows: &Rows) -> Result<()> {
+        let copy = self.prepared(&results::copy(table))?;
+        results::insert(&mut self.client, &copy, table, rows).map_err(|error| self.failed(&error))
+    }
+
+    fn read_results(&mut self, table: &ResultTable, runs: Range<u64>, most: u64) -> Result<Rows> {
+        results::read(&mut self.client, table, runs, most).map_err(|error| self.failed(&error))
+    }
+
+    fn each_number(
+        &mut self,
+        table: &ResultTable,
+        column: usize,
+        runs: Range<u64>,
+        take: &mut dyn FnMut(u64, f64),
+    ) -> Result<()> {
+        results::each_number(&mut self.client, table, column, runs, take).map_err(|error| self.failed(&error))
+    }
+
+    fn wait(&mut self, timeout_us: u64) -> Result<bool> {
+        self.revive()?;
+        if !self.listening {
+            self.batch("LISTEN tidewire_campaigns")?;
+            (self.listening, self.news) = (true, true);
+        }
+        self.hear()?;
+        let until = Instant::now().checked_add(Duration::from_micros(timeout_us));
+        while !self.news {
+            let left =
+                until.map_or(Duration::from_secs(3_600), |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.news = self.listen(left)?;
+            if self.client.is_closed() {
+                let message = format!("{}: the connection was lost: try again", self.shown());
+                return Err(StoreError::new(ErrorKind::Unreachable, message));
+            }
+            self.hear()?;
+        }
+        self.news = false;
+        Ok(true)
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Postgres").field("at", &self.address.shown).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! What PostgreSQL answers, as an error of a store.
+
+use std::error::Error as _;
+
+use postgres::error::SqlState;
+use tidewire_backend::{ErrorKind, StoreError};
+
+/// The error of a store that says what PostgreSQL said, and what to do.
+pub(crate) fn store_error(shown: &str, error: &postgres::Error) -> StoreError {
+    let Some(answer) = error.as_db_error() else {
+        let why = error.source().map_or_else(String::new, |source| format!(": {source}"));
+        // Only a connection has such errors; what a statement is given is checked by the server.
+        return StoreError::new(
+            ErrorKind::Unreachable,
+            format!("{shown}: can't be reached ({error}{why}): look whether it runs, and whether the URL is right"),
+        );
+    };
+    let (kind, mend) = of_state(answer.code());
+    let detail = answer.detail().map_or_else(String::new, |detail| format!("; {detail}"));
+    StoreError::new(kind, format!("{shown}: {mend} ({}{detail})", answer.message()))
+}
+
+fn of_state(state: &SqlState) -> (ErrorKind, &'static str) {
+    match state.code() {
+        "57P03" => return (ErrorKind::Unreachable, "starts or stops: try again"),
+        "57P01" | "57P02" | "57P05" | "25P03" => {
+            return (ErrorKind::Unreachable, "has ended the connection: try again");
+        }
+        "53300" => {
+            return (ErrorKind::Unreachable, "has no more connections: raise max_connections, or use fewer workers");
+        }
+        "53100" => return (ErrorKind::Full, "its disk is full: make room; nothing of this call was stored"),
+        "55P03" | "40P01" | "40001" | "57014" => {
+            return (ErrorKind::Locked, "another transaction has held it for too long: end it, or try again");
+        }
+        "25006" => return (ErrorKind::ReadOnly, "takes no writes: name the primary server"),
+        "42501" => return (ErrorKind::Denied, "this user lacks a privilege: grant it"),
+        "3D000" => return (ErrorKind::Url, "there is no such database: create it, or name another"),
+        "42P07" => return (ErrorKind::Foreign, "there is a table of another application in the way"),
+        "42P01" | "42703" => return (ErrorKind::Foreign, "its tables are not those of Tidewire"),
+        _ => (),
+    }
+    match &state.code()[..2] {
+        "08" => (ErrorKind::Unreachable, "can't be reached: try again"),
+        "28" => (ErrorKind::Denied, "refuses the user or the password"),
+        "22" | "54" => (ErrorKind::Invalid, "does not keep this value"),
+        "23" => (ErrorKind::Corrupt, "its tables contradict each other"),
+        "XX" => (ErrorKind::Corrupt, "reports damage"),
+        _ => (ErrorKind::Database, "refused"),
+    }
+}
