@@ -23,11 +23,15 @@ help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, and the desk of agents
+demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, the desk of agents, and the campaigns
 	$(call say,running the demonstration: a year of flights in one process and in three)
 	@$(BIN)/python examples/flights/main.py --processes
 	$(call say,running the demonstration: a desk of agents)
 	@$(BIN)/python examples/desk/main.py
+	$(call say,running the demonstration: races over a bingo board by workers that are killed)
+	@$(BIN)/python examples/bingo/main.py
+	$(call say,running the demonstration: runs until a mean is known well enough)
+	@$(BIN)/python examples/precision/main.py
 
 .PHONY: test
 test: test-rust test-loom test-python test-attack test-demo test-fuzz ## Build, and pass all tests
@@ -98,12 +102,14 @@ test-python: .make/extension .make/flights ## Python tests
 	@cd python && ../$(BIN)/python -m pytest
 
 .PHONY: test-demo
-test-demo: .make/extension .make/flights ## The demonstration on 20,000 flights, and the benchmarks' smoke run
+test-demo: .make/extension .make/flights ## The demonstrations on 20,000 flights and 200 races, and the benchmarks' smoke run
 	$(call say,the demonstration on the first 20 000 flights)
 	@$(BIN)/python examples/flights/main.py --flights 20000 --out out/flights-small.html
+	$(call say,the demonstration on 200 races)
+	@$(BIN)/python examples/bingo/main.py --races 200 --out out/bingo-small.html
 	$(call say,benchmarks: smoke run)
 	@$(BIN)/python -m tidewire bench engine --smoke --out out/smoke
-	@$(BIN)/python -m tidewire bench campaigns --smoke --peers 'bare loop' --out out/smoke
+	@$(BIN)/python -m tidewire bench campaigns --smoke --peers 'tidewire,bare loop' --out out/smoke
 
 .PHONY: attack
 attack: .make/extension ## Attack a hub in all the ways that are known, while a good client measures (python/tests/attacks)

@@ -127,3 +127,28 @@ def test_a_row_is_unlocked_by_the_combination_with_the_least_work() -> None:
     greedy = strategies.greedy(board, done, [5, 5, 0])
     assert [tile.value for tile in greedy] == sorted((tile.value for tile in greedy), reverse=True)
     assert {tile.row for tile in strategies.rows(board, done, [5, 5, 0])[:4]} == {2}
+
+
+def test_a_killed_worker_changes_nothing_of_a_campaign_and_the_page_has_pictures(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, str(FOLDER / "main.py"), "--races", "120", "--out", str(tmp_path / "bingo.html")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=55,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "killed worker process" in ran.stdout and "the same digest" in ran.stdout
+    page = (tmp_path / "bingo.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 2 and all(name in page for name in strategies.STRATEGIES)
+    assert "http" not in page and "<script" not in page
+    assert "distribution of hours" in (tmp_path / "bingo-report.html").read_text(encoding="utf-8")
+
+
+def test_sequential_stopping_says_how_many_runs_it_saved() -> None:
+    main = FOLDER.parent / "precision/main.py"
+    ran = subprocess.run(
+        [sys.executable, str(main), "--half-width", "1"], capture_output=True, text=True, check=False, timeout=55
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("were saved") == 2 and "same digest" in ran.stdout
