@@ -38,6 +38,8 @@ class Peer:
 
 
 PEERS = (
+    Peer("tidewire", "SQLite", "ours", "with_tidewire.py"),
+    Peer("tidewire", "PostgreSQL", "ours", "with_tidewire.py", (), ("postgres",)),
     Peer("multiprocessing.Pool", "chunks of 1,000, COPY", "peer", "with_pool.py", ("psycopg",), ("postgres",)),
     Peer("Dramatiq", "RabbitMQ", "peer", "with_dramatiq.py", ("psycopg", "dramatiq", "pika"), ("postgres", "rabbitmq")),
     Peer("Celery", "RabbitMQ", "peer", "with_celery.py", ("psycopg", "celery"), ("postgres", "rabbitmq")),
@@ -47,7 +49,7 @@ PEERS = (
     Peer("a row per run", "RabbitMQ", "peer", "with_rows.py", ("psycopg", "pika"), ("postgres", "rabbitmq"), 0.2),
     Peer("bare loop", "nothing stored", "limit", "with_loop.py"),
 )
-LENGTHS_OF = ("multiprocessing.Pool",)
+LENGTHS_OF = ("tidewire", "multiprocessing.Pool")
 
 
 @dataclass(frozen=True)
