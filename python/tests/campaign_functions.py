@@ -208,3 +208,24 @@ def importing_late(run: tw.Run) -> int:
     import campaign_helper  # type: ignore[import-not-found]
 
     return int(campaign_helper.VALUE)
+
+
+@dataclass
+class Measured:
+    kind: str
+    value: float
+    even: bool
+    label: str
+
+
+def measured(run: tw.Run) -> Measured:
+    even = run.index % 2 == 0
+    return Measured(run.params["kind"], run.params["scale"] * run.random.random(), even, "even" if even else "odd")
+
+
+def untyped(run):  # type: ignore[no-untyped-def]
+    return {"x": run.index}
+
+
+def raises(run: tw.Run) -> float:
+    raise ValueError(f"run {run.index} never works")

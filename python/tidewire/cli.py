@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 import tidewire as tw
+from tidewire.commands.campaign_cli import campaign, worker
 
 app = typer.Typer(
     name="tidewire",
@@ -22,6 +23,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure this machine, beside peers in the same run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+app.add_typer(campaign, name="campaign")
+app.command(epilog="Example: tidewire worker postgres://user@host/db --processes 4")(worker)
 
 
 def main() -> None:

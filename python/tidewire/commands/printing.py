@@ -1,9 +1,10 @@
-"""How commands print values: as JSON, whatever they are."""
+"""How commands print values, as JSON whatever they are, and errors."""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,16 @@ from typing import Any
 def as_json(value: Any) -> str:
     """Return a value as JSON. What JSON does not have, such as bytes, times, infinite numbers and keys that are no text, is text."""
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def complain(text: str, *, code: str, retryable: bool = False, kind: str | None = None, json_wanted: bool) -> None:
+    """Print an error to the standard error: a line, or an object with ``error``."""
+    if json_wanted:
+        told = {"code": code, "type": kind, "message": text, "retryable": retryable}
+        text = json.dumps({"error": {key: value for key, value in told.items() if value is not None}})
+    else:
+        text = f"{kind or code}: {text}"
+    print(text, file=sys.stderr)
 
 
 def _plain(value: Any) -> Any:

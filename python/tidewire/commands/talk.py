@@ -16,7 +16,7 @@ from rich.table import Table
 
 import tidewire as tw
 from tidewire._urls import is_link, is_secured
-from tidewire.commands.printing import as_json
+from tidewire.commands.printing import as_json, complain
 from tidewire.errors import InvalidArgument
 from tidewire.services.names import method_problem, short
 
@@ -81,12 +81,7 @@ class Hub:
 
     def complain(self, code: str, text: str, retryable: bool = False, kind: str | None = None) -> None:
         """Print an error to the standard error: a line, or an object with ``error``."""
-        if self.as_json:
-            told = {"code": code, "type": kind, "message": text, "retryable": retryable}
-            text = json.dumps({"error": {key: value for key, value in told.items() if value is not None}})
-        else:
-            text = f"{kind or code}: {text}"
-        print(text, file=sys.stderr)
+        complain(text, code=code, retryable=retryable, kind=kind, json_wanted=self.as_json)
 
     def value_of(self, field: str, text: str) -> Any:
         """Return what an argument of a command line stands for: JSON if it is that, else the text itself.

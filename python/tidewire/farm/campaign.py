@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from tidewire._binding import Run
 from tidewire.errors import CampaignError, InvalidArgument, NameTaken, NoSuchCampaign
@@ -21,6 +22,9 @@ from tidewire.farm.report import Batch, Event, FailedRun, Report, Status, status
 from tidewire.farm.rows import Row, rows_of
 from tidewire.farm.store import Connection, url_of
 from tidewire.farm.supervisor import Supervisor, checked_workers, stopped_by
+
+if TYPE_CHECKING:
+    from tidewire.farm.summary import Summary
 
 _RUNS_MAX = 2**48
 _ROWS_AT_ONCE = 10_000
@@ -333,6 +337,57 @@ class Campaign:
     def verify(self) -> str:
         """Return the digest computed again from the stored rows, to be compared with ``status().digest``."""
         return f"{sum(batch.digest for batch in self.batches()) & _MASK:032x}"
+
+    def summary(self, by: str | Sequence[str] | None = None) -> Summary:
+        """Return count, mean, standard error, ends and quantiles of each numeric column, in one pass at constant memory.
+
+        Args:
+            by: Names of parameters or columns: one group for each of their values. ``"param_set"`` is the number of the set.
+
+        Raises:
+            InvalidArgument: if a name is no parameter and no column, or there are more than 100,000 groups.
+        """
+        from tidewire.farm.summary import summary
+
+        return summary(self, by)
+
+    def to_csv(self, path: str | os.PathLike[str] | IO[str]) -> int:
+        """Write the rows as CSV in order of run, at constant memory, and return how many. What is missing is empty.
+
+        The file appears when it is whole. A campaign that still runs gives the rows that are stored when they are come to.
+
+        Args:
+            path: A file, or one that is open for text.
+
+        Raises:
+            InvalidArgument: if there are no results yet, or the file can't be written.
+        """
+        from tidewire.farm.exporting import to_csv
+
+        return to_csv(self, path)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> int:
+        """Write the rows as Parquet in order of run, by groups of 100,000, and return how many. It needs ``tidewire[parquet]``.
+
+        Raises:
+            InvalidArgument: if there are no results yet, pyarrow is not installed, or the file can't be written.
+        """
+        from tidewire.farm.exporting import to_parquet
+
+        return to_parquet(self, path)
+
+    def frame(self, kind: Literal["pandas", "polars"] | None = None) -> Any:
+        """Return all rows as a data frame, in memory.
+
+        Args:
+            kind: The library; without it the one that is imported already, or that is installed.
+
+        Raises:
+            InvalidArgument: if there are no results yet, or no library is installed.
+        """
+        from tidewire.farm.exporting import frame
+
+        return frame(self, kind)
 
     def replay(self, run: int) -> Any:
         """Call the function for one run, here and now, and return what it returns: for debugging. Nothing is stored.

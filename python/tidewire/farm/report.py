@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,23 @@ class Report(Status):
     def limiting(self) -> str:
         """The stage that took most of the workers' time, its share, and what to do about it."""
         return limiting(self)
+
+    def page(self, path: str | os.PathLike[str]) -> None:
+        """Write a page with pictures: the rate over time, the stages of each worker, the distribution of each numeric column.
+
+        It is one file without scripts, which loads nothing. Of more than a million rows it shows evenly spread parts.
+
+        Raises:
+            InvalidArgument: if the file can't be written.
+        """
+        from tidewire.farm.page import write
+
+        write(self, path)
+
+    def _repr_html_(self) -> str:
+        from tidewire.farm.page import fragment
+
+        return fragment(self)
 
     def __repr__(self) -> str:
         """Return the report in a few lines."""

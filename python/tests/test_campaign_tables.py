@@ -1,0 +1,249 @@
+"""What is made of the results of a campaign: summaries, CSV, Parquet, data frames, the report's page."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import html
+import io
+import math
+import random
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import campaign_functions as functions
+import pytest
+import tidewire as tw
+from tidewire.farm import charts, page
+from tidewire.farm.exporting import moved_to
+from tidewire.farm.summary import Sketch, Tally
+
+LONG = 200_000
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('tables')}/farm.db"
+
+
+@pytest.fixture(scope="module")
+def swept(store: str) -> tw.Campaign:
+    sweep = tw.grid(scale=[1.0, 2.5], kind=["a", "b"])
+    campaign = tw.campaign(
+        functions.measured, runs=400, seed=3, sweep=sweep, params={"fixed": 1}, name="swept", store=store
+    )
+    assert campaign.run(workers=1, progress=False).state == "done"
+    return campaign
+
+
+@pytest.fixture(scope="module")
+def packed(store: str) -> tw.Campaign:
+    campaign = tw.campaign(functions.packed, runs=30, name="packed", store=store)
+    campaign.run(workers=1, progress=False)
+    return campaign
+
+
+# Summaries
+
+
+@pytest.mark.parametrize("kept", [64, 4_096])
+def test_quantiles_of_many_values_are_near_and_those_of_few_are_exact(kept: int) -> None:
+    draws = random.Random(5)
+    values = [draws.expovariate(1.0) for _ in range(LONG)]
+    sketch = Sketch(kept)
+    for begin in range(0, LONG, 7_001):
+        sketch.add(values[begin : begin + 7_001])
+    weighed = sketch.weighed()
+    assert sum(weight for _, weight in weighed) == LONG
+    assert len(weighed) < 20 * kept, "memory does not grow with the values"
+    ranked = sorted(values)
+    for share in (0.05, 0.25, 0.5, 0.75, 0.95):
+        [found] = sketch.quantiles([share])
+        rank = sum(value <= found for value in ranked) / LONG
+        assert abs(rank - share) < (0.02 if kept == 64 else 0.001)
+    few = Sketch(kept)
+    few.add([3.0, 1.0, 2.0])
+    assert few.quantiles([0.05, 0.5, 0.95]) == [1.0, 2.0, 3.0]
+
+
+def test_moments_do_not_depend_on_how_values_come_in_and_survive_large_offsets() -> None:
+    draws = random.Random(6)
+    values = [1e9 + draws.gauss(0.0, 1.0) for _ in range(9_000)]
+    tally = Tally()
+    for begin in range(0, len(values), 1_234):
+        tally.add(values[begin : begin + 1_234])
+    assert tally.mean == pytest.approx(statistics.fmean(values), rel=1e-15)
+    assert tally.deviation == pytest.approx(statistics.stdev(values), rel=1e-6)
+
+
+def test_what_is_missing_counts_for_nothing_else() -> None:
+    tally = Tally()
+    tally.add([None, math.nan, 1, 3])
+    one = tally.summary("x", {})
+    assert (one.count, one.missing, one.mean, one.min, one.max, one.median) == (2, 2, 2.0, 1, 3, 1.0)
+    nothing = Tally().summary("x", {})
+    assert nothing.count == 0 and math.isnan(nothing.mean)
+    endless = Tally()
+    endless.add([math.inf, -math.inf, 1.0])
+    assert math.isnan(endless.mean) and endless.most == math.inf
+
+
+def test_a_summary_by_parameters_and_columns(swept: tw.Campaign) -> None:
+    every = swept.summary()
+    assert [one.column for one in every] == ["value", "even"]
+    rows = list(swept.results())
+    assert every[0].count == 400
+    assert every[0].mean == pytest.approx(statistics.fmean(row.value for row in rows))
+    by_two = swept.summary(by=["scale", "kind"])
+    assert len(by_two) == 8
+    first = by_two[0]
+    assert first.by == {"scale": 1.0, "kind": "a"} and first.count == 100
+    some = [row.value for row in rows if row.param_set == 0]
+    assert first.standard_error == pytest.approx(statistics.stdev(some) / 10)
+    assert [one.by["label"] for one in swept.summary(by="label")[:2]] == ["even", "odd"]
+    assert {one.by["param_set"] for one in swept.summary("param_set")} == {0, 1, 2, 3}
+    assert [one.column for one in swept.summary(by="even")] == ["value", "value"]
+    assert "standard_error" in repr(by_two).splitlines()[0] and "<table>" in by_two._repr_html_()
+    with pytest.raises(
+        tw.InvalidArgument, match=r"by: 'colour' is no parameter and no column; there are .*scale.*label"
+    ):
+        swept.summary(by="colour")
+
+
+# Files
+
+
+def test_csv_has_the_rows_with_the_parameters_that_differ(swept: tw.Campaign, tmp_path: Path) -> None:
+    assert swept.to_csv(tmp_path / "out.csv") == 400
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["run", "param_set", "scale", "param_kind", "kind", "value", "even", "label"]
+    for row, stored in zip(rows, swept.results(), strict=True):
+        assert (int(row["run"]), float(row["value"]), row["label"]) == (stored.run, stored.value, stored.label)
+        assert row["even"] == str(stored.even).lower()
+        assert float(row["scale"]) == swept.parameters(stored.param_set)["scale"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    into = io.StringIO()
+    swept.to_csv(into)
+    assert into.getvalue() == (tmp_path / "out.csv").read_text()
+
+
+def test_an_export_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    place = tmp_path / "old.csv"
+    place.write_text("old")
+    with pytest.raises(ZeroDivisionError), moved_to(place) as beside:
+        Path(beside).write_text("half")
+        _ = 1 / 0
+    assert place.read_text() == "old" and [path.name for path in tmp_path.iterdir()] == ["old.csv"]
+
+
+@pytest.mark.parametrize(("place", "said"), [("none/x.csv", "can't be written"), (".", "is a folder")])
+def test_a_place_that_cannot_be_written_is_refused(swept: tw.Campaign, tmp_path: Path, place: str, said: str) -> None:
+    with pytest.raises(tw.InvalidArgument, match=f"path: .*{said}"):
+        swept.to_csv(tmp_path / place)
+
+
+def test_times_and_nested_values_keep_their_form(packed: tw.Campaign, tmp_path: Path) -> None:
+    packed.to_csv(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        second = list(csv.DictReader(file))[1]
+    assert second == {"run": "1", "hits": "1", "at": "2025-12-31T22:00:01+00:00", "path": "[1,7]"}
+
+
+def test_parquet_has_types(packed: tw.Campaign, swept: tw.Campaign, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    assert packed.to_parquet(tmp_path / "out.parquet") == 30
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert table.schema.field("at").type == pyarrow.timestamp("us", tz="UTC")
+    assert table.column("at")[1].as_py() == datetime.datetime(2025, 12, 31, 22, 0, 1, tzinfo=datetime.timezone.utc)
+    swept.to_parquet(tmp_path / "swept.parquet")
+    found = parquet.read_table(tmp_path / "swept.parquet").to_pydict()
+    assert found["value"] == [row.value for row in swept.results()]
+    assert set(found["scale"]) == {1.0, 2.5}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_frame_has_all_rows(swept: tw.Campaign, library: str) -> None:
+    pytest.importorskip(library)
+    frame = swept.frame(library)  # type: ignore[arg-type]
+    assert list(frame.columns) == ["run", "param_set", "scale", "param_kind", "kind", "value", "even", "label"]
+    assert list(frame["value"]) == [row.value for row in swept.results()]
+
+
+def test_what_is_not_installed_says_how_to_get_it(
+    swept: tw.Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(tw.InvalidArgument, match=r"pip install 'tidewire\[parquet\]'"):
+        swept.to_parquet(tmp_path / "out.parquet")
+    with pytest.raises(tw.InvalidArgument, match="kind: 'numpy' is not allowed"):
+        swept.frame("numpy")  # type: ignore[arg-type]
+
+
+def test_a_campaign_without_results_says_so(store: str, tmp_path: Path) -> None:
+    empty = tw.campaign(functions.untyped, runs=10, name="empty", store=store)
+    with pytest.raises(tw.InvalidArgument, match="'empty' has no results yet"):
+        empty.to_csv(tmp_path / "out.csv")
+    assert len(empty.summary()) == 0 and repr(empty.summary())
+    empty.report().page(tmp_path / "empty.html")
+    assert "No worker has stored anything yet" in (tmp_path / "empty.html").read_text()
+
+
+# Pages
+
+
+def test_the_page_has_pictures_and_loads_nothing(swept: tw.Campaign, tmp_path: Path) -> None:
+    report = swept.report()
+    report.page(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for words in (
+        "Rate over time",
+        "workers' time went",
+        "distribution of value",
+        "distribution of even",
+        report.limiting,
+    ):
+        assert html.escape(words) in text, words
+    assert "http" not in text and "<script" not in text
+    assert "<svg" in report._repr_html_() and "distribution" not in report._repr_html_(), "a notebook reads no rows"
+
+
+def test_a_page_of_many_rows_reads_parts_spread_over_the_runs(
+    swept: tw.Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "_ROWS_MAX", 40)
+    monkeypatch.setattr(page, "_ROWS_AT_ONCE", 4)
+    swept.report().page(tmp_path / "report.html")
+    assert "of 40 of 400 rows" in (tmp_path / "report.html").read_text()
+
+
+def test_rates_are_what_ended_between_two_points() -> None:
+    assert page.rates([(0.0, 0), (1.0, 10), (1.0, 12), (3.0, 30)]) == [(1.0, 10.0), (3.0, 10.0)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [1.0],
+        [1.0, 1.0],
+        [math.inf, 2.0],
+        [-5.0, 1e300],
+        [0.0, 1.0, 1.0],
+        list(range(30)),
+        [0.1 * i for i in range(99)],
+    ],
+)
+def test_any_values_have_a_picture(values: list[Any]) -> None:
+    text = charts.histogram([(value, 1) for value in values], "x")
+    assert "nan" not in text and "inf" not in text
+
+
+@pytest.mark.parametrize(("least", "most"), [(0.0, 1.0), (0.0, 7e6), (-3.0, 3.0), (0.001, 0.0011), (5.0, 5.0)])
+def test_ticks_are_round_and_cover_the_range(least: float, most: float) -> None:
+    ticks = charts.nice_ticks(least, most)
+    assert ticks[0] <= least and ticks[-1] >= most and 2 <= len(ticks) <= 7

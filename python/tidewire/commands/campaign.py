@@ -1,0 +1,319 @@
+"""``tidewire campaign ...`` and ``tidewire worker``: campaigns of a store from the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+import tidewire as tw
+from tidewire.commands.printing import as_json, complain
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.farm.report import Status
+
+_OUTPUT = "-"
+
+
+def run(
+    function: str,
+    store: str | None,
+    plan: Mapping[str, Any],
+    limits: Mapping[str, Any],
+    workers: int | None,
+    page: Path | None,
+    json_wanted: bool,
+) -> int:
+    """Run a campaign; 1 if it did not get done."""
+
+    def work() -> int:
+        campaign = _planned(function, store, plan, limits)
+        print(f"campaign {campaign.name}, number {campaign.id} of {campaign.store}", file=sys.stderr, flush=True)
+        report = campaign.run(workers, progress=None if not json_wanted else False, accept_code=limits["accept_code"])
+        if page is not None:
+            report.page(page)
+        _say(_report_data(report), repr(report), json_wanted)
+        return 0 if report.state == "done" else 1
+
+    return _done(work, json_wanted)
+
+
+def list_all(store: str | None, json_wanted: bool) -> int:
+    """List campaigns."""
+
+    def work() -> int:
+        found = [(campaign, campaign.status()) for campaign in tw.campaigns(_there(store))]
+        if json_wanted:
+            names = ("id", "name", "state", "runs", "done", "failed", "quarantined", "rate")
+            rows = [{name: getattr(status, name) for name in names} for _, status in found]
+            _say([{**row, "created": str(one.created)} for row, (one, _) in zip(rows, found, strict=True)], None, True)
+            return 0
+        if not found:
+            print("no campaigns")
+            return 0
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("number", "name", "state", "done", "runs", "failed", "created"):
+            table.add_column(
+                title, justify="left" if title in ("name", "state", "created") else "right", overflow="fold"
+            )
+        for one, status in found:
+            counts = (f"{status.done:,}", f"{status.runs:,}", f"{status.failed + status.quarantined:,}")
+            table.add_row(str(one.id), one.name, status.state, *counts, f"{one.created:%Y-%m-%d %H:%M}")
+        Console(highlight=False).print(table)
+        return 0
+
+    return _done(work, json_wanted)
+
+
+def show(name: str, store: str | None, verify: bool, json_wanted: bool) -> int:
+    """Show a campaign; 1 if its rows are not those that were stored."""
+
+    def work() -> int:
+        campaign = tw.open_campaign(_there(store), name)
+        status = campaign.status()
+        digest = campaign.verify() if verify else None
+        good = digest is None or digest == status.digest
+        data = {
+            **_status_data(status),
+            "function": campaign.function,
+            "seed": campaign.seed,
+            "created": campaign.created,
+            "table": campaign.table,
+            "columns": campaign.columns,
+            "parameter_sets": campaign.sets,
+            "events": [dataclasses.asdict(event) for event in campaign.events()],
+        }
+        if digest is not None:
+            data.update(digest_of_rows=digest, verified=good)
+        _say(data, _shown(campaign, status, digest), json_wanted)
+        return 0 if good else 1
+
+    return _done(work, json_wanted)
+
+
+def change(name: str, store: str | None, how: str, reason: str, json_wanted: bool) -> int:
+    """Pause, resume or cancel a campaign."""
+
+    def work() -> int:
+        campaign = tw.open_campaign(_there(store), name)
+        getattr(campaign, how)(reason)
+        state = campaign.status().state
+        _say({"id": campaign.id, "name": campaign.name, "state": state}, f"{campaign.name} is {state}", json_wanted)
+        return 0
+
+    return _done(work, json_wanted)
+
+
+def errors(name: str, store: str | None, max: int, tracebacks: bool, json_wanted: bool) -> int:
+    """Show failed runs."""
+
+    def work() -> int:
+        found = list(itertools.islice(tw.open_campaign(_there(store), name).errors(), max))
+        lines = [
+            f"run {one.run:,}  {one.kind} after {one.attempts} attempts  {one.error}: {one.message}" for one in found
+        ]
+        if tracebacks:
+            lines = [f"{line}\n{one.traceback}" for line, one in zip(lines, found, strict=True)]
+        _say([dataclasses.asdict(one) for one in found], "\n".join(lines) or "no run has failed", json_wanted)
+        return 0
+
+    return _done(work, json_wanted)
+
+
+def summary(name: str, store: str | None, by: Sequence[str], json_wanted: bool) -> int:
+    """Print statistics."""
+
+    def work() -> int:
+        found = tw.open_campaign(_there(store), name).summary(by=by)
+        _say(found.asdicts(), repr(found) if found else "no numeric columns yet", json_wanted)
+        return 0
+
+    return _done(work, json_wanted)
+
+
+def export(name: str, store: str | None, path: str, json_wanted: bool) -> int:
+    """Write results."""
+
+    def work() -> int:
+        campaign = tw.open_campaign(_there(store), name)
+        if path == _OUTPUT:
+            campaign.to_csv(sys.stdout)
+            return 0
+        if path.endswith(".csv"):
+            rows = campaign.to_csv(path)
+        elif path.endswith(".parquet"):
+            rows = campaign.to_parquet(path)
+        else:
+            raise InvalidArgument(f"PATH: {path!r} is not allowed: let it end in .csv or .parquet, or be {_OUTPUT}")
+        _say({"path": path, "rows": rows}, f"{rows:,} rows are in {path}", json_wanted)
+        return 0
+
+    return _done(work, json_wanted)
+
+
+def report(name: str, store: str | None, out: Path | None, json_wanted: bool) -> int:
+    """Print the report, and write its page."""
+
+    def work() -> int:
+        found = tw.open_campaign(_there(store), name).report()
+        text = repr(found)
+        if out is not None:
+            found.page(out)
+            text += f"\n  page: {out}"
+        _say(_report_data(found), text, json_wanted)
+        return 0
+
+    return _done(work, json_wanted)
+
+
+def worker(store: str | None, processes: int | None, only: str | None, accept_code: bool, json_wanted: bool) -> int:
+    """Serve campaigns."""
+
+    def work() -> int:
+        from tidewire.farm.serving import serve
+
+        _import_from_here()
+        serve(_there(store), processes, campaign=only, accept_code=accept_code)
+        return 0
+
+    return _done(work, json_wanted)
+
+
+def _done(work: Callable[[], int], json_wanted: bool) -> int:
+    """Return the exit code of something: 1 after an error, 2 after a wrong argument, 130 after Ctrl-C."""
+    try:
+        return work()
+    except InvalidArgument as error:
+        complain(str(error), code=error.code, json_wanted=json_wanted)
+        return 2
+    except tw.TidewireError as error:
+        complain(str(error), code=error.code, retryable=error.retryable, json_wanted=json_wanted)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output, such as head, has read enough: nothing is written any more, not even at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _say(data: Any, text: str | None, json_wanted: bool) -> None:
+    print(as_json(data) if json_wanted or text is None else text, flush=True)
+
+
+def _there(store: str | None) -> str | None:
+    """Return a store that exists: a mistyped path makes no file."""
+    from tidewire._binding import CampaignStore
+    from tidewire.farm.store import url_of
+
+    url = url_of(store)
+    CampaignStore(url, create=False)
+    return url
+
+
+def _import_from_here() -> None:
+    """Let functions of the working folder be imported, as ``python`` does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def _planned(function: str, store: str | None, plan: Mapping[str, Any], limits: Mapping[str, Any]) -> tw.Campaign:
+    _import_from_here()
+    if ":" not in function:
+        if plan["runs"] is not None or plan["params"] or plan["sweep"]:
+            raise InvalidArgument(
+                f"MODULE:FUNCTION: {function!r} has no colon: write farm:simulate; a stored campaign keeps its plan"
+            )
+        return tw.open_campaign(_there(store), function)
+    if plan["runs"] is None:
+        raise InvalidArgument("--runs: is missing: say how many, such as --runs 10000")
+    sweep = dict(map(_listed, plan["sweep"]))
+    return tw.campaign(
+        function,
+        runs=plan["runs"],
+        seed=_integer_or_text(plan["seed"]),
+        name=plan["name"],
+        params=dict(_pair("--param", text) for text in plan["params"]) or None,
+        sweep=tw.grid(**sweep) if sweep else None,
+        until=None if plan["until"] is None else _precision(plan["until"]),
+        store=store,
+        **limits,
+    )
+
+
+def _integer_or_text(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _pair(option: str, text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidArgument(f"{option}: {text!r} is not allowed: write NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _listed(text: str) -> tuple[str, list[Any]]:
+    name, values = _pair("--sweep", text)
+    if not isinstance(values, list):
+        raise InvalidArgument(f"""--sweep: {text!r} is not allowed: write a JSON list, such as '{name}=["a", "b"]'""")
+    return name, values
+
+
+def _precision(text: str) -> tw.Precision:
+    column, *numbers = text.split(":")
+    try:
+        return tw.Precision(column, *map(float, numbers))
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"--until: {text!r} is not allowed: write COLUMN:HALF_WIDTH, such as area:0.001"
+        ) from None
+
+
+def _status_data(status: Status) -> dict[str, Any]:
+    data = {field.name: getattr(status, field.name) for field in dataclasses.fields(status) if field.name != "campaign"}
+    data["workers"] = [dataclasses.asdict(worker) for worker in status.workers]
+    data["look"] = None if status.look is None else dataclasses.asdict(status.look)
+    return {**data, "seconds_left": status.seconds_left}
+
+
+def _report_data(report: tw.Report) -> dict[str, Any]:
+    return {**_status_data(report), "stages": dataclasses.asdict(report.stages), "limiting": report.limiting}
+
+
+def _shown(campaign: tw.Campaign, status: Status, digest: str | None) -> str:
+    left = "" if status.seconds_left is None else f", {status.seconds_left:,.0f} s left"
+    bad = f"{status.failed:,} failed, {status.quarantined:,} quarantined"
+    working = [worker for worker in status.workers if worker.state == "working"]
+    columns = ", ".join(f"{name} {kind}" for name, kind in (campaign.columns or {}).items())
+    lines = [
+        f"{campaign.name}, number {campaign.id} of {campaign.store}",
+        f"  {campaign.function}, seed {campaign.seed}, {campaign.sets:,} parameter sets",
+        f"  {status.state}{f' ({status.reason})' if status.reason else ''}: {status.done:,} of {status.runs:,} runs, {bad}{left}",
+        f"  {status.rate:,.0f} runs/s, {len(working)} workers at work, {status.losses} lost",
+        f"  table {campaign.table}: {columns or 'its columns are not known yet'}",
+        f"  digest {status.digest}",
+    ]
+    if digest is not None:
+        lines.append(
+            "  the stored rows have this digest"
+            if digest == status.digest
+            else f"  THE STORED ROWS HAVE ANOTHER: {digest}"
+        )
+    lines += [f"  {event.at:%Y-%m-%d %H:%M:%S}  {event.after}: {event.reason}" for event in campaign.events()]
+    return "\n".join(lines)

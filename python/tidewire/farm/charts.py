@@ -1,0 +1,139 @@
+"""Pictures of a report as SVG: columns of a distribution, an area over time, stacked bars. Colours come from the page's style."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+WIDTH, HEIGHT = 520, 220
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 34
+
+
+def shorter(value: float) -> str:
+    """Return a figure of few characters: 1.5 M, 45 k, 0.0012."""
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if unit == ' k' else size):.3g}{unit}"
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+
+
+def area(points: Sequence[tuple[float, float]], unit: str, label: str) -> str:
+    """Draw steps over time: each point says how high it was until then."""
+    most_x = max((x for x, _ in points), default=1.0) or 1.0
+    ticks = nice_ticks(0.0, max((y for _, y in points), default=1.0) or 1.0)
+    plot = _Plot((0.0, most_x), (0.0, ticks[-1]))
+    path = [f"M{plot.x(0):.1f},{plot.y(0):.1f}"]
+    for x, y in points:
+        path.append(f"V{plot.y(y):.1f}H{plot.x(x):.1f}")
+    path.append(f"V{plot.y(0):.1f}Z")
+    parts = [*plot.frame(ticks, nice_ticks(0.0, most_x), label), f'<path class="area" d="{"".join(path)}"/>']
+    return plot.sheet(parts, f"{unit} over time")
+
+
+def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 40) -> str:
+    """Draw the distribution of values with their weights. Few different values have a column each."""
+    weighed = [(value, weight) for value, weight in weighed if math.isfinite(value)]
+    if not weighed:
+        return '<p class="soft">no values</p>'
+    least, most = min(weighed)[0], max(weighed)[0]
+    different = sorted({value for value, _ in weighed})
+    alone = len(different) <= places and all(value == round(value) for value in different)
+    if alone:
+        places = int(min(places, most - least + 1)) if most - least < places else places
+        low, high = least - 0.5, most + 0.5
+    else:
+        low, high = (least, most) if most > least else (least - 0.5, least + 0.5)
+    counts = [0.0] * places
+    for value, weight in weighed:
+        counts[min(places - 1, int((value - low) / (high - low) * places))] += weight
+    total = sum(counts)
+    ticks = nice_ticks(0.0, 100 * max(counts) / total)
+    plot = _Plot((low, high), (0.0, ticks[-1]))
+    parts = plot.frame(ticks, nice_ticks(low, high), name, percent=True)
+    step = (high - low) / places
+    for place, count in enumerate(counts):
+        if count:
+            share = 100 * count / total
+            x, right, y = plot.x(low + place * step), plot.x(low + (place + 1) * step), plot.y(share)
+            about = shorter(low + (place + 0.5) * step)
+            tip = f"<title>about {about}: {share:.2g}%</title>"
+            size = f'width="{max(right - x - 1, 0.6):.1f}" height="{plot.y(0) - y:.1f}"'
+            parts.append(f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" {size}>{tip}</rect>')
+    return plot.sheet(parts, f"distribution of {name}")
+
+
+def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) -> str:
+    """Draw a bar for each row, of parts in the order given; ``p0``, ``p1``, ... are the classes of the parts."""
+    line, left = 26, 118
+    most = max((sum(value for _, value in parts) for _, parts in rows), default=0.0) or 1.0
+    scale = (WIDTH - left - 70) / most
+    height = line * len(rows) + 30
+    names = [name for name, _ in rows[0][1]] if rows else []
+    found = []
+    x = 0.0
+    for at, name in enumerate(names):
+        found.append(f'<rect class="p{at}" x="{x:.1f}" y="2" width="10" height="10" rx="2"/>')
+        found.append(f'<text class="soft" x="{x + 14:.1f}" y="11">{escape(name)}</text>')
+        x += 24 + 6.4 * len(name)
+    for place, (label, parts) in enumerate(rows):
+        y, x = 26 + place * line, float(left)
+        found.append(f'<text x="0" y="{y + 13}">{escape(label[:18])}</text>')
+        total = sum(value for _, value in parts)
+        for at, (name, value) in enumerate(parts):
+            width = value * scale
+            if width > 0.05:
+                share = f"{value / total:.0%}" if total else ""
+                tip = f"<title>{escape(name)}: {value:.3g} {unit}, {share}</title>"
+                found.append(f'<rect class="p{at}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="17">{tip}</rect>')
+            x += width
+        found.append(f'<text class="soft" x="{x + 6:.1f}" y="{y + 13}">{shorter(total)} {escape(unit)}</text>')
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{"".join(found)}</svg>'
+
+
+def nice_ticks(least: float, most: float, count: int = 4) -> list[float]:
+    """Return round numbers that cover a range, about ``count`` steps apart."""
+    span = most - least or 1.0
+    most = least + span
+    size = 10.0 ** math.floor(math.log10(span / count))
+    step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if span / (size * factor) <= count)
+    first, last = math.floor(least / step + 1e-9), math.ceil(most / step - 1e-9)
+    return [place * step for place in range(first, last + 1)]
+
+
+class _Plot:
+    """A plot with an axis at the left and one below."""
+
+    def __init__(self, across: tuple[float, float], up: tuple[float, float]) -> None:
+        self._across, self._up = across, up
+
+    def x(self, value: float) -> float:
+        low, high = self._across
+        return LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        low, high = self._up
+        return HEIGHT - BOTTOM - (value - low) / (high - low or 1.0) * (HEIGHT - TOP - BOTTOM)
+
+    def frame(self, up: Sequence[float], across: Sequence[float], label: str, percent: bool = False) -> list[str]:
+        parts = []
+        for value in up:
+            y = self.y(value)
+            words = f"{value:.3g}%" if percent else shorter(value)
+            parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(f'<text class="soft" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{words}</text>')
+        low, high = self._across
+        for value in across:
+            if low <= value <= high:
+                x = self.x(value)
+                parts.append(
+                    f'<text class="soft" x="{x:.1f}" y="{HEIGHT - 18}" text-anchor="middle">{shorter(value)}</text>'
+                )
+        middle = (LEFT + WIDTH - RIGHT) / 2
+        parts.append(
+            f'<text class="soft" x="{middle:.1f}" y="{HEIGHT - 3}" text-anchor="middle">{escape(label)}</text>'
+        )
+        return parts
+
+    def sheet(self, parts: Sequence[str], title: str) -> str:
+        return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{escape(title)}</title>{"".join(parts)}</svg>'

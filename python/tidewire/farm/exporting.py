@@ -1,0 +1,195 @@
+"""Results of a campaign as CSV, Parquet and data frames: rows in order of run, with the parameters that differ between sets.
+
+Files are written beside their place and moved there when they are whole; rows are read and written in parts, at constant memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.farm.campaign import Campaign
+    from tidewire.farm.report import Batch
+
+_SETS_JOINED_MAX = 10_000
+_ROWS_OF_A_GROUP = 100_000
+_KINDS_OF_PLAIN = {int: "integer", float: "float", str: "text", bool: "boolean"}
+
+
+class Table:
+    """The columns of an export with their types, and the values of a batch in the same order."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        columns = campaign.columns
+        if columns is None:
+            raise InvalidArgument(
+                f"campaign: {campaign.name!r} has no results yet: its columns are known once a run has succeeded"
+            )
+        self._sets = campaign.sets
+        self._many = bool(campaign.many)
+        self._columns = columns
+        self.columns: dict[str, str] = {"run": "integer"}
+        if self._many:
+            self.columns["row"] = "integer"
+        if self._sets > 1:
+            self.columns["param_set"] = "integer"
+        self._parameters = _parameters(campaign) if 1 < self._sets <= _SETS_JOINED_MAX else {}
+        for name, values in self._parameters.items():
+            self.columns[name if name not in columns else f"param_{name}"] = _kind(values)
+        self.columns.update(columns)
+
+    def values(self, batch: Batch) -> list[Sequence[Any]]:
+        """Return the values of a batch by column."""
+        found: list[Sequence[Any]] = [batch.runs]
+        if self._many:
+            found.append(batch.rows)
+        if self._sets > 1:
+            sets = [run % self._sets for run in batch.runs]
+            found.append(sets)
+            found += [[values[place] for place in sets] for values in self._parameters.values()]
+        return found + [batch.columns[name] for name in self._columns]
+
+
+def _parameters(campaign: Campaign) -> dict[str, list[Any]]:
+    """Return the parameters that are not the same in all sets, with their values by set. What is nested is text."""
+    sets = [campaign.parameters(number) for number in range(campaign.sets)]
+    names = dict.fromkeys(name for values in sets for name in values)
+    found = {}
+    for name in names:
+        values = [one.get(name) for one in sets]
+        if any(value != values[0] for value in values):
+            plain = len({type(value) for value in values if value is not None}) == 1
+            known = plain and all(type(value) in _KINDS_OF_PLAIN for value in values if value is not None)
+            found[name] = values if known else [None if value is None else str(value) for value in values]
+    return found
+
+
+def _kind(values: Sequence[Any]) -> str:
+    return next((_KINDS_OF_PLAIN[type(value)] for value in values if value is not None), "text")
+
+
+def to_csv(campaign: Campaign, path: str | os.PathLike[str] | IO[str]) -> int:
+    """Write the rows as CSV; ``Campaign.to_csv`` says more."""
+    table = Table(campaign)
+    if not isinstance(path, (str, os.PathLike)):
+        return _write_csv(campaign, table, path)
+    with moved_to(path) as beside, open(beside, "w", encoding="utf-8", newline="") as file:
+        return _write_csv(campaign, table, file)
+
+
+def _write_csv(campaign: Campaign, table: Table, file: IO[str]) -> int:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.columns)
+    told = [kind in ("boolean", "time") for kind in table.columns.values()]
+    count = 0
+    for batch in campaign.batches():
+        values = [_told(some) if to_tell else some for some, to_tell in zip(table.values(batch), told, strict=True)]
+        writer.writerows(zip(*values, strict=True))
+        count += len(batch.runs)
+    return count
+
+
+def _told(values: Sequence[Any]) -> list[str | None]:
+    """Return truths and times as other programs read them."""
+    return [
+        value.isoformat() if isinstance(value, datetime.datetime) else None if value is None else str(value).lower()
+        for value in values
+    ]
+
+
+def to_parquet(campaign: Campaign, path: str | os.PathLike[str]) -> int:
+    """Write the rows as Parquet; ``Campaign.to_parquet`` says more."""
+    try:
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise InvalidArgument(f"to_parquet: it needs pyarrow ({error}): pip install 'tidewire[parquet]'") from error
+    table = Table(campaign)
+    types = {
+        "integer": pyarrow.int64(),
+        "float": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
+        "time": pyarrow.timestamp("us", tz="UTC"),
+    }
+    schema = pyarrow.schema([(name, types.get(kind, pyarrow.string())) for name, kind in table.columns.items()])
+    count = 0
+    with moved_to(path) as beside, parquet.ParquetWriter(beside, schema, compression="zstd") as writer:
+        # A row group is written as a whole: some tens of megabytes, however many rows there are.
+        for batch in campaign.batches(rows_max=_ROWS_OF_A_GROUP):
+            arrays = [
+                pyarrow.array(values, type=field.type)
+                for values, field in zip(table.values(batch), schema, strict=True)
+            ]
+            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+            count += len(batch.runs)
+    return count
+
+
+def frame(campaign: Campaign, kind: str | None = None) -> Any:
+    """Return all rows as a data frame; ``Campaign.frame`` says more."""
+    library = _library(kind)
+    table = Table(campaign)
+    columns: dict[str, list[Any]] = {name: [] for name in table.columns}
+    for batch in campaign.batches(rows_max=_ROWS_OF_A_GROUP):
+        for name, values in zip(columns, table.values(batch), strict=True):
+            columns[name] += values
+    if library == "polars":
+        polars = import_module("polars")
+        types = {"integer": polars.Int64, "float": polars.Float64, "boolean": polars.Boolean, "text": polars.String}
+        types |= {"json": polars.String, "time": polars.Datetime("us", "UTC")}
+        return polars.DataFrame(columns, schema={name: types[kind] for name, kind in table.columns.items()})
+    return import_module("pandas").DataFrame(columns)
+
+
+def _library(kind: str | None) -> str:
+    """Return which library makes the frame: the one that is asked for, that is loaded already, or that is installed."""
+    known = ("pandas", "polars")
+    if kind is not None and kind not in known:
+        raise InvalidArgument(f"kind: {kind!r} is not allowed: give 'pandas' or 'polars'")
+    wanted = known if kind is None else (kind,)
+    found = next((name for name in wanted if name in sys.modules), None) or next(
+        (name for name in wanted if find_spec(name) is not None), None
+    )
+    if found is None:
+        raise InvalidArgument(f"frame: {' and '.join(wanted)} can't be imported: pip install {wanted[0]}")
+    return found
+
+
+@contextmanager
+def moved_to(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Give the name of a file in the same folder that takes the place of ``path`` once it is whole."""
+    place = Path(path)
+    if place.is_dir():
+        raise InvalidArgument(f"path: {str(place)!r} is a folder: name a file")
+    try:
+        handle, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    except OSError as error:
+        raise InvalidArgument(
+            f"path: {str(place)!r} can't be written ({error.strerror}): name a folder that can be"
+        ) from error
+    os.close(handle)
+    try:
+        yield beside
+        os.chmod(beside, 0o666 & ~_mask())
+        os.replace(beside, place)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def _mask() -> int:
+    """Return what permissions new files don't get."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

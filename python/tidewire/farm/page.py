@@ -1,0 +1,209 @@
+"""The report of a campaign as one page with pictures: HTML and SVG, no scripts, nothing loaded. And as part of a notebook."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from html import escape
+from typing import TYPE_CHECKING
+
+from tidewire.farm import charts
+from tidewire.farm.exporting import moved_to
+from tidewire.farm.report import Stages
+from tidewire.farm.summary import NUMERIC, QUANTILES, Tally, shown
+
+if TYPE_CHECKING:
+    from tidewire.farm.campaign import Campaign
+    from tidewire.farm.report import Batch, Report
+
+_ROWS_MAX = 1_000_000
+_ROWS_AT_ONCE = 10_000
+_COLUMNS_MAX = 24
+_WORKERS_MAX = 32
+_ERRORS_MAX = 20
+
+STYLE = """
+.tw { --ink: #14213d; --soft: #5c677d; --card: #ffffff; --line: #e4e2dc; --sea: #1d7a8c; --bad: #d1495b; --calm: #2a9d6f; color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
+@media (prefers-color-scheme: dark) { .tw { --ink: #e8eaf0; --soft: #97a1b5; --card: #181e2a; --line: #2a3242; --sea: #4fb3c6; --bad: #ee7b8a; --calm: #5cc79b } }
+.tw * { box-sizing: border-box } .tw h1 { font-size: 28px; margin: 0 } .tw h2 { font-size: 15px; margin: 0 0 10px; font-weight: 600 } .tw p { margin: 6px 0 }
+.tw .soft { color: var(--soft) } .tw .grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 18px; margin: 18px 0 }
+.tw .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: 12px; margin: 18px 0 }
+.tw .tile, .tw section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 16px }
+.tw .tile b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; overflow-wrap: anywhere } .tw .tile span { color: var(--soft); font-size: 13px }
+.tw svg { width: 100%; height: auto; display: block } .tw svg text { fill: var(--ink); font: 11px system-ui, sans-serif } .tw svg .soft { fill: var(--soft) }
+.tw .axis { stroke: var(--line) } .tw .bar, .tw .area { fill: var(--sea) } .tw .area { opacity: 0.85 } .tw .ok { color: var(--calm) } .tw .bad { color: var(--bad) }
+.tw .p0 { fill: #1d7a8c } .tw .p1 { fill: #748ffc } .tw .p2 { fill: #f08c00 } .tw .p3 { fill: #d1495b } .tw .p4 { fill: #b197fc } .tw .p5 { fill: #adb5bd } .tw .p6 { fill: #dee2e6 }
+.tw table { border-collapse: collapse; width: 100%; font-size: 13px } .tw td, .tw th { padding: 3px 6px 3px 0; border-bottom: 1px solid var(--line); text-align: left; font-weight: 400 }
+.tw th { color: var(--soft) } .tw .n { text-align: right; font-variant-numeric: tabular-nums } .tw code { font-size: 13px; overflow-wrap: anywhere }
+"""
+_BODY = "body { margin: 0 auto; max-width: 1080px; padding: 36px 24px; background: #fdfcf9 } @media (prefers-color-scheme: dark) { body { background: #10141d } }"
+_ORDER = ("run", "encode", "persist", "lease", "warm_up", "wait", "idle")
+_WORDS = {
+    "run": "function",
+    "encode": "encode",
+    "persist": "store",
+    "lease": "lease",
+    "warm_up": "warm up",
+    "wait": "wait",
+    "idle": "idle",
+}
+
+
+def write(report: Report, path: str | os.PathLike[str]) -> None:
+    """Write the page; ``Report.page`` says more."""
+    text = whole(report)
+    with moved_to(path) as beside, open(beside, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def whole(report: Report) -> str:
+    """Return the whole page."""
+    columns, note = _distributions(report)
+    sections = [
+        _section("Rate over time, runs per second", charts.area(rates(report.timeline), "runs/s", "seconds at work")),
+        _section("Where the workers' time went", _stages(report)),
+        *columns,
+    ]
+    events, errors = _events(report.campaign), _errors(report.campaign)
+    return "\n".join(
+        [
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Campaign {escape(report.name)}</title>',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<style>{_BODY}{STYLE}</style></head><body><div class="tw">',
+            *_head(report),
+            f'<div class="grid">{"".join(sections)}</div>',
+            f'<p class="soft">{escape(note)}</p>' if note else "",
+            f'<div class="grid">{events}{errors}</div>' if errors else f'<div class="grid">{events}</div>',
+            "</div></body></html>\n",
+        ]
+    )
+
+
+def fragment(report: Report) -> str:
+    """Return what a notebook shows: the counters, the rate and the stages, without reading any row."""
+    sections = [
+        _section("Rate over time, runs per second", charts.area(rates(report.timeline), "runs/s", "seconds at work")),
+        _section("Where the workers' time went", _stages(report)),
+    ]
+    return f'<div class="tw"><style>{STYLE}</style>{"".join(_head(report))}<div class="grid">{"".join(sections)}</div></div>'
+
+
+def rates(timeline: Sequence[tuple[float, int]]) -> list[tuple[float, float]]:
+    """Return until when, and how many runs per second ended since the point before."""
+    found = []
+    at, ended = 0.0, 0
+    for seconds, runs in timeline:
+        if seconds > at:
+            found.append((seconds, max(0, runs - ended) / (seconds - at)))
+            at, ended = seconds, runs
+    return found
+
+
+def _head(report: Report) -> Iterator[str]:
+    bad = report.failed + report.quarantined
+    yield f"<h1>{escape(report.name)}</h1>"
+    yield f'<p class="soft"><code>{escape(report.function)}</code>, seed {escape(str(report.seed))}, created {report.created:%Y-%m-%d %H:%M} UTC</p>'
+    reason = f": {escape(report.reason)}" if report.reason else ""
+    tone = "bad" if report.state in ("failed", "cancelled") else "ok"
+    yield f'<p><b class="{tone}">{report.state}</b>{reason}. {escape(report.limiting)}</p>'
+    tiles = [
+        (f"{report.done:,}", f"of {report.runs:,} runs stored"),
+        (f"{report.rate:,.0f}", "runs a second"),
+        (f"{report.seconds:,.2f} s", "at work"),
+        (f"{len(report.workers):,}", f"workers, {report.losses:,} lost"),
+        (f"{bad:,}", "failed or quarantined"),
+        (report.digest[:16] + "…", "digest"),
+    ]
+    yield '<div class="tiles">'
+    for figure, what in tiles:
+        yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>'
+    yield "</div>"
+    if report.look is not None:
+        look = report.look
+        verdict = "known well enough" if look.reached else "not yet known well enough"
+        yield (
+            f"<p>After {look.runs:,} runs the mean is {look.mean:.6g} ± {look.half_width:.3g}: {verdict}"
+            f"; {max(0, report.runs - report.done - bad):,} runs were not needed.</p>"
+            if report.state == "done"
+            else f"<p>After {look.runs:,} runs the mean is {look.mean:.6g} ± {look.half_width:.3g}: {verdict}.</p>"
+        )
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+
+
+def _stages(report: Report) -> str:
+    workers = sorted(report.workers, key=lambda worker: -worker.stages.total)[:_WORKERS_MAX]
+    rows = [(f"{worker.id} · {worker.name or worker.process}", _parts(worker.stages)) for worker in workers]
+    if not rows:
+        return '<p class="soft">no worker yet</p>'
+    more = len(report.workers) - len(workers)
+    return charts.stacked(rows, "s") + (f'<p class="soft">and {more:,} more workers</p>' if more else "")
+
+
+def _parts(stages: Stages) -> list[tuple[str, float]]:
+    assert set(_ORDER) == {stage.name for stage in fields(stages)}
+    return [(_WORDS[name], getattr(stages, name)) for name in _ORDER]
+
+
+def _distributions(report: Report) -> tuple[list[str], str]:
+    """Return the pictures of the numeric columns, and what is to be said of them."""
+    campaign = report.campaign
+    numeric = [name for name, kind in (campaign.columns or {}).items() if kind in NUMERIC]
+    tallies = {name: Tally() for name in numeric[:_COLUMNS_MAX]}
+    rows = 0
+    for batch in _some(campaign, report):
+        rows += len(batch.runs)
+        for name, tally in tallies.items():
+            tally.add(batch.columns[name])
+    notes = []
+    if rows < report.rows:
+        notes.append(
+            f"The distributions are of {rows:,} of {report.rows:,} rows, in parts spread evenly over the runs."
+        )
+    if len(numeric) > _COLUMNS_MAX:
+        notes.append(f"{len(numeric) - _COLUMNS_MAX} more numeric columns are not shown.")
+    return [_section(name, _distribution(name, tally)) for name, tally in tallies.items()], " ".join(notes)
+
+
+def _distribution(name: str, tally: Tally) -> str:
+    one = tally.summary(name, {})
+    middle = " · ".join(f"{100 * share:g}%: {shown(one.quantiles[share])}" for share in QUANTILES)
+    missing = f", {one.missing:,} missing" if one.missing else ""
+    line = f"mean {shown(one.mean)} ± {shown(one.standard_error)}, {shown(one.min)} to {shown(one.max)}{missing}"
+    return f'{charts.histogram(tally.sketch.weighed(), name)}<p class="soft">{line}<br>{middle}</p>'
+
+
+def _some(campaign: Campaign, report: Report) -> Iterator[Batch]:
+    """Yield all rows, or of very many so many that a page does not take minutes: parts spread evenly over the runs."""
+    if report.rows <= _ROWS_MAX:
+        yield from campaign.batches()
+        return
+    parts = _ROWS_MAX // _ROWS_AT_ONCE
+    for part in range(parts):
+        batch = next(campaign.batches(_ROWS_AT_ONCE, report.runs * part // parts), None)
+        if batch is not None:
+            yield batch
+
+
+def _events(campaign: Campaign) -> str:
+    rows = "".join(
+        f"<tr><td>{event.at:%H:%M:%S}</td><td>{escape(event.after if event.after != event.before else 'note')}</td><td>{escape(event.reason)}</td></tr>"
+        for event in campaign.events()[-_ERRORS_MAX:]
+    )
+    return _section("What happened", f"<table>{rows}</table>")
+
+
+def _errors(campaign: Campaign) -> str:
+    found = []
+    for number, failure in enumerate(campaign.errors()):
+        if number == _ERRORS_MAX:
+            found.append('<tr><td colspan="3">and more: tidewire campaign errors</td></tr>')
+            break
+        words = f"{failure.error}: {failure.message}" if failure.error else failure.message
+        found.append(
+            f'<tr><td class="n">{failure.run:,}</td><td>{escape(failure.kind)}</td><td>{escape(words[:200])}</td></tr>'
+        )
+    return _section("Runs that failed", f"<table>{''.join(found)}</table>") if found else ""

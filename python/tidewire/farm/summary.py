@@ -1,0 +1,299 @@
+"""Statistics of the numeric columns of a campaign, by parameters or by other columns: one pass over the rows at constant memory."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.farm.campaign import Campaign
+    from tidewire.farm.report import Batch
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+NUMERIC = ("integer", "float", "boolean")
+_GROUPS_MAX = 100_000
+_VALUES_KEPT, _LEAST_KEPT, _MOST_KEPT = 4_000_000, 64, 4_096
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """What is known of one column, over all rows or those of one group."""
+
+    column: str
+    by: dict[str, Any]
+    """The values of the parameters or columns that make the group; empty for all rows."""
+    count: int
+    """How many values there are."""
+    missing: int
+    """Rows without a value, or with NaN: they count for nothing else."""
+    mean: float
+    standard_error: float
+    """Of the mean, as if the rows were independent: NaN with fewer than two values. Rows of one run may not be."""
+    min: float
+    max: float
+    quantiles: dict[float, float]
+    """Exact up to some thousand values; above them off by 0.1% of the ranks, about."""
+
+    @property
+    def median(self) -> float:
+        """The value in the middle."""
+        return self.quantiles[0.5]
+
+    def asdict(self) -> dict[str, Any]:
+        """Return everything as one level of plain values: ``q05`` to ``q95`` are the quantiles."""
+        named = {f"q{round(100 * share):02}": value for share, value in self.quantiles.items()}
+        figures = (self.count, self.missing, self.mean, self.standard_error, self.min, self.max)
+        names = ("count", "missing", "mean", "standard_error", "min", "max")
+        return {"column": self.column, **self.by, **dict(zip(names, figures, strict=True)), **named}
+
+
+class Summary(Sequence[ColumnSummary]):
+    """Statistics by column and group, in the order of columns and then of groups."""
+
+    def __init__(self, found: Sequence[ColumnSummary]) -> None:
+        self._found = tuple(found)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._found)
+
+    def __getitem__(self, at: Any) -> Any:
+        """Return one of them, or several."""
+        return self._found[at]
+
+    def asdicts(self) -> list[dict[str, Any]]:
+        """Return plain values, for JSON or a data frame."""
+        return [one.asdict() for one in self._found]
+
+    def __repr__(self) -> str:
+        """Return a table."""
+        head, *rows = self._cells()
+        widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+        texts = 1 + len(self._found[0].by) if self._found else 1
+
+        def line(row: Sequence[str]) -> str:
+            cells = (
+                f"{cell:<{width}}" if at < texts else f"{cell:>{width}}"
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            return "  ".join(cells).rstrip()
+
+        return "\n".join(line(row) for row in (head, *rows))
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._cells()
+        lines = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+        titles = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        return f"<table><thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+    def _cells(self) -> list[list[str]]:
+        names = list(self._found[0].asdict()) if self._found else ["column", "count", "mean"]
+        return [names, *([shown(value) for value in one.asdict().values()] for one in self._found)]
+
+
+def shown(value: Any) -> str:
+    """Return a figure as people read it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summary:
+    """Return the statistics of every numeric column; ``Campaign.summary`` says more."""
+    columns = campaign.columns or {}
+    numeric = [name for name, kind in columns.items() if kind in NUMERIC]
+    grouping = _Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
+    tallies: dict[tuple[Any, ...], list[Tally]] = {}
+    kept = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numeric) * grouping.expected)))
+    for batch in campaign.batches():
+        for key, places in grouping.split(batch):
+            group = tallies.get(key)
+            if group is None:
+                if len(tallies) >= _GROUPS_MAX:
+                    raise InvalidArgument(
+                        f"by: {by!r} makes more than {_GROUPS_MAX:,} groups: name something with fewer values"
+                    )
+                group = tallies[key] = [Tally(kept) for _ in numeric]
+            for tally, name in zip(group, numeric, strict=True):
+                values = batch.columns[name]
+                tally.add(values if places is None else [values[place] for place in places])
+    keys = sorted(tallies, key=_in_order)
+    found = [
+        tallies[key][at].summary(name, dict(zip(grouping.names, key, strict=True)))
+        for at, name in enumerate(numeric)
+        if name not in grouping.names
+        for key in keys
+    ]
+    return Summary(found)
+
+
+class _Grouping:
+    """Which rows belong together: by values of parameters, of columns, or of ``param_set``.
+
+    Raises:
+        InvalidArgument: if a name is none of these.
+    """
+
+    def __init__(self, campaign: Campaign, names: list[str]) -> None:
+        self.names = names
+        columns = campaign.columns or {}
+        self._sets = campaign.sets
+        self._campaign = campaign
+        self._known: dict[int, tuple[Any, ...]] = {}
+        first = campaign.parameters(0)
+        self._columns = [name for name in names if name in columns]
+        self._parameters = [name for name in names if name not in columns]
+        for name in self._parameters:
+            if name != "param_set" and name not in first:
+                there = ", ".join((*first, *columns, "param_set"))
+                raise InvalidArgument(f"by: {name!r} is no parameter and no column; there are {there}")
+        self.expected = min(self._sets if self._parameters else 16 if names else 1, _GROUPS_MAX)
+
+    def split(self, batch: Batch) -> Iterator[tuple[tuple[Any, ...], list[int] | None]]:
+        """Yield the groups of a batch with the places of their rows; None for all."""
+        if not self.names:
+            yield (), None
+            return
+        places: dict[tuple[Any, ...], list[int]] = {}
+        for place, key in enumerate(self._keys(batch)):
+            places.setdefault(key, []).append(place)
+        yield from places.items()
+
+    def _keys(self, batch: Batch) -> Iterator[tuple[Any, ...]]:
+        parts: list[Sequence[Any]] = []
+        for name in self.names:
+            if name in self._columns:
+                parts.append(batch.columns[name])
+            elif name == "param_set":
+                parts.append([run % self._sets for run in batch.runs])
+            else:
+                at = self._parameters.index(name)
+                parts.append([self._values(run % self._sets)[at] for run in batch.runs])
+        return zip(*parts, strict=True)
+
+    def _values(self, set: int) -> tuple[Any, ...]:
+        known = self._known.get(set)
+        if known is None:
+            values: Mapping[str, Any] = self._campaign.parameters(set)
+            known = tuple(_plain(values.get(name)) for name in self._parameters)
+            self._known[set] = known
+        return known
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that can be a key."""
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+
+
+def _in_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple((isinstance(value, str), value is None, "" if value is None else value) for value in key)
+
+
+class Tally:
+    """One column of one group as it comes in: moments, ends, and a sketch of its distribution."""
+
+    def __init__(self, kept: int = _MOST_KEPT) -> None:
+        self.count = self.missing = 0
+        self.mean, self._squares = 0.0, 0.0
+        self.least: float = math.inf
+        self.most: float = -math.inf
+        self.sketch = Sketch(kept)
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Take some values; None and NaN are missing."""
+        there = [value for value in values if value is not None and not math.isnan(value)]
+        self.missing += len(values) - len(there)
+        if not there:
+            return
+        # Of truths, 0 and 1.
+        self.least, self.most = min(self.least, +min(there)), max(self.most, +max(there))
+        count, total = len(there), self.count + len(there)
+        mean = _sum(there) / count
+        squares = _sum([(value - mean) ** 2 for value in there])
+        # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979.
+        apart = mean - self.mean
+        self._squares += squares + (apart * apart * self.count * count / total if self.count else 0.0)
+        self.mean += apart * count / total
+        self.count = total
+        self.sketch.add(there)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the values; NaN with fewer than two."""
+        return math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else math.nan
+
+    def summary(self, column: str, by: dict[str, Any]) -> ColumnSummary:
+        """Return what has come in."""
+        if not self.count:
+            nothing = dict.fromkeys(QUANTILES, math.nan)
+            return ColumnSummary(column, by, 0, self.missing, math.nan, math.nan, math.nan, math.nan, nothing)
+        error = self.deviation / math.sqrt(self.count)
+        quantiles = dict(zip(QUANTILES, self.sketch.quantiles(QUANTILES), strict=True))
+        return ColumnSummary(column, by, self.count, self.missing, self.mean, error, self.least, self.most, quantiles)
+
+
+def _sum(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):
+        return float(sum(values))
+
+
+class Sketch:
+    """The distribution of many values in bounded memory, the same for the same values in the same order.
+
+    Buffers of ``kept`` values by weight: two of the same weight become one of twice the weight, every other value of both in order
+    (Munro and Paterson: Selection and sorting with limited storage, 1980).
+    """
+
+    def __init__(self, kept: int = _MOST_KEPT) -> None:
+        self._kept = kept
+        self._fresh: array[float] = array("d")
+        self._levels: list[array[float] | None] = []
+        self._odd = 0
+
+    def add(self, values: Sequence[float]) -> None:
+        """Take some values."""
+        for begin in range(0, len(values), self._kept):
+            self._fresh.extend(map(float, values[begin : begin + self._kept]))
+            while len(self._fresh) >= self._kept:
+                full, self._fresh = self._fresh[: self._kept], self._fresh[self._kept :]
+                self._carry(full)
+
+    def weighed(self) -> list[tuple[float, int]]:
+        """Return values with how many each stands for, in order."""
+        found = [(value, 1) for value in self._fresh]
+        for level, values in enumerate(self._levels):
+            found += [(value, 1 << level) for value in values or ()]
+        return sorted(found)
+
+    def quantiles(self, shares: Sequence[float]) -> list[float]:
+        """Return the values below which these shares of all lie."""
+        weighed = self.weighed()
+        total = sum(weight for _, weight in weighed)
+        found, seen, places = [], 0, iter(weighed)
+        value, weight = next(places)
+        for share in sorted(shares):
+            while seen + weight < share * total:
+                seen += weight
+                value, weight = next(places)
+            found.append(value)
+        return found
+
+    def _carry(self, values: array[float]) -> None:
+        level = 0
+        while level < len(self._levels) and (other := self._levels[level]) is not None:
+            both = sorted((*values, *other))
+            values = array("d", both[self._odd :: 2])
+            self._odd = 1 - self._odd
+            self._levels[level] = None
+            level += 1
+        if level == len(self._levels):
+            self._levels.append(None)
+        self._levels[level] = values
