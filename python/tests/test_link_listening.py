@@ -67,21 +67,21 @@ def test_one_token_is_no_list_of_them() -> None:
 def test_a_token_allows_what_it_says_and_nothing_else() -> None:
     everything = tw.Token("all of it all")
     reader = tw.Token("only reading", user="rita", subscribe=("$hub.>",), call=("svc.workshop.*.label", "$hub.>"))
-    maker = tw.Token("only serving", user="max", subscribe=("$hub.>", "svc.workshop.>"), call=("$hub.>",))
+    maker = tw.Token("only serving", user="max", subscribe=("$hub.>",), call=("$hub.>",), serve=("workshop",))
 
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             url = hub.listen("tide://127.0.0.1:0", tokens=[everything, reader, maker]).url
             async with tw.Node(url, name="maker", token=maker.token) as server:
                 await server.serve(Workshop("made"), name="workshop")
-                with pytest.raises(tw.Unauthorized, match="not allowed with this token"):
+                with pytest.raises(tw.Unauthorized, match="this token may not serve"):
                     await server.serve(Workshop("made"), name="other")
                 async with tw.Node(url, name="reader", token=reader.token) as node:
                     workshop = node.client("workshop")
                     assert await workshop.label() == "made"
                     with pytest.raises(tw.Unauthorized, match=r"svc\.workshop\..*\.echo"):
                         await workshop.echo(1)
-                    with pytest.raises(tw.Unauthorized, match="not allowed with this token"):
+                    with pytest.raises(tw.Unauthorized, match="this token may not serve"):
                         await node.serve(Workshop(), name="more")
                 await until_served(hub, "workshop")
                 assert await hub.client("workshop").label() == "made"
@@ -90,7 +90,7 @@ def test_a_token_allows_what_it_says_and_nothing_else() -> None:
 
 
 def test_a_token_without_the_subjects_of_the_hub_can_still_serve_and_call() -> None:
-    maker = tw.Token("only serving", subscribe=("svc.workshop.>",), call=("svc.workshop.>",))
+    maker = tw.Token("only serving", subscribe=(), call=("svc.workshop.>",), serve=("workshop",))
 
     async def story() -> None:
         async with tw.Node(name="hub") as hub:

@@ -90,6 +90,7 @@ def links(node: Node) -> dict[str, Any]:
     if connection is not None and connection.is_joined:
         found["dropped"] = connection.link.dropped
         found["laid"] = connection.link.laid
+        found["skipped"] = connection.skipped
         if connection.hub is not None:
             found["of_hub"] = connection.hub.statistics()
     return found

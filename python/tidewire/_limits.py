@@ -234,6 +234,12 @@ LINK_RESENDS: Final = Limit("link_resends", "calls", 5, 0, 1000)
 HUB_LINKS: Final = Limit("hub_links", "links", 10_000, 1, 1_000_000)
 """Nodes that are joined to one hub at once; of a token, those that joined with it."""
 
+HUB_NAME_MS: Final = Limit("hub_name_ms", "ms", 60_000, 0, 86_400_000)
+"""How long a hub keeps the name of a node whose link was lost for that node and for others of its token; 1,000 names of one token at once."""
+
+LINK_SAID_BYTES: Final = Limit("link_said_bytes", "bytes", 4_194_304, 16_384, 268_435_456)
+"""What one joined node says of all its services and agents, for the list that others ask the hub for."""
+
 STREAM_CREDIT: Final = Limit("stream_credit", "items", 64, 1, 65_536)
 """Items of a stream that are under way before the reader has asked for more."""
 

@@ -358,7 +358,7 @@ class Hub:
     def __new__(
         cls,
         name: str,
-        tokens: list[tuple[str, str, list[str], list[str], list[str], dict[str, int]]],
+        tokens: list[tuple[str, str, tuple[list[str], list[str], list[str], list[str], list[str]], dict[str, int]]],
         settings: dict[str, int],
         log: Callable[[str], object],
     ) -> Hub: ...

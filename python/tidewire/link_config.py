@@ -40,6 +40,8 @@ class LinkConfig(Numbers):
         link_subscriptions: Subscriptions of one node that joined this one.
         link_resends: How often a call of an idempotent method is made again after its link was lost.
         hub_links: Nodes that join this one.
+        hub_name_ms: How long the name of a node whose link was lost is kept for it and for others of its token.
+        link_said_bytes: What one node that joined this one says of its services and agents.
         stream_credit: Items of a stream that are under way to this node before it has asked for more.
         remote_objects: Functions and objects that the node has given to others, and that it holds of others.
         remote_lease_ms: How long a function or object that was given lives without being used, unless ``tw.remote`` says otherwise.
@@ -68,6 +70,8 @@ class LinkConfig(Numbers):
     link_subscriptions: int = _limits.LINK_SUBSCRIPTIONS.default
     link_resends: int = _limits.LINK_RESENDS.default
     hub_links: int = _limits.HUB_LINKS.default
+    hub_name_ms: int = _limits.HUB_NAME_MS.default
+    link_said_bytes: int = _limits.LINK_SAID_BYTES.default
     stream_credit: int = _limits.STREAM_CREDIT.default
     remote_objects: int = _limits.REMOTE_OBJECTS.default
     remote_lease_ms: int = _limits.REMOTE_LEASE_MS.default

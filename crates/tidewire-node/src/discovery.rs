@@ -124,9 +124,8 @@ fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
     let mut rest = &listed[..];
     while !rest.is_empty() {
-        let (_, says) = entry(&mut rest).ok_or_else(malformed)?;
-        let fields = Fields::parse("SUBSCRIBE", says).map_err(|_| malformed())?;
-        let Some(info) = fields.text(FIELD).and_then(|text| serde_json::from_str::<ServiceInfo>(text).ok()) else {
+        let entry = entry(&mut rest).ok_or_else(malformed)?;
+        let Some(info) = entry.told::<ServiceInfo>().filter(|info| entry.is_of(&info.name, &info.instances)) else {
             continue;
         };
         match found.iter_mut().find(|known| known.name == info.name) {
@@ -161,19 +160,40 @@ struct Short {
 pub(crate) fn entries(listed: &Bytes) -> Result<Vec<Listed>, Error> {
     let (mut found, mut rest) = (Vec::new(), &listed[..]);
     while !rest.is_empty() {
-        let (node, says) = entry(&mut rest).ok_or_else(malformed)?;
-        let fields = Fields::parse("SUBSCRIBE", says).map_err(|_| malformed())?;
-        let short = fields.text(FIELD).and_then(|text| serde_json::from_str::<Short>(text).ok());
+        let entry = entry(&mut rest).ok_or_else(malformed)?;
+        let short = entry.told::<Short>().filter(|short| entry.is_of(&short.name, &short.instances));
         if let Some(Short { name, instances }) = short {
-            let of = |instance| Listed { service: name.clone(), instance, node: node.to_owned() };
+            let of = |instance| Listed { service: name.clone(), instance, node: entry.node.to_owned() };
             found.extend(instances.into_iter().map(of));
         }
     }
     Ok(found)
 }
 
-/// The next entry: its node and its fields. Between them are queue and pattern, and the number of calls in progress.
-fn entry<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
+/// What a hub says of one subscription.
+struct Entry<'a> {
+    node: &'a str,
+    queue: &'a str,
+    pattern: &'a str,
+    says: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// What it says of a service; None if that can't be read: whoever announced it is a stranger, and the list is of use nevertheless.
+    fn told<T: for<'de> Deserialize<'de>>(&self) -> Option<T> {
+        let fields = Fields::parse("SUBSCRIBE", self.says).ok()?;
+        serde_json::from_str(fields.text(FIELD)?).ok()
+    }
+
+    /// Whether it is that of the one instance that it tells of: the hub knows whose the subject is.
+    fn is_of(&self, service: &str, instances: &[String]) -> bool {
+        let [instance] = instances else { return false };
+        self.queue.is_empty() && self.pattern == format!("svc.{service}.{instance}.*")
+    }
+}
+
+/// The next entry. Before its fields comes the number of calls in progress.
+fn entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     let mut texts = [&rest[..0]; 3];
     for text in &mut texts {
         let length = usize::from(u16::from_le_bytes(*rest.split_first_chunk()?.0));
@@ -183,7 +203,8 @@ fn entry<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
     let length = u32::from_le_bytes(*rest.get(4..)?.split_first_chunk()?.0) as usize;
     let says = rest.get(8..)?.get(..length)?;
     *rest = &rest[8 + length..];
-    Some((std::str::from_utf8(texts[0]).ok()?, says))
+    let [node, queue, pattern] = texts.map(|text| std::str::from_utf8(text).ok());
+    Some(Entry { node: node?, queue: queue?, pattern: pattern?, says })
 }
 
 /// Asks the hub what is served.

@@ -15,13 +15,17 @@ pub struct Token {
     publish: Option<Vec<String>>,
     subscribe: Option<Vec<String>>,
     call: Option<Vec<String>>,
+    answer: Option<Vec<String>>,
+    serve: Option<Vec<String>>,
     limits: Vec<(&'static Limit, usize)>,
 }
 
 impl Token {
     /// A secret, and the user it stands for.
     pub fn new(token: impl Into<String>, user: impl Into<String>) -> Self {
-        Self { token: token.into(), user: user.into(), publish: None, subscribe: None, call: None, limits: Vec::new() }
+        let (token, user) = (token.into(), user.into());
+        let (publish, subscribe, call, answer, serve) = (None, None, None, None, None);
+        Self { token, user, publish, subscribe, call, answer, serve, limits: Vec::new() }
     }
 
     /// Allows to publish on subjects of these patterns only.
@@ -39,6 +43,19 @@ impl Token {
     /// Allows to call subjects of these patterns only.
     pub fn call(mut self, patterns: &[&str]) -> Self {
         self.call = Some(patterns.iter().copied().map(str::to_owned).collect());
+        self
+    }
+
+    /// Allows to answer requests on subjects of these patterns, which it may then subscribe to, and on no others. Without it a token answers
+    /// everything if it may publish, subscribe to and call everything, else nothing.
+    pub fn answer(mut self, patterns: &[&str]) -> Self {
+        self.answer = Some(patterns.iter().copied().map(str::to_owned).collect());
+        self
+    }
+
+    /// Allows to serve services of these names only; `*` stands for all. Without it, as for [`answer`](Self::answer).
+    pub fn serve(mut self, services: &[&str]) -> Self {
+        self.serve = Some(services.iter().copied().map(str::to_owned).collect());
         self
     }
 
@@ -81,6 +98,13 @@ impl Token {
         narrow(&mut grant.publish, &self.publish)?;
         narrow(&mut grant.subscribe, &self.subscribe)?;
         narrow(&mut grant.call, &self.call)?;
+        if self.publish.is_some() || self.subscribe.is_some() || self.call.is_some() {
+            (grant.answer, grant.serve) = (Vec::new(), Vec::new());
+        }
+        narrow(&mut grant.answer, &self.answer)?;
+        if let Some(serve) = &self.serve {
+            grant.serve.clone_from(serve);
+        }
         grant.limits = self.token_limits()?;
         // Every node may ask which services there are, and is told of those that come and go.
         grant.call.push(crate::names::pattern("$hub.services")?);

@@ -40,13 +40,15 @@ pub struct Listening {
     url: String,
 }
 
-type Token = (String, String, Vec<String>, Vec<String>, Vec<String>, Settings);
+type Token = (String, String, Rights, Settings);
+/// Patterns to publish on, to subscribe to, to call and to answer, and names of services to serve.
+type Rights = (Vec<String>, Vec<String>, Vec<String>, Vec<String>, Vec<String>);
 /// Certificates: `ca`, `cert`, `key`, `verify`.
 pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool);
 
 #[pymethods]
 impl Hub {
-    /// `tokens` are (token, user, publish, subscribe, call, limits): three lists of patterns, then numbers by the names of their limits; `settings` the table `links`. `log` is called with one line at a time.
+    /// `tokens` are (token, user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then numbers by the names of their limits; `settings` the table `links`. `log` is called with one line at a time.
     #[new]
     fn new(py: Python<'_>, name: &str, tokens: Vec<Token>, settings: Settings, log: Py<PyAny>) -> PyResult<Self> {
         let grants: Vec<Grant> = tokens.into_iter().map(|token| grant(py, token)).collect::<PyResult<_>>()?;
@@ -205,12 +207,14 @@ fn call_with(lines: &Receiver<String>, log: &Held<PyAny>) {
     }
 }
 
-fn grant(py: Python<'_>, (token, user, publish, subscribe, call, limits): Token) -> PyResult<Grant> {
+fn grant(py: Python<'_>, (token, user, rights, limits): Token) -> PyResult<Grant> {
     let patterns = |texts: Vec<String>| -> PyResult<Vec<Pattern>> {
         let of =
             |text: &String| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));
         texts.iter().map(of).collect()
     };
-    let (publish, subscribe, call) = (patterns(publish)?, patterns(subscribe)?, patterns(call)?);
-    Ok(Grant { token, user, publish, subscribe, call, limits: token_limits(&limits) })
+    let (publish, subscribe, call, answer, serve) = rights;
+    let (publish, subscribe) = (patterns(publish)?, patterns(subscribe)?);
+    let (call, answer, limits) = (patterns(call)?, patterns(answer)?, token_limits(&limits));
+    Ok(Grant { token, user, publish, subscribe, call, answer, serve, limits })
 }

@@ -100,7 +100,7 @@ def _once(case: ModuleType, calm_s: float, attack_s: float) -> Outcome:
         try:
             end = time.monotonic() + attack_s
             if hasattr(case, "look"):
-                problems = list(case.look(target))
+                problems = _looked(case, target)
             time.sleep(max(0.0, end - time.monotonic()))
         finally:
             attacker.kill()
@@ -112,6 +112,14 @@ def _once(case: ModuleType, calm_s: float, attack_s: float) -> Outcome:
         figures = _figures(good)
         peak = (hub.peak_bytes - before) / 2**20
         return Outcome(case, calm, Figures(peak_mib=peak, problems=problems, **figures), 1)
+
+
+def _looked(case: ModuleType, target: Target) -> list[str]:
+    try:
+        return list(case.look(target))
+    # Whatever a good node is refused or loses is what the attack has come to.
+    except Exception as error:  # noqa: BLE001
+        return [f"{type(error).__name__}: {error}"]
 
 
 @contextlib.contextmanager

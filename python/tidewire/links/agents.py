@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import weakref
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_CONTEXT, Message
 from tidewire.agents.receipt import Receipt
 from tidewire.agents.retry import NEVER, Retry
 from tidewire.errors import LimitExceeded, NameTaken, RemoteError, TidewireError
-from tidewire.links.known import AGENT, Entry, agent_of
+from tidewire.links.known import AGENT, AgentInfo, agent_subject
 from tidewire.links.subjects import answer, fail
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from tidewire.agents.directory import Directory
     from tidewire.links.connection import Connection
 
-_TOKEN = re.compile(r"[!-)+-\-/-=?-}]+")
 _SEND, _ASK, _SETTLED, _TELL = "send", "ask", "settled", "tell"
 _LOOK_EVERY = 64
 
@@ -60,7 +58,7 @@ class RemoteAgents:
         self._doors[agent.id] = door
         says = {"id": agent.id, "type": agent.type, "capabilities": sorted(agent.capabilities)}
         described = {AGENT: json.dumps(says, separators=(",", ":"))}
-        self._connection.subscribe(_subject(agent.id), "", described, door)
+        self._connection.subscribe(agent_subject(agent.id), "", described, door)
 
     def withdraw(self, desk: Desk) -> None:
         """Let nobody find it any more."""
@@ -69,19 +67,18 @@ class RemoteAgents:
             del self._doors[desk.id]
             self._connection.unsubscribe(door)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, told: AgentInfo, node: str) -> None:
         """Note an agent of another node."""
-        told = agent_of(entry)
-        found = self._remote.get(told["id"])
-        if found is not None and found.node_name == entry.node:
+        found = self._remote.get(told.id)
+        if found is not None and found.node_name == node:
             return
         directory = self._connection.node.agents
-        agent = RemoteAgent(told["id"], told["type"], told["capabilities"], entry.node, self._connection, directory)
+        agent = RemoteAgent(told.id, told.type, told.capabilities, node, self._connection, directory)
         try:
             directory.add(agent)
         except NameTaken:
             logger.warning(
-                "agent %r of node %r is not found from here: one of that id is known already", agent.id, entry.node
+                "agent %r of node %r is not found from here: one of that id is known already", agent.id, node
             )
             return
         self._remote[agent.id] = agent
@@ -178,7 +175,7 @@ class RemoteRef:
 
     def __init__(self, id: str, connection: Connection) -> None:
         self.alive = True
-        self._subject = _subject(id)
+        self._subject = agent_subject(id)
         self._connection = connection
         self._under_way: list[weakref.ref[Pending]] = []
 
@@ -328,13 +325,6 @@ def _unpacked(value: Any) -> tuple[str, Message]:
     if message.kind == "context":
         message.flags |= IS_CONTEXT
     return mode, message
-
-
-def _subject(id: str) -> str:
-    """Return the subject of an agent: its id where that is one token, else that in hexadecimal digits."""
-    if _TOKEN.fullmatch(id) and len(id) < 100:
-        return f"agent.{id}"
-    return f"agent.~{id.encode().hex()}"
 
 
 def _is_over(pending: Pending | None) -> bool:

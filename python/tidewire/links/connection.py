@@ -215,10 +215,16 @@ class Connection:
             self._objects = Objects(self)
         return self._objects
 
-    def keep_agents(self, ids: AbstractSet[str]) -> None:
-        """Forget the agents of other nodes that are not among these."""
-        for gone in () if self._agents is None else self._agents.names - ids:
-            self.agents.remove(gone)
+    @property
+    def skipped(self) -> int:
+        """How many services and agents the hub told of that were not as they should be."""
+        return self._discovery.reader.skipped
+
+    def keep_agents(self, subjects: AbstractSet[str]) -> None:
+        """Forget the agents of other nodes whose subjects are not among these."""
+        for known_id in set() if self._agents is None else self._agents.names:
+            if known.agent_subject(known_id) not in subjects:
+                self.agents.remove(known_id)
 
     def _serve_all(self) -> None:
         for served in registry_of(self.node).served():

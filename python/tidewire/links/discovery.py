@@ -33,7 +33,8 @@ class Discovery:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.epoch: int | None = None
-        # For each list under way, the instances of which something was told meanwhile: that is newer than the list.
+        self.reader = known.Reader(connection.node.name)
+        # For each list under way, the patterns of which something was told meanwhile: that is newer than the list.
         self._newer: list[set[str]] = []
 
     async def refresh(self, within_s: float = math.inf) -> None:
@@ -79,12 +80,15 @@ class Discovery:
             self._connection.renew()
             return
         for entry in known.entries(message.value()):
+            told = self.reader.told(entry)
+            if told is None:
+                continue
             for newer in list(self._newer):
-                newer.update(_instances(entry))
+                newer.add(entry.pattern)
             if message.subject.endswith(".added"):
-                self._add(entry)
+                self._add(entry, told)
             else:
-                self._remove(entry)
+                self._remove(told)
 
     def _begin(self) -> set[str]:
         newer: set[str] = set()
@@ -99,14 +103,16 @@ class Discovery:
         return connection.link.call(connection.node._engine, _LIST, None, min(within_s, _TIMEOUT_S))
 
     def _note(self, listed: bytes, newer: set[str]) -> None:
-        found = {instance: entry for entry in known.entries(listed) for instance in _instances(entry)}
+        told = [(entry, self.reader.told(entry)) for entry in known.entries(listed)]
+        found = {entry.pattern: (entry, told) for entry, told in told if told is not None}
         registry = registry_of(self._connection.node)
         for port in self._remote_ports():
-            if port.instance not in found and port.instance not in newer:
+            pattern = known.service_pattern(port.info.name, port.instance)
+            if pattern not in found and pattern not in newer:
                 registry.remove(port.info.name, port.instance)
-        for instance, entry in found.items():
-            if instance not in newer:
-                self._add(entry)
+        for pattern, (entry, one) in found.items():
+            if pattern not in newer:
+                self._add(entry, one)
         self._connection.keep_agents(found.keys() | newer)
         # Who waits for somebody to be there may look again.
         registry.news.ring()
@@ -116,38 +122,28 @@ class Discovery:
         groups = filter(None, [registry.find(info.name) for info in registry.infos()])
         return [port for group in groups for port in group.ports.values() if isinstance(port, RemotePort)]
 
-    def _add(self, entry: known.Entry) -> None:
-        if known.AGENT in entry.says:
-            if entry.node != self._connection.node.name:
-                self._connection.agents.add(entry)
+    def _add(self, entry: known.Entry, told: known.Told) -> None:
+        node = self._connection.node
+        if entry.node == node.name:
             return
-        node, info = self._connection.node, known.info_of(entry)
-        if info is None or entry.node == node.name:
+        if isinstance(told, known.AgentInfo):
+            self._connection.agents.add(told, entry.node)
             return
         registry = registry_of(node)
-        group = registry.find(info.name)
-        if group is not None and info.instances[0] in group.ports:
+        group = registry.find(told.name)
+        if group is not None and told.instances[0] in group.ports:
             return
         try:
-            registry.add(RemotePort(self._connection, info, entry.node))
+            registry.add(RemotePort(self._connection, told, entry.node))
         except TidewireError as error:
-            logger.warning("node %r serves something that can't be called from here: %s", entry.node, error)
+            self.reader.skip(entry, f"it can't be called from here: {error}")
 
-    def _remove(self, entry: known.Entry) -> None:
-        if known.AGENT in entry.says:
-            self._connection.agents.remove(known.agent_of(entry)["id"])
+    def _remove(self, told: known.Told) -> None:
+        if isinstance(told, known.AgentInfo):
+            self._connection.agents.remove(told.id)
             return
-        info, registry = known.info_of(entry), registry_of(self._connection.node)
-        group = None if info is None else registry.find(info.name)
-        if info is None or group is None:
-            return
+        registry = registry_of(self._connection.node)
+        group = registry.find(told.name)
         # What is served here stays, whatever its hub says.
-        if isinstance(group.ports.get(info.instances[0]), RemotePort):
-            registry.remove(info.name, info.instances[0])
-
-
-def _instances(entry: known.Entry) -> tuple[str, ...]:
-    if known.AGENT in entry.says:
-        return (known.agent_of(entry)["id"],)
-    info = known.info_of(entry)
-    return () if info is None else info.instances
+        if group is not None and isinstance(group.ports.get(told.instances[0]), RemotePort):
+            registry.remove(told.name, told.instances[0])

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
+import msgspec
+
+from tidewire._limits import SERVICE_METHODS
 from tidewire._log import logger
 from tidewire.errors import WireError
-from tidewire.services.info import EventInfo, MethodInfo, ServiceInfo
+from tidewire.services.info import ServiceInfo
+from tidewire.services.names import short, timeout_problem, token_problem, visibility_problem
 
 FIELD = "service"
 """What a service says of itself."""
 AGENT = "agent"
 """What an agent says of itself."""
 _FIELD_BYTES_MAX = 16_000
+_TOKEN = re.compile(r"[!-)+-\-/-=?-}]+")
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ def entries(listed: bytes) -> Iterator[Entry]:
             pattern, at = _text(listed, at, "<H")
             in_progress, length = struct.unpack_from("<II", listed, at)
             says, at = listed[at + 8 : at + 8 + length], at + 8 + length
-            yield Entry(node, queue, pattern, in_progress, dict(_fields(says)))
+            yield Entry(node, queue, pattern, in_progress, _fields(says))
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise WireError(f"the hub's list of services is not of the form that this version knows: {error}") from error
 
@@ -68,42 +75,98 @@ def described(info: ServiceInfo) -> dict[str, str]:
     return {FIELD: text}
 
 
-def agent_of(entry: Entry) -> dict[str, Any]:
-    """Return the id, the type and the capabilities of the agent that an entry describes.
+class AgentInfo(msgspec.Struct, frozen=True):
+    """What an agent says of itself.
 
-    Raises:
-        WireError: if it describes none.
+    Attributes:
+        id: Its id.
+        type: Its type.
+        capabilities: What it can do.
     """
-    try:
-        told = json.loads(entry.says[AGENT])
-        return {
-            "id": str(told["id"]),
-            "type": str(told["type"]),
-            "capabilities": [str(one) for one in told["capabilities"]],
-        }
-    except (ValueError, TypeError, KeyError) as error:
-        raise WireError(f"node {entry.node!r}: what it says of an agent is not understood: {error}") from error
+
+    id: str
+    type: str
+    capabilities: list[str]
 
 
-def info_of(entry: Entry) -> ServiceInfo | None:
-    """Return the service that an entry describes, or None if it describes none."""
-    text = entry.says.get(FIELD)
-    if text is None:
+Told: TypeAlias = ServiceInfo | AgentInfo
+
+
+class Reader:
+    """Reads what the hub says of services and agents. What is not as it should be is skipped, and counted: whoever announces it is a stranger.
+
+    Args:
+        node: The name of the node that reads, for its log.
+
+    Attributes:
+        skipped: How many entries were.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.skipped = 0
+        self._node = node
+
+    def told(self, entry: Entry) -> Told | None:
+        """Return the service with one instance, or the agent, that an entry describes; None if it describes neither."""
+        try:
+            told = _told(entry)
+        except (ValueError, RecursionError) as error:
+            self.skip(entry, str(error))
+            return None
+        return told
+
+    def skip(self, entry: Entry, problem: str) -> None:
+        """Count an entry that is of no use. Of many, few are logged."""
+        self.skipped += 1
+        if self.skipped & (self.skipped - 1) == 0:
+            logger.warning(
+                "%s: what node %s says on %s is skipped, %d so far: %s",
+                self._node,
+                short(entry.node),
+                short(entry.pattern),
+                self.skipped,
+                short(problem),
+            )
+
+
+def agent_subject(id: str) -> str:
+    """Return the subject of an agent: its id where that is one token, else that in hexadecimal digits."""
+    if _TOKEN.fullmatch(id) and len(id) < 100:
+        return f"agent.{id}"
+    return f"agent.~{id.encode().hex()}"
+
+
+def service_pattern(service: str, instance: str) -> str:
+    """Return what an instance of a service subscribes to."""
+    return f"svc.{service}.{instance}.*"
+
+
+def _told(entry: Entry) -> Told | None:
+    if AGENT in entry.says:
+        agent = msgspec.json.decode(entry.says[AGENT], type=AgentInfo)
+        if agent_subject(agent.id) != entry.pattern or entry.queue:
+            raise ValueError("its id is not that of its subject")
+        return agent
+    if FIELD not in entry.says:
         return None
-    try:
-        return _info(json.loads(text))
-    # Whatever a node of another version says of itself: its service can't be called from here, and that is all.
-    except (ValueError, TypeError, KeyError) as error:
-        logger.warning("node %r: what it says of a service is not understood: %s", entry.node, error)
-        return None
-
-
-def _info(found: dict[str, Any]) -> ServiceInfo:
-    methods = tuple(MethodInfo(**{**method, "notes": tuple(method["notes"])}) for method in found["methods"])
-    events = tuple(EventInfo(**event) for event in found["events"])
-    return ServiceInfo(
-        found["name"], found["description"], found["visibility"], methods, events, tuple(found["instances"])
-    )
+    info = msgspec.json.decode(entry.says[FIELD], type=ServiceInfo)
+    if len(info.instances) != 1 or service_pattern(info.name, info.instances[0]) != entry.pattern or entry.queue:
+        raise ValueError("its name and its instance are not those of its subject")
+    if len(info.methods) > SERVICE_METHODS.max or len(info.events) > SERVICE_METHODS.max:
+        raise ValueError(f"{SERVICE_METHODS.name}={SERVICE_METHODS.max}: it has more")
+    if len({method.name for method in info.methods}) < len(info.methods):
+        raise ValueError("two of its methods have one name")
+    problems = [
+        visibility_problem("visibility", one) for one in (info.visibility, *(m.visibility for m in info.methods))
+    ]
+    for method in info.methods:
+        problems.append(token_problem("method", method.name))
+        if method.timeout is not None:
+            problems.append(timeout_problem("timeout", method.timeout))
+    problem = next(filter(None, problems), None)
+    if problem is not None:
+        raise ValueError(problem)
+    return info
 
 
 def _text(listed: bytes, at: int, form: str) -> tuple[str, int]:
@@ -112,9 +175,13 @@ def _text(listed: bytes, at: int, form: str) -> tuple[str, int]:
     return listed[at : at + length].decode(), at + length
 
 
-def _fields(said: bytes) -> Iterator[tuple[str, str]]:
+def _fields(said: bytes) -> dict[str, str]:
+    found: dict[str, str] = {}
     at = 1
-    for _ in range(said[0] if said else 0):
-        name, at = _text(said, at, "<B")
-        value, at = _text(said, at, "<H")
-        yield name, value
+    # What is broken in it is the fault of whoever said it, and not of the hub.
+    with contextlib.suppress(struct.error, UnicodeDecodeError):
+        for _ in range(said[0] if said else 0):
+            name, at = _text(said, at, "<B")
+            value, at = _text(said, at, "<H")
+            found.setdefault(name, value)
+    return found

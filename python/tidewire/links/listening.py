@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _limits
 from tidewire._limits import Limit
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import pattern_problem, short
+from tidewire.services.names import pattern_problem, short, token_problem
 
 if TYPE_CHECKING:
     from tidewire._binding import Listening
@@ -18,8 +18,13 @@ _CHANGES = "$hub.services.*"
 _LIST = "$hub.services"
 _LIMITS = (_limits.HUB_LINKS, _limits.LINK_SUBSCRIPTIONS, _limits.LINK_IN_FLIGHT, _limits.LINK_QUEUE_BYTES)
 
-Grant = tuple[str, str, list[str], list[str], list[str], dict[str, int]]
-"""A token as the hub takes it: the secret, the user, patterns to publish on, to subscribe to and to call, limits by their names."""
+_EVERYTHING = (">",)
+_ALL_SERVICES = "*"
+
+Rights = tuple[list[str], list[str], list[str], list[str], list[str]]
+"""Patterns to publish on, to subscribe to, to call and to answer, and names of services to serve."""
+Grant = tuple[str, str, Rights, dict[str, int]]
+"""A token as the hub takes it: the secret, the user, what it allows, limits by their names."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,10 @@ class Token:
         publish: Patterns of subjects that it may publish on.
         subscribe: Patterns that it may subscribe to, these or narrower ones.
         call: Patterns of subjects that it may call. The methods of a service are ``svc.<service>.<instance>.<method>``.
+        answer: Patterns on which it may answer requests, these or narrower ones, and which it may subscribe to for that. Agents answer on
+            ``agent.<id>``. What a node subscribes to beyond them it only listens to. None: everything if the token may publish, subscribe to
+            and call everything, else nothing.
+        serve: Names of services that it may serve, ``"*"`` for all. None: as for ``answer``.
         hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub allows.
         link_subscriptions: Subscriptions of one node. A node has up to two of its own, for services and for what it gives.
         link_in_flight: Calls, streams, subscriptions and long messages that one node may have open.
@@ -49,6 +58,8 @@ class Token:
     publish: tuple[str, ...] = (">",)
     subscribe: tuple[str, ...] = (">",)
     call: tuple[str, ...] = (">",)
+    answer: tuple[str, ...] | None = None
+    serve: tuple[str, ...] | None = None
     hub_links: int | None = None
     link_subscriptions: int | None = None
     link_in_flight: int | None = None
@@ -59,11 +70,19 @@ class Token:
             raise InvalidArgument("token: what was given is not allowed: give a string of 8 characters or more")
         if not isinstance(self.user, str):
             raise InvalidArgument(f"user: {self.user!r} is not allowed: give a string")
-        for field in ("publish", "subscribe", "call"):
+        for field in ("publish", "subscribe", "call", "answer"):
             patterns = getattr(self, field)
+            if patterns is None and field == "answer":
+                continue
             if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
                 raise InvalidArgument(f"{field}: {patterns!r} is not allowed: give a tuple of patterns")
             problem = next(filter(None, (pattern_problem(field, pattern) for pattern in patterns)), None)
+            if problem is not None:
+                raise InvalidArgument(problem)
+        if self.serve is not None:
+            if isinstance(self.serve, str) or not all(isinstance(name, str) for name in self.serve):
+                raise InvalidArgument(f"serve: {self.serve!r} is not allowed: give a tuple of names of services")
+            problem = next(filter(None, (token_problem("serve", name) for name in self.serve if name != "*")), None)
             if problem is not None:
                 raise InvalidArgument(problem)
         for limit in _LIMITS:
@@ -71,6 +90,19 @@ class Token:
             if value is not None and not _is_allowed(value, limit):
                 mend = f"give {limit.min} to {limit.max} {limit.unit}, or None for as many as the hub allows"
                 raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {mend}")
+
+    def rights(self) -> Rights:
+        """Return what it allows, and what every token does: to ask which services there are, and to be told of those that come and go."""
+        is_everything = all(_EVERYTHING[0] in patterns for patterns in (self.publish, self.subscribe, self.call))
+        answer = (_EVERYTHING if is_everything else ()) if self.answer is None else self.answer
+        serve = ((_ALL_SERVICES,) if is_everything else ()) if self.serve is None else self.serve
+        return (
+            list(self.publish),
+            [*self.subscribe, _CHANGES],
+            [*self.call, _LIST],
+            list(answer),
+            list(serve),
+        )
 
     def limits(self) -> dict[str, int]:
         """Return its limits by their names, without those that are the hub's."""
@@ -107,7 +139,6 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
                 f"tokens: those of the users {users[token.token]!r} and {token.user!r} are the same: give each user a token of its own"
             )
         users[token.token] = token.user
-        subscribe, call = [*token.subscribe, _CHANGES], [*token.call, _LIST]
         limits = token.limits()
         for name, value in limits.items():
             if value > most[name]:
@@ -115,7 +146,7 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
                 raise InvalidArgument(
                     f"tokens[{number}].{name}: {value} is more than {name}={most[name]} of the hub: {mend}"
                 )
-        found.append((token.token, token.user, list(token.publish), subscribe, call, limits))
+        found.append((token.token, token.user, token.rights(), limits))
     return found
 
 

@@ -3,6 +3,9 @@
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};
 
+/// What stands for the names of all services.
+pub const ALL_SERVICES: &str = "*";
+
 /// Patterns that an error shows.
 const SHOWN: usize = 5;
 
@@ -19,6 +22,10 @@ pub struct Grant {
     pub subscribe: Vec<Pattern>,
     /// Subjects that it may call.
     pub call: Vec<Pattern>,
+    /// Patterns on which it may answer calls, these or narrower ones.
+    pub answer: Vec<Pattern>,
+    /// Names of services that it may serve; `*` for all.
+    pub serve: Vec<String>,
     /// What nodes that joined with it may have.
     pub limits: TokenLimits,
 }
@@ -40,9 +47,10 @@ impl Grant {
     /// A token that allows everything, as much as the hub does.
     pub fn all(token: &str, user: &str) -> Self {
         let everything = || Pattern::new(">").into_iter().collect::<Vec<_>>();
-        let (publish, subscribe, call) = (everything(), everything(), everything());
+        let (publish, subscribe, call, answer) = (everything(), everything(), everything(), everything());
+        let serve = vec![ALL_SERVICES.to_owned()];
         let (token, user, limits) = (token.to_owned(), user.to_owned(), TokenLimits::default());
-        Self { token, user, publish, subscribe, call, limits }
+        Self { token, user, publish, subscribe, call, answer, serve, limits }
     }
 }
 
@@ -113,6 +121,16 @@ impl Access {
     /// Whether a grant allows to call a subject.
     pub fn may_call(&self, grant: Option<usize>, subject: &str) -> bool {
         self.allows(grant, |grant| any_matches(&grant.call, subject))
+    }
+
+    /// Whether a grant allows to answer calls on a pattern.
+    pub fn may_answer(&self, grant: Option<usize>, pattern: &str) -> bool {
+        self.allows(grant, |grant| grant.answer.iter().any(|wide| covers(wide.as_str(), pattern)))
+    }
+
+    /// Whether a grant allows to serve a service.
+    pub fn may_serve(&self, grant: Option<usize>, service: &str) -> bool {
+        self.allows(grant, |grant| grant.serve.iter().any(|name| name == ALL_SERVICES || name == service))
     }
 
     /// Whether a grant allows to subscribe to a pattern.

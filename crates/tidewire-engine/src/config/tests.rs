@@ -266,7 +266,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
     );
 }
 
-const LINK_NAMES: [&str; 23] = [
+const LINK_NAMES: [&str; 25] = [
     "link_heartbeat_ms",
     "link_greeting_ms",
     "link_hello_bytes",
@@ -287,6 +287,8 @@ const LINK_NAMES: [&str; 23] = [
     "link_subscriptions",
     "link_resends",
     "hub_links",
+    "hub_name_ms",
+    "link_said_bytes",
     "stream_credit",
     "remote_objects",
     "remote_lease_ms",

@@ -437,6 +437,18 @@ pub const LINK_RESENDS: Limit = Limit { name: "link_resends", unit: "calls", def
 /// At the limit: A further one is refused with LimitExceeded.
 pub const HUB_LINKS: Limit = Limit { name: "hub_links", unit: "links", default: 10_000, min: 1, max: 1_000_000 };
 
+/// How long a hub keeps the name of a node whose link was lost for that node and for others of its token; 1,000 names
+/// of one token at once.
+///
+/// At the limit: The name is free for everybody.
+pub const HUB_NAME_MS: Limit = Limit { name: "hub_name_ms", unit: "ms", default: 60_000, min: 0, max: 86_400_000 };
+
+/// What one joined node says of all its services and agents, for the list that others ask the hub for.
+///
+/// At the limit: The subscription is refused with LimitExceeded; the link stays.
+pub const LINK_SAID_BYTES: Limit =
+    Limit { name: "link_said_bytes", unit: "bytes", default: 4_194_304, min: 16_384, max: 268_435_456 };
+
 /// Items of a stream that are under way before the reader has asked for more.
 ///
 /// At the limit: The writer waits.
@@ -580,6 +592,8 @@ pub const ALL: &[&Limit] = &[
     &LINK_BACKOFF_MAX_MS,
     &LINK_RESENDS,
     &HUB_LINKS,
+    &HUB_NAME_MS,
+    &LINK_SAID_BYTES,
     &STREAM_CREDIT,
     &VALUE_DEPTH,
     &VALUE_INLINE_BYTES,

@@ -1,14 +1,14 @@
 use std::collections::BTreeSet;
 
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, Frame, Kind, SubscribeHead, WireError};
 
+use super::super::outbox::Pieces as _;
 use super::super::passing::Passing;
 use super::super::session::taken_slot;
+use super::announcing::{OF_AGENTS, OF_SERVICES};
 use super::routes::{Back, Route, Subscriber};
-use super::telling::as_value;
 use super::{Hub, LinkId, next_draw};
 use crate::tree::SubscriptionId;
 
@@ -28,10 +28,13 @@ impl Hub {
     pub(super) fn subscribe(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         let head = SubscribeHead::parse(frame.head)?;
         let Ok(pattern) = Pattern::new(head.pattern) else { return Ok(()) };
-        if let Some((code, text)) = self.objection(at, &head, frame.payload.len()) {
-            self.refuse_new(at, frame, code, &text);
-            return Ok(());
-        }
+        let listens = match self.admit_subscriber(at, &head, frame.payload, frame.flags.again()) {
+            Ok(listens) => listens,
+            Err((code, text)) => {
+                self.refuse_new(at, frame, code, &text);
+                return Ok(());
+            }
+        };
         let subscriber = Subscriber {
             link: at,
             id: frame.id,
@@ -39,7 +42,7 @@ impl Hub {
             pattern: head.pattern.to_owned(),
             says: frame.payload.to_vec(),
             in_progress: 0,
-            listens: frame.flags.again(),
+            listens,
             key: None,
         };
         self.course = None;
@@ -54,38 +57,8 @@ impl Hub {
         }
         link.subscriptions += 1;
         self.tell(at, Kind::Ok, Flags::NORMAL.with_answer(true), frame.id, &[]);
-        if let Some(subscriber) = self.tree.get(key).filter(|subscriber| !subscriber.says.is_empty()).cloned() {
-            let node = self.name_of(at).to_owned();
-            self.announce("$hub.services.added", &node, &subscriber);
-        }
+        self.note_said(key);
         Ok(())
-    }
-
-    /// Why a subscription is refused.
-    fn objection(&self, at: LinkId, head: &SubscribeHead<'_>, says: usize) -> Option<(ErrorCode, String)> {
-        let link = self.links.get(at)?.as_ref()?;
-        if head.pattern.starts_with(OF_NODE) {
-            let own = format!("{OF_NODE}{}.>", link.number);
-            if head.pattern != own || !head.queue.is_empty() {
-                let text = format!("pattern: {:?} is not allowed: a node subscribes to {own:?} there", head.pattern);
-                return Some((ErrorCode::Unauthorized, text));
-            }
-        } else if !self.options.access.may_subscribe(link.grant, head.pattern) {
-            return Some((
-                ErrorCode::Unauthorized,
-                format!("pattern: {:?} is not allowed with this token", head.pattern),
-            ));
-        }
-        if link.subscriptions >= link.bounds.subscriptions.max {
-            let text = format!("{} is exceeded: end another one first", link.bounds.subscriptions);
-            return Some((ErrorCode::LimitExceeded, text));
-        }
-        let max = limits::LINK_HEAD_BYTES.default;
-        if says as u64 > max {
-            let text = format!("link_head_bytes={max}: the fields of the subscription have {says} bytes: say less");
-            return Some((ErrorCode::LimitExceeded, text));
-        }
-        None
     }
 
     pub(super) fn call(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
@@ -227,10 +200,11 @@ impl Hub {
     /// All subscriptions that a call can go to; the one with the least rank is preferred.
     fn for_each_responder(&mut self, subject: &str, choice: u8, mut visit: impl FnMut(Way)) {
         let mut draw = next_draw(&mut self.draw);
-        let of_node = subject.starts_with(OF_NODE);
+        // What belongs to one node, service or agent is answered by nobody who subscribes to much.
+        let owned = [OF_NODE, OF_SERVICES, OF_AGENTS].into_iter().find(|prefix| subject.starts_with(prefix));
         self.tree.for_each_match_str(subject, |subscriber| {
             let Some(key) = subscriber.key else { return };
-            if subscriber.listens || (of_node && !subscriber.pattern.starts_with(OF_NODE)) {
+            if subscriber.listens || owned.is_some_and(|prefix| !subscriber.pattern.starts_with(prefix)) {
                 return;
             }
             draw = draw.rotate_left(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -243,29 +217,20 @@ impl Hub {
 
     /// Answers with everything that told of itself when it subscribed.
     fn services(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), (ErrorCode, String)> {
-        let mut known = Vec::new();
-        for link in self.links.iter().flatten() {
-            for (_, route) in link.theirs.iter() {
-                let Route::Subscription(key) = route else { continue };
-                if let Some(subscriber) = self.tree.get(*key).filter(|subscriber| !subscriber.says.is_empty()) {
-                    put_service(&mut known, &link.name, subscriber);
-                }
-            }
-        }
-        let known = as_value(&known);
+        let known = self.list_services();
         let Some(link) = self.link(at) else { return Ok(()) };
-        if known.len() > link.payload_max {
-            let (bytes, max) = (known.len(), link.payload_max);
+        if known.bytes() > link.payload_max {
+            let (bytes, max) = (known.bytes(), link.payload_max);
             let text = format!(
                 "the list of services: {bytes} bytes are more than payload_bytes={max} of this node: raise the limit here"
             );
             return Err((ErrorCode::LimitExceeded, text));
         }
         let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);
-        let sent = if link.out.is_long(known.len()) {
+        let sent = if link.out.is_long(known.bytes()) {
             link.out.send_long(Kind::Reply, flags, frame.id, |_| Ok(()), Box::new(known))
         } else {
-            link.out.send(Kind::Reply, flags, frame.id, |_| Ok(()), &known)
+            link.out.send_pieces(Kind::Reply, flags, frame.id, |_| Ok(()), &known)
         };
         let limit = link.bounds.queue_bytes;
         sent.map_err(|_| {

@@ -30,10 +30,7 @@ impl Hub {
                 if let Some(link) = self.link(subscriber.link) {
                     link.subscriptions -= 1;
                 }
-                if !subscriber.says.is_empty() {
-                    let node = self.name_of(subscriber.link).to_owned();
-                    self.announce("$hub.services.removed", &node, &subscriber);
-                }
+                self.forget_said(key, &subscriber);
             }
             Route::Fan(fan) => {
                 for receiver in fan.to {
@@ -113,6 +110,7 @@ impl Hub {
         if self.names.get(&name) == Some(&at) {
             self.names.remove(&name);
             self.unbind(at);
+            self.keep_name(at);
         }
         for (_, route) in theirs {
             self.leave(route);

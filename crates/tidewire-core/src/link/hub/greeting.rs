@@ -2,7 +2,6 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERSION, WireError, common_version};
 
-use super::super::access::same;
 use super::super::compression::FEATURE;
 use super::super::heart::Heart;
 use super::super::session::SHARED_MEMORY;
@@ -53,28 +52,9 @@ impl Hub {
             );
             return Err((ErrorCode::LimitExceeded, text));
         }
-        if !self.takes_name(at, name, hello.fields.text("resume")) {
-            let text = format!("name: a node called {name:?} is joined: choose another name, or resume its link");
-            return Err((ErrorCode::NameTaken, text));
-        }
+        let taken = self.take_name(at, name, grant, hello.fields.text("resume"));
+        taken.map_err(|text| (ErrorCode::NameTaken, text))?;
         Ok((version, grant, name))
-    }
-
-    /// Whether a node may have this name; the link whose place it takes is closed.
-    fn takes_name(&mut self, at: LinkId, name: &str, resume: Option<&str>) -> bool {
-        let Some(&other) = self.names.get(name) else { return true };
-        let holder = self.link(other);
-        // It has only to close its link, and may have done so: its end and this first word come over different sockets.
-        if holder.as_ref().is_some_and(|link| link.has_left()) {
-            self.end_link(other, "it has said goodbye, and a node of its name joins".to_owned());
-            return true;
-        }
-        let known = holder.map_or("", |link| &link.resume);
-        let resumes = resume.is_some_and(|resume| !known.is_empty() && same(resume.as_bytes(), known.as_bytes()));
-        if resumes && other != at {
-            self.close(other, ErrorCode::LinkLost, "another link of this node has taken the place of this one");
-        }
-        resumes
     }
 
     fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, said: &Fields<'_>, now_us: u64) {

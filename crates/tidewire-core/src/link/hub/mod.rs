@@ -3,12 +3,14 @@
 //! A hub reads heads and passes payloads on as they come. Of what it passes on it keeps the route of each open exchange, and
 //! what waits to be written.
 
+mod announcing;
 mod bounds;
 mod calls;
 mod compressing;
 mod ends;
 mod greeting;
 mod leaving;
+mod names;
 mod options;
 mod passing_on;
 mod placing;
@@ -31,7 +33,9 @@ use super::session::Fault;
 use super::slots::{Mirror, Slots};
 use crate::tree::{SubjectTree, SubscriptionId};
 
+use announcing::Said;
 use bounds::Bounds;
+use names::Kept;
 use publishing::Course;
 use routes::{Back, Route, Subscriber};
 
@@ -53,6 +57,7 @@ struct Link {
     /// The nodes whose names it was told.
     knows: BTreeSet<u32>,
     subscriptions: usize,
+    said: Said,
     payload_max: usize,
     frame_max: usize,
     /// Its node takes what is compressed, and the hub passes that on.
@@ -104,6 +109,12 @@ pub struct Hub {
     /// How many nodes are joined with each grant.
     granted: BTreeMap<usize, usize>,
     tree: SubjectTree<Subscriber>,
+    /// The subscriptions that say something of themselves, by their patterns.
+    announced: BTreeMap<String, SubscriptionId>,
+    /// Names whose links were lost.
+    kept: Kept,
+    /// The latest time that it was told.
+    now_us: u64,
     touched: Vec<LinkId>,
     closing: Vec<(LinkId, String)>,
     /// Links that ask for more than they read. They are closed once no route is being changed.
@@ -133,6 +144,9 @@ impl Hub {
             names: BTreeMap::new(),
             granted: BTreeMap::new(),
             tree: SubjectTree::new(),
+            announced: BTreeMap::new(),
+            kept: Kept::default(),
+            now_us: 0,
             touched: Vec::new(),
             closing: Vec::new(),
             choked: Vec::new(),
@@ -189,6 +203,7 @@ impl Hub {
             bounds: Bounds::new(&self.options, TokenLimits::default()),
             knows: BTreeSet::new(),
             subscriptions: 0,
+            said: Said::default(),
             payload_max: self.options.payload_bytes,
             frame_max: self.options.frame_bytes,
             inflates: false,
@@ -276,6 +291,7 @@ impl Hub {
 
     /// Takes a frame of a link. A link that breaks a rule is told, and is among those [`closing`](Self::closing).
     pub fn received(&mut self, at: LinkId, frame: &Frame<'_>, now_us: u64) {
+        self.now_us = self.now_us.max(now_us);
         let Some(link) = self.link(at) else { return };
         if link.closing {
             return;

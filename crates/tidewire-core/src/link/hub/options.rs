@@ -25,6 +25,10 @@ pub struct HubOptions {
     pub queue_bytes: usize,
     /// Subscriptions of one node.
     pub subscriptions: usize,
+    /// Bytes that a node says of itself in all.
+    pub said_bytes: usize,
+    /// How long the name of a node whose link was lost is kept for it, in milliseconds.
+    pub name_ms: u64,
     /// How often it wants to hear something, in milliseconds.
     pub heartbeat_ms: u64,
     /// How long it waits for HELLO, in milliseconds.
@@ -61,6 +65,8 @@ impl HubOptions {
             payload_bytes: limits::PAYLOAD_BYTES.default as usize,
             queue_bytes: limits::LINK_QUEUE_BYTES.default as usize,
             subscriptions: limits::LINK_SUBSCRIPTIONS.default as usize,
+            said_bytes: limits::LINK_SAID_BYTES.default as usize,
+            name_ms: limits::HUB_NAME_MS.default,
             heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
             greeting_ms: limits::LINK_GREETING_MS.default,
             hello_bytes: limits::LINK_HELLO_BYTES.default as usize,

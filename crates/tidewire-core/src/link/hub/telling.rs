@@ -51,10 +51,15 @@ impl Hub {
     }
 }
 
-/// Bytes as a value that the ends can read: MessagePack `bin 32`.
-pub(super) fn as_value(bytes: &[u8]) -> Vec<u8> {
-    let mut value = vec![0xc6];
-    value.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-    value.extend_from_slice(bytes);
-    value
+/// Bytes before others that make them a value.
+pub(super) const VALUE_HEAD: usize = 5;
+
+/// What makes so many bytes a value that the ends can read: MessagePack `bin 32`.
+pub(super) fn value_head(bytes: usize) -> [u8; VALUE_HEAD] {
+    let [a, b, c, d] = (bytes as u32).to_be_bytes();
+    [0xc6, a, b, c, d]
+}
+
+fn as_value(bytes: &[u8]) -> Vec<u8> {
+    [&value_head(bytes.len()), bytes].concat()
 }

@@ -10,6 +10,7 @@ use super::{Hub, Link, LinkId};
 impl Hub {
     /// Does what time asks for, on all links.
     pub fn tick(&mut self, now_us: u64) {
+        self.now_us = self.now_us.max(now_us);
         // Each once: what is to be written is written later, and until then a link that gathers stays due.
         for (due_us, at) in self.take_due(now_us) {
             let Some(link) = self.link(at) else { continue };

@@ -144,9 +144,9 @@ fn news_of_services_that_find_no_room_are_made_up_for() {
         world.publish(talker, Flags::NORMAL, "noise", &noise);
         world.settle();
     }
-    let says = fields(b"service", &filled(8 * KIB, 3));
+    let says = fields(b"service", &[b'm'; 8 * KIB]);
     for number in 0..20 {
-        let pattern = format!("svc.{number}");
+        let pattern = format!("svc.bank.{number}.*");
         let head = SubscribeHead { queue: "", pattern: &pattern };
         world.nodes[server].session.subscribe(&head, &says, number).unwrap();
         world.settle();

@@ -345,19 +345,19 @@ fn the_hub_lists_services_however_many_there_are() {
     let (caller, callee) = (world.join("caller"), world.join("callee"));
     world.subscribe(caller, "silent", "");
     let mut said = Vec::new();
-    FieldsWriter::new(&mut said).add("methods", &[b'm'; 5_000]).unwrap();
+    FieldsWriter::new(&mut said).add("service", &[b'm'; 5_000]).unwrap();
     for at in 0..400 {
-        let head = SubscribeHead { queue: "q", pattern: &format!("svc.{at}") };
+        let head = SubscribeHead { queue: "", pattern: &format!("svc.s.{at}.*") };
         world.nodes[callee].session.subscribe(&head, &said, at).unwrap();
     }
     world.settle();
     world.events(callee);
-    world.call(caller, "svc.7", b"", 1);
+    world.call(caller, "svc.s.7.m", b"", 1);
     world.call(caller, "$hub.services", b"", 2);
     world.settle();
     let events = world.events(caller);
     let [Event::Replied(2, list)] = &events[..] else { panic!("one reply: {} events", events.len()) };
-    let entry = |at: usize| format!("callee\u{1}\0q{}\0svc.{at}", char::from(format!("svc.{at}").len() as u8));
+    let entry = |at: usize| format!("callee\0\0{}\0svc.s.{at}.*", char::from(format!("svc.s.{at}.*").len() as u8));
     assert!(list.payload().len() > 2_000_000, "more than a window");
     for at in [0, 7, 399] {
         let wanted = entry(at).into_bytes();

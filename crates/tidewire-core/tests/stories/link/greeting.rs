@@ -262,7 +262,9 @@ fn a_token_allows_what_it_says_and_no_more() {
         user: "bob".to_owned(),
         publish,
         subscribe: patterns(&["in.*"]),
-        call: patterns(&["svc.add"]),
+        call: patterns(&["sum.add"]),
+        answer: Vec::new(),
+        serve: Vec::new(),
         limits: TokenLimits::default(),
     };
     let access = Access::new(vec![Grant::all("root", "root"), narrow]);
@@ -292,7 +294,7 @@ fn a_token_allows_what_it_says_and_no_more() {
     assert_eq!(world.hub.counts().refused, 5);
     assert_eq!(world.nodes[bob].session.out.bytes(), 0);
 
-    for (subject, allowed) in [("svc.add", true), ("svc.sub", false), ("$hub.services", false)] {
+    for (subject, allowed) in [("sum.add", true), ("sum.sub", false), ("$hub.services", false)] {
         world.call(bob, subject, b"", 2);
         world.settle();
         if allowed {

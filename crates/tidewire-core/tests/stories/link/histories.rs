@@ -202,10 +202,15 @@ impl History {
     }
 
     fn subscribe(&mut self, node: usize) {
-        let pattern = self.random.pick(&["svc.a", "svc.*", "svc.>", "news.*", "news.all"]);
-        let head = SubscribeHead { queue: self.random.pick(&["", "q", "r"]), pattern };
+        let instance = format!("svc.s.{node}.*");
+        let pattern = self.random.pick(&["svc.a", "svc.*", "svc.>", "news.*", "news.all", &instance]);
+        let (queue, says) = match pattern == instance {
+            true => ("", &b"\x01\x07service\x01\0b"[..]),
+            false => (self.random.pick(&["", "q", "r"]), &b""[..]),
+        };
+        let head = SubscribeHead { queue, pattern };
         let tag = SUBSCRIPTIONS + self.next_tag;
-        if let Ok(id) = self.world.nodes[node].session.subscribe(&head, b"\x01\x01a\x01\0b", tag) {
+        if let Ok(id) = self.world.nodes[node].session.subscribe(&head, says, tag) {
             self.seen[node].subscribing.insert(tag);
             self.seen[node].subscriptions.push(id);
             self.next_tag += 1;

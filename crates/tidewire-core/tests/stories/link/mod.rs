@@ -3,6 +3,7 @@
 pub mod support;
 
 mod alive;
+mod announcing;
 mod bounds;
 mod calls;
 mod compression;

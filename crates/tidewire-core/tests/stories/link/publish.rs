@@ -103,8 +103,8 @@ fn only_the_hub_publishes_on_its_own_subjects() {
     world.subscribe(watcher, "$hub.services.*", "");
     world.publish(liar, Flags::NORMAL, "$hub.services.added", b"not true");
     let mut said = Vec::new();
-    FieldsWriter::new(&mut said).add("methods", b"add").unwrap();
-    let head = SubscribeHead { queue: "", pattern: "svc" };
+    FieldsWriter::new(&mut said).add("service", b"add").unwrap();
+    let head = SubscribeHead { queue: "", pattern: "svc.liar.1.*" };
     let id = world.nodes[liar].session.subscribe(&head, &said, 1).unwrap();
     world.settle();
     world.nodes[liar].session.unsubscribe(id);
@@ -114,7 +114,7 @@ fn only_the_hub_publishes_on_its_own_subjects() {
     for entry in &told {
         assert!(entry[5..].starts_with(b"\x04\0liar"), "it names its node: {entry:?}");
     }
-    let head = SubscribeHead { queue: "", pattern: "svc" };
+    let head = SubscribeHead { queue: "", pattern: "svc.liar.1.*" };
     world.nodes[liar].session.subscribe(&head, &said, 1).unwrap();
     world.settle();
     world.cut(liar);

@@ -1,0 +1,250 @@
+//! What nodes say of themselves when they subscribe: it is tied to the subject of the subscription, and to what their tokens allow.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::{Fields, SubscribeHead};
+
+use super::super::outbox::Pieces;
+use super::calls::{OF_NODE, put_service};
+use super::routes::Subscriber;
+use super::telling::VALUE_HEAD;
+use super::{Hub, LinkId};
+use crate::tree::{SubjectTree, SubscriptionId};
+
+/// What subjects begin with on which services are called, and agents.
+pub(super) const OF_SERVICES: &str = "svc.";
+pub(super) const OF_AGENTS: &str = "agent.";
+
+/// Why a subscription is refused.
+type Refusal = (ErrorCode, String);
+
+/// What a node has said of itself.
+#[derive(Default)]
+pub(super) struct Said {
+    subscriptions: BTreeSet<SubscriptionId>,
+    bytes: usize,
+    /// As the list of services has it; None once that has changed.
+    listed: Option<Arc<[u8]>>,
+}
+
+/// What a subscription is, as its pattern and its queue group tell.
+enum Role<'a> {
+    /// One instance of a service.
+    Instance(&'a str),
+    /// All instances of a service, of which each call goes to one.
+    Group(&'a str),
+    /// An agent.
+    Agent,
+    /// Anything else.
+    Plain,
+}
+
+impl<'a> Role<'a> {
+    fn of(head: &SubscribeHead<'a>) -> Self {
+        let is_name = |token: &str| token != "*" && token != ">";
+        let mut tokens = head.pattern.split('.');
+        let tokens = [tokens.next(), tokens.next(), tokens.next(), tokens.next(), tokens.next()];
+        match tokens {
+            [Some("svc"), Some(service), Some(instance), Some("*"), None]
+                if head.queue.is_empty() && is_name(service) && is_name(instance) =>
+            {
+                Self::Instance(service)
+            }
+            [Some("svc"), Some(service), Some("*"), None, None] if !head.queue.is_empty() && is_name(service) => {
+                Self::Group(service)
+            }
+            [Some("agent"), Some(id), None, ..] if head.queue.is_empty() && is_name(id) => Self::Agent,
+            _ => Self::Plain,
+        }
+    }
+
+    /// The field with which it says what it is.
+    fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::Instance(_) => Some("service"),
+            Self::Agent => Some("agent"),
+            Self::Group(_) | Self::Plain => None,
+        }
+    }
+}
+
+impl Hub {
+    /// Whether a subscription only listens, or why it is refused.
+    pub(super) fn admit_subscriber(
+        &self,
+        at: LinkId,
+        head: &SubscribeHead<'_>,
+        says: &[u8],
+        listens: bool,
+    ) -> Result<bool, Refusal> {
+        let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(listens) };
+        let role = Role::of(head);
+        let listens = self.rights(at, head, &role, says, listens)?;
+        if link.subscriptions >= link.bounds.subscriptions.max {
+            let text = format!("{} is exceeded: end another one first", link.bounds.subscriptions);
+            return Err((ErrorCode::LimitExceeded, text));
+        }
+        if !says.is_empty() {
+            self.announces(at, head, &role, says, listens)?;
+        }
+        Ok(listens)
+    }
+
+    fn rights(
+        &self,
+        at: LinkId,
+        head: &SubscribeHead<'_>,
+        role: &Role<'_>,
+        says: &[u8],
+        listens: bool,
+    ) -> Result<bool, Refusal> {
+        let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(listens) };
+        let (access, pattern) = (&self.options.access, head.pattern);
+        if pattern.starts_with(OF_NODE) {
+            let own = format!("{OF_NODE}{}.>", link.number);
+            if pattern == own && head.queue.is_empty() {
+                return Ok(listens);
+            }
+            let text = format!("pattern: {pattern:?} is not allowed: a node subscribes to {own:?} there");
+            return Err((ErrorCode::Unauthorized, text));
+        }
+        let may_answer = match role {
+            Role::Instance(service) | Role::Group(service) => access.may_serve(link.grant, service),
+            Role::Agent | Role::Plain => access.may_answer(link.grant, pattern),
+        };
+        if may_answer && !listens {
+            return Ok(false);
+        }
+        let takes = !says.is_empty() || matches!(role, Role::Group(_));
+        if takes && !listens {
+            let right = match role {
+                Role::Instance(service) | Role::Group(service) => format!("serve {service:?}"),
+                Role::Agent | Role::Plain => "answer calls there".to_owned(),
+            };
+            let text = format!("pattern: {pattern:?}: this token may not {right}");
+            return Err((ErrorCode::Unauthorized, text));
+        }
+        if !access.may_subscribe(link.grant, pattern) {
+            let text = format!("pattern: {pattern:?} is not allowed with this token");
+            return Err((ErrorCode::Unauthorized, text));
+        }
+        Ok(true)
+    }
+
+    /// Looks at what a node says of itself: it says no more than it may, and of nothing but what it subscribes to.
+    fn announces(
+        &self,
+        at: LinkId,
+        head: &SubscribeHead<'_>,
+        role: &Role<'_>,
+        says: &[u8],
+        listens: bool,
+    ) -> Result<(), Refusal> {
+        let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(()) };
+        let (bytes, max) = (says.len(), limits::LINK_HEAD_BYTES.default);
+        if bytes as u64 > max {
+            let text = format!("link_head_bytes={max}: the fields of the subscription have {bytes} bytes: say less");
+            return Err((ErrorCode::LimitExceeded, text));
+        }
+        let fields = Fields::parse("SUBSCRIBE", says).ok();
+        let told = role.field().filter(|_| !listens).and_then(|field| fields?.text(field));
+        if told.is_none() {
+            let text = format!(
+                "fields: {:?} is not that of an instance of a service or of an agent, which say what they are: leave them out",
+                head.pattern
+            );
+            return Err((ErrorCode::InvalidArgument, text));
+        }
+        let max = self.options.said_bytes;
+        if link.said.bytes + bytes > max {
+            let text = format!(
+                "link_said_bytes={max}: what this node says of itself has more: serve less, or with less to say"
+            );
+            return Err((ErrorCode::LimitExceeded, text));
+        }
+        let holder = self.announced.get(head.pattern).and_then(|&key| self.tree.get(key));
+        if holder.is_some_and(|holder| holder.link != at) {
+            let text = format!("pattern: {:?} is announced by another node: choose another name", head.pattern);
+            return Err((ErrorCode::NameTaken, text));
+        }
+        Ok(())
+    }
+
+    /// A subscription that says something of itself is in force.
+    pub(super) fn note_said(&mut self, key: SubscriptionId) {
+        let Some(subscriber) = self.tree.get(key).filter(|subscriber| !subscriber.says.is_empty()).cloned() else {
+            return;
+        };
+        self.announced.insert(subscriber.pattern.clone(), key);
+        if let Some(link) = self.link(subscriber.link) {
+            link.said.subscriptions.insert(key);
+            link.said.bytes += subscriber.says.len();
+            link.said.listed = None;
+        }
+        let node = self.name_of(subscriber.link).to_owned();
+        self.announce("$hub.services.added", &node, &subscriber);
+    }
+
+    /// It is gone.
+    pub(super) fn forget_said(&mut self, key: SubscriptionId, subscriber: &Subscriber) {
+        if subscriber.says.is_empty() {
+            return;
+        }
+        if self.announced.get(&subscriber.pattern) == Some(&key) {
+            self.announced.remove(&subscriber.pattern);
+        }
+        if let Some(link) = self.link(subscriber.link) {
+            link.said.subscriptions.remove(&key);
+            link.said.bytes -= subscriber.says.len();
+            link.said.listed = None;
+        }
+        let node = self.name_of(subscriber.link).to_owned();
+        self.announce("$hub.services.removed", &node, subscriber);
+    }
+
+    /// Everything that nodes say of themselves. What has not changed is not written again, and is there once, whoever asks.
+    pub(super) fn list_services(&mut self) -> Listed {
+        let mut listed = Listed { parts: vec![(VALUE_HEAD, Arc::default())], bytes: VALUE_HEAD };
+        for link in self.links.iter_mut().flatten().filter(|link| link.said.bytes > 0) {
+            let part = link.said.listed(&link.name, &self.tree);
+            listed.bytes += part.len();
+            listed.parts.push((listed.bytes, part));
+        }
+        listed.parts[0].1 = super::telling::value_head(listed.bytes - VALUE_HEAD).into();
+        listed
+    }
+}
+
+impl Said {
+    fn listed(&mut self, node: &str, tree: &SubjectTree<Subscriber>) -> Arc<[u8]> {
+        let write = || {
+            let mut out = Vec::with_capacity(self.bytes + self.bytes / 8);
+            for subscriber in self.subscriptions.iter().filter_map(|&key| tree.get(key)) {
+                put_service(&mut out, node, subscriber);
+            }
+            Arc::from(out)
+        };
+        Arc::clone(self.listed.get_or_insert_with(write))
+    }
+}
+
+/// The list of services, in the parts that the nodes have said, each with where it ends.
+pub(super) struct Listed {
+    parts: Vec<(usize, Arc<[u8]>)>,
+    bytes: usize,
+}
+
+impl Pieces for Listed {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn piece(&self, at: usize) -> &[u8] {
+        let part = self.parts.partition_point(|(end, _)| *end <= at);
+        let (end, bytes) = &self.parts[part];
+        &bytes[bytes.len() - (end - at)..]
+    }
+}

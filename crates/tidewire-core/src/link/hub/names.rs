@@ -1,0 +1,93 @@
+//! Whose a name is: that of the token with which its node joined, for a while after its link was lost, too; and first of all that of the
+//! node which knows the secret of that link.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::super::access::same;
+use super::{Hub, LinkId};
+
+/// Names that are kept for the nodes of one token.
+const NAMES: usize = 1_000;
+
+/// Names whose links were lost.
+#[derive(Default)]
+pub(super) struct Kept {
+    names: BTreeMap<String, Owner>,
+    /// For each token the names in the order in which they were lost, with when they are free.
+    order: BTreeMap<Option<usize>, VecDeque<(u64, String)>>,
+}
+
+struct Owner {
+    grant: Option<usize>,
+    resume: String,
+    until_us: u64,
+}
+
+impl Kept {
+    fn keep(&mut self, name: String, owner: Owner, now_us: u64) {
+        let order = self.order.entry(owner.grant).or_default();
+        order.push_back((owner.until_us, name.clone()));
+        self.names.insert(name, owner);
+        while order.len() > NAMES || order.front().is_some_and(|(until_us, _)| *until_us <= now_us) {
+            let Some((until_us, name)) = order.pop_front() else { break };
+            // It may have been lost again since then.
+            if self.names.get(&name).is_some_and(|owner| owner.until_us == until_us) {
+                self.names.remove(&name);
+            }
+        }
+    }
+}
+
+impl Hub {
+    /// Gives a node its name, and closes the link whose place it takes.
+    pub(super) fn take_name(
+        &mut self,
+        at: LinkId,
+        name: &str,
+        grant: Option<usize>,
+        resume: Option<&str>,
+    ) -> Result<(), String> {
+        let knows = |secret: &str| resume.is_some_and(|resume| same(resume.as_bytes(), secret.as_bytes()));
+        let kept = self.kept.names.get(name).filter(|owner| owner.until_us > self.now_us);
+        // Whoever has taken the name meanwhile gives it back.
+        let returns = kept.is_some_and(|owner| knows(&owner.resume));
+        let is_anothers = kept.is_some_and(|owner| owner.grant != grant);
+        let Some(&other) = self.names.get(name) else {
+            if is_anothers && !returns {
+                let ms = self.options.name_ms;
+                return Err(format!(
+                    "name: {name:?} is that of a node of another token, whose link was lost: choose another name, or join hub_name_ms={ms} after that"
+                ));
+            }
+            if returns {
+                self.kept.names.remove(name);
+            }
+            return Ok(());
+        };
+        let Some(holder) = self.link(other) else { return Ok(()) };
+        // It has only to close its link, and may have done so: its end and this first word come over different sockets.
+        let has_left = holder.has_left() && holder.grant == grant;
+        let resumes = !holder.resume.is_empty() && knows(&holder.resume);
+        if has_left && !returns {
+            self.end_link(other, "it has said goodbye, and a node of its name joins".to_owned());
+        } else if !resumes && !returns {
+            return Err(format!("name: a node called {name:?} is joined: choose another name, or resume its link"));
+        } else if other != at {
+            self.close(other, ErrorCode::LinkLost, "another link of this node has taken the place of this one");
+        }
+        // Whose place was taken has not lost it.
+        self.kept.names.remove(name);
+        Ok(())
+    }
+
+    /// The link of a node was lost.
+    pub(super) fn keep_name(&mut self, at: LinkId) {
+        let (now_us, ms) = (self.now_us, self.options.name_ms);
+        let Some(link) = self.link(at).filter(|link| !link.here && !link.leaves) else { return };
+        let until_us = now_us.saturating_add(ms.saturating_mul(1_000));
+        let (name, owner) = (link.name.clone(), Owner { grant: link.grant, resume: link.resume.clone(), until_us });
+        self.kept.keep(name, owner, now_us);
+    }
+}
