@@ -229,3 +229,12 @@ def untyped(run):  # type: ignore[no-untyped-def]
 
 def raises(run: tw.Run) -> float:
     raise ValueError(f"run {run.index} never works")
+
+
+def stubborn(run: tw.Run) -> int:
+    """Holds the interpreter lock for longer than its lease."""
+    if run.index == 3:
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            sum(range(20_000_000))
+    return run.attempt

@@ -87,6 +87,13 @@ def test_the_results_of_a_worker_that_stood_still_beyond_its_lease_are_refused(s
     assert lost.losses == 1
 
 
+def test_a_lease_is_renewed_while_a_run_holds_the_interpreter(store: str) -> None:
+    campaign = tw.campaign(functions.stubborn, runs=8, store=store, lease=0.4)
+    report = campaign.run(workers=2, progress=False)
+    assert [row.value for row in campaign.results()] == [1] * 8
+    assert report.losses == 0
+
+
 def test_two_starters_of_one_campaign(store: str, tmp_path: Path, undisturbed: str) -> None:
     campaign = plan(store, lease=0.5)
     with program(STARTER.format(store=store), tmp_path) as other, running(campaign) as end:

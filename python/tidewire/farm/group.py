@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import sys
 import time
@@ -118,7 +119,8 @@ class WorkerGroup:
             except StoreUnavailable:
                 if time.monotonic() - begun > self.options.store_wait:
                     raise
-            self._selector.select(pause)
+            # Not for workers: one that has ended would wake it again and again.
+            select.select([self._wake_reader], [], [], pause)
             pause = min(pause * 2, _PAUSE_MOST_S)
 
     def end(self, within: float) -> None:

@@ -146,7 +146,8 @@ class Server:
             ended = status["done"] + status["failed"] + status["quarantined"]
             served.not_before = now + served.deaths.pause(worker, ended)
         except StoreUnavailable:
-            raise
+            # Whether it is away for too long is seen where the server itself asks it.
+            served.not_before = now + LOOK_S
         except Exception as error:  # noqa: BLE001
             served.refused = True
             _log.error("campaign %s is not served: %s", worker.campaign, error, exc_info=_cause(error))

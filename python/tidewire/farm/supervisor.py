@@ -55,6 +55,7 @@ class Supervisor:
         self._deaths = Deaths()
         self._not_before = 0.0
         self._away_since: float | None = None
+        self._refused_since: float | None = None
         self._last: Status | None = None
 
     def run(self) -> Status:
@@ -100,10 +101,21 @@ class Supervisor:
             return
         self._group.lost(worker)
         if worker.code == REFUSED and worker.said():
-            # Another one could not work at it, either.
-            raise error_of(worker.said())
+            self._refused(worker, error_of(worker.said()))
+            return
         status = self._group.patiently(self._status)
         self._not_before = time.monotonic() + self._deaths.pause(worker, status.runs - status.left)
+
+    def _refused(self, worker: WorkerProcess, error: Exception) -> None:
+        """Another one could not work at the campaign, either, unless it is the store that was away."""
+        if not isinstance(error, StoreUnavailable):
+            raise error
+        if worker.board.ended or self._refused_since is None:
+            self._refused_since = worker.started
+        now = time.monotonic()
+        if now - self._refused_since > self._group.options.store_wait:
+            raise error
+        self._not_before = now + LOOK_S
 
     # The store
 
