@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import msgspec
 import tidewire as tw
@@ -17,6 +17,7 @@ import tidewire as tw
 
 @dataclass
 class Outcome:
+    unit: ClassVar[str] = "hits"
     hits: int
     area: float
 

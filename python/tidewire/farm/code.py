@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import importlib
-import importlib.util
 import json
 import os
 import sys
-import sysconfig
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tidewire
 from tidewire.errors import CampaignError, CodeChanged, InvalidArgument
-from tidewire.pools import main_module
-from tidewire.pools.pickling import dumps_of
+
+try:
+    from _blake2 import blake2b
+except ImportError:
+    # Its home; which also loads all of OpenSSL, and workers begin sooner without.
+    from hashlib import blake2b
 
 _MAIN = "__main__"
 _SCRIPT = "__mp_main__"
@@ -40,8 +38,7 @@ importing = False
 """Whether this process is a worker that imports the function right now."""
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """A function as a store keeps it."""
 
     function: Callable[..., Any]
@@ -174,13 +171,15 @@ def _place(function: Any) -> tuple[str, str | None] | None:
         return None
     if module not in (_MAIN, _SCRIPT):
         return module, None
+    from tidewire.pools import main_module
+
     source = main_module.source(sys.modules[module])
     if source is None:
         return None
     kind, where = source
     if kind == "name":
         return where, None
-    stem = Path(where).stem
+    stem = os.path.splitext(os.path.basename(where))[0]
     return (stem, None) if _imports(stem, where) else (_MAIN, where)
 
 
@@ -188,14 +187,18 @@ def _imports(stem: str, path: str) -> bool:
     """Tell whether a script is also what an import of its name finds."""
     if not stem.isidentifier() or stem in sys.stdlib_module_names:
         return False
+    from importlib.util import find_spec
+
     try:
-        spec = importlib.util.find_spec(stem)
+        spec = find_spec(stem)
     except (ImportError, ValueError):
         return False
     return spec is not None and spec.origin is not None and os.path.realpath(spec.origin) == path
 
 
 def _pickled(function: Any) -> bytes:
+    from tidewire.pools.pickling import dumps_of
+
     title = _title(function)
     try:
         dumps = dumps_of("cloudpickle")
@@ -210,10 +213,12 @@ def _pickled(function: Any) -> bytes:
 
 
 def _run_script(path: str) -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location(_SCRIPT, path)
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(_SCRIPT, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
         raise InvalidArgument(f"function: the script {path} is not on this machine: put the function into a module")
-    module = importlib.util.module_from_spec(spec)
+    module = module_from_spec(spec)
     sys.modules[_SCRIPT] = module
     spec.loader.exec_module(module)
     return module
@@ -242,7 +247,7 @@ def _identity(module: types.ModuleType | None, pickled: bytes | None, script: st
         "modules": {} if module is None else dict(_hashes(module, name)),
     }
     if pickled is not None:
-        identity["modules"] = {"(pickled)": hashlib.sha256(pickled).hexdigest()[:32]}
+        identity["modules"] = {"(pickled)": _hash(pickled)}
     if script is not None:
         identity["script"] = script
     return json.dumps(identity)
@@ -256,10 +261,11 @@ def _hashes(module: types.ModuleType, name: str) -> Iterator[tuple[str, str]]:
         if path is None or not path.endswith(".py") or not _is_project(path):
             continue
         try:
-            source = Path(path).read_bytes()
+            with open(path, "rb") as file:
+                source = file.read()
         except OSError:
             continue
-        yield at, hashlib.sha256(source).hexdigest()[:32]
+        yield at, _hash(source)
         package = at if path.endswith("__init__.py") else at.rpartition(".")[0]
         for imported in sorted(_imported(source, package)):
             if imported not in seen:
@@ -268,6 +274,8 @@ def _hashes(module: types.ModuleType, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _imported(source: bytes, package: str) -> set[str]:
+    import ast
+
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -294,19 +302,23 @@ def _path_of(name: str) -> str | None:
     parent = name.rpartition(".")[0]
     if parent and not hasattr(sys.modules.get(parent), "__path__"):
         return None
+    from importlib.util import find_spec
+
     try:
-        spec = importlib.util.find_spec(name)
+        spec = find_spec(name)
     except (ImportError, ValueError, AttributeError):
         return None
     return None if spec is None else spec.origin
 
 
 def _is_project(path: str) -> bool:
+    """Tell whether a source belongs to the user: it is none of Python's, none of Tidewire's, and was not installed."""
     real = os.path.realpath(path)
-    return not any(real.startswith(folder + os.sep) for folder in _installed())
+    if "site-packages" in real.split(os.sep) or "dist-packages" in real.split(os.sep):
+        return False
+    others = (os.path.dirname(os.path.realpath(os.__file__)), os.path.dirname(os.path.realpath(tidewire.__file__)))
+    return not any(real.startswith(folder + os.sep) for folder in others)
 
 
-def _installed() -> Iterator[str]:
-    for key in ("stdlib", "platstdlib", "purelib", "platlib"):
-        yield os.path.realpath(sysconfig.get_paths()[key])
-    yield str(Path(tidewire.__file__).resolve().parent)
+def _hash(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()

@@ -5,15 +5,13 @@ from __future__ import annotations
 import collections.abc
 import datetime
 import enum
-import math
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidewire.errors import InvalidArgument
-from tidewire.values import plans
+from tidewire.farm.results import form_of, plain
 
 Columns = list[tuple[str, str]]
 """Names and types, in order."""
@@ -60,7 +58,7 @@ def of_result(result: Any) -> tuple[Columns, bool]:
     Raises:
         InvalidArgument: if it does not say.
     """
-    many = isinstance(result, (list, tuple)) and not plans.is_named_tuple(type(result))
+    many = isinstance(result, (list, tuple)) and form_of(type(result))[0] != "record"
     if many:
         if not result:
             raise InvalidArgument(
@@ -99,60 +97,6 @@ def checked(columns: Columns) -> Columns:
             raise InvalidArgument(f"column {name!r}: another one has this name, as stores don't mind its case")
         seen.add(name.lower())
     return columns
-
-
-def form_of(kind: type) -> tuple[str, list[str]]:
-    """Return how results of a class are read, ``record``, ``mapping`` or ``single``, and the fields of a record."""
-    if issubclass(kind, Mapping):
-        return "mapping", []
-    if plans.is_model(kind):
-        return "record", list(kind.model_fields)  # type: ignore[attr-defined]
-    names = plans.field_names(kind)
-    return ("single", []) if names is None else ("record", list(names))
-
-
-def plain(value: Any) -> Any:
-    """Return the value of an enumeration's member, or of a scalar of NumPy; any other value as it is."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if hasattr(value, "dtype") and getattr(value, "shape", None) == () and hasattr(value, "item"):
-        return value.item()
-    return value
-
-
-def to_json(value: Any) -> str:
-    """Return a value as JSON, the same for the same value whatever order its sets and dicts have.
-
-    Raises:
-        TypeError: if it has a part that JSON can't say.
-    """
-    import msgspec
-
-    text = msgspec.json.encode(value, enc_hook=_nested, order="deterministic").decode()
-    if "null" in text:
-        _refuse_nan(value)
-    return text
-
-
-def _nested(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if plans.is_model(type(value)):
-        return value.model_dump()
-    raise TypeError(f"{type(value).__name__} is no data: return numbers, text, lists and dicts")
-
-
-def _refuse_nan(value: Any) -> None:
-    """JSON has no NaN: msgspec would write null."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, float) and not math.isfinite(item):
-            raise ValueError(f"holds {item!r}, which JSON can't say: return it in a column of its own")
-        if isinstance(item, Mapping):
-            stack.extend(item.values())
-        elif isinstance(item, (list, tuple, set, frozenset)):
-            stack.extend(item)
 
 
 def _return_hint(function: Callable[..., Any]) -> Any:
@@ -270,6 +214,3 @@ def _of_value(name: str, value: Any) -> str:
             f"column {name}: the first result has None, which has no type: annotate what the function returns"
         )
     return _of_values([plain(value)])
-
-
-IDENTIFIER = re.compile(r"[^\W\d]\w*")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidewire.errors import InvalidArgument
-from tidewire.values import plans
 
 _SETS_MAX = 1_000_000
 _INTEGER_MAX = 2**63
@@ -105,6 +104,8 @@ class Parameters:
 
 
 def _as_mapping(name: str, values: Any) -> dict[str, Any]:
+    from tidewire.values import plans
+
     kind = type(values)
     fields = None if isinstance(values, Mapping) else plans.field_names(kind)
     if fields is not None:
@@ -134,6 +135,8 @@ def _written(kind: Any, values: dict[str, Any], name: str) -> str:
 
 
 def _check_names(kind: Any, values: dict[str, Any], name: str) -> None:
+    from tidewire.values import plans
+
     if typing.is_typeddict(kind):
         known = list(typing.get_type_hints(kind))
     else:

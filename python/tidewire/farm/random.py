@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,8 @@ class RunRandom(random.Random):
 
     def seed(self, a: Any = None, version: int = 2) -> None:
         """Begin another stream, which depends on ``a`` alone: an int, float, str, bytes or bytearray, or None for the system's."""
+        import hashlib
+
         if a is None:
             key = os.urandom(16)
         elif isinstance(a, (int, float, str, bytes, bytearray)):

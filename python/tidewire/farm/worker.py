@@ -2,6 +2,8 @@
 
 It is started by a supervisor, which it never outlives. What it has to say at its end (why it refuses, or how the
 campaign ended) goes over the socket that its orders came from.
+
+What it imports costs its start: everything that is not needed for the first run is imported later, or not at all.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from typing import Any, NoReturn
@@ -20,16 +21,15 @@ REFUSED = 3
 _ORDERS_BYTES_MAX = 1 << 20
 
 
-def main(socket_fd: int, board_fd: int, parent: int) -> None:
+def main(connection: int, board_fd: int, parent: int) -> None:
     """Work at one campaign, as the orders say that come from the socket."""
     from tidewire._binding import end_with_parent
 
     signal.signal(signal.SIGINT, _ignore)
     if not end_with_parent(parent):
         return
-    for fd in (socket_fd, board_fd):
+    for fd in (connection, board_fd):
         os.set_inheritable(fd, False)
-    connection = socket.socket(fileno=socket_fd)
     orders = json.loads(_line(connection))
     try:
         state = _work(orders, board_fd)
@@ -75,7 +75,7 @@ def _work(orders: dict[str, Any], board_fd: int) -> str:
         function,
         Parameters(function, plan["sets"], lambda index: store.parameters(campaign, index)),
         name=orders["name"],
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         code=identity,
         board=board_fd,
         store_wait=orders["store_wait"],
@@ -89,10 +89,10 @@ def _ignore(*_: object) -> None:
     """A handler rather than SIG_IGN: programs that the function starts shall not inherit it."""
 
 
-def _line(connection: socket.socket) -> bytes:
+def _line(connection: int) -> bytes:
     received = b""
     while not received.endswith(b"\n"):
-        piece = connection.recv(65_536)
+        piece = os.read(connection, 65_536)
         if not piece or len(received) > _ORDERS_BYTES_MAX:
             raise EOFError("the supervisor has gone")
         received += piece
@@ -114,9 +114,9 @@ def _refusal(error: BaseException) -> dict[str, Any]:
     }
 
 
-def _say(connection: socket.socket, words: dict[str, Any]) -> None:
+def _say(connection: int, words: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
-        connection.sendall(json.dumps(words).encode() + b"\n")
+        os.write(connection, json.dumps(words).encode() + b"\n")
 
 
 def _flush_prints() -> None:

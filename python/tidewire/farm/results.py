@@ -1,0 +1,71 @@
+"""What workers ask about the results of a function: how they are read, and what they are in JSON.
+
+``values.plans`` knows more of classes; it is not used here, as workers begin sooner without it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def form_of(kind: type) -> tuple[str, list[str]]:
+    """Return how results of a class are read, ``record``, ``mapping`` or ``single``, and the fields of a record."""
+    if issubclass(kind, Mapping):
+        return "mapping", []
+    if isinstance(fields := getattr(kind, "__dataclass_fields__", None), dict):
+        # Without variables of the class and of its making, which are listed too.
+        return "record", [name for name, field in fields.items() if repr(field._field_type) == "_FIELD"]
+    for place in ("__struct_fields__", "model_fields"):
+        if isinstance(fields := getattr(kind, place, None), (tuple, dict)):
+            return "record", list(fields)
+    names = getattr(kind, "_fields", None)
+    if issubclass(kind, tuple) and isinstance(names, tuple):
+        return "record", list(names)
+    return "single", []
+
+
+def plain(value: Any) -> Any:
+    """Return the value of an enumeration's member, or of a scalar of NumPy; any other value as it is."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
+    return value
+
+
+def to_json(value: Any) -> str:
+    """Return a value as JSON, the same for the same value whatever order its sets and dicts have.
+
+    Raises:
+        TypeError: if it has a part that JSON can't say.
+    """
+    import msgspec
+
+    text = msgspec.json.encode(value, enc_hook=_nested, order="deterministic").decode()
+    if "null" in text:
+        _refuse_nan(value)
+    return text
+
+
+def _nested(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "model_dump"):
+        return value.model_dump()
+    raise TypeError(f"{type(value).__name__} is no data: return numbers, text, lists and dicts")
+
+
+def _refuse_nan(value: Any) -> None:
+    """JSON has no NaN: msgspec would write null."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            raise ValueError(f"holds {item!r}, which JSON can't say: return it in a column of its own")
+        if isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            stack.extend(item)
