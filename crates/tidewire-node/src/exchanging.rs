@@ -12,6 +12,8 @@ use tidewire_link::{Exchange, Message};
 pub(crate) enum Ended {
     /// Nobody waits for the answer any more.
     Gone,
+    /// Its reader takes no more items, and waits for its end.
+    Unread,
     /// Its deadline has passed.
     Late,
     /// The service ends.
@@ -113,6 +115,9 @@ impl Exchange for Exchanging {
     fn input_over(&self) {}
 
     fn wanted(&self, items: u32) {
+        if items == 0 {
+            return self.end(Ended::Unread);
+        }
         self.change(|state| state.credit += u64::from(items));
     }
 

@@ -191,6 +191,7 @@ async fn give_up(host: &Host, call: Call, exchange: &Arc<Exchanging>, ended: End
     Counts::add(&host.counts.cancelled);
     match ended {
         Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
+        Ended::Unread => call.over(),
         Ended::Late => late(host, call, exchange).await,
         Ended::Stopping => refuse(call, ErrorCode::NodeStopped, STOPPED),
     }

@@ -233,7 +233,7 @@ impl LinkCall {
         let py = this.py();
         let errand = Self::use_up(this).map(|sketch| sketch.errand(py)).transpose()?;
         let reading = PyModule::import(py, "tidewire.services.reading")?;
-        reading.getattr("Stream")?.call1((errand,))
+        reading.getattr("Stream")?.call1((errand,))?.call_method0(intern!(py, "__aiter__"))
     }
 
     /// What a task that is made of it shows.

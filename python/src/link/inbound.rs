@@ -35,6 +35,8 @@ type Opened<'py> = (Text<'py>, Bound<'py, PyAny>, Option<f64>, Option<Py<PyAny>>
 pub struct Exchanging {
     me: Weak<Intake>,
     cancelled: AtomicBool,
+    /// The caller takes no more items, and waits for the end of the stream.
+    unread: AtomicBool,
     credit: AtomicI64,
     /// No more credit is waited for.
     cut: AtomicBool,
@@ -54,11 +56,26 @@ impl Exchanging {
         Self {
             me: intake,
             cancelled: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             credit: AtomicI64::new(credit.into()),
             cut: AtomicBool::new(false),
             waker: Mutex::new(None),
             on_cancel: Mutex::new(None),
             this: Mutex::new(Weak::new()),
+        }
+    }
+
+    /// Whether nobody takes items any more.
+    fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Acquire) || self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Wakes the writer of a stream, and has Python told on its loop.
+    fn changed(&self) {
+        self.wake();
+        let this = self.this.lock().upgrade();
+        if let (Some(this), Some(intake)) = (this, self.me.upgrade()) {
+            intake.changed(this);
         }
     }
 
@@ -74,9 +91,9 @@ impl Exchanging {
         }
     }
 
-    /// Ready when an item may be sent, or the caller has gone: True. False: the stream was cut.
+    /// Ready when an item may be sent, or nobody takes any: True. False: the stream was cut.
     fn poll_credit(&self) -> Poll<PyResult<Py<PyAny>>> {
-        let ready = self.credit.load(Ordering::Acquire) > 0 || self.cancelled.load(Ordering::Acquire);
+        let ready = self.credit.load(Ordering::Acquire) > 0 || self.is_unread();
         if !ready && !self.cut.load(Ordering::Acquire) {
             return Poll::Pending;
         }
@@ -93,12 +110,7 @@ impl Exchanging {
 impl Exchange for Exchanging {
     fn cancelled(&self) {
         self.cancelled.store(true, Ordering::Release);
-        self.wake();
-        // Python is told on its loop.
-        let this = self.this.lock().upgrade();
-        if let (Some(this), Some(intake)) = (this, self.me.upgrade()) {
-            intake.changed(this);
-        }
+        self.changed();
     }
 
     // Items of the exchange itself need credit, and none is given here: generators among arguments are streams of the caller
@@ -108,6 +120,10 @@ impl Exchange for Exchanging {
     fn input_over(&self) {}
 
     fn wanted(&self, items: u32) {
+        if items == 0 {
+            self.unread.store(true, Ordering::Release);
+            return self.changed();
+        }
         self.credit.fetch_add(items.into(), Ordering::AcqRel);
         self.wake();
     }
@@ -186,7 +202,7 @@ impl RemoteCall {
     fn on_gone(&self, py: Python<'_>, call: OnCancel) {
         *self.exchange.on_cancel.lock() = Some(call);
         // It may have gone before; then what was just set may not be called by anybody else.
-        if self.cancelled() {
+        if self.unread() {
             self.exchange.tell(py);
         }
     }
@@ -263,6 +279,12 @@ impl RemoteCall {
         self.exchange.cancelled.load(Ordering::Acquire)
     }
 
+    /// Whether nobody takes items of a stream any more: the caller has gone, or waits for the end.
+    #[getter]
+    pub fn unread(&self) -> bool {
+        self.exchange.is_unread()
+    }
+
     /// All that there is to know of it: subject, value, seconds left, headers, priority, node and user.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<Opened<'py>> {
         let value = self.decoded(py)?;
@@ -286,9 +308,9 @@ impl RemoteCall {
         self.decoded(py)
     }
 
-    /// Calls something on the loop when the caller has gone; at once if it has.
+    /// Calls something on the loop when the caller has gone, or takes no more items; at once if that is so.
     fn on_cancel(&self, py: Python<'_>, call: Py<PyAny>) -> PyResult<()> {
-        if self.cancelled() {
+        if self.unread() {
             return call.call0(py).map(drop);
         }
         self.on_gone(py, OnCancel::Call(call.into()));
@@ -402,7 +424,7 @@ impl RemoteCall {
         let mut is_sent = false;
         let wait = std::future::poll_fn(move |context| {
             *exchange.waker.lock() = Some(context.waker().clone());
-            if !is_sent && !exchange.cancelled.load(Ordering::Acquire) {
+            if !is_sent && !exchange.is_unread() {
                 match attach(|py| call.get().send_item(py, &mut blob)) {
                     Ok(sent) => is_sent = sent,
                     Err(error) => return Poll::Ready(Err(error)),

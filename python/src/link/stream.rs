@@ -1,6 +1,7 @@
 //! A stream that is read over a link.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -37,7 +38,11 @@ struct State {
     end: Option<End>,
     key: Option<CallKey>,
     taken: u32,
-    waker: Option<Waker>,
+    /// No more items are read: the end is waited for.
+    unread: bool,
+    /// Those who wait, by their numbers.
+    waiting: Vec<(u64, Waker)>,
+    numbers: u64,
 }
 
 enum End {
@@ -59,14 +64,42 @@ impl Place {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        let waker = {
+        let waiting = {
             let mut state = self.state.lock();
             change(&mut state);
-            state.waker.take()
+            std::mem::take(&mut state.waiting)
         };
-        if let Some(waker) = waker {
-            waker.wake();
+        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}
+
+impl Place {
+    /// Who waited does so no more.
+    fn forget(&self, number: u64) {
+        if number != 0 {
+            self.state.lock().waiting.retain(|(waits, _)| *waits != number);
         }
+    }
+}
+
+impl State {
+    /// Notes who waits; 0 is nobody yet.
+    fn waits(&mut self, number: &mut u64, waker: &Waker) {
+        if *number == 0 {
+            self.numbers += 1;
+            *number = self.numbers;
+        }
+        match self.waiting.iter_mut().find(|(waits, _)| waits == number) {
+            Some((_, known)) => known.clone_from(waker),
+            None => self.waiting.push((*number, waker.clone())),
+        }
+    }
+
+    /// Reads no more. The exchange that is to be told, if it has not ended.
+    fn leave(&mut self) -> Option<CallKey> {
+        self.items.clear();
+        self.unread = true;
+        self.key.filter(|_| self.end.is_none())
     }
 }
 
@@ -80,7 +113,11 @@ impl Waiting for Place {
     }
 
     fn item(&self, item: Message) {
-        self.change(|state| state.items.push_back(item));
+        self.change(|state| {
+            if !state.unread {
+                state.items.push_back(item);
+            }
+        });
     }
 
     fn over(&self) {
@@ -101,21 +138,33 @@ impl RemoteStream {
             title: self.title.clone(),
             taking: self.taking.clone(),
             credit: self.credit,
+            number: 0,
             elsewhere: None,
         };
         Ok(Pending::new("item", None, Box::pin(next)))
     }
 
+    /// Reads no more, and gives None once the generator on the other side is closed, or the link is lost.
+    fn over(&self, py: Python<'_>) -> PyResult<Pending> {
+        self.link.born.check(py)?;
+        let mut left = None;
+        self.place.change(|state| left = state.leave());
+        if let Some(key) = left {
+            crate::attach::detach(py, || self.link.want(key, 0));
+        }
+        let over = Over { place: Arc::clone(&self.place), link: Link::clone(&self.link), number: 0, elsewhere: None };
+        Ok(Pending::new("end of a stream", None, Box::pin(over)))
+    }
+
     /// Reads no more: the generator on the other side is closed.
     fn close(&self, py: Python<'_>) {
         let Some(link) = self.link.mine() else { return };
-        let key = {
-            let mut state = self.place.state.lock();
-            state.items.clear();
-            if state.end.is_none() { state.key.take() } else { None }
-        };
-        if let Some(key) = key {
-            self.place.change(|state| state.end = Some(End::Over));
+        let mut left = None;
+        self.place.change(|state| {
+            left = state.leave();
+            state.end.get_or_insert(End::Over);
+        });
+        if let Some(key) = left {
             crate::attach::detach(py, || link.cancel(key));
         }
     }
@@ -124,10 +173,8 @@ impl RemoteStream {
 impl Drop for RemoteStream {
     fn drop(&mut self) {
         let Some(link) = self.link.mine() else { return };
-        let mut state = self.place.state.lock();
-        let key = if state.end.is_none() { state.key.take() } else { None };
-        drop(state);
-        if let Some(key) = key {
+        let left = self.place.state.lock().leave();
+        if let Some(key) = left {
             link.cancel(key);
         }
     }
@@ -139,46 +186,92 @@ struct Next {
     title: String,
     taking: Taking,
     credit: u32,
+    number: u64,
     elsewhere: Option<Elsewhere>,
+}
+
+impl Drop for Next {
+    fn drop(&mut self) {
+        self.place.forget(self.number);
+    }
+}
+
+/// The end of a stream that is not read any more.
+struct Over {
+    place: Arc<Place>,
+    link: Link,
+    number: u64,
+    elsewhere: Option<Elsewhere>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.place.forget(self.number);
+    }
+}
+
+impl Future for Over {
+    type Output = PyResult<Py<PyAny>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        {
+            let mut state = this.place.state.lock();
+            if state.end.is_some() {
+                drop(state);
+                return Poll::Ready(Ok(attach(|py| py.None())));
+            }
+            state.waits(&mut this.number, context.waker());
+        }
+        if this.elsewhere.is_none() {
+            this.elsewhere = this.link.elsewhere(blocks());
+        }
+        Poll::Pending
+    }
 }
 
 impl Future for Next {
     type Output = PyResult<Py<PyAny>>;
 
-    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
         let (item, want) = {
-            let mut state = self.place.state.lock();
+            let mut state = this.place.state.lock();
             match state.items.pop_front() {
                 Some(item) => {
                     state.taken += 1;
                     // Half of what may be under way has been read: the writer may go on.
-                    let half = self.credit.div_ceil(2);
+                    let half = this.credit.div_ceil(2);
                     let want = if state.taken >= half { std::mem::take(&mut state.taken) } else { 0 };
                     (item, state.key.filter(|_| want > 0).map(|key| (key, want)))
                 }
                 None => {
-                    let ended = match &state.end {
-                        Some(End::Over) => Some(Err(PyStopAsyncIteration::new_err(()))),
-                        Some(End::NoStream) => Some(Err(attach(|py| no_stream(py, &self.title)))),
-                        Some(End::Failed(failure)) => Some(Err(attach(|py| failed(py, &self.title, failure)))),
-                        None => None,
-                    };
-                    if let Some(ended) = ended {
-                        return Poll::Ready(ended);
+                    if state.unread {
+                        return Poll::Ready(Err(PyStopAsyncIteration::new_err(())));
                     }
-                    state.waker = Some(context.waker().clone());
+                    if state.end.is_some() {
+                        // The error is raised once, as by a generator: what is read afterwards has ended.
+                        let ended = state.end.replace(End::Over);
+                        drop(state);
+                        return Poll::Ready(Err(match ended {
+                            None | Some(End::Over) => PyStopAsyncIteration::new_err(()),
+                            Some(End::NoStream) => attach(|py| no_stream(py, &this.title)),
+                            Some(End::Failed(failure)) => attach(|py| failed(py, &this.title, &failure)),
+                        }));
+                    }
+                    state.waits(&mut this.number, context.waker());
                     drop(state);
-                    if self.elsewhere.is_none() {
-                        self.elsewhere = self.link.elsewhere(blocks());
+                    if this.elsewhere.is_none() {
+                        this.elsewhere = this.link.elsewhere(blocks());
                     }
                     return Poll::Pending;
                 }
             }
         };
         if let Some((key, want)) = want {
-            self.link.want(key, want);
+            this.link.want(key, want);
         }
-        Poll::Ready(attach(|py| self.taking.use_up(py, item.into_payload()).map(Bound::unbind)))
+        Poll::Ready(attach(|py| this.taking.use_up(py, item.into_payload()).map(Bound::unbind)))
     }
 }
 

@@ -106,7 +106,7 @@ class Porter:
             writing.on_cut(call.cut)
         try:
             may_go_on = await call.credit()
-            while not call.cancelled:
+            while not call.unread:
                 if writing is not None and not may_go_on:
                     raise writing.reason
                 try:
@@ -115,12 +115,12 @@ class Porter:
                     break
                 pause = call.item(item, give)
                 may_go_on = pause is None or await pause
-            call.over()
         finally:
             if writing is not None:
                 writing.on_cut(None)
-            items.close()
             await items.over()
+        # A reader that takes no more items waits for this.
+        call.over()
 
     def _items(self, request: Request) -> Items:
         return self._port.stream(request)

@@ -133,10 +133,14 @@ class RemoteItems:
         self._giving.ended()
 
     async def over(self) -> None:
-        """The other side closes its generator when it hears of the end; nobody here can wait for that."""
+        """Read no more, and wait until the other side has closed its generator; see ``Items``."""
+        await self._stream.over()
+        self._giving.ended()
 
     def over_blocking(self) -> None:
-        """As ``over``."""
+        """As ``over``, and block this thread."""
+        self._stream.over().wait()
+        self._giving.ended()
 
 
 class GivenReply:

@@ -263,10 +263,14 @@ class _Late:
         self._holding.let_go()
 
     async def over(self) -> None:
-        """The owner closes its generator when it hears of the end."""
+        if self._opened is not None:
+            await self._opened.over()
+        self._holding.let_go()
 
     def over_blocking(self) -> None:
-        """As ``over``."""
+        if self._opened is not None:
+            self._opened.over_blocking()
+        self._holding.let_go()
 
 
 def proxy_of(holding: Holding) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Coroutine, Generator
+from collections.abc import AsyncIterator, Coroutine, Generator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -42,10 +42,7 @@ class Answer:
 
 
 class Call(NotData, Coroutine[Any, Any, Any]):
-    """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels the handler.
-
-    Where the method is not known yet it can be read with ``async for`` as well.
-    """
+    """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels the handler."""
 
     __slots__ = ("__weakref__", "_sending", "_steps", "_used")
 
@@ -77,9 +74,9 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._steps is not None:
             self._steps.close()
 
-    def __aiter__(self) -> Stream[Any]:
+    def __aiter__(self) -> AsyncIterator[Any]:
         self._used = True
-        return Stream(self._sending)
+        return Stream(self._sending).__aiter__()
 
     @property
     def __name__(self) -> str:
@@ -166,6 +163,38 @@ class Call(NotData, Coroutine[Any, Any, Any]):
             raise InvalidArgument(f"{sending.title}: a stream as an argument can't go to several: call one instance")
         request = sending.request(False)
         return [(port, _sent(port, request)) for port in list(group.ports.values())]
+
+
+class CallOrStream(Call):
+    """A call of a method that nobody here has heard of yet: it can be awaited, or read as what gives a stream is."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, sending: Sending) -> None:
+        super().__init__(sending)
+        self._stream: Stream[Any] | None = None
+
+    def _read(self) -> Stream[Any]:
+        if self._stream is None:
+            self._used = True
+            self._stream = Stream(self._sending)
+        return self._stream
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._read().__aiter__()
+
+    def __anext__(self) -> Coroutine[Any, Any, Any]:
+        return self._read().__anext__()
+
+    async def aclose(self) -> None:
+        """Read no more; see ``Stream.aclose``."""
+        await self._read().aclose()
+
+    async def __aenter__(self) -> Stream[Any]:
+        return self._read()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
 
 
 class _Failed:

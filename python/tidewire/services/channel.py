@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from tidewire._current import running_loop
 from tidewire.errors import AskTimeout
@@ -185,13 +185,15 @@ class Channel:
         return going
 
     async def over(self) -> None:
-        """Wait until the writer has ended."""
+        """Read no more, and wait until the writer has ended."""
+        self.close()
         waiter = self._until_over()
         if waiter is not None:
             await waiter.woken(None)
 
     def over_blocking(self) -> None:
-        """Wait until the writer has ended, and block this thread."""
+        """As ``over``, and block this thread."""
+        self.close()
         waiter = self._until_over()
         if waiter is not None:
             waiter.woken_blocking(None)
@@ -244,13 +246,26 @@ class Channel:
         return None if self.deadline is None else max(0.0, self.deadline - monotonic())
 
 
-async def pump(items: Any, channel: Channel) -> None:
+class Writer(Protocol):
+    """Who is cancelled when nobody reads a channel any more.
+
+    Attributes:
+        cancelled: Whether it was.
+        closing: Whether it closes what it reads. What that does is waited for, and not interrupted.
+    """
+
+    cancelled: bool
+    closing: bool
+
+
+async def pump(items: Any, channel: Channel, writer: Writer) -> None:
     """Move the items of an asynchronous iterator into a channel until either ends, and close the iterator."""
     try:
         async for item in items:
-            if not channel.put(item) and not await channel.room():
+            if (not channel.put(item) and not await channel.room()) or writer.cancelled:
                 break
     finally:
+        writer.closing = True
         close = getattr(items, "aclose", None)
         if close is not None:
             await close()

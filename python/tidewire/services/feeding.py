@@ -46,8 +46,8 @@ class Fed(AsyncIterator[Any], Iterator[Any]):
             raise StopIteration from None
 
     async def aclose(self) -> None:
-        """Read no more: the caller's generator is closed."""
-        self.items.close()
+        """Read no more, and wait until the caller's generator was closed."""
+        await self.items.over()
 
 
 class Feed:
@@ -55,6 +55,7 @@ class Feed:
 
     def __init__(self, generator: Any, channel: Channel) -> None:
         self.channel = channel
+        self.cancelled = self.closing = False
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(generator))
         channel.on_close = self._stop
@@ -65,12 +66,20 @@ class Feed:
         self._stop()
 
     def _stop(self) -> None:
+        # Once: what the generator does at its end is not to be interrupted.
+        if self.cancelled:
+            return
+        self.cancelled = True
         if running_loop() is self._loop:
-            self._task.cancel()
+            self._interrupt()
             return
         # A loop that is closed has no generators any more.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            self._loop.call_soon_threadsafe(self._interrupt)
+
+    def _interrupt(self) -> None:
+        if not self.closing:
+            self._task.cancel()
 
     async def finish(self) -> None:
         """Stop reading the generator, and wait until it was closed."""
@@ -81,7 +90,7 @@ class Feed:
     async def _run(self, generator: Any) -> None:
         error: BaseException | None = None
         try:
-            await pump(generator if hasattr(generator, "__aiter__") else _Plain(generator), self.channel)
+            await pump(generator if hasattr(generator, "__aiter__") else _Plain(generator), self.channel, self)
         except asyncio.CancelledError:
             # Whoever cancelled it has closed the channel, and awaits nothing but the end.
             pass

@@ -146,15 +146,15 @@ class Items(Protocol):
         ...
 
     def close(self) -> object:
-        """Say that no item will be taken any more: the generator is closed. It never waits."""
+        """Say that nobody takes items any more: the generator is closed. It never waits."""
         ...
 
     async def over(self) -> None:
-        """Wait until the generator has been closed."""
+        """Take no more items, and wait until the generator has been closed."""
         ...
 
     def over_blocking(self) -> None:
-        """Wait until the generator has been closed, and block this thread."""
+        """As ``over``, and block this thread."""
         ...
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 from tidewire._binding import Calling
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services import signatures
-from tidewire.services.calls import Call
+from tidewire.services.calls import Call, CallOrStream
 from tidewire.services.declared import Declaration, declaration_of, is_declared
 from tidewire.services.errand import Errand
 from tidewire.services.feeding import has_streams
@@ -202,6 +202,8 @@ class ClientMethod(Calling):
             self._note(group, timeout)
             return self._over_link(args, kwargs)
         sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
+        if streams is None:
+            return CallOrStream(sending)
         return Stream(sending) if streams else Call(sending)
 
     def _note(self, group: Group, timeout: float | None) -> None:
@@ -229,20 +231,25 @@ class ClientMethod(Calling):
         refuse_loop(self._title)
         of = self._client
         streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
+        if streams is None:
+            of._registry.find_again_blocking(of._service, of._options.timeout or CALL_TIMEOUT_S)
+            streams, timeout = self._of(of._registry.find(of._service))
         sending = Sending(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
         return BlockingStream(sending) if streams else Call(sending).run()
 
-    def _known(self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, float | None]:
-        """Check the arguments, and return whether it gives a stream and how long it may take, as far as anybody knows."""
+    def _known(
+        self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[bool | None, float | None]:
+        """Check the arguments, and return whether it gives a stream and how long it may take; None: nobody knows yet."""
         if self._signature is not None and not self._signature.binds(args, kwargs):
             self._signature.check(self._title, args, kwargs)
         return self._of(group)
 
-    def _of(self, group: Group | None) -> tuple[bool, float | None]:
+    def _of(self, group: Group | None) -> tuple[bool | None, float | None]:
         if self._signature is not None:
             return bool(self._streams), self._timeout
         found = None if group is None else group.methods.get(self.__name__)
-        return (False, None) if found is None else (found.stream, found.timeout)
+        return (None, None) if found is None else (found.stream, found.timeout)
 
 
 class BlockingClient:

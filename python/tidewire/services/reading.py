@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -101,15 +101,19 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
     """A call of a method that gives a stream: read it with ``async for``.
 
     It begins with the first item that is asked for. The generator is closed when the stream is: by ``aclose``, at the end of
-    ``async with``, or when nobody holds it any more.
+    ``async with``, when an ``async for`` that reads it is cancelled, or when nobody holds it any more. A single read that is
+    cancelled, as by ``asyncio.wait_for(anext(stream), 1.0)``, has read nothing, and does not end it.
     """
 
     _read_with = "read it with `async for`"
 
-    def __aiter__(self) -> Stream[_T]:
-        return self
+    def __aiter__(self) -> AsyncIterator[_T]:
+        return _Loop(self)
 
-    async def __anext__(self) -> _T:
+    def __anext__(self) -> Coroutine[Any, Any, _T]:
+        return self._next(False)
+
+    async def _next(self, in_loop: bool) -> _T:
         if self._done:
             raise StopAsyncIteration
         try:
@@ -117,6 +121,8 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
                 await self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
             return self._made(await self._opened().take())  # type: ignore[no-any-return]
         except (asyncio.CancelledError, GeneratorExit):
+            if in_loop:
+                self._end()
             raise
         except BaseException:
             self._end()
@@ -126,9 +132,14 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
 
     async def aclose(self) -> None:
         """Read no more, and wait until the generator was closed: its ``finally`` has run then."""
-        self._end()
-        if self._items is not None:
-            await self._items.over()
+        self._done = True
+        for one in self._feeds:
+            one.cancel()
+        try:
+            if self._items is not None:
+                await self._items.over()
+        finally:
+            self._end()
         for one in self._feeds:
             await one.finish()
 
@@ -145,6 +156,18 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
         def __await__(self) -> Generator[Any, Any, Any]:
             raise InvalidArgument(f"{self._sending.title} is a stream: read it with `async for`, rather than await it")
             yield
+
+
+class _Loop(AsyncIterator[_T]):
+    """The reading of an ``async for``, which ends the stream if it is cancelled: nobody could go on with it."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream[_T]) -> None:
+        self._stream = stream
+
+    def __anext__(self) -> Coroutine[Any, Any, _T]:
+        return self._stream._next(True)
 
 
 class BlockingStream(_Reading, Iterator[Any]):
@@ -170,9 +193,12 @@ class BlockingStream(_Reading, Iterator[Any]):
 
     def close(self) -> None:
         """Read no more, and wait until the generator was closed: its ``finally`` has run then."""
-        self._end()
-        if self._items is not None:
-            self._items.over_blocking()
+        self._done = True
+        try:
+            if self._items is not None:
+                self._items.over_blocking()
+        finally:
+            self._end()
 
     def __enter__(self) -> BlockingStream:
         return self

@@ -28,13 +28,24 @@ class Failure:
 class Running:
     """A call at its host, from the moment in which it was sent there."""
 
-    __slots__ = ("_interrupted", "_loop", "_task", "begun", "cancelled", "instance", "method", "reason", "request")
+    __slots__ = (
+        "_interrupted",
+        "_loop",
+        "_task",
+        "begun",
+        "cancelled",
+        "closing",
+        "instance",
+        "method",
+        "reason",
+        "request",
+    )
 
     def __init__(self, request: Request, method: Bound, instance: str) -> None:
         self.request = request
         self.method = method
         self.instance = instance
-        self.begun = self.cancelled = self._interrupted = False
+        self.begun = self.cancelled = self.closing = self._interrupted = False
         self.reason: BaseException | None = None
         self._task: asyncio.Task[object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -84,7 +95,7 @@ class Running:
 
     def _interrupt(self) -> None:
         # Here no task runs, so that the handler is either suspended, and gets the error where it is, or has left.
-        if self._task is not None:
+        if self._task is not None and not self.closing:
             self._interrupted = True
             self._task.cancel()
 

@@ -44,11 +44,13 @@ class Writing:
             self.cancel(None)
 
     async def over(self) -> None:
-        """Wait until the generator was closed."""
+        """Read no more, and wait until the generator was closed."""
+        self.close()
         await self.channel.over()
 
     def over_blocking(self) -> None:
-        """Wait until the generator was closed, and block this thread."""
+        """As ``over``, and block this thread."""
+        self.close()
         self.channel.over_blocking()
 
     # Its host
@@ -122,7 +124,7 @@ async def write(writing: Writing) -> None:
         timer = asyncio.get_running_loop().call_later(left_s, lambda: running.cancel(writing.late()))
     error: BaseException | None = None
     try:
-        await pump(await _opened(writing), writing.channel)
+        await pump(await _opened(writing), writing.channel, running)
     except asyncio.CancelledError as cancelled:
         if not running.was_interrupted:
             error = writing.failed(cancelled)

@@ -149,7 +149,10 @@ impl<C: Clone> Session<C> {
         }
         match self.theirs.get(frame.id) {
             Some(Theirs::Open { .. }) => events.push(Event::Wanted(frame.id, items)),
-            Some(Theirs::Coming { wanted, .. }) => *wanted = wanted.saturating_add(items),
+            Some(Theirs::Coming { wanted, unread, .. }) => {
+                *wanted = wanted.saturating_add(items);
+                *unread |= items == 0;
+            }
             Some(Theirs::Published) | None => {}
         }
         Ok(())
@@ -230,7 +233,7 @@ impl<C: Clone> Session<C> {
     fn expects(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
         let (id, lane) = (frame.id, frame.flags.lane() as u8);
         let theirs = match frame.kind {
-            Kind::Call => Theirs::Coming { lane, wanted: 0 },
+            Kind::Call => Theirs::Coming { lane, wanted: 0, unread: false },
             Kind::Publish if frame.flags.more() => Theirs::Published,
             Kind::Publish => return Ok(true),
             Kind::Fail => return Ok(self.mine.get(id).is_some()),
@@ -281,7 +284,7 @@ impl<C: Clone> Session<C> {
 
     fn called(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
         let id = message.id;
-        let Some(&mut Theirs::Coming { lane, wanted }) = self.theirs.get(id) else { return };
+        let Some(&mut Theirs::Coming { lane, wanted, unread }) = self.theirs.get(id) else { return };
         let living = self.begin_living(message.head(), now_us);
         let inflates = self.caller_inflates(message.head());
         if let Some(theirs) = self.theirs.get(id) {
@@ -295,6 +298,9 @@ impl<C: Clone> Session<C> {
         events.push(Event::Called(message));
         if wanted > 0 {
             events.push(Event::Wanted(id, wanted));
+        }
+        if unread {
+            events.push(Event::Wanted(id, 0));
         }
     }
 

@@ -84,7 +84,7 @@ enum Mine<C> {
 /// An exchange that the hub opened.
 enum Theirs {
     /// A call that is not all there yet. So many items were asked for meanwhile.
-    Coming { lane: u8, wanted: u32 },
+    Coming { lane: u8, wanted: u32, unread: bool },
     /// A call that is to be answered. Its caller may send so many items.
     Open { lane: u8, living: Living, inflates: bool, input: Credit },
     /// A long message that was published.

@@ -165,7 +165,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// Takes so many further items of the answer to a call.
+    /// Takes so many further items of the answer to a call; 0: none any more, and the other side is to end it.
     pub fn want(&mut self, id: u64, items: u32) {
         if let Some(Mine::Call(_, lane, credit)) = self.mine.get(id) {
             credit.give(items);

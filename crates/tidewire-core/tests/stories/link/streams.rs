@@ -77,6 +77,30 @@ fn credit_that_is_given_while_a_long_call_is_on_its_way_is_not_lost() {
 }
 
 #[test]
+fn a_reader_that_takes_no_more_items_hears_of_the_end() {
+    // Before the call has come whole, and while it is open.
+    for bytes in [200_000, 0] {
+        let (mut world, caller, callee) = pair(18);
+        let id = world.call_in(caller, lane(1), "svc", &filled(bytes, 0), 1);
+        if bytes == 0 {
+            world.settle();
+        }
+        world.nodes[caller].session.want(id, 0);
+        world.settle();
+        let events = world.events(callee);
+        let [Event::Called(call), Event::Wanted(wanting, 0)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(*wanting, call.id);
+        // What it had given credit for may still come.
+        let session = &mut world.nodes[callee].session;
+        session.answer_item(call.id, Flags::NORMAL, b"on its way"[..].into()).unwrap();
+        session.answer_over(call.id);
+        world.settle();
+        assert!(matches!(world.events(caller)[..], [Event::Item(1, _), Event::Over(1)]));
+        nothing_is_left(&world);
+    }
+}
+
+#[test]
 fn a_failure_comes_after_the_items_before_it() {
     let (mut world, caller, callee) = pair(14);
     world.call_in(caller, lane(1), "svc", b"", 1);
