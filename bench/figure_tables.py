@@ -151,6 +151,62 @@ def bar(case: dict[str, Any]) -> str:
     return "reached" if reached else f"missed, {cut(case['ratio_to_bar'], 2)}x"
 
 
+def campaigns(report: dict[str, Any]) -> str:
+    """Rates of campaigns on both stores, beside the best peer and a bare loop; what a kill costs."""
+    heading = "| workload | on SQLite (min to max) | on PostgreSQL | best peer | ratio | of a bare loop |\n|---|---|---|---|---|---|"
+    rows = [campaigns_row(case) for case in report["cases"] if "ours" in case["best"]]
+    return "\n".join([heading, *rows, "", campaigns_foot(report)])
+
+
+def campaigns_row(case: dict[str, Any]) -> str:
+    """One workload."""
+    forms = {one["form"]: one for one in case["results"] if one["kind"] == "ours"}
+    best, peer, loop = case["best"]["ours"], case["best"].get("peer"), case["best"].get("limit")
+    file, server = (forms.get(form) for form in ("SQLite", "PostgreSQL"))
+    low, high = (amount((file or best)[end], case, ours=True, unit="") for end in ("min", "max"))
+    own = f"{amount(file['median'], case, ours=True)} ({low} to {high})" if file else ""
+    other = amount(server["median"], case, ours=True) if server else ""
+    whole = next((one for one in case["results"] if one["kind"] == "peer" and not one["figures"].get("lost")), peer)
+    theirs = f"{whole['contender']} {amount(whole['median'], case, ours=False)}" if whole else ""
+    times = f"{cut(ratio(case, best, whole), 2)}x" if whole else ""
+    share = f"{cut(100 * ratio(case, best, loop), 0)}%" if loop else ""
+    return f"| {case['title']} | {own} | {other} | {theirs} | {times} | {share} |"
+
+
+def campaigns_all(report: dict[str, Any]) -> str:
+    """Every contender: rates by number of workers, memory, and what a killed worker loses and doubles."""
+    cases = {case["id"]: case for case in report["cases"]}
+    rates = [name for name in cases if name != "killed"]
+    heading = ["contender", *(f"{name.replace('-', ', ')}" for name in rates), "MB", "killed: lost", "doubled"]
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, case in cases.items():
+        for one in case["results"]:
+            found.setdefault(one["contender"], {})[name] = one
+    rows = [heading, ["---"] * len(heading)]
+    for contender, by_case in found.items():
+        kind = next(iter(by_case.values()))["kind"]
+        cells = [
+            amount(by_case[name]["median"], cases[name], ours=kind == "ours", unit="") if name in by_case else ""
+            for name in rates
+        ]
+        memory = max((one["figures"]["peak_mb"] for one in by_case.values()), default=0.0)
+        killed = by_case.get("killed", {}).get("figures", {})
+        ends = [f"{killed[name]:,.0f}" if name in killed else "" for name in ("lost", "doubled")]
+        rows.append([contender, *cells, f"{memory:,.0f}", *ends])
+    return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), "", campaigns_foot(report)])
+
+
+def campaigns_foot(report: dict[str, Any]) -> str:
+    """Where, when and how often."""
+    machine, versions = report["machine"], report["versions"]
+    ours = ("python", "tidewire", "commit")
+    peers = ", ".join(f"{name} {version}" for name, version in versions.items() if name not in ours)
+    return (
+        f"Medians of {report['repeat']} campaigns on {machine['cpu']} ({machine['cores']} cores), Python {versions['python']}, "
+        f"{report['when'][:10]}, load {machine['load_before']} before: {peers}. Run them yourself with `make bench-campaigns`."
+    )
+
+
 def p50(one: dict[str, Any]) -> str:
     """The median time of a call, where calls were one after another."""
     arguments, figures = one["arguments"], one["figures"]

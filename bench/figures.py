@@ -47,6 +47,8 @@ class Table:
 TABLES = (
     Table("figures", "README.md", "bench-engine.json", figure_tables.engine),
     Table("rpc", "README.md", "bench-rpc.json", figure_tables.rpc_python, "-python"),
+    Table("campaigns", "README.md", "bench-campaigns.json", figure_tables.campaigns),
+    Table("campaigns-all", "docs/benchmarks.md", "bench-campaigns.json", figure_tables.campaigns_all),
     Table("rpc-rust", "docs/benchmarks.md", "bench-rpc.json", figure_tables.rpc_rust, "-rust"),
     Table("agents", "docs/benchmarks.md", "bench-agents.json", figure_tables.agents),
 )

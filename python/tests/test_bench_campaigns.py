@@ -17,6 +17,9 @@ from tidewire_bench.results import CaseResult
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PROGRAMS = PACKAGE.parent / "bench" / "campaigns"
+sys.path.append(str(PROGRAMS.parent))
+
+import figure_tables
 
 
 def bench_campaigns(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -42,6 +45,9 @@ def test_a_smoke_run_has_rates_costs_and_pictures(tmp_path: Path) -> None:
         [one] = case["results"]
         assert one["figures"]["rate"] > 0 and one["figures"]["bare_us"] > 0 and one["figures"]["peak_mb"] > 5
     assert "bare loop" in (tmp_path / "bench-campaigns-tiny.svg").read_text()
+    table = figure_tables.campaigns_all(report)
+    assert table.splitlines()[0] == "| contender | tiny, 2 | ms, 2 | MB | killed: lost | doubled |"
+    assert table.splitlines()[2].startswith("| bare loop | ")
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,12 @@ def test_every_command_has_an_example(tmp_path: Path) -> None:
     for name in names:
         assert f"Example: tidewire campaign {name}" in tidewire("campaign", name, "--help", folder=tmp_path).stdout
     assert "Example: tidewire worker" in tidewire("worker", "--help", folder=tmp_path).stdout
+
+
+def test_the_store_of_the_environment_is_that_of_campaigns_and_no_key_of_nodes(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEWIRE_STORE", store)
+    assert [one["name"] for one in answer("campaign", "list")] == ["pi"]
+    with tw.Node() as node:
+        assert node.sync.ask(node.spawn(lambda n: n + 1), 1) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,9 +22,16 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_block_runs(block: str) -> None:
+def test_the_block_runs(block: str, tmp_path: Path) -> None:
+    store = {"TIDEWIRE_STORE": f"sqlite:///{tmp_path}/docs.db"}
     ran = subprocess.run(
-        [sys.executable, "-c", block], capture_output=True, text=True, check=False, timeout=30, cwd=ROOT / "python"
+        [sys.executable, "-c", block],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        cwd=ROOT / "python",
+        env={**os.environ, **store},
     )
     assert ran.returncode == 0, ran.stderr
 

@@ -50,7 +50,8 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
     total = sum(counts)
     ticks = nice_ticks(0.0, 100 * max(counts) / total)
     plot = _Plot((low, high), (0.0, ticks[-1]))
-    parts = plot.frame(ticks, nice_ticks(low, high), name, percent=True)
+    across = [value for value in nice_ticks(low, high) if not alone or value == round(value)]
+    parts = plot.frame(ticks, across, name, percent=True)
     step = (high - low) / places
     for place, count in enumerate(counts):
         if count:

@@ -8,7 +8,7 @@ use super::tables::{SUBS, Sub};
 const PREFIX: &str = "TIDEWIRE_";
 
 /// What follows the prefix in variables that mean something elsewhere, in small letters.
-const OTHERS: [&str; 6] = ["ca", "config", "inspect", "log", "token", "url"];
+const OTHERS: [&str; 7] = ["ca", "config", "inspect", "log", "store", "token", "url"];
 
 /// Divides the parts of a key.
 const DIVIDER: &str = "__";

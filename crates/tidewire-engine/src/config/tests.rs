@@ -70,6 +70,7 @@ fn all_problems_come_at_once_with_their_origins() {
 fn a_misspelt_variable_is_suggested_and_its_value_is_not_shown() {
     let cases = [
         ("TIDEWIRE_TOKENN", "TIDEWIRE_TOKEN"),
+        ("TIDEWIRE_STOR", "TIDEWIRE_STORE"),
         ("TIDEWIRE_MAILBOX_CAPACTY", "TIDEWIRE_MAILBOX_CAPACITY"),
         ("TIDEWIRE_DISPATCHERS_IO_THREADS", "TIDEWIRE_DISPATCHERS__IO__THREADS"),
         ("TIDEWIRE_DISPATCHERS__IO__THREDS", "TIDEWIRE_DISPATCHERS__IO__THREADS"),
