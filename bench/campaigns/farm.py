@@ -158,7 +158,7 @@ class Session:
         self.steps = options.steps or STEPS[options.workload]
         self.pids: set[int] = set()
         self.stored = self.batch = 0
-        self.began = self.last = 0.0
+        self.began = self.last = self.used = 0.0
         self.killed = False
         self.over = threading.Event()
 
@@ -184,6 +184,7 @@ class Session:
         count = self.options.count
         batch = self.batch = min(self.farm.batch, max(1, count // (BATCHES * self.farm.workers)))
         batches = [(first, min(batch, count - first), self.steps) for first in range(0, count, batch)]
+        used = {process: processor_s(process) for process in self.pids}
         self.began = self.last = time.perf_counter()
         done = threading.Thread(
             target=self._by_workers if self.farm.stored_by_workers else self._by_driver, args=(batches,)
@@ -194,6 +195,7 @@ class Session:
             pass
         self.over.set()
         done.join(1.0)
+        self.used = sum(processor_s(process) - before for process, before in used.items())
         return self._figures()
 
     def _by_driver(self, batches: Sequence[Batch]) -> None:
@@ -239,6 +241,8 @@ class Session:
             raise SystemExit(f"{self.options.count - runs} runs are missing, {len(wrong)} are wrong")
         seconds = self.last - self.began
         figures = {"rate": runs / seconds, "seconds": seconds, "peak_mb": sum(map(peak_mb, self.pids))}
+        if not self.options.kill:
+            figures["cpu_us"] = self.used * 1e6 / runs
         if self.options.kill:
             figures.update(lost=float(self.options.count - runs), doubled=float(rows - runs))
         return figures
@@ -261,10 +265,17 @@ def peak_mb(process: int) -> float:
     return 0.0
 
 
+def processor_s(process: int) -> float:
+    """The processor time that a process has used so far; 0 if it is gone."""
+    with suppress(OSError):
+        return time.clock_gettime(~process << 3 | 2)
+    return 0.0
+
+
 def bare_us(steps: int, seconds: float = 0.2) -> float:
-    """How long a run takes in a loop that does nothing else."""
-    began, runs = time.perf_counter(), 0
-    while (now := time.perf_counter()) - began < seconds:
+    """The processor time of a run in a loop that does nothing else."""
+    began, runs = time.process_time(), 0
+    while (now := time.process_time()) - began < seconds:
         for run in range(runs, runs + 10):
             hits(run, steps)
         runs += 10
@@ -297,7 +308,7 @@ def drive(kind: type[Farm]) -> None:
         session = Session(farm, options)
         session.warm_up()
         before = bare_us(session.steps)
-        say(with_cost(session.run(), before, bare_us(session.steps), options.workers))
+        say(with_cost(session.run(), before, bare_us(session.steps)))
     finally:
         store.drop()
         os.unlink(marks.path)
@@ -329,10 +340,11 @@ def end_all() -> None:
             os.kill(process, signal.SIGKILL)
 
 
-def with_cost(figures: dict[str, float], before: float, after: float, workers: int) -> dict[str, float]:
-    """Adds what a run takes of a worker beyond the bare loop, before and after, in the same process."""
+def with_cost(figures: dict[str, float], before: float, after: float) -> dict[str, float]:
+    """Adds what a run takes of its worker's processor beyond the bare loop, which was timed before and after."""
     bare = (before + after) / 2
-    return {**figures, "bare_us": bare, "cost_us": workers * 1e6 / figures["rate"] - bare}
+    cost = {"cost_us": figures["cpu_us"] - bare} if "cpu_us" in figures else {}
+    return {**figures, "bare_us": bare, **cost}
 
 
 def say(figures: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 
-from farm import bare_us, options_of, peak_mb, say, with_cost
+from farm import bare_us, options_of, peak_mb, processor_s, say, with_cost
 from workload import STEPS, hits
 
 
@@ -28,16 +28,23 @@ def main() -> None:
     for process in processes:
         process.start()
     before = bare_us(steps)
+    used = sum(processor_s(process.pid) for process in processes)
     gate.wait()
     began = time.perf_counter()
     gate.wait()
     seconds = time.perf_counter() - began
+    used = sum(processor_s(process.pid) for process in processes) - used
     memory = sum(peak_mb(process.pid) for process in processes)
     gate.wait()
     for process in processes:
         process.join()
-    figures = {"rate": share * workers / seconds, "seconds": seconds, "peak_mb": memory}
-    say(with_cost(figures, before, bare_us(steps), workers))
+    figures = {
+        "rate": share * workers / seconds,
+        "seconds": seconds,
+        "peak_mb": memory,
+        "cpu_us": used * 1e6 / share / workers,
+    }
+    say(with_cost(figures, before, bare_us(steps)))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,28 @@
 """Tidewire: ranges of runs are leased to worker processes, results are stored by range, in SQLite or in PostgreSQL.
 
-The workers are warm: they serve a store (`tidewire worker`), have done a first campaign, and wait for the one that is timed.
+The workers are warm: the campaign is paused once all of them are at work, and the clock runs from there.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
-import subprocess
-import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import tidewire as tw
-from farm import KILL_AT, adopt, bare_us, end_all, options_of, peak_mb, say, with_cost
+from farm import KILL_AT, adopt, bare_us, end_all, options_of, peak_mb, processor_s, say, with_cost
 from workload import STEPS, hits
 
 WARM_UP_S = 60.0
-LOOK_S = 0.02
+AT_WORK_US = 1.5e6
+"""The campaign is long enough for every worker to be met at work."""
+STEP_US = 0.25
+LOOK_S = 0.01
 SAMPLE = 97
 
 
@@ -38,59 +40,70 @@ def simulate(run: tw.Run) -> Outcome:
 
 def main() -> None:
     options = options_of().parse_args()
-    steps = options.steps or STEPS[options.workload]
     adopt()
     with tempfile.TemporaryDirectory(prefix="campaigns-") as folder:
-        store = f"sqlite:///{folder}/farm.db" if options.form == "SQLite" else os.environ["TIDEWIRE_TEST_POSTGRES"]
+        store = f"sqlite:///{folder}/runs.db" if options.form == "SQLite" else os.environ["TIDEWIRE_TEST_POSTGRES"]
         try:
-            serving = start(store, options.workers)
-            before = bare_us(steps)
-            figures = timed(store, f"timed-{os.getpid()}", steps, options)
-            serving.send_signal(signal.SIGTERM)
-            say(with_cost(figures, before, bare_us(steps), options.workers))
+            say(timed(store, options))
         finally:
             end_all()
 
 
-def start(store: str, workers: int) -> subprocess.Popen[bytes]:
-    """Starts workers, and has all of them take part in a first campaign."""
-    warm = planned(store, f"warm-{os.getpid()}", 1_000_000, STEPS["tiny"])
-    command = [sys.executable, "-m", "tidewire", "worker", store, "--processes", str(workers)]
-    serving = subprocess.Popen(command, cwd=Path(__file__).parent, stdin=subprocess.DEVNULL)
-    warm.resume()
+def timed(store: str, options: argparse.Namespace) -> dict[str, float]:
+    """A campaign whose workers are warm: it is paused once all are at work, and timed from there to its last commit."""
+    steps = options.steps or STEPS[options.workload]
+    runs = max(options.count, int(AT_WORK_US * options.workers / (steps * STEP_US)))
+    campaign = tw.campaign(
+        "with_tidewire:simulate", runs=runs, params={"steps": steps}, name=f"timed-{os.getpid()}", store=store
+    )
+    running = threading.Thread(
+        target=tw.open_campaign(store, campaign.id).run, args=(options.workers,), kwargs={"progress": False}
+    )
+    running.start()
+    warm = warmed_up(campaign, options.workers)
+    if runs - warm.done < options.count:
+        campaign.extend(options.count - (runs - warm.done))
+    bare = bare_us(steps)
+    used = {worker.process: processor_s(worker.process) for worker in warm.workers}
+    killed, spent, memory = False, 0.0, 0.0
+    campaign.resume()
+    while not (status := campaign.status()).ended:
+        if options.kill and not killed and status.done - warm.done >= KILL_AT * (status.runs - warm.done):
+            os.kill(next(worker.process for worker in status.workers if worker.state == "working"), signal.SIGKILL)
+            killed = True
+        spent = max(spent, sum(processor_s(process) - before for process, before in used.items()))
+        memory = max(memory, sum(peak_mb(worker.process) for worker in status.workers))
+        time.sleep(LOOK_S)
+    running.join()
+    check(campaign, status, steps)
+    runs, seconds = status.done - warm.done, status.seconds - warm.seconds
+    figures = {"rate": runs / seconds, "seconds": seconds, "peak_mb": memory}
+    if options.kill:
+        figures.update(lost=float(status.runs - status.done), doubled=float(status.rows - status.done))
+    else:
+        figures["cpu_us"] = spent * 1e6 / runs
+    return with_cost(figures, bare, bare_us(steps))
+
+
+def warmed_up(campaign: tw.Campaign, workers: int) -> Any:
+    """Pauses a campaign once every worker has stored something, and waits for what is out: the status then."""
     until = time.monotonic() + WARM_UP_S
-    while sum(worker.runs > 0 for worker in warm.status().workers) < workers:
+    while sum(worker.runs > 0 for worker in campaign.status().workers) < workers:
         if time.monotonic() > until:
             raise SystemExit(f"the workers were not there after {WARM_UP_S:.0f} s")
         time.sleep(LOOK_S)
-    warm.cancel()
-    return serving
-
-
-def planned(store: str, name: str, runs: int, steps: int) -> tw.Campaign:
-    """A campaign of the function as workers import it."""
-    return tw.campaign("with_tidewire:simulate", runs=runs, params={"steps": steps}, name=name, store=store)
-
-
-def timed(store: str, name: str, steps: int, options: Any) -> dict[str, float]:
-    """The campaign: from its first lease to its last commit, by the store's clock."""
-    campaign = planned(store, name, options.count, steps)
-    killed, memory = False, 0.0
-    campaign.resume()
-    while not (status := campaign.status()).ended:
-        if options.kill and not killed and status.done >= KILL_AT * options.count:
-            os.kill(next(worker.process for worker in status.workers if worker.state == "working"), signal.SIGKILL)
-            killed = True
-        memory = max(memory, sum(peak_mb(worker.process) for worker in status.workers))
+    campaign.pause()
+    while (status := campaign.status()).leased:
         time.sleep(LOOK_S)
+    return status
+
+
+def check(campaign: tw.Campaign, status: Any, steps: int) -> None:
+    """Every run has its row, and some are made again."""
     rows = {row.run: row.hits for row in campaign.results()}
-    wrong = [run for run in range(0, options.count, SAMPLE) if rows.get(run) != hits(run, steps)]
-    if wrong or status.rows != len(rows) or campaign.verify() != status.digest:
-        raise SystemExit(f"{len(wrong)} runs are wrong, {status.rows} rows for {len(rows)} runs")
-    figures = {"rate": status.done / status.seconds, "seconds": status.seconds, "peak_mb": memory}
-    if options.kill:
-        figures.update(lost=float(options.count - len(rows)), doubled=float(status.rows - len(rows)))
-    return figures
+    wrong = [run for run in range(0, status.runs, SAMPLE) if rows.get(run) != hits(run, steps)]
+    if wrong or status.state != "done" or len(rows) != status.runs or campaign.verify() != status.digest:
+        raise SystemExit(f"{status.state}: {len(wrong)} runs are wrong, {len(rows)} of {status.runs} are there")
 
 
 if __name__ == "__main__":
