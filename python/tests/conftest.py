@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import compileall
+import itertools
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import tidewire as tw
@@ -146,3 +148,18 @@ def postgres_url() -> Iterator[str]:
     keeper.wait(60)
     if "error" in said:
         pytest.skip(said["error"])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of campaigns for one test: a file, and a database of a server."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/farm.db"
+    url: str = request.getfixturevalue("postgres_url")
+    name = f"farm_{os.getpid()}_{next(_databases)}"
+    create = ["psql", url, "--quiet", "--command", f"CREATE DATABASE {name}"]
+    subprocess.run(create, check=True, capture_output=True, timeout=60)
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+_databases = itertools.count()

@@ -5,18 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import campaign_functions as functions
 import pytest
 import tidewire as tw
 from campaign_support import running, until
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/farm.db"
 
 
 def ran(store: str, function: Callable[..., Any], runs: int, workers: int = 1, **options: Any) -> tw.Report:

@@ -11,6 +11,7 @@ import campaign_functions as functions
 import pytest
 import tidewire as tw
 from campaign_support import gone, program, running, until, working
+from test_servers import Keeper
 from tidewire._binding import CampaignStore
 
 RUNS = 1_000
@@ -29,11 +30,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The digest of the campaign that all of these run."""
     store = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/farm.db"
     return tw.campaign(functions.pi, runs=RUNS, seed=7, store=store).run(workers=1, progress=False).digest
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/farm.db"
 
 
 def plan(store: str, lease: float = 5.0) -> tw.Campaign:
@@ -78,13 +74,24 @@ def test_all_processes_are_killed_at_once(store: str, tmp_path: Path, undisturbe
 def test_the_results_of_a_worker_that_stood_still_beyond_its_lease_are_refused(store: str, undisturbed: str) -> None:
     campaign = plan(store, lease=0.3)
     with running(campaign) as end:
-        still = working(until(campaign, lambda status: status.done > 50 and len(working(status)) == 2))[0]
-        os.kill(still.process, signal.SIGSTOP)
+        still = stop_one_with_a_lease(campaign)
         lost = until(campaign, lambda status: status.losses or status.ended)
-        os.kill(still.process, signal.SIGCONT)
+        os.kill(still, signal.SIGCONT)
         report = end()
     check(report, undisturbed)
     assert lost.losses == 1
+
+
+def stop_one_with_a_lease(campaign: tw.Campaign) -> int:
+    """Stop a worker. One that stands still and holds nothing may go on, and another one is tried."""
+    while True:
+        status = until(campaign, lambda status: status.done > 50 and len(working(status)) == 2)
+        for worker in working(status):
+            os.kill(worker.process, signal.SIGSTOP)
+            now = next(other for other in campaign.status().workers if other.id == worker.id)
+            if now.leased:
+                return worker.process
+            os.kill(worker.process, signal.SIGCONT)
 
 
 def test_a_lease_is_renewed_while_a_run_holds_the_interpreter(store: str) -> None:
@@ -105,16 +112,21 @@ def test_two_starters_of_one_campaign(store: str, tmp_path: Path, undisturbed: s
 
 def test_workers_that_are_killed_again_and_again(store: str, undisturbed: str) -> None:
     campaign, draw = plan(store), random.Random(3)
+    killed: set[int] = set()
     with running(campaign) as end:
         done = 0
         while done < RUNS * 0.8:
             status = until(campaign, lambda status, done=done: status.done > done + 60 or status.ended)
             done = status.done
-            if working(status):
-                os.kill(draw.choice(working(status)).process, signal.SIGKILL)
+            alive = [worker for worker in working(status) if worker.id not in killed]
+            if alive:
+                worker = draw.choice(alive)
+                killed.add(worker.id)
+                os.kill(worker.process, signal.SIGKILL)
         report = end()
     check(report, undisturbed)
-    assert report.losses >= 5
+    assert len(killed) > 2
+    assert {worker.id for worker in report.workers if worker.state == "lost"} == killed
 
 
 def test_workers_that_are_told_to_end_store_what_they_have(store: str, undisturbed: str) -> None:
@@ -170,3 +182,36 @@ def plan_of(store: str) -> tw.Campaign:
     while not connection.campaigns():
         connection.wait(200_000)
     return tw.open_campaign(store, "pi")
+
+
+def test_a_server_that_is_restarted_in_the_middle_is_waited_for(undisturbed: str) -> None:
+    keeper = Keeper()
+    try:
+        campaign = plan(keeper.url, lease=0.5)
+        with running(campaign) as end:
+            until(campaign, lambda status: status.done > 50)
+            assert keeper.order("restart") == {"done": "restart"}
+            check(end(), undisturbed)
+    finally:
+        assert keeper.process.stdin is not None
+        keeper.process.stdin.close()
+        keeper.process.wait()
+
+
+def test_a_server_that_stays_away_ends_a_run_with_its_name(tmp_path: Path) -> None:
+    keeper = Keeper()
+    try:
+        campaign = plan(keeper.url, lease=0.5)
+        with running(campaign, store_wait=0.5) as end:
+            at_work = working(until(campaign, lambda status: status.done > 50))
+            keeper.order("stop")
+            with pytest.raises(tw.StoreUnavailable) as caught:
+                end()
+            assert all(gone(worker.process) for worker in at_work)
+        assert (caught.value.code, caught.value.retryable) == ("store_unavailable", True)
+        keeper.order("start")
+        assert campaign.run(workers=1, progress=False).done == RUNS
+    finally:
+        assert keeper.process.stdin is not None
+        keeper.process.stdin.close()
+        keeper.process.wait()

@@ -21,11 +21,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/farm.db"
-
-
 def started(campaign: tw.Campaign) -> tw.Campaign:
     """Leave the runs to whoever serves the store."""
     campaign.resume()

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/farm.db"
 
 
 def test_a_campaign_stores_each_run_once_and_in_order(store: str) -> None:

@@ -30,6 +30,7 @@ class Keeper:
             self.process.wait(WAIT_S)
             pytest.skip(said["error"])
         self.folder = Path(said["TIDEWIRE_TEST_SERVERS"])
+        self.url = said["TIDEWIRE_TEST_POSTGRES"]
 
     def answer(self) -> dict[str, str]:
         assert self.process.stdout is not None

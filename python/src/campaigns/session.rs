@@ -16,6 +16,8 @@ use tidewire_core::backoff::Backoff;
 
 /// A wait for the store's changes is looked at so often, so that a worker ends soon when it is told to.
 const LOOK_US: u64 = 500_000;
+/// A worker that shall end waits so long for a store that is away.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const RETRY_FIRST_US: u64 = 20_000;
 const RETRY_MOST_US: u64 = 1_000_000;
 
@@ -325,8 +327,17 @@ impl Keeper {
             self.answer(Next::Leave(state));
             return Ok(());
         }
-        self.patiently(|store| store.wait(hint_us.clamp(1, LOOK_US)))?;
-        self.shared.lock().waited_us += us(begun.elapsed());
+        let asked = us(begun.elapsed());
+        let most = self.patience.work.map_or(u64::MAX, |most| us(most.saturating_sub(waited)));
+        let mut left = hint_us.clamp(1, most.max(1));
+        while left > 0 && !self.shared.stop.load(Ordering::Relaxed) {
+            let step = left.min(LOOK_US);
+            if self.patiently(|store| store.wait(step))? {
+                break;
+            }
+            left -= step;
+        }
+        self.shared.lock().waited_us += us(begun.elapsed()).saturating_sub(asked);
         Ok(())
     }
 
@@ -355,14 +366,16 @@ impl Keeper {
         let begun = Instant::now();
         let mut backoff = Backoff::new(RETRY_FIRST_US, RETRY_MOST_US, u64::from(std::process::id()));
         loop {
+            let stopped = self.shared.stop.load(Ordering::Relaxed);
+            let most = if stopped { self.patience.store.min(STOP_PATIENCE) } else { self.patience.store };
             match what(self.store.as_mut()) {
-                Err(failure) if failure.retryable() && begun.elapsed() < self.patience.store => {
+                Err(failure) if failure.retryable() && begun.elapsed() < most => {
                     let pause = Duration::from_micros(backoff.next_delay_us());
                     let state = self.shared.lock();
                     let _ = self.shared.changed.wait_timeout(state, pause);
                 }
                 Err(failure) if failure.retryable() => {
-                    let text = format!("{failure} (it was waited for, for {} s)", self.patience.store.as_secs_f64());
+                    let text = format!("{failure} (it was waited for, for {:.1} s)", begun.elapsed().as_secs_f64());
                     return Err(StoreError::new(failure.kind(), text));
                 }
                 done => return done,

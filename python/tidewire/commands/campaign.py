@@ -17,6 +17,7 @@ from rich.table import Table
 import tidewire as tw
 from tidewire.commands.printing import as_json, complain
 from tidewire.errors import InvalidArgument
+from tidewire.farm.store import shown
 
 if TYPE_CHECKING:
     from tidewire.farm.report import Status
@@ -37,7 +38,7 @@ def run(
 
     def work() -> int:
         campaign = _planned(function, store, plan, limits)
-        print(f"campaign {campaign.name}, number {campaign.id} of {campaign.store}", file=sys.stderr, flush=True)
+        print(f"campaign {campaign.name}, number {campaign.id} of {shown(campaign.store)}", file=sys.stderr, flush=True)
         report = campaign.run(workers, progress=None if not json_wanted else False, accept_code=limits["accept_code"])
         if page is not None:
             report.page(page)
@@ -302,7 +303,7 @@ def _shown(campaign: tw.Campaign, status: Status, digest: str | None) -> str:
     working = [worker for worker in status.workers if worker.state == "working"]
     columns = ", ".join(f"{name} {kind}" for name, kind in (campaign.columns or {}).items())
     lines = [
-        f"{campaign.name}, number {campaign.id} of {campaign.store}",
+        f"{campaign.name}, number {campaign.id} of {shown(campaign.store)}",
         f"  {campaign.function}, seed {campaign.seed}, {campaign.sets:,} parameter sets",
         f"  {status.state}{f' ({status.reason})' if status.reason else ''}: {status.done:,} of {status.runs:,} runs, {bad}{left}",
         f"  {status.rate:,.0f} runs/s, {len(working)} workers at work, {status.losses} lost",

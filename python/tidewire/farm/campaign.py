@@ -20,7 +20,7 @@ from tidewire.farm.precision import Precision
 from tidewire.farm.progress import progress_of
 from tidewire.farm.report import Batch, Event, FailedRun, Report, Status, status_fields, time_of
 from tidewire.farm.rows import Row, rows_of
-from tidewire.farm.store import Connection, url_of
+from tidewire.farm.store import Connection, shown, url_of
 from tidewire.farm.supervisor import Supervisor, checked_workers, stopped_by
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _RUNS_MAX = 2**48
 _ROWS_AT_ONCE = 10_000
+_FAILURES_AT_ONCE = 1_000
 _MASK = 2**128 - 1
 _NAME_BYTES_MAX = 128
 
@@ -258,7 +259,7 @@ class Campaign:
         Raises:
             CampaignError: if it has ended.
         """
-        self._connection().transition(self.id, "paused", reason or "paused")
+        self._connection.ask(lambda store: store.transition(self.id, "paused", reason or "paused"))
 
     def resume(self, reason: str = "") -> None:
         """Go on after a pause.
@@ -266,7 +267,7 @@ class Campaign:
         Raises:
             CampaignError: if it has ended.
         """
-        self._connection().transition(self.id, "running", reason or "resumed")
+        self._connection.ask(lambda store: store.transition(self.id, "running", reason or "resumed"))
 
     def cancel(self, reason: str = "") -> None:
         """End it: what is out is not stored, and what was stored stays.
@@ -274,17 +275,17 @@ class Campaign:
         Raises:
             CampaignError: if it has ended otherwise.
         """
-        self._connection().transition(self.id, "cancelled", reason or "cancelled")
+        self._connection.ask(lambda store: store.transition(self.id, "cancelled", reason or "cancelled"))
 
     # Looking
 
     def status(self) -> Status:
         """Return counters, workers and pace, at a cost that does not depend on the number of runs."""
-        return Status(**status_fields(self._connection().status(self.id)))
+        return Status(**status_fields(self._connection.ask(lambda store: store.status(self.id))))
 
     def report(self) -> Report:
         """Return the report of what is stored now."""
-        status = status_fields(self._connection().status(self.id))
+        status = status_fields(self._connection.ask(lambda store: store.status(self.id)))
         ended = status["done"] + status["failed"] + status["quarantined"]
         if status["seconds"] > 0:
             status["rate"] = ended / status["seconds"]
@@ -292,13 +293,13 @@ class Campaign:
 
     def events(self) -> list[Event]:
         """Return what happened to it as a whole, oldest first: its states with time and reason, and notes."""
-        rows = self._connection().events(self.id)
+        rows = self._connection.ask(lambda store: store.events(self.id))
         return [Event(time_of(at), before, after, reason) for at, before, after, reason in rows]
 
     def errors(self) -> Iterator[FailedRun]:
         """Yield the runs that failed or were quarantined, in order."""
         at = 0
-        while rows := self._connection().errors(self.id, at, 1_000):
+        while rows := self._failures(at):
             for row in rows:
                 yield FailedRun(
                     **{key: value for key, value in row.items() if key != "at_us"}, at=time_of(row["at_us"])
@@ -313,7 +314,7 @@ class Campaign:
         """
         import json
 
-        values: dict[str, Any] = json.loads(self._connection().parameters(self.id, set))
+        values: dict[str, Any] = json.loads(self._connection.ask(lambda store: store.parameters(self.id, set)))
         return values
 
     # Results
@@ -328,7 +329,7 @@ class Campaign:
         _integer("rows_max", rows_max, 1, 1_000_000)
         columns = self.columns
         while columns is not None:
-            runs, rows, values, digest = self._connection().read_rows(self.id, from_run, rows_max)
+            runs, rows, values, digest = self._rows(from_run, rows_max)
             if not runs:
                 return
             yield Batch(runs, rows, dict(zip(columns, values, strict=True)), digest)
@@ -397,16 +398,22 @@ class Campaign:
         _integer("run", run, 0, _RUNS_MAX)
         plan = self._read()
         function, _ = codes.load(plan["function"], plan["pickled"], plan["code"])
-        text = self._connection().parameters(self.id, run % self.sets)
+        text = self._connection.ask(lambda store: store.parameters(self.id, run % self.sets))
         params = parameter_sets.Parameters(function, 1, lambda _: text)(0)
         return function(Run(run, campaign_seed=self.seed, params=params))
 
     def __repr__(self) -> str:
         """Return its name, number and store."""
-        return f"<Campaign {self.name!r}, number {self.id} of {self.store}>"
+        return f"<Campaign {self.name!r}, number {self.id} of {shown(self.store)}>"
+
+    def _failures(self, from_run: int) -> list[dict[str, Any]]:
+        return self._connection.ask(lambda store: store.errors(self.id, from_run, _FAILURES_AT_ONCE))
+
+    def _rows(self, from_run: int, most: int) -> tuple[list[int], list[int], list[list[Any]], int]:
+        return self._connection.ask(lambda store: store.read_rows(self.id, from_run, most))
 
     def _read(self) -> dict[str, Any]:
-        self._plan = self._connection().campaign(self.id)
+        self._plan = self._connection.ask(lambda store: store.campaign(self.id))
         return self._plan
 
     def _known(self) -> dict[str, Any]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 from tidewire._binding import CampaignStore
-from tidewire.errors import InvalidArgument
+from tidewire.errors import InvalidArgument, StoreUnavailable
+
+_T = TypeVar("_T")
 
 DEFAULT = "sqlite:///tidewire.db"
 
@@ -21,6 +25,13 @@ def url_of(store: str | None) -> str:
     if not isinstance(store, str):
         raise InvalidArgument(f"store: {store!r} is no URL: write 'sqlite:///farm.db'")
     return _whole(store)
+
+
+def shown(url: str) -> str:
+    """Return a URL as people may see it: without its password."""
+    scheme, slashes, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    return f"{scheme}{slashes}{user.partition(':')[0]}{at}{place.partition('?')[0]}"
 
 
 def _whole(url: str) -> str:
@@ -48,6 +59,13 @@ class Connection:
             _parents.append(self._store)
             self._store, self._process = CampaignStore(self.url), process
         return self._store
+
+    def ask(self, what: Callable[[CampaignStore], _T]) -> _T:
+        """Do something that may be done twice. A connection that broke while nobody used it is noticed, and made anew."""
+        try:
+            return what(self())
+        except StoreUnavailable:
+            return what(self())
 
 
 _parents: list[CampaignStore | None] = []
