@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-import types
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import is_ as _is
 from typing import Any
 
-import msgspec
-
 from tidewire.errors import InvalidArgument
-from tidewire.services.callables import function
-from tidewire.services.hints import Hints, is_context, stream_item, text
-from tidewire.services.items import named, typed_stream
+from tidewire.services.conversion import UNFIT, converter
+from tidewire.services.hints import Hints, is_context, text
+from tidewire.services.items import named
 from tidewire.services.names import nearest, short
-from tidewire.values.plans import DECLARED
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -182,75 +176,6 @@ def _parameter(found: inspect.Parameter, hint: Any) -> Parameter:
     return Parameter(found.name, required, found.default, hint, exact, convert)
 
 
-def converter(hint: Any) -> tuple[type | None, Callable[[Any], Any] | None]:
-    """Return the class whose objects need no look, and what makes other values fit, for a type. Unknown types let all pass."""
-    if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
-        return None, None
-    if (typing.get_origin(hint) or hint) is Callable:
-        return None, functools.partial(function, hint)
-    streams, item = stream_item(hint)
-    if streams:
-        return None, functools.partial(typed_stream, hint, item, converter(item)[1])
-    exact = hint if isinstance(hint, type) and not typing.get_args(hint) and not _is_shape(hint) else None
-    try:
-        msgspec.convert(None, hint, dec_hook=_accept)
-    except msgspec.ValidationError:
-        pass
-    # What a type that msgspec does not know raises depends on the type.
-    except Exception:  # noqa: BLE001
-        parts = typing.get_args(hint)
-        return None, (_any_of(parts) if parts and _is_union(hint) else None)
-    return exact, functools.partial(_as, hint, exact)
-
-
-def _as(hint: Any, exact: type | None, value: Any) -> Any:
-    # An object of a derived class is one of the class; only True and False are not taken for numbers.
-    if exact is not None and isinstance(value, exact) and value.__class__ is not bool:
-        return value
-    if getattr(type(value), "stands_for_service", False) and _wants_service(hint):
-        return value
-    return msgspec.convert(value, hint, dec_hook=_accept)
-
-
-def _wants_service(hint: Any) -> bool:
-    return any(hasattr(part, DECLARED) for part in (hint, *typing.get_args(hint)))
-
-
-def _accept(kind: Any, value: Any) -> Any:
-    """Let a value of a class that msgspec does not know pass."""
-    origin = typing.get_origin(kind) or kind
-    try:
-        fits = isinstance(value, origin)
-    # A protocol that can't be checked while running, or something else that is no class, says nothing.
-    except TypeError:
-        return value
-    if fits:
-        return value
-    if hasattr(origin, "model_validate"):
-        return origin.model_validate(value)
-    if origin is complex and isinstance(value, (int, float)):
-        return complex(value)
-    raise TypeError(f"Expected `{text(kind)}`, got `{type(value).__name__}`")
-
-
-def _any_of(parts: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """Return what makes a value fit one of several types that msgspec can't tell apart: objects as they are, data in order."""
-    converters = [(part, converter(part)[1]) for part in parts]
-
-    def convert(value: Any) -> Any:
-        if any(isinstance(part, type) and isinstance(value, part) for part, _ in converters):
-            return value
-        problems = []
-        for _, one in converters:
-            try:
-                return value if one is None else one(value)
-            except (msgspec.ValidationError, TypeError, ValueError) as error:
-                problems.append(str(error))
-        raise TypeError(" and ".join(dict.fromkeys(problems)))
-
-    return convert
-
-
 def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
@@ -259,7 +184,7 @@ def _fit(title: str, parameter: Parameter, value: Any, name: str | None = None) 
     assert parameter.convert is not None
     try:
         return named(parameter.convert(value), f"{title}: {name or parameter.name}")
-    except (msgspec.ValidationError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
+    except UNFIT as error:
         raise InvalidArgument(
             f"{title}: {name or parameter.name}: {short(value)} is not allowed: give {_wanted(parameter.hint)} ({error})"
         ) from None
@@ -267,12 +192,3 @@ def _fit(title: str, parameter: Parameter, value: Any, name: str | None = None) 
 
 def _wanted(hint: Any) -> str:
     return "a value" if hint is Any else text(hint)
-
-
-def _is_shape(kind: type) -> bool:
-    # A TypedDict is a class whose objects are dicts, and no object has the class itself.
-    return typing.is_typeddict(kind)
-
-
-def _is_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)

@@ -7,9 +7,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from tidewire.services.checking import converter
+from tidewire.services.conversion import UNFIT, converter
 from tidewire.values.plans import field_names, is_model
 
 Convert = Callable[[Any], Any]
@@ -29,7 +27,7 @@ def result_of(hint: Any) -> Convert | None:
         try:
             return convert(value)
         # Within one process nobody looks at results either.
-        except (msgspec.ValidationError, TypeError, ValueError, NotImplementedError, RecursionError):
+        except UNFIT:
             return value
 
     return fitting

@@ -7,19 +7,15 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Union
+from typing import Any, Literal, Union, cast
 
 from tidewire.values.plans import field_names, is_dataclass, is_struct
 
 Fits = Callable[[Any], bool]
 Check = Callable[[dict[Any, Any]], dict[str, Any]]
 
-# Maps that have more than a dict, without which they are of no use.
-_MAPS: dict[Any, Callable[[dict[Any, Any]], Any]] = {
-    collections.Counter: collections.Counter,
-    collections.OrderedDict: collections.OrderedDict,
-    collections.defaultdict: lambda fields: collections.defaultdict(None, fields),
-}
+# What missing items of a defaultdict are made with, if its annotation says what they are.
+_MAKERS = (int, float, complex, str, bytes, list, dict, set, tuple, bool, collections.Counter, collections.deque)
 
 # What Python itself takes for the other.
 _WIDER: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
@@ -27,7 +23,7 @@ _WIDER: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, 
 
 def fields_that_fit(kind: type) -> Check:
     """Return a function that returns fields which fit a record type, and raises an error that names any other."""
-    ordered, defaults = field_names(kind) or (), _defaults(kind)
+    ordered, defaults = field_names(kind) or (), defaults_of(kind)
     names = frozenset(ordered)
     required = names - defaults.keys()
     rules, maps = _rules(kind, ordered, defaults), _maps(kind, ordered)
@@ -54,7 +50,19 @@ def _names_apart(fields: dict[Any, Any], names: frozenset[str], required: frozen
     return f"{unknown}: there is no such field: it has {', '.join(sorted(names)) or 'none'}"
 
 
-def _defaults(kind: type) -> dict[str, Any]:
+def map_maker(hint: Any) -> Callable[[dict[Any, Any]], Any] | None:
+    """Return what makes a map of the standard library, which travels as a plain one, or None for any other type."""
+    kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind is collections.Counter or kind is collections.OrderedDict:
+        return cast("Callable[[dict[Any, Any]], Any]", kind)
+    if kind is not collections.defaultdict:
+        return None
+    item = (typing.get_origin(parts[1]) or parts[1]) if len(parts) == 2 else None
+    factory = item if item in _MAKERS else None
+    return lambda fields: collections.defaultdict(factory, fields)
+
+
+def defaults_of(kind: type) -> dict[str, Any]:
     """The fields that may be left out, with their defaults; MISSING where a default is made each time."""
     if is_struct(kind):
         import msgspec
@@ -77,7 +85,7 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
 def _maps(kind: type, names: Iterable[str]) -> list[tuple[str, Callable[[dict[Any, Any]], Any]]]:
     """Return the fields that are maps of the standard library, which travel as plain ones, and how those are made again."""
     hints = _hints(kind)
-    found = [(name, _MAPS.get(typing.get_origin(hints.get(name)) or hints.get(name))) for name in names]
+    found = [(name, map_maker(hints.get(name))) for name in names]
     return [(name, make) for name, make in found if make is not None]
 
 

@@ -46,6 +46,8 @@ def plan(kind: type) -> Plan:
         return "mapped", name, _fields_of_model
     fields = field_names(kind)
     if fields is not None:
+        if _may_be_unset(kind):
+            return "mapped", name, _fields_that_are_set
         return "record", name, fields
     if is_array(kind):
         return "array", name, None
@@ -110,6 +112,22 @@ def _bases(kind: type) -> tuple[type, ...]:
 def _derives(kind: type, module: str, name: str) -> bool:
     base = getattr(sys.modules.get(module), name, None)
     return base in _bases(kind)
+
+
+def _may_be_unset(kind: type) -> bool:
+    """Whether fields may be left out: those of a record with ``msgspec.UNSET``, which says so, as a default."""
+    msgspec = sys.modules.get("msgspec")
+    if msgspec is None:
+        return False
+    if is_struct(kind):
+        return any(default is msgspec.UNSET for default in kind.__struct_defaults__)  # type: ignore[attr-defined]
+    return is_dataclass(kind) and any(field.default is msgspec.UNSET for field in dataclasses.fields(kind))
+
+
+def _fields_that_are_set(record: Any) -> dict[str, Any]:
+    unset = sys.modules["msgspec"].UNSET
+    fields = {name: getattr(record, name) for name in field_names(type(record)) or ()}
+    return {name: value for name, value in fields.items() if value is not unset}
 
 
 def _fields_of_model(model: Any) -> dict[str, Any]:
