@@ -366,7 +366,7 @@ impl Engine {
         timeout: crate::arguments::Timeout,
     ) -> PyResult<Pending> {
         self.inner.born.check(py)?;
-        Ok(actor.0.get().asking(py, message, published(&subject, headers), timeout.0, None))
+        actor.0.get().asking(py, message, published(&subject, headers), timeout.0, None)
     }
 
     fn request(
@@ -384,13 +384,13 @@ impl Engine {
             let text = format!("nobody is subscribed to {text:?}: subscribe a handler that returns the reply");
             return Err(error(py, "NoResponders", &text, &[]));
         };
-        Ok(ActorRef::new(inner).asking(
+        ActorRef::new(inner).asking(
             py,
             message,
             published(&subject, headers),
             timeout.or(self.inner.config().ask_timeout_ms),
             None,
-        ))
+        )
     }
 
     fn schedule(
@@ -427,6 +427,11 @@ impl Engine {
     /// Seconds that a stop takes at most.
     fn stop_timeout(&self, timeout: Patience) -> f64 {
         timeout.or(self.inner.config().stop_timeout_ms).as_secs_f64()
+    }
+
+    /// Seconds that a stop takes at most that follows an error.
+    fn abort_timeout(&self) -> f64 {
+        Duration::from_millis(self.inner.config().abort_timeout_ms).as_secs_f64()
     }
 
     /// What rings when the state of the node has changed.
@@ -519,9 +524,10 @@ impl Engine {
     }
 
     /// Shuts the engine down on a thread of its own, so that both a loop and a plain thread can wait for it.
-    fn shutdown(&self, py: Python<'_>, timeout: Patience) -> PyResult<Pending> {
+    #[pyo3(signature = (timeout, drain = true))]
+    fn shutdown(&self, py: Python<'_>, timeout: Patience, drain: bool) -> PyResult<Pending> {
         self.inner.born.check(py)?;
-        let ending = self.inner.begin_shutdown(timeout.or(self.inner.config().stop_timeout_ms));
+        let ending = self.inner.begin_shutdown(drain, timeout.or(self.inner.config().stop_timeout_ms));
         let operation = async move {
             let report = ending.await;
             attach(|py| statistics::shutdown(py, report))

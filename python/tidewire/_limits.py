@@ -87,6 +87,9 @@ ASK_TIMEOUT_MS: Final = Limit("ask_timeout_ms", "ms", 30_000, 1, 86_400_000)
 STOP_TIMEOUT_MS: Final = Limit("stop_timeout_ms", "ms", 30_000, 0, 86_400_000)
 """How long a stop or a shutdown waits for what was accepted when the call says nothing."""
 
+ABORT_TIMEOUT_MS: Final = Limit("abort_timeout_ms", "ms", 1000, 0, 86_400_000)
+"""How long a node, or a pool, whose block was left by an exception waits for handlers that can't be cancelled."""
+
 POOL_WORKERS: Final = Limit("pool_workers", "workers", 4, 1, 1024)
 """Workers of one pool: threads or processes."""
 

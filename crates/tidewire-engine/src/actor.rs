@@ -225,6 +225,11 @@ impl<M: Send + 'static> ActorRef<M> {
         Arc::ptr_eq(&self.cell.core, &engine.core)
     }
 
+    /// Whether its engine has been started: until then its messages wait.
+    pub fn is_started(&self) -> bool {
+        self.cell.core.is_started()
+    }
+
     /// Whether it takes messages.
     pub fn is_alive(&self) -> bool {
         self.cell.is_open()

@@ -101,6 +101,21 @@ impl Deadlines {
         }
     }
 
+    /// What waits for all deadlines that are here, and where in the wheel the others are.
+    pub fn all(&self) -> (Vec<Arc<dyn Fire>>, Vec<Key>) {
+        let (mut here, mut in_wheel) = (Vec::new(), Vec::new());
+        for shard in &self.shards {
+            for entry in &shard.lock().entries {
+                match &entry.place {
+                    Place::Free { .. } => {}
+                    Place::Here { fire, .. } => here.push(Arc::clone(fire)),
+                    Place::InWheel(key) => in_wheel.push(*key),
+                }
+            }
+        }
+        (here, in_wheel)
+    }
+
     /// How many deadlines are here or in the wheel.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().used).sum()

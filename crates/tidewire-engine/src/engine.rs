@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use tidewire_sync::Mutex;
@@ -45,6 +45,14 @@ struct Inner {
     core: Arc<Core>,
     pools: Vec<Arc<Pool>>,
     shut: Mutex<Option<ShutdownReport>>,
+    haste: Mutex<Haste>,
+}
+
+/// What a shutdown under way is held to: whoever wants it sooner hastens it.
+#[derive(Default)]
+struct Haste {
+    deadline: Option<Instant>,
+    waiting: Option<Thread>,
 }
 
 /// How a shutdown ended.
@@ -96,7 +104,8 @@ impl Engine {
     /// of `timeout`; then stops all actors, children before their parents, handling what they had accepted, and ends all threads.
     ///
     /// Never takes longer than `timeout` plus the time of a few thread switches: what is stuck then is named in the
-    /// report. A second call answers with the report of the first. Called in the handler of an actor it does not wait.
+    /// report. A second call answers with the report of the first, and gives it no more time than its own. Called in the handler of an
+    /// actor it does not wait.
     pub fn shutdown(&self, timeout: Duration) -> ShutdownReport {
         let (now, timeout) = (Instant::now(), timeout.min(LONGEST));
         if self.core.is_started() && !self.core.is_stopping() && crate::current::actor_of(&self.core).is_none() {
@@ -106,13 +115,18 @@ impl Engine {
     }
 
     /// Stops all actors as [`shutdown`](Engine::shutdown) does, without waiting first for what they still send each other, on a thread
-    /// of its own, for callers that must not block. It goes on if the future is dropped.
-    pub fn begin_shutdown(&self, timeout: Duration) -> impl Future<Output = ShutdownReport> + Send + use<> {
+    /// of its own, for callers that must not block. It goes on if the future is dropped. Without `drain` nothing begins any more: what
+    /// waits in mailboxes is dead-lettered, also if a shutdown is under way that would have handled it.
+    pub fn begin_shutdown(
+        &self,
+        drain: bool,
+        timeout: Duration,
+    ) -> impl Future<Output = ShutdownReport> + Send + use<> {
         let place: Arc<Mutex<(Option<ShutdownReport>, Option<Waker>)>> = Arc::default();
         let engine = self.clone();
         let done = Arc::clone(&place);
         let work = move || {
-            let report = engine.stop_all(timeout);
+            let report = engine.stop_all(drain, timeout);
             drop(engine);
             let waker = {
                 let mut place = done.lock();
@@ -122,7 +136,7 @@ impl Engine {
             wake_all(waker);
         };
         if thread::Builder::new().name("tidewire-shutdown".into()).spawn(work).is_err() {
-            let report = self.stop_all(timeout);
+            let report = self.stop_all(drain, timeout);
             place.lock().0 = Some(report);
         }
         std::future::poll_fn(move |cx| {
@@ -137,8 +151,8 @@ impl Engine {
         })
     }
 
-    fn stop_all(&self, timeout: Duration) -> ShutdownReport {
-        self.inner.shutdown(true, Instant::now() + timeout.min(LONGEST))
+    fn stop_all(&self, drain: bool, timeout: Duration) -> ShutdownReport {
+        self.inner.shutdown(drain, Instant::now() + timeout.min(LONGEST))
     }
 
     /// A handle for use inside actors.
@@ -162,7 +176,27 @@ impl fmt::Debug for Engine {
 }
 
 impl Inner {
+    /// Has a shutdown that is under way end by `deadline`, and leave what has not begun if it need not drain any more.
+    fn hasten(&self, drain: bool, deadline: Instant) {
+        let waiting = {
+            let mut haste = self.haste.lock();
+            haste.deadline = Some(haste.deadline.map_or(deadline, |before| before.min(deadline)));
+            haste.waiting.clone()
+        };
+        let Some(waiting) = waiting else { return };
+        if !drain {
+            self.core.all().into_iter().for_each(|cell| cell.begin_stop(false, StopReason::Shutdown));
+        }
+        waiting.unpark();
+    }
+
+    fn left(&self) -> Duration {
+        let deadline = self.haste.lock().deadline;
+        deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
     fn shutdown(&self, drain: bool, deadline: Instant) -> ShutdownReport {
+        self.hasten(drain, deadline);
         let mut shut = self.shut.lock();
         if let Some(report) = &*shut {
             return report.clone();
@@ -176,10 +210,11 @@ impl Inner {
             }
         }
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        self.haste.lock().waiting = Some(thread::current());
         crate::dispatch::blocking(|| {
             for cell in &actors {
                 while Arc::clone(cell).on_end(waker.clone()) {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = self.left();
                     if left.is_zero() || crate::current::actor_of(&self.core) == Some(cell.id()) {
                         Arc::clone(cell).abandon();
                     } else {
@@ -194,7 +229,8 @@ impl Inner {
             report.stuck.extend(end.stuck);
         }
         self.core.timers.end();
-        let grace = deadline.max(Instant::now() + GRACE);
+        self.haste.lock().waiting = None;
+        let grace = Instant::now() + self.left().max(GRACE);
         for pool in &self.pools {
             // Threads whose actors were all abandoned need no more time than it takes to notice.
             let until = if report.stuck.is_empty() { grace } else { Instant::now() + GRACE };

@@ -172,11 +172,11 @@ impl<T: Send + 'static> Future for Pending<T> {
         }
         if self.watch.is_none() {
             self.join_ring()?;
-            if let Some(deadline) = self.slot.deadline {
-                let fire: Arc<dyn Fire> = Arc::clone(&self.slot) as Arc<dyn Fire>;
-                self.watch = Some(self.core.timers.watch(deadline, fire));
-                self.slot.watched.store(true, Ordering::Relaxed);
-            }
+            // Also without a deadline: an actor that is abandoned finds here who waits for it.
+            let deadline = self.slot.deadline.unwrap_or_else(|| Instant::now() + FOR_EVER);
+            let fire: Arc<dyn Fire> = Arc::clone(&self.slot) as Arc<dyn Fire>;
+            self.watch = Some(self.core.timers.watch(deadline, fire));
+            self.slot.watched.store(true, Ordering::Relaxed);
         }
         Poll::Pending
     }
@@ -195,6 +195,9 @@ impl<T> Drop for Pending<T> {
         }
     }
 }
+
+/// More than anybody waits, and an instant that far away can be counted with.
+const FOR_EVER: Duration = Duration::from_secs(86_400 * 365 * 10);
 
 /// Nobody has replied, and somebody waits.
 const OPEN: u8 = 0;
@@ -329,6 +332,12 @@ impl<T: Send + 'static> Asked for Slot<T> {
 impl<T: Send + 'static> Fire for Slot<T> {
     fn fire(self: Arc<Self>) {
         self.time_is_up();
+    }
+
+    fn abandoned(&self, actor: ActorId) {
+        if self.actor == actor {
+            self.complete(Err(AskError::Lost { actor, reason: DeadReason::Abandoned }));
+        }
     }
 }
 

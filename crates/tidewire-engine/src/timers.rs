@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_core::wheel::{Key, Wheel};
 
+use crate::actor::ActorId;
 use crate::cell::Cell;
 use crate::core::Core;
 use crate::deadlines::{DeadlineKey, Deadlines, Taken};
@@ -22,6 +23,9 @@ use crate::short_mutex::ShortMutex;
 pub trait Fire: Send + Sync {
     /// The time has come.
     fn fire(self: Arc<Self>);
+
+    /// An actor is abandoned: whoever waits for it is told. Called on any thread, outside of all locks.
+    fn abandoned(&self, _actor: ActorId) {}
     /// The engine ends before it: the time never comes.
     fn never(self: Arc<Self>) {}
 }
@@ -89,6 +93,16 @@ impl Timers {
         if let Taken::InWheel(key) = self.deadlines.remove(key) {
             self.remove(key);
         }
+    }
+
+    /// Tells all who wait for an actor, until a deadline, that it is abandoned.
+    pub fn abandoned(&self, actor: ActorId) {
+        let (mut waiting, in_wheel) = self.deadlines.all();
+        {
+            let state = self.state.lock();
+            waiting.extend(in_wheel.into_iter().filter_map(|key| state.wheel.get(key).cloned()));
+        }
+        waiting.iter().for_each(|one| one.abandoned(actor));
     }
 
     /// Takes a timer out. It answers with what would have happened, if it has not begun to.
@@ -277,7 +291,7 @@ impl Timer {
         message: M,
         priority: Priority,
     ) -> Self {
-        Self::arm(core, delay, cell, What::Once(Some(message)), None, priority)
+        Self::arm(core, delay, cell, What::Once(message), None, priority)
     }
 
     pub(crate) fn every<M: Clone + Send + 'static>(
@@ -368,19 +382,10 @@ struct NodeState<M> {
 }
 
 enum What<M> {
-    Once(Option<M>),
+    Once(M),
     Every(M, fn(&M) -> M),
+    /// There is an outcome, or the message is being copied.
     Over,
-}
-
-impl<M> What<M> {
-    fn message(&mut self) -> Option<M> {
-        match self {
-            Self::Once(message) => message.take(),
-            Self::Every(message, copy) => Some(copy(message)),
-            Self::Over => None,
-        }
-    }
 }
 
 impl<M> NodeState<M> {
@@ -414,6 +419,17 @@ impl<M: Send + 'static> Node<M> {
         wake_all(wakers);
     }
 
+    /// Puts the message of a repeating timer back, unless the timer was cancelled meanwhile.
+    fn keep(&self, what: What<M>) {
+        let mut state = self.state.lock();
+        if state.outcome.is_none() {
+            state.what = what;
+            return;
+        }
+        drop(state);
+        drop(what);
+    }
+
     /// Sets the next beat of a repeating timer; beats that were missed are skipped.
     fn again(self: &Arc<Self>, cell: &Cell<M>, every: Duration) {
         let now = Instant::now();
@@ -438,11 +454,22 @@ impl<M: Send + 'static> Node<M> {
 
 impl<M: Send + 'static> Fire for Node<M> {
     fn fire(self: Arc<Self>) {
-        let (message, cell, priority, every) = {
+        let (what, cell, priority, every) = {
             let mut state = self.state.lock();
-            (state.what.message(), state.cell.clone(), state.priority, state.every)
+            let what = std::mem::replace(&mut state.what, What::Over);
+            (what, state.cell.clone(), state.priority, state.every)
         };
-        let (Some(message), Some(cell)) = (message, cell) else { return };
+        // Copying runs code of the user's, which may wait for whoever cancels the timer: nobody may spin for it.
+        let message = match what {
+            What::Once(message) => message,
+            What::Every(message, copy) => {
+                let copied = copy(&message);
+                self.keep(What::Every(message, copy));
+                copied
+            }
+            What::Over => return,
+        };
+        let Some(cell) = cell else { return };
         let outcome = match cell.push(Envelope::Plain(message), priority) {
             Ok(_) => TimerOutcome::Delivered,
             Err((Refusal::Stopped { .. }, _)) => TimerOutcome::NoTarget,

@@ -337,7 +337,7 @@ impl Node {
             // A handler that awaits ends at once, but on its own thread: an engine without time would leave it where it is.
             let end = end.max(Instant::now() + GRACE);
             until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
-            core.engine.begin_shutdown(end.saturating_duration_since(Instant::now())).await;
+            core.engine.begin_shutdown(true, end.saturating_duration_since(Instant::now())).await;
             Ok(Stopped { is_drained })
         })
     }

@@ -97,6 +97,8 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
             child.abandon();
         }
         self.end(report, Vec::new());
+        // Those whose messages it has in hand.
+        self.core.timers.abandoned(self.id);
         self.resume();
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Key<T> {
     pub(super) set: fn(&mut T, u64),
 }
 
-pub(super) const ENGINE_KEYS: [Key<EngineConfig>; 7] = [
+pub(super) const ENGINE_KEYS: [Key<EngineConfig>; 8] = [
     Key {
         limit: &limits::MAILBOX_CAPACITY,
         get: |c| c.mailbox_capacity as u64,
@@ -30,6 +30,7 @@ pub(super) const ENGINE_KEYS: [Key<EngineConfig>; 7] = [
     Key { limit: &limits::STALL_US, get: |c| c.stall_us, set: |c, value| c.stall_us = value },
     Key { limit: &limits::ASK_TIMEOUT_MS, get: |c| c.ask_timeout_ms, set: |c, value| c.ask_timeout_ms = value },
     Key { limit: &limits::STOP_TIMEOUT_MS, get: |c| c.stop_timeout_ms, set: |c, value| c.stop_timeout_ms = value },
+    Key { limit: &limits::ABORT_TIMEOUT_MS, get: |c| c.abort_timeout_ms, set: |c, value| c.abort_timeout_ms = value },
 ];
 
 pub(super) const DISPATCHER_KEYS: [Key<DispatcherConfig>; 3] = [

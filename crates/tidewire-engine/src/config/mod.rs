@@ -59,6 +59,8 @@ pub struct EngineConfig {
     pub ask_timeout_ms: u64,
     /// How long a stop waits when the call says nothing.
     pub stop_timeout_ms: u64,
+    /// How long a stop waits that follows an error, for those who tell the two apart.
+    pub abort_timeout_ms: u64,
     /// Agents and worker pools.
     pub broker: Numbers,
     /// Links to other nodes.
@@ -91,6 +93,7 @@ impl Default for EngineConfig {
             lane_burst: default_of(&limits::LANE_BURST),
             ask_timeout_ms: limits::ASK_TIMEOUT_MS.default,
             stop_timeout_ms: limits::STOP_TIMEOUT_MS.default,
+            abort_timeout_ms: limits::ABORT_TIMEOUT_MS.default,
             broker: Numbers::defaults(tables::BROKER_KEYS),
             links: Numbers::defaults(tables::LINK_KEYS),
             services: Numbers::defaults(tables::SERVICE_KEYS),

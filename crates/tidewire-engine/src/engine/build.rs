@@ -91,7 +91,7 @@ impl EngineBuilder {
         }
         let pools = pools.into_values().collect();
         let core = Core::new(config, dispatchers);
-        let inner = Inner { core: Arc::clone(&core), pools, shut: Mutex::new(None) };
+        let inner = Inner { core: Arc::clone(&core), pools, shut: Mutex::new(None), haste: Mutex::default() };
         let engine = Engine { inner: Arc::new(inner), handle: EngineHandle { core } };
         if !self.paused {
             engine.start()?;

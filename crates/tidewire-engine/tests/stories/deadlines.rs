@@ -2,7 +2,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -98,4 +99,31 @@ fn a_short_deadline_after_a_long_one_wakes_the_timers_early() {
         assert!(matches!(error, AskError::Timeout { .. }), "{error:?}");
     }
     engine.shutdown(PATIENCE);
+}
+
+/// A message whose copies wait for somebody else.
+struct Copied {
+    begun: Sender<()>,
+    leave: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Clone for Copied {
+    fn clone(&self) -> Self {
+        self.begun.send(()).unwrap();
+        self.leave.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        Self { begun: self.begun.clone(), leave: Arc::clone(&self.leave) }
+    }
+}
+
+#[test]
+fn nobody_waits_for_the_copy_of_a_message_that_a_timer_makes() {
+    let engine = engine(1);
+    let actor = engine.spawn_fn(|_: Copied, _| Ok(())).unwrap();
+    let ((begun, copying), (leave, left)) = (channel(), channel());
+    let timer = engine.every(Duration::from_millis(1), &actor, Copied { begun, leave: Arc::new(Mutex::new(left)) });
+    wait(&copying);
+    let (tell, told) = channel();
+    std::thread::spawn(move || tell.send((timer.outcome(), timer.cancel(), timer.outcome())).unwrap());
+    assert_eq!(wait(&told), (None, false, Some(TimerOutcome::Cancelled)));
+    leave.send(()).unwrap();
 }

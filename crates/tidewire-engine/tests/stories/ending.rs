@@ -11,7 +11,7 @@ use tidewire_engine::*;
 use crate::asking::{Adder, Sum};
 use crate::failing::{Watcher, fragile};
 use crate::support::{PATIENCE, drain, engine, wait};
-use crate::{Ctx, held};
+use crate::{Ctx, block_on, held};
 
 #[test]
 fn a_stop_without_drain_gives_back_what_waits() {
@@ -56,6 +56,42 @@ fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
     engine.spawn_fn_with(SpawnOptions::new().name("stuck"), |_: u8, _| Ok(())).unwrap();
     gate.send(()).unwrap();
     assert!(engine.shutdown(PATIENCE).stuck.is_empty());
+}
+
+#[test]
+fn whoever_awaits_an_actor_that_is_abandoned_is_told() {
+    let engine = engine(2);
+    let (gate, open) = channel::<()>();
+    let (entered, inside) = channel();
+    let actor = engine
+        .spawn_fn(move |_: Reply<()>, _| {
+            entered.send(())?;
+            Ok(open.recv()?)
+        })
+        .unwrap();
+    let mut asks = [Duration::MAX, Duration::MAX, 2 * PATIENCE].map(|after| Box::pin(actor.ask(|reply| reply, after)));
+    let mut context = std::task::Context::from_waker(Waker::noop());
+    assert!(asks.iter_mut().all(|ask| ask.as_mut().poll(&mut context).is_pending()));
+    wait(&inside);
+    actor.stop(Stop::drain(Duration::from_millis(10))).wait().unwrap();
+    let (tell, told) = channel();
+    std::thread::spawn(move || asks.into_iter().for_each(|ask| tell.send(block_on(ask)).unwrap()));
+    for _ in 0..3 {
+        assert!(matches!(wait(&told), Err(AskError::Lost { reason: DeadReason::Abandoned, .. })));
+    }
+    drop(gate);
+}
+
+#[test]
+fn a_shutdown_is_hastened_by_whoever_has_less_patience() {
+    let engine = engine(2);
+    let (actor, gate) = held(&engine, SpawnOptions::new(), 0, |_: u8| {});
+    actor.tell(1).unwrap();
+    let patient = engine.begin_shutdown(true, PATIENCE);
+    let hasty = block_on(engine.begin_shutdown(false, Duration::from_millis(10)));
+    assert_eq!((hasty.stuck.len(), hasty.ledger.dead_lettered), (1, 2));
+    assert_eq!(block_on(patient).ledger, hasty.ledger);
+    gate.send(()).unwrap();
 }
 
 #[test]

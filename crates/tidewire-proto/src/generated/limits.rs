@@ -148,6 +148,12 @@ pub const ASK_TIMEOUT_MS: Limit =
 pub const STOP_TIMEOUT_MS: Limit =
     Limit { name: "stop_timeout_ms", unit: "ms", default: 30_000, min: 0, max: 86_400_000 };
 
+/// How long a node, or a pool, whose block was left by an exception waits for handlers that can't be cancelled.
+///
+/// At the limit: What is stuck is abandoned, counted and named in the report.
+pub const ABORT_TIMEOUT_MS: Limit =
+    Limit { name: "abort_timeout_ms", unit: "ms", default: 1000, min: 0, max: 86_400_000 };
+
 /// Workers of one pool: threads or processes.
 ///
 /// At the limit: Tasks wait for a worker.
@@ -543,6 +549,7 @@ pub const ALL: &[&Limit] = &[
     &RESTART_BACKOFF_MAX_MS,
     &ASK_TIMEOUT_MS,
     &STOP_TIMEOUT_MS,
+    &ABORT_TIMEOUT_MS,
     &POOL_WORKERS,
     &POOL_CAPACITY,
     &POOL_BATCH_SIZE,
