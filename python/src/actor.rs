@@ -61,7 +61,14 @@ impl ActorRef {
         extra: Extra,
         timeout: Duration,
         priority: Option<Priority>,
-    ) -> Pending {
+    ) -> PyResult<Pending> {
+        if !self.inner.is_started() && !self.on_loop() {
+            let text = format!(
+                "{} handles nothing, as its node was not started: enter its block, or call start(), before you ask",
+                self.__repr__()
+            );
+            return Err(error(py, "InvalidArgument", &text, &[]));
+        }
         let priority = Priority::lane(priority);
         let sender = present::actor(py);
         let acting = sender.as_ref().and_then(|sender| crate::coroutine::acting(py, sender));
@@ -75,7 +82,7 @@ impl ActorRef {
             let told = |error| attach(|py| errors::ask(py, error, cell.name()));
             Ok(pending.await.map_err(told)?.into_py())
         };
-        Pending::new("ask", acting, Box::pin(operation))
+        Pending::owed(py, "ask", acting, Box::pin(operation))
     }
 }
 
@@ -177,7 +184,7 @@ impl ActorRef {
                 }
             }
         });
-        Py::new(py, Pending::new("send", None, Box::pin(operation)))
+        Py::new(py, Pending::owed(py, "send", None, Box::pin(operation))?)
     }
 
     /// Asks; awaiting gives what the handler returns. Cancelling it leaves nothing behind.
@@ -207,7 +214,7 @@ impl ActorRef {
     ) -> PyResult<Pending> {
         self.born.check(py)?;
         let timeout = timeout.or(self.inner.config().ask_timeout_ms);
-        Ok(self.asking(py, message, Extra::default(), timeout, priority))
+        self.asking(py, message, Extra::default(), timeout, priority)
     }
 
     /// Stops the actor; awaiting gives the `tw.Ledger` of its messages. Every call gets the same.

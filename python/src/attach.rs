@@ -81,6 +81,13 @@ fn is_listed() -> bool {
     unsafe { !ffi::PyGILState_GetThisThreadState().is_null() }
 }
 
+/// Whether nobody else refers to an object.
+#[inline]
+pub fn is_sole<T>(object: &Bound<'_, T>) -> bool {
+    // SAFETY: the object lives, and the interpreter is held.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
 /// Has the main thread call something between two steps of its program. It is not called when the program is at its end.
 pub fn call_soon(what: fn(Python<'_>)) {
     extern "C" fn call(what: *mut c_void) -> c_int {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::attach::attach;
 use crate::held::{Held, collect};
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -29,6 +29,8 @@ pub struct Line {
     woken: AtomicBool,
     writer: OwnedFd,
     reader: OwnedFd,
+    /// The loop itself, while it is open.
+    event_loop: Mutex<Option<Held<PyAny>>>,
     call_soon: Mutex<Option<(Held<PyAny>, Held<PyAny>)>>,
     /// How the loop watches a descriptor, and stops to.
     watching: Mutex<Option<(Held<PyAny>, Held<PyAny>)>>,
@@ -56,6 +58,26 @@ pub fn on_a_loop(py: Python<'_>) -> PyResult<bool> {
     static GET: Once<Py<PyAny>> = Once::new();
     let get = GET.of(py, "tidewire._current", "running_loop")?;
     Ok(!get.call0()?.is_none())
+}
+
+/// What something has raised that the loop of this thread would have called by itself: it is the loop's business.
+pub fn raised(py: Python<'_>, error: PyErr) {
+    pass_on(py, "raised", error);
+}
+
+/// Ctrl-C may come while a handler runs. It fails its message, and ends the program all the same.
+pub fn interrupted(py: Python<'_>, error: &PyErr) {
+    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+        pass_on(py, "interrupted", error.clone_ref(py));
+    }
+}
+
+fn pass_on(py: Python<'_>, how: &str, error: PyErr) {
+    let told = PyModule::import(py, "tidewire._loop")
+        .and_then(|module| module.getattr(how)?.call1((error.into_value(py),)).map(drop));
+    if let Err(failure) = told {
+        failure.write_unraisable(py, None);
+    }
 }
 
 /// Notes that coroutine actors run on this thread.
@@ -106,6 +128,11 @@ impl Line {
         self.inlets.lock().retain(|other| !Arc::ptr_eq(other, inlet));
     }
 
+    /// The loop, as long as it is open.
+    pub fn event_loop<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.event_loop.lock().as_ref().map(|running| running.bind(py).clone())
+    }
+
     /// Calls something soon, if this is the thread of the loop and the loop is open. Answers whether it will be called.
     pub fn soon(&self, py: Python<'_>, what: Py<PyAny>) -> bool {
         let soon = self.call_soon.lock().as_ref().map(|(soon, _)| soon.clone_ref(py));
@@ -126,7 +153,7 @@ impl Line {
     pub fn unwatch(&self, py: Python<'_>, descriptor: i32) {
         let remove = self.watching.lock().as_ref().map(|(_, remove)| remove.clone_ref(py));
         if let Some(Err(error)) = remove.map(|remove| remove.call1(py, (descriptor,))) {
-            error.write_unraisable(py, None);
+            raised(py, error);
         }
     }
 
@@ -224,6 +251,7 @@ impl Bridge {
             woken: AtomicBool::new(false),
             writer,
             reader,
+            event_loop: Mutex::new(None),
             call_soon: Mutex::new(None),
             watching: Mutex::new(None),
         };
@@ -235,15 +263,24 @@ impl Bridge {
         self.line.reader.as_raw_fd()
     }
 
-    /// Says how to run `drain` soon, and how to watch a descriptor, from the loop's own thread.
-    fn open(&self, call_soon: Py<PyAny>, run: Py<PyAny>, add_reader: Py<PyAny>, remove_reader: Py<PyAny>) {
+    /// Says whose it is, how to run `drain` soon, and how to watch a descriptor, from the loop's own thread.
+    fn open(
+        &self,
+        event_loop: Py<PyAny>,
+        call_soon: Py<PyAny>,
+        run: Py<PyAny>,
+        add_reader: Py<PyAny>,
+        remove_reader: Py<PyAny>,
+    ) {
+        *self.line.event_loop.lock() = Some(event_loop.into());
         *self.line.call_soon.lock() = Some((call_soon.into(), run.into()));
         *self.line.watching.lock() = Some((add_reader.into(), remove_reader.into()));
     }
 
     /// Lets go of the loop.
     fn close(&self) {
-        let gone = (self.line.call_soon.lock().take(), self.line.watching.lock().take());
+        let line = &self.line;
+        let gone = (line.event_loop.lock().take(), line.call_soon.lock().take(), line.watching.lock().take());
         drop(gone);
         HERE.with_borrow_mut(|here| {
             if here.as_ref().is_some_and(|(_, line)| Arc::ptr_eq(line, &self.line)) {

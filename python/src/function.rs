@@ -330,6 +330,7 @@ fn fail(
 
 /// Tells `tidewire._log`, which decides how much of it is written.
 pub fn logged(py: Python<'_>, me: &Held<ActorRef>, hook: &str, error: PyErr) -> Fault {
+    crate::bridge::interrupted(py, &error);
     let told = PyModule::import(py, "tidewire._log")
         .and_then(|log| log.getattr("failed"))
         .and_then(|failed| failed.call1((me.bind(py), hook, error.clone_ref(py).into_value(py))));

@@ -108,6 +108,12 @@ impl Intake {
         self.me.clone_ref(py)
     }
 
+    /// A reference to its node.
+    #[getter]
+    fn node(&self, py: Python<'_>) -> Held<PyAny> {
+        self.node.clone_ref(py)
+    }
+
     /// Whether the actor handles one message at a time.
     #[getter]
     fn alone(&self) -> bool {

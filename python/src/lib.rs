@@ -65,7 +65,6 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link::check_address, module)?)?;
     module.add_function(wrap_pyfunction!(config::table_of_toml, module)?)?;
     module.add_class::<link::Calling>()?;
-    module.add_class::<link::LinkCall>()?;
     module.add_class::<link::Route>()?;
     module.add_class::<link::Gate>()?;
     module.add_class::<link::Handling>()?;

@@ -1,10 +1,11 @@
 //! Something that will be ready later: awaitable in asyncio, and waitable in plain threads.
 
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
+use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -12,6 +13,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorKey, acting_as};
 
+use crate::attach::{attach, is_sole};
 use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
 use crate::fork::Born;
@@ -31,8 +33,13 @@ pub struct Pending {
     plan: Option<Arc<Sketch>>,
     /// Whether somebody awaits it. Until then it refuses to be iterated over, as data would be.
     awaited: AtomicBool,
+    /// Says, once, that nobody ever awaited it.
+    owed: Option<Owed>,
     born: Born,
 }
+
+/// Where an operation was made, if the interpreter was told to look (`-X dev`).
+struct Owed(Option<Py<PyAny>>);
 
 enum State {
     /// Not looked at yet, or under way.
@@ -44,7 +51,8 @@ enum State {
     },
     /// The error as an object, so that the garbage collector sees it: its traceback often leads back here.
     Done(Result<Py<PyAny>, Py<PyBaseException>>),
-    Cancelled,
+    /// With what `cancel` was given: cancel scopes know their own by it.
+    Cancelled(Option<Py<PyAny>>),
     /// Being looked at on some thread.
     Busy,
 }
@@ -58,14 +66,22 @@ impl State {
 impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorKey>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
-        Self { state: Mutex::new(state), acting, what, plan: None, awaited: AtomicBool::new(false), born: Born::now() }
+        let awaited = AtomicBool::new(false);
+        Self { state: Mutex::new(state), acting, what, plan: None, awaited, owed: None, born: Born::now() }
+    }
+
+    /// One that is of use to somebody who awaits it only: whoever forgets to is warned.
+    pub fn owed(py: Python<'_>, what: &'static str, acting: Option<ActorKey>, operation: Operation) -> PyResult<Self> {
+        let mut pending = Self::new(what, acting, operation);
+        pending.owed = Some(Owed::here(py)?);
+        Ok(pending)
     }
 
     /// One whose operation begins when somebody waits for it, as `plan` says.
-    pub fn later(what: &'static str, operation: Operation, plan: Arc<Sketch>) -> Self {
-        let mut later = Self::new(what, None, operation);
+    pub fn later(py: Python<'_>, what: &'static str, operation: Operation, plan: Arc<Sketch>) -> PyResult<Self> {
+        let mut later = Self::owed(py, what, None, operation)?;
         later.plan = Some(plan);
-        later
+        Ok(later)
     }
 
     /// What it begins with, if that is later.
@@ -80,14 +96,25 @@ impl Pending {
             what,
             plan: None,
             awaited: AtomicBool::new(false),
+            owed: None,
             born: Born::now(),
         }
     }
 
-    /// One that is done, with None; always the same object.
+    /// One that is done, with None: the same object again as long as nobody has kept it.
     pub fn none(py: Python<'_>) -> PyResult<Py<Self>> {
-        static NONE: Once<Py<Pending>> = Once::new();
-        NONE.get_or_try_init(py, || Py::new(py, Self::done(py, "send", Ok(py.None())))).map(|none| none.clone_ref(py))
+        static NONE: Mutex<Option<Held<Pending>>> = Mutex::new(None);
+        if let Some(none) = &*NONE.lock() {
+            let none = none.bind(py);
+            // asyncio may have taken it for a future.
+            if is_sole(none) && none.is_exact_instance_of::<Self>() {
+                return Ok(none.clone().unbind());
+            }
+        }
+        let made = Py::new(py, Self::done(py, "send", Ok(py.None())))?;
+        let before = NONE.lock().replace(made.clone_ref(py).into());
+        drop(before);
+        Ok(made)
     }
 
     /// Takes the operation out of one that nobody has looked at yet.
@@ -96,7 +123,7 @@ impl Pending {
         if !matches!(&*state, State::Running { waker: None, .. }) {
             return None;
         }
-        match std::mem::replace(&mut *state, State::Cancelled) {
+        match std::mem::replace(&mut *state, State::Cancelled(None)) {
             State::Running { operation, .. } => Some(operation),
             _ => None,
         }
@@ -114,7 +141,7 @@ impl Pending {
                 None => callback.call1(py, (this.clone_ref(py),)),
             };
             if let Err(error) = result {
-                error.write_unraisable(py, None);
+                crate::bridge::raised(py, error);
             }
         }
     }
@@ -170,13 +197,18 @@ impl Pending {
         Ok(())
     }
 
-    /// Begins a call that asyncio takes for a future, and makes it one: to `asyncio.wait` it must not look like a coroutine any more.
-    /// Where no loop runs it stays what it is.
+    /// Begins what asyncio takes for a future, and makes it one: until then it is a coroutine, which tasks can be made of and
+    /// `asyncio.wait` refuses. Where no loop runs it stays what it is.
     fn become_future(this: &Bound<'_, Self>) -> PyResult<()> {
+        static FUTURE: Once<Py<PyType>> = Once::new();
         let py = this.py();
+        let future = FUTURE.of(py, "tidewire._futures", "Begun")?;
+        if this.get_type().is(future) {
+            return Ok(());
+        }
         let unseen = matches!(&*this.get().state.lock(), State::Running { waker: None, .. });
-        if unseen && this.get().poll(&this.clone().unbind(), py).is_ok() {
-            this.setattr(intern!(py, "__class__"), py.get_type::<Self>())?;
+        if !unseen || this.get().poll(&this.clone().unbind(), py).is_ok() {
+            this.setattr(intern!(py, "__class__"), future)?;
         }
         Ok(())
     }
@@ -185,8 +217,8 @@ impl Pending {
         match &*self.state.lock() {
             State::Done(Ok(value)) => Ok(value.clone_ref(py)),
             State::Done(Err(error)) => Err(PyErr::from_value(error.bind(py).clone().into_any())),
-            State::Cancelled => Err(cancelled(py)),
-            State::Running { .. } | State::Busy => Err(asyncio_error(py, "InvalidStateError", "Result is not set.")),
+            State::Cancelled(why) => Err(cancelled(py, why.as_ref())),
+            State::Running { .. } | State::Busy => Err(asyncio_error(py, "InvalidStateError", ("Result is not set.",))),
         }
     }
 }
@@ -215,10 +247,14 @@ impl Pending {
 }
 
 impl Pending {
+    /// What errors call it.
+    fn title(&self, py: Python<'_>) -> String {
+        self.plan.as_ref().and_then(|plan| plan.title(py).ok()).unwrap_or_else(|| self.what.to_owned())
+    }
+
     /// What whoever takes it for its result is told.
     fn is_no_data(&self, py: Python<'_>) -> String {
-        let title = self.plan.as_ref().and_then(|plan| plan.title(py).ok());
-        let title = title.as_deref().unwrap_or(self.what);
+        let title = self.title(py);
         format!(
             "{title}: this is not its result, which comes later: await it, or call it with .sync from a plain function"
         )
@@ -308,10 +344,68 @@ impl Pending {
         self.outcome(py)
     }
 
+    // A task can be made of it, as of any coroutine.
+
+    /// Goes on, as a coroutine does.
+    fn send(this: &Bound<'_, Self>, value: Py<PyAny>) -> PyResult<Option<Py<Self>>> {
+        drop(value);
+        this.get().awaited.store(true, Ordering::Relaxed);
+        match Self::__next__(this)? {
+            Some(waits) => Ok(Some(waits)),
+            None => Err(PyStopIteration::new_err(())),
+        }
+    }
+
+    /// Raises an error where it waits, as a coroutine does.
+    #[pyo3(signature = (error, value = None, traceback = None))]
+    fn throw(
+        this: &Bound<'_, Self>,
+        error: Bound<'_, PyAny>,
+        value: Option<Bound<'_, PyAny>>,
+        traceback: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        drop(traceback);
+        Self::cancel(this, None)?;
+        Err(PyErr::from_value(value.unwrap_or(error)))
+    }
+
+    /// Gives it up, as a coroutine does.
+    fn close(this: &Bound<'_, Self>) -> PyResult<()> {
+        Self::cancel(this, None).map(drop)
+    }
+
+    /// What a task that is made of it shows.
+    #[getter]
+    fn __name__(&self, py: Python<'_>) -> String {
+        self.title(py)
+    }
+
+    #[getter]
+    fn __qualname__(&self, py: Python<'_>) -> String {
+        self.title(py)
+    }
+
+    /// `asyncio.wait` makes a set of what it is given before it looks for coroutines, which it refuses. What is under way already is
+    /// a future to it; calls, which begin when they are awaited, are coroutines as those of this process are.
+    fn __hash__(this: &Bound<'_, Self>) -> PyResult<isize> {
+        if this.get().plan.is_none() {
+            Self::become_future(this)?;
+        }
+        // As objects are hashed: the lowest bits of an address are always 0.
+        Ok((this.as_ptr() as usize).rotate_right(4) as isize)
+    }
+
+    /// How a call over a link is made, for whoever reads it as a stream.
+    fn _errand<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.awaited.store(true, Ordering::Relaxed);
+        self.plan.as_ref().map(|plan| plan.errand(py)).transpose()
+    }
+
     #[getter(_asyncio_future_blocking)]
     fn blocking(this: &Bound<'_, Self>) -> PyResult<bool> {
-        if this.get().plan.is_some() {
-            // asyncio reads this before it takes something for a future, as in `ensure_future`, and futures are under way.
+        // asyncio reads this before it takes something for a future, as in `ensure_future`, and futures are under way.
+        let seen = matches!(&*this.get().state.lock(), State::Running { waker: Some(_), .. });
+        if !seen {
             Self::become_future(this)?;
         }
         Ok(matches!(&*this.get().state.lock(), State::Running { blocking: true, .. }))
@@ -324,13 +418,18 @@ impl Pending {
         }
     }
 
+    /// The loop on which it was first looked at; asyncio refuses tasks of another one.
     #[getter(_loop)]
-    fn running_loop(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        running_loop(py).map(Bound::unbind)
+    fn home<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let line = match &*self.state.lock() {
+            State::Running { waker: Some((_, ring)), .. } => Some(Arc::clone(&ring.line)),
+            _ => None,
+        };
+        line.and_then(|line| line.event_loop(py)).map_or_else(|| running_loop(py), Ok)
     }
 
-    fn get_loop(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.running_loop(py)
+    fn get_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.home(py)
     }
 
     #[pyo3(signature = (callback, /, *, context=None))]
@@ -349,12 +448,12 @@ impl Pending {
                 if let Some(callbacks) = this.get().poll(&owned, py)? {
                     return callbacks
                         .into_iter()
-                        .try_for_each(|(callback, context)| soon(py, &callback, &owned, context));
+                        .try_for_each(|(callback, context)| soon(py, None, &callback, &owned, context));
                 }
                 return Ok(());
             }
         }
-        soon(py, &callback, &owned, context)
+        soon(py, None, &callback, &owned, context)
     }
 
     fn remove_done_callback(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
@@ -384,19 +483,20 @@ impl Pending {
     #[pyo3(signature = (msg=None))]
     pub fn cancel(this: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         let py = this.py();
-        drop(msg);
         let before = {
             let mut state = this.get().state.lock();
             match &*state {
-                State::Running { .. } => std::mem::replace(&mut *state, State::Cancelled),
+                State::Running { .. } => std::mem::replace(&mut *state, State::Cancelled(msg)),
                 _ => return Ok(false),
             }
         };
-        if let State::Running { operation, callbacks, .. } = before {
+        if let State::Running { operation, callbacks, waker, .. } = before {
             self::end(operation, this.get().born);
+            // The loop itself need not run just now: `asyncio.run` cancels what is left between two runs of it.
+            let running = waker.and_then(|(_, ring)| ring.line.event_loop(py));
             let owned = this.clone().unbind();
             for (callback, context) in callbacks {
-                soon(py, &callback, &owned, context)?;
+                soon(py, running.as_ref(), &callback, &owned, context)?;
             }
         }
         Ok(true)
@@ -404,17 +504,20 @@ impl Pending {
 
     #[pyo3(name = "done")]
     pub fn is_done(&self) -> bool {
-        matches!(&*self.state.lock(), State::Done(_) | State::Cancelled)
+        matches!(&*self.state.lock(), State::Done(_) | State::Cancelled(_))
     }
 
     fn cancelled(&self) -> bool {
-        matches!(&*self.state.lock(), State::Cancelled)
+        matches!(&*self.state.lock(), State::Cancelled(_))
     }
 
     /// `asyncio.gather` looks at this on whatever was cancelled.
     #[getter]
-    fn _cancel_message(&self) -> Option<String> {
-        None
+    fn _cancel_message(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match &*self.state.lock() {
+            State::Cancelled(why) => why.as_ref().map(|why| why.clone_ref(py)),
+            _ => None,
+        }
     }
 
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -425,8 +528,10 @@ impl Pending {
         match &*self.state.lock() {
             State::Done(Ok(_)) => Ok(None),
             State::Done(Err(error)) => Ok(Some(error.clone_ref(py).into_any())),
-            State::Cancelled => Err(cancelled(py)),
-            State::Running { .. } | State::Busy => Err(asyncio_error(py, "InvalidStateError", "Exception is not set.")),
+            State::Cancelled(why) => Err(cancelled(py, why.as_ref())),
+            State::Running { .. } | State::Busy => {
+                Err(asyncio_error(py, "InvalidStateError", ("Exception is not set.",)))
+            }
         }
     }
 
@@ -439,27 +544,33 @@ impl Pending {
         match &*state {
             State::Done(Ok(value)) => visit.call(value),
             State::Done(Err(error)) => visit.call(error),
-            State::Running { .. } | State::Cancelled | State::Busy => Ok(()),
+            State::Cancelled(Some(why)) => visit.call(why),
+            State::Running { .. } | State::Cancelled(None) | State::Busy => Ok(()),
         }
     }
 
     fn __clear__(&self) {
         let ended = match self.state.try_lock() {
-            Some(mut state) if matches!(&*state, State::Done(_)) => std::mem::replace(&mut *state, State::Cancelled),
+            Some(mut state) if matches!(&*state, State::Done(_) | State::Cancelled(Some(_))) => {
+                std::mem::replace(&mut *state, State::Cancelled(None))
+            }
             _ => return,
         };
         // Apart from the match, as what goes now may look here again.
         drop(ended);
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let state = match &*self.state.lock() {
             State::Running { .. } | State::Busy => "pending",
             State::Done(Ok(_)) => "done",
             State::Done(Err(_)) => "failed",
-            State::Cancelled => "cancelled",
+            State::Cancelled(_) => "cancelled",
         };
-        format!("<Pending {} {state}>", self.what)
+        match &self.plan {
+            Some(_) => format!("<Call {}>", self.title(py)),
+            None => format!("<Pending {} {state}>", self.what),
+        }
     }
 }
 
@@ -472,10 +583,47 @@ fn end(operation: Operation, born: Born) {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let State::Running { operation, .. } = std::mem::replace(self.state.get_mut(), State::Cancelled) {
+        if let State::Running { operation, waker, .. } = std::mem::replace(self.state.get_mut(), State::Cancelled(None))
+        {
             end(operation, self.born);
+            let forgotten = waker.is_none() && !*self.awaited.get_mut() && !self.born.is_past();
+            if let Some(owed) = self.owed.take().filter(|_| forgotten) {
+                attach(|py| owed.remind(py, &self.title(py)));
+            }
         }
     }
+}
+
+impl Owed {
+    fn here(py: Python<'_>) -> PyResult<Self> {
+        static MADE_AT: Once<Py<PyAny>> = Once::new();
+        static TRACES: OnceLock<bool> = OnceLock::new();
+        let traces = match TRACES.get() {
+            Some(traces) => *traces,
+            None => *TRACES.get_or_init(|| traces_origins(py).unwrap_or(false)),
+        };
+        let made_at =
+            if traces { Some(MADE_AT.of(py, "tidewire._futures", "made_at")?.call0()?.unbind()) } else { None };
+        Ok(Self(made_at))
+    }
+
+    fn remind(self, py: Python<'_>, title: &str) {
+        // It may be let go of while an error is on its way.
+        let on_its_way = PyErr::take(py);
+        let told = PyModule::import(py, "tidewire._futures")
+            .and_then(|module| module.getattr("never_awaited")?.call1((title, self.0)).map(drop));
+        if let Err(error) = told {
+            error.write_unraisable(py, None);
+        }
+        if let Some(error) = on_its_way {
+            error.restore(py);
+        }
+    }
+}
+
+/// Whether asyncio, too, notes where coroutines were made.
+fn traces_origins(py: Python<'_>) -> PyResult<bool> {
+    PyModule::import(py, "tidewire._futures")?.getattr("TRACES")?.extract()
 }
 
 /// Rings the loop when the operation can be looked at again.
@@ -497,8 +645,18 @@ impl Wake for Ring {
     }
 }
 
-fn soon(py: Python<'_>, callback: &Py<PyAny>, this: &Py<Pending>, context: Option<Py<PyAny>>) -> PyResult<()> {
-    let running = running_loop(py)?;
+/// Has an event loop call something, that of this thread if none is given.
+fn soon(
+    py: Python<'_>,
+    of: Option<&Bound<'_, PyAny>>,
+    callback: &Py<PyAny>,
+    this: &Py<Pending>,
+    context: Option<Py<PyAny>>,
+) -> PyResult<()> {
+    let running = match of {
+        Some(of) => of.clone(),
+        None => running_loop(py)?,
+    };
     let keywords = pyo3::types::PyDict::new(py);
     if let Some(context) = context {
         keywords.set_item("context", context)?;
@@ -506,16 +664,19 @@ fn soon(py: Python<'_>, callback: &Py<PyAny>, this: &Py<Pending>, context: Optio
     running.call_method("call_soon", (callback, this), Some(&keywords)).map(drop)
 }
 
-fn cancelled(py: Python<'_>) -> PyErr {
-    asyncio_error(py, "CancelledError", "")
+fn cancelled(py: Python<'_>, why: Option<&Py<PyAny>>) -> PyErr {
+    match why {
+        Some(why) => asyncio_error(py, "CancelledError", (why,)),
+        None => asyncio_error(py, "CancelledError", ()),
+    }
 }
 
-fn asyncio_error(py: Python<'_>, name: &str, text: &str) -> PyErr {
+fn asyncio_error<'py>(py: Python<'py>, name: &str, arguments: impl PyCallArgs<'py>) -> PyErr {
     static MODULE: Once<Py<PyModule>> = Once::new();
     let made = MODULE
         .get_or_try_init(py, || PyModule::import(py, "asyncio").map(Bound::unbind))
         .and_then(|module| module.bind(py).getattr(name))
-        .and_then(|class| if text.is_empty() { class.call0() } else { class.call1((text,)) });
+        .and_then(|class| class.call1(arguments));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 

@@ -195,7 +195,7 @@ def forget(method: Callable[[int], object]) -> None:
 @told
 async def test_a_call_that_nobody_awaited_is_told_of() -> None:
     async with joined() as (_, workshop, client):
-        with pytest.warns(RuntimeWarning, match="workshop.echo was called and never awaited"):
+        with pytest.warns(RuntimeWarning, match="workshop.echo was never awaited"):
             forget(client.echo)
         client.echo(1).close()
         assert workshop.begun.qsize() == 0

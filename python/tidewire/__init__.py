@@ -16,6 +16,7 @@ from tidewire import _half_loaded as _half_loaded
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Run, Subscription, Timer, __version__
     from tidewire._ledger import Ledger, Stuck, Terminated
+    from tidewire._signals import run
     from tidewire._typed import Client
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
@@ -177,6 +178,7 @@ _LATER = {
     "method": "tidewire.services.declare",
     "on": "tidewire.services.declare",
     "open_campaign": "tidewire.farm.campaign",
+    "run": "tidewire._signals",
     "remote": "tidewire.objects.marks",
     "service": "tidewire.services.declare",
 }
@@ -273,6 +275,7 @@ __all__ = [
     "on",
     "open_campaign",
     "remote",
+    "run",
     "service",
 ]
 

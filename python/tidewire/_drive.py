@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidewire import _current
 
@@ -23,6 +23,14 @@ def start(intake: Intake) -> None:
 def handles(task: object) -> bool:
     """Return whether a task is one that handles messages of an actor."""
     return task in _running
+
+
+def cancel(node: object) -> None:
+    """Cancel the handlers of a node that are under way. On the loop that they run on; ``node`` is what its actors know it by."""
+    for task in list(_running):
+        intake: Any = task.get_coro()
+        if intake.node is node:
+            task.cancel()
 
 
 def over(task: asyncio.Task[None]) -> None:

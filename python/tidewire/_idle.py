@@ -80,14 +80,21 @@ class Quiet:
         return left_s
 
     def _late(self) -> TimeoutError:
-        actors = [f"{row['name'] or 'actor'} (#{row['id']})" for row in self._node._engine.busy()]
-        pools = [f"pool {pool.name!r}" for pool in self._node._live_pools() if pool._core.at_rest() is None]
         agents = [] if (later := self._later()) is None else [f"message {later.message.id}, which is tried again"]
-        busy = [*actors, *pools, *agents]
-        more = f" and {len(busy) - _NAMED_MAX} more" if len(busy) > _NAMED_MAX else ""
-        return TimeoutError(
-            f"{self._node!r} is not idle after {self._timeout:g} s: {', '.join(busy[:_NAMED_MAX])}{more} still at work"
-        )
+        busy = shortened([*at_work(self._node), *agents])
+        return TimeoutError(f"{self._node!r} is not idle after {self._timeout:g} s: {busy} still at work")
+
+
+def at_work(node: Node) -> list[str]:
+    """Return what errors call the actors and pools of a node that have something to do."""
+    actors = [f"{row['name'] or 'actor'} (#{row['id']})" for row in node._engine.busy()]
+    return [*actors, *(f"pool {pool.name!r}" for pool in node._live_pools() if pool._core.at_rest() is None)]
+
+
+def shortened(names: list[str]) -> str:
+    """Return names as text, of many the first few."""
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return f"{', '.join(names[:_NAMED_MAX])}{more}"
 
 
 def check(node: Node, timeout: float | None) -> None:

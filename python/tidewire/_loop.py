@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import threading
 import weakref
+from typing import NoReturn, Protocol
 
 # The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must not meet a module half loaded.
-from tidewire import _drive  # noqa: F401
+from tidewire import _current, _drive  # noqa: F401
 from tidewire._binding import Bridge
 from tidewire._forking import in_child
 
 _bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = weakref.WeakKeyDictionary()
 # The pipes of these are those of the parent too.
 in_child(_bridges.clear)
+
+
+class User(Protocol):
+    """Something whose coroutines run on a loop."""
+
+    def _follow(self, bridge: Bridge, loop: asyncio.AbstractEventLoop) -> None: ...
+
+
+_users: weakref.WeakSet[User] = weakref.WeakSet()
 
 
 def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
@@ -24,12 +35,44 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
         bridge = Bridge()
         # A loop copies the variables of whoever adds a reader, who may be an actor at work: what comes in is none of its business.
         contextvars.Context().run(loop.add_reader, bridge.fileno(), bridge.drain)
-        bridge.open(loop.call_soon, bridge.run, loop.add_reader, loop.remove_reader)
+        bridge.open(loop, loop.call_soon, bridge.run, loop.add_reader, loop.remove_reader)
         _bridges[loop] = bridge
         # The bridge keeps the loop's call_soon, and with it the loop, only while the loop is open.
         _close_with(loop, bridge)
+        bridge.enter(loop)
+        # Programs that call asyncio.run() more than once: the coroutines of a node go on here when their loop was closed.
+        for user in list(_users):
+            user._follow(bridge, loop)
     bridge.enter(loop)
     return bridge
+
+
+def uses(user: User) -> None:
+    """Tell something that runs coroutines of each new loop from now on."""
+    _users.add(user)
+
+
+def raised(error: BaseException) -> None:
+    """Do what the loop of this thread does with an error of something that it calls.
+
+    SystemExit and KeyboardInterrupt leave the loop; what else has come is done first, or when the loop runs again.
+    """
+    loop = asyncio.get_running_loop()
+    if isinstance(error, (SystemExit, KeyboardInterrupt)):
+        loop.call_soon(_raise, error)
+    else:
+        loop.call_exception_handler({"message": "a callback of tidewire failed", "exception": error})
+
+
+def interrupted(error: KeyboardInterrupt) -> None:
+    """Have Ctrl-C, which came while a handler ran, leave the loop of the main thread: only there it is a person's."""
+    loop = _current.running_loop()
+    if loop is not None and threading.current_thread() is threading.main_thread():
+        loop.call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _close_with(loop: asyncio.AbstractEventLoop, bridge: Bridge) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"{name}-asyncio", daemon=True)
         self._thread.start()
 
@@ -27,13 +29,20 @@ class LoopThread:
 
     def end(self) -> None:
         """End the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._leave)
         if threading.current_thread() is not self._thread:
             self._thread.join(_END_TIMEOUT_S)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._ended:
+                # sys.exit() in a task ends a program whose main thread runs the loop. This thread is none of the user's.
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    self._loop.run_forever()
         finally:
             self._loop.close()
+
+    def _leave(self) -> None:
+        self._ended = True
+        self._loop.stop()

@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
@@ -40,6 +41,8 @@ _IDLE_SHARE = 0.75
 """The part of the time of a stop in which it may wait until nothing is left to do: what then does not end is stopped in the rest."""
 
 _live: weakref.WeakSet[Node] = weakref.WeakSet()
+_ended_stuck: deque[str] = deque(maxlen=1)
+"""The name of the node that has ended last with handlers that had not, until somebody has looked."""
 
 
 class Node(Subjects, Agents):
@@ -115,6 +118,8 @@ class Node(Subjects, Agents):
         self._sync = Sync(self)
         self._started = False
         self._stopped = False
+        # Nobody waits for it any more: its block was left by an error.
+        self._ends_now = False
         self._ledger: Ledger | None = None
         self._loop_thread = None
         self._lock = threading.Lock()
@@ -206,7 +211,16 @@ class Node(Subjects, Agents):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        from tidewire import _abort, _signals
+
+        if kind is None or _signals.is_asked_to_end(kind):
+            try:
+                await self.stop()
+                return
+            except BaseException:
+                await _abort.abort(self)
+                raise
+        await _abort.abort(self)
 
     def __enter__(self) -> Node:
         if _current.running_loop() is not None:
@@ -217,7 +231,32 @@ class Node(Subjects, Agents):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop_blocking(...)
+        if kind is not None:
+            self._abort_blocking()
+            return
+        try:
+            self._stop_blocking(...)
+        except BaseException:
+            self._abort_blocking()
+            raise
+
+    async def run_forever(self) -> None:
+        """Wait until the program is asked to end, by SIGINT (Ctrl-C) or SIGTERM, or until the node has stopped.
+
+        It belongs at the end of the node's block, which then works off what was accepted, for at most ``stop_timeout_ms``. A second
+        signal ends the program at once. Signals are heard in the main thread only. See ``tw.run`` for programs that do something else
+        meanwhile, and for their exit codes.
+
+        Raises:
+            InvalidArgument: if the node was not started.
+        """
+        if not self._started:
+            raise InvalidArgument(
+                f"{self!r} was not started: enter its block, or call start(), before you wait for its end"
+            )
+        from tidewire._signals import run_forever
+
+        await run_forever(self)
 
     async def idle(self, timeout: float | None = None) -> None:
         """Wait until the node has nothing to do: nothing waits or is handled in its actors, agents, services and pools, and no agent is to
@@ -310,7 +349,7 @@ class Node(Subjects, Agents):
             hook()
         return self._started and not self._stopped
 
-    def _begin_stop(self, timeout: float | EllipsisType | None) -> Pending | Ledger:
+    def _begin_stop(self, timeout: float | EllipsisType | None, drain: bool = True) -> Pending | Ledger:
         if self._ledger is not None:
             return self._ledger
         if self._engine.is_past:
@@ -318,13 +357,15 @@ class Node(Subjects, Agents):
             self._stopped = True
             self._ledger = Ledger(0, 0, 0, 0, reason="shutdown")
             return self._ledger
-        pending = self._engine.shutdown(timeout)
+        pending = self._engine.shutdown(timeout, drain)
         self._stopped = True
         return pending
 
     def _end_stop(self, ledgers: list[Ledger]) -> Ledger:
         if self._ledger is None:
             self._ledger = Ledger.total(ledgers)
+            if self._ledger.stuck:
+                _ended_stuck.append(self.name)
             if self._connection is not None:
                 self._connection.close()
             if self._inspector is not None:
@@ -356,6 +397,11 @@ class Node(Subjects, Agents):
             self._connection.drain_blocking(until)
         return self._end_stop(ledgers)
 
+    def _abort_blocking(self) -> None:
+        from tidewire._abort import abort_blocking
+
+        abort_blocking(self)
+
     def _until(self, timeout: float | EllipsisType | None) -> float | None:
         seconds = self._engine.stop_timeout(timeout)
         return None if timeout is None else monotonic() + seconds
@@ -369,10 +415,26 @@ def _left(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - monotonic())
 
 
+def end_now() -> None:
+    """Have whatever waits for the end of a node give it up."""
+    for node in list(_live):
+        node._ends_now = True
+
+
+def has_ended_stuck() -> bool:
+    """Return whether a node has ended, since the last look, with handlers that had not."""
+    found = bool(_ended_stuck)
+    _ended_stuck.clear()
+    return found
+
+
 def _stop_all() -> None:
     """Stop the nodes that are still live when the interpreter ends, so that none of their threads outlives it."""
     for node in list(_live):
-        node._stop_blocking(_EXIT_TIMEOUT_S)
+        if node._ends_now:
+            node._abort_blocking()
+        else:
+            node._stop_blocking(_EXIT_TIMEOUT_S)
 
 
 def _forget_all() -> None:

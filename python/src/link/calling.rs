@@ -1,10 +1,9 @@
 //! Calls of methods that other nodes serve: what a client's method is, and what calling it gives.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
 
@@ -13,7 +12,7 @@ use crate::engine::Engine;
 use crate::held::Held;
 use crate::link::Link;
 use crate::link::outgoing::{Outgoing, Sketch};
-use crate::once::intern;
+use crate::once::{Once, intern};
 use crate::pending::Pending;
 use crate::standing::Standing;
 
@@ -108,7 +107,7 @@ impl Calling {
             && calling.is_plain(args)
             && let Some(usual) = calling.usual(py)?
         {
-            return LinkCall::begun_later(py, Sketch::new(this.clone(), args, None, Some(usual)));
+            return begun_later(py, Sketch::new(this.clone(), args, None, Some(usual)));
         }
         let kwargs = kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.clone());
         this.call_method1(intern!(py, "_call"), (args, kwargs))
@@ -120,7 +119,7 @@ impl Calling {
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        LinkCall::begun_later(this.py(), Sketch::new(this.clone(), args, Some(kwargs), None))
+        begun_later(this.py(), Sketch::new(this.clone(), args, Some(kwargs), None))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -173,76 +172,12 @@ impl Calling {
     }
 }
 
-/// A call of a method that gives one value, of a service in other processes: a future that begins when somebody waits for it.
-///
-/// It has nothing but what a [`Pending`] has, so that it can become one.
-#[pyclass(frozen, extends = Pending, module = "tidewire.services.errand")]
-pub struct LinkCall;
-
-impl LinkCall {
-    fn begun_later(py: Python<'_>, sketch: Sketch) -> PyResult<Bound<'_, PyAny>> {
-        let sketch = Arc::new(sketch);
-        let operation = Box::pin(Outgoing::new(Arc::clone(&sketch)));
-        let pending = Pending::later("call", operation, sketch);
-        let call = PyClassInitializer::from(pending).add_subclass(Self);
-        Bound::new(py, call).map(Bound::into_any)
-    }
-
-    fn use_up<'a>(this: &'a Bound<'_, Self>) -> Option<&'a Arc<Sketch>> {
-        let sketch = this.as_super().get().plan();
-        if let Some(sketch) = sketch {
-            sketch.used.store(true, Ordering::Release);
-        }
-        sketch
-    }
-
-    fn title(this: &Bound<'_, Self>) -> PyResult<String> {
-        this.as_super().get().plan().map_or_else(|| Ok("call".to_owned()), |sketch| sketch.title(this.py()))
-    }
-}
-
-// A task can be made of it, as of any coroutine.
-#[pymethods]
-impl LinkCall {
-    /// Goes on, as a coroutine does.
-    fn send<'py>(this: &Bound<'py, Self>, value: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        drop(value);
-        this.call_method0(intern!(this.py(), "__next__"))
-    }
-
-    /// Raises an error where it waits, as a coroutine does.
-    #[pyo3(signature = (error, value = None, traceback = None))]
-    fn throw(
-        this: &Bound<'_, Self>,
-        error: Bound<'_, PyAny>,
-        value: Option<Bound<'_, PyAny>>,
-        traceback: Option<Py<PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        drop(traceback);
-        Pending::cancel(this.as_super(), None)?;
-        Err(PyErr::from_value(value.unwrap_or(error)))
-    }
-
-    /// Gives it up, as a coroutine does.
-    fn close(this: &Bound<'_, Self>) -> PyResult<()> {
-        Self::use_up(this);
-        Pending::cancel(this.as_super(), None).map(drop)
-    }
-
-    fn __aiter__<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = this.py();
-        let errand = Self::use_up(this).map(|sketch| sketch.errand(py)).transpose()?;
-        let reading = PyModule::import(py, "tidewire.services.reading")?;
-        reading.getattr("Stream")?.call1((errand,))?.call_method0(intern!(py, "__aiter__"))
-    }
-
-    /// What a task that is made of it shows.
-    #[getter]
-    fn __name__(this: &Bound<'_, Self>) -> PyResult<String> {
-        Self::title(this)
-    }
-
-    fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
-        Ok(format!("<Call {}>", Self::title(this)?))
-    }
+/// A call that begins when somebody waits for it, as a `tidewire.services.errand.LinkCall`.
+fn begun_later(py: Python<'_>, sketch: Sketch) -> PyResult<Bound<'_, PyAny>> {
+    static CALL: Once<Py<PyType>> = Once::new();
+    let sketch = Arc::new(sketch);
+    let operation = Box::pin(Outgoing::new(Arc::clone(&sketch)));
+    let call = Bound::new(py, Pending::later(py, "call", operation, sketch)?)?.into_any();
+    call.setattr(intern!(py, "__class__"), CALL.of(py, "tidewire.services.errand", "LinkCall")?)?;
+    Ok(call)
 }

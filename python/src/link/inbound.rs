@@ -87,7 +87,7 @@ impl Exchanging {
             Some(OnCancel::Cancel(handling)) => Handling::cancel(handling.bind(py), None),
         };
         if let Err(error) = told {
-            error.write_unraisable(py, None);
+            crate::bridge::raised(py, error);
         }
     }
 

@@ -9,7 +9,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
 use tidewire_proto::generated::limits;
 
-use crate::bridge::{Inlet, Line};
+use crate::bridge::{Inlet, Line, raised};
 use crate::held::Held;
 use crate::link::Taking;
 use crate::link::gate::Gate;
@@ -23,7 +23,7 @@ use crate::link::reader::SocketReader;
 /// While more waits than `link_intake_bytes`, the link takes nothing in.
 pub struct Intake {
     queue: Mutex<Queue>,
-    line: Arc<Line>,
+    line: Mutex<Arc<Line>>,
     receive: Held<PyAny>,
     link: Flusher,
     pulse: Arc<Pulse>,
@@ -91,15 +91,29 @@ impl Intake {
     /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, False) when the link is
     /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone.
     pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher, taking: Taking) -> Arc<Self> {
-        let (line, pulse) = (Arc::clone(line), Pulse::new());
-        let intake = Arc::new(Self { queue: Mutex::default(), line, receive: receive.into(), link, pulse, taking });
-        intake.line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
+        let (place, pulse) = (Mutex::new(Arc::clone(line)), Pulse::new());
+        let intake =
+            Arc::new(Self { queue: Mutex::default(), line: place, receive: receive.into(), link, pulse, taking });
+        line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
         intake
+    }
+
+    /// From now on what comes goes to another loop.
+    pub fn follow(self: &Arc<Self>, line: &Arc<Line>) {
+        let before = std::mem::replace(&mut *self.line.lock(), Arc::clone(line));
+        before.remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
+        line.add_inlet(Arc::clone(self) as Arc<dyn Inlet>);
+        line.wake();
+    }
+
+    fn wake(&self) {
+        let line = Arc::clone(&self.line.lock());
+        line.wake();
     }
 
     /// Nothing more is handed over.
     pub fn close(self: &Arc<Self>, py: Python<'_>) {
-        self.line.remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
+        self.line.lock().remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
         drop(self.take(py));
     }
 
@@ -112,13 +126,13 @@ impl Intake {
         }
         drop(queue);
         self.pulse.ask();
-        self.line.wake();
+        self.wake();
     }
 
     /// For how many milliseconds the loop has been blocked. It is asked for a sign of life.
     pub fn blocked_ms(&self) -> u32 {
         self.pulse.ask();
-        self.line.wake();
+        self.wake();
         self.pulse.blocked_ms()
     }
 
@@ -164,51 +178,61 @@ impl Inlet for Intake {
         if came.is_empty() {
             return;
         }
-        if let Err(error) = self.hand_over(py, came) {
-            error.write_unraisable(py, None);
+        let mut list = PyList::empty(py);
+        for one in came {
+            // One that can't be handed over must not take the others of its burst along.
+            if let Err(error) = self.hand_over(one, &mut list) {
+                raised(py, error);
+            }
         }
+        self.hand_list(&mut list);
     }
 }
 
 impl Intake {
-    fn hand_over(&self, py: Python<'_>, came: Vec<Came>) -> PyResult<()> {
-        let mut list = PyList::empty(py);
-        for one in came {
-            match one {
-                Came::Call(call, exchange, place) => {
-                    let call = Bound::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?;
-                    match place.gate.filter(|_| place.open.load(Ordering::Acquire)) {
-                        Some(gate) => {
-                            // What came before it is handed over before it.
-                            self.hand_list(std::mem::replace(&mut list, PyList::empty(py)))?;
-                            gate.get().admit(&call)?;
-                        }
-                        None => list.append((place.number, call))?,
+    fn hand_over<'py>(&self, one: Came, list: &mut Bound<'py, PyList>) -> PyResult<()> {
+        let py = list.py();
+        match one {
+            Came::Call(call, exchange, place) => {
+                let call = Bound::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?;
+                let admitted = match place.gate.filter(|_| place.open.load(Ordering::Acquire)) {
+                    Some(gate) => {
+                        // What came before it is handed over before it.
+                        self.hand_list(list);
+                        gate.get().admit(&call)
                     }
-                    if let Some(inflow) = &place.inflow {
-                        let handed = self.hand_list(std::mem::replace(&mut list, PyList::empty(py)));
-                        inflow.has_passed();
-                        handed?;
-                    }
+                    None => list.append((place.number, call)),
+                };
+                if let Some(inflow) = &place.inflow {
+                    self.hand_list(list);
+                    inflow.has_passed();
                 }
-                Came::Message(message, place) => {
-                    let left = place.pass_on(message);
-                    if let Some(message) = left {
-                        list.append((place.number, Py::new(py, RemoteMessage::new(message))?))?;
-                    }
-                }
-                Came::Changed(exchange) => exchange.tell(py),
-                Came::Lost => list.append((0, false))?,
-                Came::JoinedAgain => list.append((0, py.None()))?,
-                Came::Readable(reader) => SocketReader::begin(py, &self.line, reader)?,
-                Came::Left(node) => list.append((node, py.None()))?,
+                admitted
             }
+            Came::Message(message, place) => match place.pass_on(message) {
+                Some(message) => list.append((place.number, Py::new(py, RemoteMessage::new(message))?)),
+                None => Ok(()),
+            },
+            Came::Changed(exchange) => {
+                exchange.tell(py);
+                Ok(())
+            }
+            Came::Lost => list.append((0, false)),
+            Came::JoinedAgain => list.append((0, py.None())),
+            Came::Readable(reader) => SocketReader::begin(py, &Arc::clone(&self.line.lock()), reader),
+            Came::Left(node) => list.append((node, py.None())),
         }
-        self.hand_list(list)
     }
 
-    fn hand_list(&self, list: Bound<'_, PyList>) -> PyResult<()> {
-        if list.is_empty() { Ok(()) } else { self.receive.call1(list.py(), (&list,)).map(drop) }
+    fn hand_list(&self, list: &mut Bound<'_, PyList>) {
+        let py = list.py();
+        if list.is_empty() {
+            return;
+        }
+        let list = std::mem::replace(list, PyList::empty(py));
+        if let Err(error) = self.receive.call1(py, (list,)) {
+            raised(py, error);
+        }
     }
 }
 

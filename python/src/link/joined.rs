@@ -195,6 +195,14 @@ impl Link {
         Ok(())
     }
 
+    /// What comes in goes to another loop, as the one before was closed.
+    fn follow(&self, py: Python<'_>, bridge: &Bridge) -> PyResult<()> {
+        self.inner.born.check(py)?;
+        let intake = self.intake.lock().clone();
+        intake.into_iter().for_each(|intake| intake.follow(&bridge.line));
+        Ok(())
+    }
+
     /// Has this function make objects of the references in what comes over this link.
     fn take_with(&self, py: Python<'_>, take: Py<PyAny>) {
         self.taking.take_with(py, take);

@@ -17,7 +17,7 @@ mod reply;
 mod settings;
 mod stream;
 
-pub use calling::{Calling, LinkCall, Route};
+pub use calling::{Calling, Route};
 pub use gate::Gate;
 pub use handling::Handling;
 pub use hub::{Hub, Listening, check_address};

@@ -2,11 +2,9 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
@@ -26,8 +24,6 @@ pub struct Sketch {
     kwargs: Option<Held<PyDict>>,
     /// How it is made if everything is as usual.
     usual: Option<Usual>,
-    /// Whether somebody has begun it, or given it up.
-    pub used: AtomicBool,
     errand: Once<Held<PyAny>>,
 }
 
@@ -43,7 +39,6 @@ impl Sketch {
             args: args.clone().into(),
             kwargs: kwargs.map(|kwargs| kwargs.clone().into()),
             usual,
-            used: AtomicBool::new(false),
             errand: Once::new(),
         }
     }
@@ -121,7 +116,6 @@ impl Outgoing {
     }
 
     fn begin(&mut self, py: Python<'_>) -> PyResult<()> {
-        self.sketch.used.store(true, Ordering::Release);
         self.state = State::Over;
         self.state = match self.sketch.send(py)? {
             Some(sent) => State::Sent(sent),
@@ -179,18 +173,8 @@ impl Future for Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        match &self.state {
-            State::Sent(sent) => sent.standing.get().ended(None, false),
-            State::Waiting if !self.sketch.used.load(Ordering::Acquire) => attach(|py| {
-                let told = self.sketch.title(py).and_then(|title| {
-                    let text = std::ffi::CString::new(format!("{title} was called and never awaited"))?;
-                    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
-                });
-                if let Err(error) = told {
-                    error.write_unraisable(py, None);
-                }
-            }),
-            _ => {}
+        if let State::Sent(sent) = &self.state {
+            sent.standing.get().ended(None, false);
         }
     }
 }

@@ -43,10 +43,20 @@ class Base:
     def _bind_running_loop(self) -> None:
         import asyncio
 
-        from tidewire._loop import bridge_of
+        from tidewire import _loop
 
         self._loop = asyncio.get_running_loop()
-        self._engine.bind(bridge_of(self._loop))
+        self._engine.bind(_loop.bridge_of(self._loop))
+        _loop.uses(self)
+
+    def _follow(self, bridge: Bridge, loop: asyncio.AbstractEventLoop) -> None:
+        """Go on with another loop, the one of this thread, if the node's own was closed."""
+        if self._stopped or self._loop is None or not self._loop.is_closed():
+            return
+        self._loop = loop
+        self._engine.bind(bridge)
+        if self._connection is not None:
+            self._connection.follow(bridge)
 
     def _on_loop(self, call: Callable[[Bridge], object]) -> None:
         """Call something with the bridge of the node's loop, on the thread of that loop, and wait for it."""
@@ -68,7 +78,7 @@ class Base:
     def _ensure_loop(self) -> None:
         """Coroutines need a loop: the running one, or else one in a thread of the node's own."""
         with self._lock:
-            if self._engine.is_bound:
+            if self._engine.is_bound and not (self._loop is not None and self._loop.is_closed()):
                 return
             if _current.running_loop() is not None:
                 self._bind_running_loop()

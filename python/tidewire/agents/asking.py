@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from tidewire.agents.retry import Retry
 
 
-class Asked:
+class Asked(Coroutine[Any, Any, Any]):
     """A request that is asked again after failures that may pass."""
+
+    __slots__ = ("__weakref__", "_asked", "_message", "_retry", "_steps", "_target", "_timeout")
 
     def __init__(self, asked: Pending, target: Desk, message: Message, timeout: Any, retry: Retry) -> None:
         self._asked = asked
@@ -27,8 +29,31 @@ class Asked:
         self._message = message
         self._timeout = timeout
         self._retry = retry
+        self._steps: Generator[Any, Any, Any] | None = None
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._steps = steps = self._all()
+        return steps
+
+    # A task can be made of it, as of any coroutine.
+
+    def send(self, value: Any) -> Any:
+        """Go on, as a coroutine does."""
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits, as a coroutine does."""
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        """Give it up, as a coroutine does."""
+        self._asked.cancel()
+        self._begun().close()
+
+    def _begun(self) -> Generator[Any, Any, Any]:
+        return self.__await__() if self._steps is None else self._steps
+
+    def _all(self) -> Generator[Any, Any, Any]:
         while True:
             try:
                 return (yield from self._asked.__await__())

@@ -117,6 +117,8 @@ class Desk:
         message.context = None
         asked = message.kind == "request" or message.flags & IS_ASKED
         retry = self.retry if message.retry is None else message.retry
+        # Ctrl-C came, of all moments, during this handler: the program ends.
+        final = final or isinstance(error, KeyboardInterrupt)
         if not (asked or final) and message.delivery <= retry.limit:
             self._again(message, retry.wait_s(message.delivery), error)
             return True

@@ -24,7 +24,7 @@ from tidewire.services.names import plain_headers
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, Engine, Gate, LinkSubscription, Listening, Pending, RemoteMessage
+    from tidewire._binding import ActorRef, Bridge, Engine, Gate, LinkSubscription, Listening, Pending, RemoteMessage
     from tidewire.links.agents import RemoteAgents
     from tidewire.node import Node
     from tidewire.objects.references import Objects
@@ -188,6 +188,11 @@ class Connection:
         self.node._on_loop(lambda bridge: link.deliver_to(bridge, self._receive))
         self.objects.open()
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
+
+    def follow(self, bridge: Bridge) -> None:
+        """Have what comes handed over on another loop."""
+        if self.joined is not None:
+            self.joined.follow(bridge)
 
     async def refresh(self, within_s: float = math.inf) -> None:
         """Ask the hub what is served, and note it."""

@@ -41,12 +41,54 @@ class Submitted(asyncio.Future[Any]):
 
 def submitted(pool: Pool, task: Task, loop: asyncio.AbstractEventLoop) -> Submitted:
     """Return the future of a task."""
-    future = Submitted(loop=loop)
+    future = Submission(loop=loop)
     future.home = loop
     future._pool = pool
     future._task = task
     task.answer = future
     return future
+
+
+_blocking: Any = asyncio.Future.__dict__["_asyncio_future_blocking"]
+
+
+class Submission(Submitted):
+    """One that nobody has taken for a future yet: a task can be made of it, as of any coroutine."""
+
+    __slots__ = ()
+
+    def send(self, value: Any) -> Any:
+        """Go on, as a coroutine does."""
+        if self.done():
+            raise StopIteration(self.result())
+        _blocking.__set__(self, True)
+        return self
+
+    def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
+        """Raise an error where it waits, as a coroutine does."""
+        self.cancel()
+        raise error if value is None else value
+
+    def close(self) -> None:
+        """Give it up, as a coroutine does."""
+        self.cancel()
+
+    def __hash__(self) -> int:
+        # asyncio.wait makes a set of what it is given before it looks for coroutines, which it refuses.
+        self.__class__ = Submitted  # type: ignore[assignment]
+        return object.__hash__(self)
+
+    @property
+    def _asyncio_future_blocking(self) -> bool:
+        # asyncio reads this before it takes something for a future, and while a task waits for it.
+        blocking: bool = _blocking.__get__(self)
+        if not blocking:
+            self.__class__ = Submitted  # type: ignore[assignment]
+        return blocking
+
+    @_asyncio_future_blocking.setter
+    def _asyncio_future_blocking(self, blocking: bool) -> None:
+        _blocking.__set__(self, blocking)
 
 
 class Stopping(asyncio.Future[Any]):

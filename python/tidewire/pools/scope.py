@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
+from tidewire._limits import ABORT_TIMEOUT_MS
 from tidewire.errors import InvalidArgument
 from tidewire.pools.blocking import STOP_TIMEOUT_S
 
@@ -15,8 +16,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_ABORT_TIMEOUT_S = ABORT_TIMEOUT_MS.default / 1000
+
+
 class Scope(ABC):
-    """Starts at the beginning of a block, ``async with`` or ``with``, and stops at its end."""
+    """Starts at the beginning of a block, ``async with`` or ``with``, and stops at its end.
+
+    An exception that leaves the block stops it soon: what no worker has begun is returned in the ledger, and what was begun has a
+    second to end (the default of ``abort_timeout_ms``).
+    """
 
     @abstractmethod
     def start(self) -> None:
@@ -37,7 +45,12 @@ class Scope(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        from tidewire._signals import is_asked_to_end
+
+        if kind is None or is_asked_to_end(kind):
+            await self.stop()
+        else:
+            await self.stop(False, _ABORT_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         if running_loop() is not None:
@@ -48,4 +61,7 @@ class Scope(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop_blocking(True, STOP_TIMEOUT_S)
+        if kind is None:
+            self._stop_blocking(True, STOP_TIMEOUT_S)
+        else:
+            self._stop_blocking(False, _ABORT_TIMEOUT_S)

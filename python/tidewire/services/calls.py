@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tidewire._futures import TRACES, made_at, never_awaited
 from tidewire.errors import InvalidArgument, TidewireError
 from tidewire.services.feeding import has_streams
 from tidewire.services.port import Port, Request
@@ -44,10 +44,11 @@ class Answer:
 class Call(NotData, Coroutine[Any, Any, Any]):
     """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels the handler."""
 
-    __slots__ = ("__weakref__", "_sending", "_steps", "_used")
+    __slots__ = ("__weakref__", "_made", "_sending", "_steps", "_used")
 
     def __init__(self, sending: Sending) -> None:
         self._sending = sending
+        self._made = made_at() if TRACES else None
         self._used = False
         self._steps: Generator[Any, Any, Any] | None = None
 
@@ -88,9 +89,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
 
     def __del__(self) -> None:
         if not getattr(self, "_used", True):
-            warnings.warn(
-                f"{self._sending.title} was called and never awaited", RuntimeWarning, source=self, stacklevel=2
-            )
+            never_awaited(self._sending.title, self._made)
 
     def run(self) -> Any:
         """Send it, and block this thread until it is answered."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-from tidewire._binding import LinkCall
+from tidewire._binding import Pending
 from tidewire.errors import LinkLost, NodeStopped, NoResponders, TidewireError
 from tidewire.services import context
 from tidewire.services.port import Refused
@@ -14,9 +14,20 @@ from tidewire.services.resending import Resending, is_loss
 from tidewire.services.sending import Sending, noted, refusal
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
     from tidewire.services.port import LinkPort, Request
     from tidewire.services.registry import Group
+
+
+class LinkCall(Pending[Any]):
+    """A call of a method that gives one value, of a service in other processes. The compiled half makes it."""
+
+    __slots__ = ()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        # The method was not known yet, and is a stream.
+        from tidewire.services.reading import Stream
+
+        return Stream(self._errand()).__aiter__()
 
 
 class Errand(Sending):

@@ -1,0 +1,295 @@
+"""What can be done in asyncio with operations that are under way: tasks, groups, waits, and forgetting to await them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import tidewire as tw
+from program_support import LOOPS, program
+
+GROUPS = pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio has no groups before")
+
+
+async def answer(message: object) -> object:
+    await asyncio.sleep(0)
+    return message
+
+
+async def never(message: object) -> None:
+    await asyncio.Event().wait()
+
+
+def plain(message: object) -> object:
+    return message
+
+
+Make = Callable[[], Any]
+MAKERS = [
+    "ask",
+    "send",
+    "send that waits",
+    "request",
+    "agent",
+    "agent with retries",
+    "submit",
+    "stop",
+    "until",
+    "node.stop",
+]
+NOT_BEGUN = {"agent with retries", "until", "node.stop"}
+"""These are coroutines and nothing else: ``asyncio.wait`` refuses them from Python 3.11 on."""
+
+
+def with_maker(what: str, story: Callable[[Make], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with tw.Node() as node, tw.Node() as other:
+            ref = node.spawn(answer)
+            node.subscribe("asked", ref)
+            node.agent(answer, id="asked")
+            asker, retrying = node.agent(answer, id="asker"), node.agent(answer, id="retrying", retry=tw.Retry(2))
+
+            def waits() -> Any:
+                full = node.spawn(answer, mailbox=1)
+                while full.try_send(1):
+                    pass
+                return full.send(1)
+
+            async with node.pool(plain, workers=1) as pool:
+                makers: dict[str, Make] = {
+                    "ask": lambda: ref.ask(1),
+                    "send": lambda: ref.send(1),
+                    "send that waits": waits,
+                    "request": lambda: node.request("asked", 1),
+                    "agent": lambda: asker.request(1, to="asked"),
+                    "agent with retries": lambda: retrying.request(1, to="asked"),
+                    "submit": lambda: pool.submit(1),
+                    "stop": lambda: node.spawn(answer).stop(),
+                    "until": lambda: node.until(lambda _: True),
+                    "node.stop": lambda: other.stop(),
+                }
+                await asyncio.wait_for(story(makers[what]), 20)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_tasks_can_be_made_of_it(what: str) -> None:
+    async def story(make: Make) -> None:
+        direct = await make()
+        task = asyncio.create_task(make(), name="mine")
+        assert type(await task) is type(direct)
+        assert repr(task)
+
+    with_maker(what, story)
+
+
+@GROUPS
+@pytest.mark.parametrize("what", MAKERS)
+def test_groups_take_it(what: str) -> None:
+    async def story(make: Make) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(make()) for _ in range(3)]
+        assert all(task.done() for task in tasks)
+
+    with_maker(what, story)
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_everything_else_of_asyncio_takes_it(what: str) -> None:
+    async def story(make: Make) -> None:
+        await asyncio.gather(make(), make())
+        await asyncio.wait_for(make(), 5)
+        await asyncio.shield(make())
+        await asyncio.ensure_future(make())
+        assert len([await one for one in asyncio.as_completed([make(), make()])]) == 2
+        done, _ = await asyncio.wait([asyncio.ensure_future(make())])
+        assert len(done) == 1
+
+    with_maker(what, story)
+
+
+@pytest.mark.parametrize("what", [what for what in MAKERS if what not in NOT_BEGUN])
+def test_wait_takes_it_as_it_is(what: str) -> None:
+    async def story(make: Make) -> None:
+        # After a task was made of one: asyncio remembers what it takes for coroutines.
+        await asyncio.create_task(make())
+        made = make()
+        done, pending = await asyncio.wait({made})
+        assert (done, pending) == ({made}, set())
+        done, _ = await asyncio.wait([make(), make()])
+        for one in done:
+            one.result()
+
+    with_maker(what, story)
+
+
+@pytest.mark.parametrize("what", ["ask", "send that waits", "submit"])
+def test_a_task_of_it_can_be_cancelled(what: str) -> None:
+    async def main() -> None:
+        async with tw.Node() as node:
+            busy = node.spawn(never, mailbox=1)
+            while busy.try_send(1):
+                await asyncio.sleep(0)
+            gate = threading.Event()
+            async with node.pool(lambda _: gate.wait(20), workers=1) as pool:
+                makers: dict[str, Make] = {
+                    "ask": lambda: node.spawn(never).ask(1),
+                    "send that waits": lambda: busy.send(1),
+                    "submit": lambda: pool.submit(1),
+                }
+                task = asyncio.create_task(makers[what]())
+                await asyncio.sleep(0.01)
+                task.cancel("why")
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert task.cancelled()
+                never_begun = asyncio.create_task(makers[what]())
+                never_begun.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await never_begun
+                gate.set()
+            await node.stop(timeout=0)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("what", ["ask", "send that waits", "request", "agent", "agent with retries"])
+def test_whoever_forgets_to_await_is_told(what: str) -> None:
+    async def story(make: Make) -> None:
+        with pytest.warns(RuntimeWarning, match="was never awaited"):
+            make()
+
+    with_maker(what, story)
+
+
+def test_nobody_is_told_without_reason() -> None:
+    async def main() -> None:
+        async with tw.Node() as node:
+            ref = node.spawn(answer)
+            await ref.ask(1)
+            ref.ask(1).cancel()
+            ref.ask(1).close()
+            await ref.send(1)
+            ref.send(1)
+            ref.stop()
+            asking = ref.ask(1) if ref.alive else None
+            if asking is not None:
+                asking.add_done_callback(lambda _: None)
+            del asking
+            kept = node.spawn(answer)
+            future = asyncio.ensure_future(kept.ask(1))
+            await asyncio.wait({kept.ask(1), future})
+            node.schedule(3600, kept, 1).outcome()
+        gc.collect()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(main())
+
+
+def test_in_development_mode_it_is_told_where_it_was_made() -> None:
+    ended = program(
+        """
+        async def forgetful(ref, client):
+            ref.ask(1)
+            client.answer(1)
+        async def main():
+            async with tw.Node() as node:
+                await node.serve({"answer": answer}, name="desk")
+                await forgetful(node.spawn(answer), node.client("desk"))
+        run(main())
+        """,
+        "asyncio",
+        (),
+        "-X",
+        "dev",
+    )
+    assert ended.code == 0, ended
+    for title in ("ask", "desk.answer"):
+        assert f"RuntimeWarning: {title} was never awaited\nIt was made at (most recent call last)\n" in ended.err, (
+            ended
+        )
+    assert ended.err.count("in forgetful") == 2
+
+
+# Nodes that were not started, and more than one loop
+
+
+def test_an_ask_of_a_node_that_was_not_started_says_so() -> None:
+    node = tw.Node()
+    ref = node.spawn(plain)
+    with pytest.raises(tw.InvalidArgument, match=r"#1.* its node was not started: enter its block, or call start\(\)"):
+        ref.ask(1)
+    ref.tell(1)
+    assert ref.statistics()["depth"] == 1
+    with node:
+        assert node.sync.ask(ref, 2) == 2
+
+
+@LOOPS
+def test_a_node_goes_on_when_its_event_loop_was_closed(loop: str) -> None:
+    ended = program(
+        """
+        node = tw.Node()
+        node.start()
+        async def first():
+            ref = node.spawn(answer, name="actor")
+            node.subscribe("asked", ref)
+            node.agent(answer, id="asked")
+            await node.serve({"answer": answer, "items": items}, name="desk")
+            pools.append(node.pool(plain, workers=1))
+            assert await ref.ask(1) == 1
+            assert await node.client("desk").answer(1) == 1
+        async def again(number):
+            asker = node.agent(answer, id=f"asker-{number}")
+            desk = node.client("desk")
+            waits = {
+                "ask": lambda: node.lookup("actor").ask(1, timeout=5),
+                "request": lambda: node.request("asked", 1, timeout=5),
+                "agent": lambda: asker.request(1, to="asked", timeout=5),
+                "call": lambda: desk.with_(timeout=5).answer(1),
+                "submit": lambda: asyncio.wait_for(pools[0].submit(1), 5),
+            }
+            for what, wait in waits.items():
+                assert await wait() == 1, what
+            assert [one async for one in desk.items()] == [0, 1, 2]
+        pools = []
+        run(first())
+        run(again(1))
+        thread = threading.Thread(target=lambda: run(again(2)))
+        thread.start()
+        thread.join()
+        print("fine")
+        node._stop_blocking(5)
+        """,
+        loop,
+    )
+    assert (ended.code, ended.out) == (0, "fine\n"), ended
+
+
+def test_what_one_loop_waits_for_another_one_refuses() -> None:
+    async def ask(ref: tw.ActorRef) -> Any:
+        pending = ref.ask(1, timeout=None)
+        pending.add_done_callback(lambda _: None)
+        return pending
+
+    with tw.Node() as node:
+        gate = threading.Event()
+        ref = node.spawn(lambda _: gate.wait(20))
+        loop = asyncio.new_event_loop()
+        pending = loop.run_until_complete(ask(ref))
+
+        async def late() -> None:
+            with pytest.raises(RuntimeError, match="attached to a different loop"):
+                await pending
+
+        asyncio.run(late())
+        gate.set()
+        loop.close()

@@ -1,0 +1,292 @@
+"""Ctrl-C, SIGTERM and errors that leave a node's block: what is waited for, for how long, what is said, and with which code a program ends."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from program_support import CTRL_C, LOOPS, program
+
+INT, TERM = signal.SIGINT, signal.SIGTERM
+SOON_S = 5.0
+"""Much less than the half minute of a stop."""
+
+
+@LOOPS
+def test_ctrl_c_cancels_a_handler_that_awaits(loop: str) -> None:
+    ended = program(
+        """
+        async def slow(message):
+            print("now")
+            try:
+                await asyncio.sleep(60)
+            finally:
+                print("handler cancelled")
+        async def main():
+            async with tw.Node() as node:
+                try:
+                    await node.spawn(slow).ask(1, timeout=None)
+                finally:
+                    print("main left")
+        run(main())
+        """,
+        loop,
+        (INT,),
+    )
+    assert ended.code == CTRL_C, ended
+    assert ended.seconds < SOON_S
+    assert "handler cancelled" in ended.out
+    assert "waits up to" not in ended.err
+    assert "destroyed" not in ended.err
+
+
+@LOOPS
+def test_ctrl_c_says_for_whom_it_waits_and_does_not_wait_long(loop: str) -> None:
+    ended = program(
+        """
+        async def main():
+            async with tw.Node(name="desk") as node:
+                await node.spawn(stuck, name="reader").ask(1, timeout=None)
+        run(main())
+        """,
+        loop,
+        (INT,),
+    )
+    assert ended.code == CTRL_C, ended
+    assert ended.seconds < SOON_S
+    assert "desk: waits up to" in ended.err
+    assert "can't be cancelled: reader (#1)" in ended.err
+    assert "destroyed" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "waits",
+    ["node.sync.ask(node.spawn(stuck, name='reader'), 1, timeout=None)", "node.pool(stuck, workers=1).sync.submit(1)"],
+    ids=["ask", "pool"],
+)
+def test_ctrl_c_in_a_plain_program_does_not_wait_long_either(waits: str) -> None:
+    ended = program(
+        f"""
+        with tw.Node() as node:
+            {waits}
+        """,
+        "asyncio",
+        (INT,),
+    )
+    assert ended.code == CTRL_C, ended
+    assert ended.seconds < SOON_S
+    assert "waits up to" in ended.err
+
+
+def test_ctrl_c_ends_a_block_of_a_pool_with_a_stuck_task() -> None:
+    ended = program(
+        """
+        async def main():
+            async with tw.Pool(stuck, workers=1, kind="thread") as pool:
+                await pool.submit(1)
+        run(main())
+        """,
+        "asyncio",
+        (INT,),
+    )
+    assert ended.code == CTRL_C, ended
+    assert ended.seconds < SOON_S
+
+
+@LOOPS
+def test_a_second_ctrl_c_ends_the_program_now(loop: str) -> None:
+    ended = program(
+        """
+        def stuck(message):
+            print("now")
+            time.sleep(1)
+            print("now, again")
+            time.sleep(60)
+        async def main():
+            async with tw.Node(config={"abort_timeout_ms": 40_000}) as node:
+                await node.spawn(stuck).ask(1, timeout=None)
+        run(main())
+        """,
+        loop,
+        (INT, INT),
+    )
+    assert ended.code == CTRL_C, ended
+    assert ended.seconds < SOON_S
+
+
+def test_an_error_that_leaves_the_block_cancels_coroutines_and_begins_nothing_more() -> None:
+    ended = program(
+        """
+        async def slow(message):
+            print("begun", message)
+            await asyncio.sleep(60)
+        async def main():
+            async with tw.Node() as node:
+                ref = node.spawn(slow)
+                ref.tell(1)
+                ref.tell(2)
+                await asyncio.sleep(0.1)
+                raise LookupError("lost")
+        node = None
+        try:
+            run(main())
+        except LookupError as error:
+            print(error)
+        """
+    )
+    assert (ended.code, ended.out) == (0, "begun 1\nlost\n"), ended
+    assert ended.seconds < SOON_S
+
+
+def test_the_time_for_what_cannot_be_cancelled_is_a_setting() -> None:
+    ended = program(
+        """
+        def slow(message):
+            time.sleep(2)
+            print("handled")
+        async def main():
+            async with tw.Node(config={"abort_timeout_ms": 20_000}) as node:
+                node.spawn(slow).tell(1)
+                await asyncio.sleep(0.1)
+                raise LookupError("lost")
+        try:
+            run(main())
+        except LookupError as error:
+            print(error)
+        """
+    )
+    assert (ended.code, ended.out) == (0, "handled\nlost\n"), ended
+
+
+def test_ctrl_c_while_the_block_ends_does_not_wait_for_all_that_is_left() -> None:
+    ended = program(
+        """
+        async def slow(message):
+            print("now")
+            await asyncio.sleep(60)
+        async def main():
+            async with tw.Node() as node:
+                node.spawn(slow).tell(1)
+        run(main())
+        """,
+        "asyncio",
+        (INT,),
+    )
+    assert ended.code == CTRL_C, ended
+    assert ended.seconds < SOON_S
+
+
+WORKER = """
+async def work(message):
+    await asyncio.sleep(0.2)
+    print("done", message)
+
+async def main():
+    async with tw.Node() as node:
+        ref = node.spawn(work)
+        for message in range(3):
+            ref.tell(message)
+        asyncio.get_running_loop().call_soon(print, "now")
+        {waits}
+    print("left")
+"""
+
+WAITS = pytest.mark.parametrize(
+    ("waits", "left"),
+    [("await node.run_forever()", "left\n"), ("await asyncio.Event().wait()", "")],
+    ids=["forever", "event"],
+)
+
+
+@LOOPS
+@WAITS
+@pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
+def test_a_program_that_is_asked_to_end_works_off_what_it_has(
+    loop: str, waits: str, left: str, number: signal.Signals
+) -> None:
+    factory = {"asyncio": "None", "uvloop": "__import__('uvloop').new_event_loop"}[loop]
+    ended = program(WORKER.format(waits=waits) + f"tw.run(main(), loop_factory={factory})\n", loop, (number,))
+    assert (ended.code, ended.out, ended.err) == (0, f"now\ndone 0\ndone 1\ndone 2\n{left}", ""), ended
+
+
+@LOOPS
+@pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
+def test_run_forever_hears_signals_under_any_runner(loop: str, number: signal.Signals) -> None:
+    ended = program(WORKER.format(waits="await node.run_forever()") + "run(main())\n", loop, (number,))
+    assert (ended.code, ended.out, ended.err) == (0, "now\ndone 0\ndone 1\ndone 2\nleft\n", ""), ended
+
+
+@pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
+def test_a_second_signal_does_not_wait_for_the_work(number: signal.Signals) -> None:
+    ended = program(
+        """
+        def stuck(message):
+            print("now")
+            time.sleep(1)
+            print("now, again")
+            time.sleep(60)
+        async def main():
+            async with tw.Node() as node:
+                node.spawn(stuck).tell(1)
+                await node.run_forever()
+        tw.run(main())
+        """,
+        "asyncio",
+        (INT, number),
+    )
+    assert ended.code == 128 + INT, ended
+    assert ended.seconds < SOON_S
+
+
+def test_work_that_is_not_done_in_time_shows_in_the_exit_code() -> None:
+    ended = program(
+        """
+        async def main():
+            async with tw.Node(config={"stop_timeout_ms": 300}) as node:
+                node.spawn(stuck).tell(1)
+                await node.run_forever()
+        tw.run(main())
+        """,
+        "asyncio",
+        (TERM,),
+    )
+    assert ended.code == 1, ended
+    assert ended.seconds < SOON_S
+
+
+def test_run_returns_and_raises_what_main_does() -> None:
+    ended = program(
+        """
+        async def main(value):
+            if value is None:
+                raise LookupError("none")
+            return value
+        before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+        print(tw.run(main(7)))
+        try:
+            tw.run(main(None))
+        except LookupError as error:
+            print(error)
+        try:
+            tw.run(main)
+        except tw.InvalidArgument as error:
+            print("tw.run(main())" in str(error))
+        print((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before)
+        """
+    )
+    assert (ended.code, ended.out) == (0, "7\nnone\nTrue\nTrue\n"), ended
+
+
+def test_run_forever_ends_with_its_node() -> None:
+    ended = program(
+        """
+        async def main():
+            async with tw.Node() as node:
+                asyncio.get_running_loop().call_later(0.05, lambda: tasks.append(asyncio.ensure_future(node.stop())))
+                await node.run_forever()
+                print("ended")
+        tasks = []
+        tw.run(main())
+        """
+    )
+    assert (ended.code, ended.out) == (0, "ended\n"), ended

@@ -1,0 +1,112 @@
+"""The end of a node after an error: handlers that await are cancelled, and those that can't be have a short time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tidewire import _drive, _idle
+from tidewire._ledger import Ledger
+from tidewire._log import logger
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.node import Node
+
+_TELL_AFTER_S = 0.1
+
+
+# Tasks are kept from being collected while they run: the loop itself holds them only weakly.
+_ending: set[asyncio.Task[None]] = set()
+
+
+async def abort(node: Node) -> None:
+    """Stop a node soon. Nothing that waits begins any more. It goes on where waiting for it is cancelled, as scopes of anyio do."""
+    task = asyncio.ensure_future(_abort(node))
+    _ending.add(task)
+    task.add_done_callback(_ending.discard)
+    await asyncio.shield(task)
+
+
+async def _abort(node: Node) -> None:
+    until = monotonic() + limit_s(node)
+    pending = _begin(node, until)
+    if pending is None:
+        return
+    # All at once: a handler may wait for a task of a pool, and the other way round.
+    stopping = [asyncio.ensure_future(pool.stop(False, _left(until))) for pool in node._live_pools()]
+    with _telling(node, until):
+        ledgers: list[Ledger] = [await pending, *[await one for one in stopping]]
+        if node._connection is not None:
+            await node._connection.drain(until)
+    node._end_stop(ledgers)
+
+
+def abort_blocking(node: Node) -> None:
+    """As ``abort``, and block this thread."""
+    until = monotonic() + limit_s(node)
+    pending = _begin(node, until)
+    if pending is None:
+        return
+    with _telling(node, until):
+        pools = [pool._stop_blocking(False, _left(until)) for pool in node._live_pools()]
+        ledgers = [pending.wait(), *pools]
+        if node._connection is not None:
+            node._connection.drain_blocking(until)
+    node._end_stop(ledgers)
+
+
+def limit_s(node: Node) -> float:
+    """Return how long the end of a node takes at most: no time if it is to end at once."""
+    return 0.0 if node._ends_now else node._engine.abort_timeout()
+
+
+def _begin(node: Node, until: float) -> Pending[Ledger] | None:
+    node._begin_goodbye()
+    pending = node._begin_stop(_left(until), drain=False)
+    if isinstance(pending, Ledger):
+        return None
+    # Whoever is not patient now is not patient at the end of the program either.
+    node._ends_now = True
+    _cancel_handlers(node)
+    return pending
+
+
+def _cancel_handlers(node: Node) -> None:
+    loop = node._loop
+    if loop is None or loop.is_closed():
+        return
+    # A loop may be closed meanwhile, and with it all its tasks.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(_drive.cancel, node._self)
+
+
+@contextlib.contextmanager
+def _telling(node: Node, until: float) -> Iterator[None]:
+    """Say for whom it is waited, if that takes long enough for a person to wonder."""
+
+    def tell() -> None:
+        names = _idle.at_work(node)
+        if names:
+            logger.warning(
+                "%s: waits up to %.1f s for what can't be cancelled: %s",
+                node.name,
+                max(0.0, until - monotonic()),
+                _idle.shortened(names),
+            )
+
+    timer = threading.Timer(_TELL_AFTER_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _left(until: float) -> float:
+    return max(0.0, until - monotonic())

@@ -1,0 +1,38 @@
+"""Operations in asyncio: futures to what waits for them, and a warning for those that nobody awaits."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from typing import Any
+
+from tidewire._binding import Pending
+
+TRACES = sys.flags.dev_mode or bool(os.environ.get("PYTHONASYNCIODEBUG"))
+"""Whether it is noted where operations are made, as asyncio does for coroutines in its debug mode."""
+
+_FRAMES = 10
+
+
+class Begun(Pending[Any]):
+    """An operation that asyncio has taken for a future. No task can be made of it any more, and ``asyncio.wait`` takes it."""
+
+    __slots__ = ()
+
+    # Without these it is no coroutine.
+    send = throw = close = None  # type: ignore[assignment]
+
+
+def made_at() -> traceback.StackSummary:
+    """Return where the program is."""
+    return traceback.extract_stack(sys._getframe(1), _FRAMES)
+
+
+def never_awaited(title: str, made: traceback.StackSummary | None) -> None:
+    """Warn that an operation was let go of, and nobody had awaited it."""
+    text = f"{title} was never awaited"
+    if made is not None:
+        text += f"\nIt was made at (most recent call last)\n{''.join(made.format()).rstrip()}"
+    warnings.warn(text, RuntimeWarning, stacklevel=2)

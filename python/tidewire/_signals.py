@@ -1,0 +1,206 @@
+"""SIGINT and SIGTERM: the first one lets the work of a program end, the second one does not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+
+_T = TypeVar("_T")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_GIVEN_UP = 1
+"""The exit code of a program that was asked to end, and had to leave handlers behind that did not."""
+
+
+class Ending:
+    """Whether a program was asked to end, and who is told.
+
+    Attributes:
+        number: The signal that it was, or None.
+    """
+
+    def __init__(self, told: Callable[[], object] | None = None) -> None:
+        self.number: int | None = None
+        self._told = told
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def wait(self) -> None:
+        """Wait until the program is asked to end. Who waits sees to it, so that nobody else is told."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.discard(waiting)
+
+    def ask(self, number: int) -> None:
+        """Note the first signal."""
+        self.number = number
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        if not self._waiting and self._told is not None:
+            self._told()
+
+
+_ending: Ending | None = None
+"""That of the program that runs at present."""
+
+
+def is_asked_to_end(kind: type[BaseException]) -> bool:
+    """Return whether what leaves a block is the cancellation by a signal, which is no error."""
+    return issubclass(kind, asyncio.CancelledError) and _ending is not None and _ending.number is not None
+
+
+@contextlib.contextmanager
+def heard(ending: Ending) -> Iterator[Ending]:
+    """Have the signals of this program heard by the loop that runs, which must be that of the main thread; others hear none."""
+    global _ending
+    if threading.current_thread() is not threading.main_thread():
+        yield ending
+        return
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    # A program that was started to ignore one, as in the background of a shell, goes on to.
+    numbers = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+
+    def hear(number: int) -> None:
+        for one in numbers:
+            loop.remove_signal_handler(one)
+            signal.signal(one, _now)
+        ending.ask(number)
+
+    for number in numbers:
+        loop.add_signal_handler(number, hear, number)
+    _ending = ending
+    try:
+        yield ending
+    finally:
+        # After the first signal it is the second one that counts, until the program has ended.
+        if ending.number is None:
+            _ending = None
+            for number in numbers:
+                loop.remove_signal_handler(number)
+                handler = before[number]
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _now(number: int, frame: FrameType | None) -> NoReturn:
+    from tidewire.node import end_now
+
+    end_now()
+    raise KeyboardInterrupt
+
+
+async def run_forever(node: Node) -> None:
+    """Wait until the program is asked to end, or the node has stopped."""
+    stopped = asyncio.ensure_future(_stopped(node))
+    try:
+        if _ending is not None:
+            await _first(stopped, _ending)
+        else:
+            with heard(Ending()) as ending:
+                await _first(stopped, ending)
+    finally:
+        stopped.cancel()
+
+
+async def _first(stopped: asyncio.Future[None], ending: Ending) -> None:
+    asked = asyncio.ensure_future(ending.wait())
+    try:
+        await asyncio.wait([stopped, asked], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asked.cancel()
+
+
+async def _stopped(node: Node) -> None:
+    engine = node._engine
+    while True:
+        news = engine.news
+        seen = news.count
+        if node.ledger is not None:
+            return
+        await engine.changed(news, seen, None)
+
+
+def run(
+    main: Coroutine[Any, Any, _T],
+    *,
+    debug: bool | None = None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> _T:
+    """Run a program: as ``asyncio.run``, and SIGINT (Ctrl-C) and SIGTERM let its nodes finish their work.
+
+    The first signal ends ``node.run_forever()``, or cancels ``main`` where nobody waits in that; nodes whose blocks are left by it work
+    off what they have, as at the end of any block, for at most ``stop_timeout_ms``. A second signal ends the program at once.
+
+    Args:
+        main: What the program does, such as ``main()``.
+        debug: Whether the loop is in debug mode; None leaves it to the environment.
+        loop_factory: Makes the event loop, such as ``uvloop.new_event_loop``; from Python 3.11 on.
+
+    Returns:
+        What ``main`` returns.
+
+    Raises:
+        SystemExit: if a signal ended ``main``: with 0 if all work was done; 1 if handlers did not end in time; 128 and the number of the
+            first signal if there was a second one.
+        InvalidArgument: if ``main`` is no coroutine.
+        BaseException: whatever ``main`` raises.
+    """
+    from tidewire.node import has_ended_stuck
+
+    global _ending
+    if not asyncio.iscoroutine(main):
+        raise InvalidArgument(f"main: {main!r} is not allowed: call the coroutine function, as in tw.run(main())")
+    ending = Ending()
+    has_ended_stuck()
+    try:
+        result = _runner(debug, loop_factory)(_heard(ending, main))
+    except (asyncio.CancelledError, KeyboardInterrupt) as error:
+        if ending.number is None:
+            raise
+        code = 128 + ending.number if isinstance(error, KeyboardInterrupt) else _GIVEN_UP if has_ended_stuck() else 0
+        raise SystemExit(code) from None
+    finally:
+        if _ending is ending:
+            _ending = None
+    if ending.number is not None and has_ended_stuck():
+        raise SystemExit(_GIVEN_UP)
+    return result
+
+
+async def _heard(ending: Ending, main: Coroutine[Any, Any, _T]) -> _T:
+    task = asyncio.current_task()
+    assert task is not None
+    ending._told = task.cancel
+    with heard(ending):
+        return await main
+
+
+def _runner(
+    debug: bool | None, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None
+) -> Callable[[Coroutine[Any, Any, _T]], _T]:
+    if loop_factory is None:
+        return lambda main: asyncio.run(main, debug=debug)
+    made: Any = getattr(asyncio, "Runner", None)
+    if made is None:
+        raise InvalidArgument(
+            "loop_factory: asyncio takes one from Python 3.11 on: set the policy of event loops instead"
+        )
+
+    def run(main: Coroutine[Any, Any, _T]) -> _T:
+        with made(debug=debug, loop_factory=loop_factory) as runner:
+            result: _T = runner.run(main)
+            return result
+
+    return run
