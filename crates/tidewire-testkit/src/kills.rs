@@ -1,10 +1,11 @@
 //! Kills: processes that die in the middle of commits, and campaigns of a size that none ends.
 
 use std::env;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use tidewire_backend::{CampaignId, Claim, ErrorKind, Plan, State, WorkerId};
+use rustix::process::{Pid, Signal, kill_process};
+use tidewire_backend::{CampaignId, Claim, ErrorKind, Plan, Settings, State, WorkerId};
 use tidewire_core::campaign::digest::digest;
 
 use crate::{
@@ -13,6 +14,9 @@ use crate::{
 
 /// The address of the store, for a process that is to be killed.
 const ADDRESS: &str = "TIDEWIRE_VICTIM";
+/// What it does: it stands still with its first lease, or works until it is killed.
+const STANDS: &str = "TIDEWIRE_VICTIM_STANDS";
+const WORKS: &str = "TIDEWIRE_VICTIM_WORKS";
 const RUNS: u64 = 60_000;
 const KILLS: u64 = 25;
 
@@ -23,6 +27,13 @@ pub fn victim(open: fn(&str) -> tidewire_backend::Result<Connection>) {
     let id = store.find("killed").unwrap();
     let worker = join(&mut store, id);
     println!("\nworker {worker}");
+    if env::var_os(STANDS).is_some() {
+        let mut held = lease(store.claim(id, worker, &[]).unwrap());
+        let results = results_of(&held, 1, &[]);
+        println!("\nstands");
+        io::stdin().read_line(&mut String::new()).unwrap();
+        return crate::refused(store.commit(id, &mut held, &results), ErrorKind::Stale, "was taken away");
+    }
     loop {
         match store.claim(id, worker, &[]) {
             Ok(Claim::Lease(mut lease)) => {
@@ -45,23 +56,30 @@ pub fn victim(open: fn(&str) -> tidewire_backend::Result<Connection>) {
 
 struct Victim {
     process: Child,
-    /// Kept open: what it says must not end it.
-    _said: BufReader<ChildStdout>,
+    said: BufReader<ChildStdout>,
     worker: WorkerId,
 }
 
 impl Victim {
-    fn start(place: &Place) -> Self {
+    fn start(place: &Place, how: &str) -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
             .args(["kills::victim", "--exact", "--ignored", "--nocapture"])
             .env(ADDRESS, &place.address)
+            .env(how, "1")
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(process.stdout.take().unwrap());
-        let number =
-            said.by_ref().lines().map_while(Result::ok).find_map(|line| line.strip_prefix("worker ")?.parse().ok());
-        Self { process, _said: said, worker: WorkerId(number.expect("it said its number")) }
+        let said = BufReader::new(process.stdout.take().unwrap());
+        let mut victim = Self { process, said, worker: WorkerId(0) };
+        victim.worker = WorkerId(victim.hear("worker ").parse().expect("it says its number"));
+        victim
+    }
+
+    /// Waits for a line that begins so, and gives the rest of it.
+    fn hear(&mut self, begin: &str) -> String {
+        let mut lines = self.said.by_ref().lines().map_while(Result::ok);
+        lines.find_map(|line| line.strip_prefix(begin).map(str::to_owned)).expect("it says what it does")
     }
 
     fn kill(&mut self) {
@@ -74,7 +92,7 @@ pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &Plac
     let mut store = place.connect();
     let id = start(&mut store, &plan("killed", RUNS));
     let mut random = Random(4);
-    let mut victims = [Victim::start(place), Victim::start(place)];
+    let mut victims = [Victim::start(place, WORKS), Victim::start(place, WORKS)];
     let mut killed = 0;
     'kills: while killed < KILLS {
         // The next dies at some moment after the next commits.
@@ -93,7 +111,7 @@ pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &Plac
         which.kill();
         killed += 1;
         store.worker_lost(id, which.worker, Some(u64::MAX), false).unwrap();
-        *which = Victim::start(place);
+        *which = Victim::start(place, WORKS);
     }
     assert!(killed >= 5, "{killed} were killed before it was done");
     victims.iter_mut().for_each(Victim::kill);
@@ -109,6 +127,32 @@ pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &Plac
         (0..RUNS).collect::<Vec<_>>()
     );
     assert_eq!(parts.iter().fold(0, |sum: u128, part| sum.wrapping_add(digest(part))), status.digest);
+}
+
+/// SIGSTOP between claim and commit, until its lease has expired and another has done its runs; then SIGCONT.
+pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &Place) {
+    let mut store = place.connect();
+    let settings = Settings { lease_us: 100_000, ..Settings::default() };
+    let id = start(&mut store, &Plan { settings, ..plan("killed", 500) });
+    let mut victim = Victim::start(place, STANDS);
+    victim.hear("stands");
+    kill_process(Pid::from_child(&victim.process), Signal::STOP).unwrap();
+    let worker = join(&mut store, id);
+    while store.status(id).unwrap().losses == 0 {
+        match store.claim(id, worker, &[]).unwrap() {
+            Claim::Lease(lease) => store_all(&mut store, id, lease),
+            Claim::Wait { hint_us, .. } => {
+                store.wait(hint_us).unwrap();
+            }
+            Claim::Ended(state) => panic!("{state} without the runs of the other"),
+        }
+    }
+    work_off(&mut store, id);
+    kill_process(Pid::from_child(&victim.process), Signal::CONT).unwrap();
+    drop(victim.process.stdin.take());
+    assert!(victim.process.wait().unwrap().success(), "it is refused");
+    let status = store.status(id).unwrap();
+    assert_eq!((status.summary.state, status.rows, status.digest), (State::Done, 500, digest_of(500)));
 }
 
 /// No row exists for a run before its result does: neither tables nor the ledger know how many runs are planned.

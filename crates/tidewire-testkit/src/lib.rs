@@ -86,6 +86,7 @@ macro_rules! conformance {
                 rows_are_read_by_whole_runs,
                 failures_are_kept_within_bounds,
                 parameter_sets_are_columns,
+                what_is_read_while_others_write_is_whole,
             ],
             looks: [
                 a_mean_that_is_known_well_enough_ends_at_the_same_run,
@@ -103,6 +104,7 @@ macro_rules! conformance {
             ],
             kills: [
                 processes_that_are_killed_in_commits_lose_and_double_nothing,
+                a_process_that_stands_still_beyond_its_lease_stores_nothing_late,
                 a_thousand_million_runs_are_planned_at_once,
             ],
         }

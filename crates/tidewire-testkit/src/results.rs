@@ -7,8 +7,8 @@ use tidewire_core::campaign::digest::digest;
 use tidewire_core::campaign::rows::Value;
 
 use crate::{
-    Connection, Place, all_rows, failure, join, lease, no_parameters, plan, refused, results_of, start, store_all,
-    work_off,
+    Connection, Place, all_rows, failure, join, lease, no_parameters, outcome, plan, refused, results_of, start,
+    store_all, work_off,
 };
 
 fn one_run(store: &mut Connection, id: CampaignId) -> Lease {
@@ -236,4 +236,30 @@ pub fn parameter_sets_are_columns(place: &Place) {
     work_off(&mut store, id);
     let rows = store.read_rows(id, 0, 100).unwrap();
     assert_eq!((rows.len(), rows.columns.len()), (10, 2), "the column of the store is not one of the function");
+}
+
+pub fn what_is_read_while_others_write_is_whole(place: &Place) {
+    let mut store = place.connect();
+    let id = start(&mut store, &plan("export", 4_000));
+    std::thread::scope(|scope| {
+        scope.spawn(|| work_off(&mut place.connect(), id));
+        let mut ended = false;
+        while !ended {
+            ended = store.status(id).unwrap().summary.state.ended();
+            let (mut from, mut read) = (0, 0);
+            loop {
+                let rows = store.read_rows(id, from, 300).unwrap();
+                let Some(last) = rows.runs.last() else { break };
+                // One worker stores runs in order: what is read is all that there was, and has no holes.
+                assert_eq!(rows.runs, (from..=*last).collect::<Vec<_>>());
+                for (at, run) in rows.runs.iter().enumerate() {
+                    assert_eq!([rows.columns[0].at(at), rows.columns[1].at(at)], outcome(*run));
+                }
+                from = last + 1;
+                read += rows.len() as u64;
+            }
+            assert!(read <= store.status(id).unwrap().rows);
+            assert!(!ended || read == 4_000, "{read}");
+        }
+    });
 }
