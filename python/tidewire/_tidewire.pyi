@@ -692,4 +692,4 @@ class CampaignWorker:
         """Ends the worker after the run that it is in. What it has run by then is stored."""
 
 def end_with_parent(parent: int) -> bool:
-    """Ends this process when its parent does, however that happens. False if the parent is gone already."""
+    """Has the system kill this process when its parent ends, where it can. False if the parent is gone already."""

@@ -16,10 +16,13 @@ pub use worker::CampaignWorker;
 
 use pyo3::prelude::*;
 
-/// Ends this process when its parent does, however that happens. False if the parent is gone already.
+/// Has the system kill this process when its parent ends, however that happens, where it can. False if the parent is gone already.
 #[pyfunction]
 pub fn end_with_parent(parent: i32) -> PyResult<bool> {
-    let signal = rustix::process::Signal::KILL;
-    rustix::process::set_parent_process_death_signal(Some(signal)).map_err(std::io::Error::from)?;
+    #[cfg(target_os = "linux")]
+    {
+        let signal = rustix::process::Signal::KILL;
+        rustix::process::set_parent_process_death_signal(Some(signal)).map_err(std::io::Error::from)?;
+    }
     Ok(rustix::process::getppid().is_some_and(|now| now.as_raw_nonzero().get() == parent))
 }

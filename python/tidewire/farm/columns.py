@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidewire.errors import InvalidArgument
+from tidewire.farm.parameters import annotations_of, hint_of
 from tidewire.farm.results import form_of, plain
 
 Columns = list[tuple[str, str]]
@@ -39,11 +40,17 @@ def of_function(function: Callable[..., Any]) -> tuple[Columns, bool] | None:
     Raises:
         InvalidArgument: if it says something that has no columns.
     """
-    hint = _return_hint(function)
+    try:
+        hint = hint_of(function, "return")
+    except Exception:  # noqa: BLE001
+        # Names that are not there when it runs: the first result says the columns.
+        return None
+    if hint is type(None) or (hint is None and "return" in annotations_of(function)):
+        raise InvalidArgument(
+            f"function: {getattr(function, '__qualname__', function)} returns None: let it return its columns, or a number"
+        )
     if hint is None or hint is Any:
         return None
-    if hint is type(None):
-        raise InvalidArgument(f"function: {function.__qualname__} returns None: let it return its columns, or a number")
     many = False
     item = _item_of_list(hint)
     if item is not None:
@@ -97,14 +104,6 @@ def checked(columns: Columns) -> Columns:
             raise InvalidArgument(f"column {name!r}: another one has this name, as stores don't mind its case")
         seen.add(name.lower())
     return columns
-
-
-def _return_hint(function: Callable[..., Any]) -> Any:
-    try:
-        return typing.get_type_hints(function).get("return")
-    except Exception:  # noqa: BLE001
-        # Names that are not there when it runs: the first result says the columns.
-        return None
 
 
 def _item_of_list(hint: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -61,18 +62,55 @@ def checked(function: Callable[..., Any], params: Any, sweep: Any) -> list[str]:
 
 
 def kind_of(function: Callable[..., Any]) -> Any:
-    """Return ``P`` of a function that takes ``tw.Run[P]``, or None if it takes any parameters."""
+    """Return ``P`` of a function that takes ``tw.Run[P]``, or None if it takes any parameters.
+
+    Raises:
+        InvalidArgument: if ``P`` can't be found.
+    """
     from tidewire._binding import Run
 
-    try:
-        hints = typing.get_type_hints(function)
-    except Exception:  # noqa: BLE001
-        return None
-    for hint in hints.values():
+    for name, written in annotations_of(function).items():
+        if name == "return":
+            continue
+        try:
+            hint = hint_of(function, name)
+        except Exception as error:
+            if isinstance(written, str) and "Run[" in written:
+                mend = "define what it names at the top level of the module"
+                raise InvalidArgument(
+                    f"function: its annotation {written!r} can't be read ({error}): {mend}"
+                ) from error
+            continue
         if typing.get_origin(hint) is Run:
             kind = typing.get_args(hint)[0]
             return None if kind is Any or isinstance(kind, typing.TypeVar) else kind
     return None
+
+
+def annotations_of(function: Any) -> dict[str, Any]:
+    """Return what the parameters of a function are annotated with, as it is written."""
+    return dict(getattr(_innermost(function), "__annotations__", {}))
+
+
+def hint_of(function: Any, name: str) -> Any:
+    """Return what a parameter, or ``return``, is annotated with; None if with nothing. Raises what reading it raises.
+
+    Each is read by itself: one that can't be read, as names are imported for type checkers alone, does not matter to others.
+    """
+    written = annotations_of(function).get(name)
+    if written is None:
+        return None
+
+    def alone() -> None: ...
+
+    alone.__annotations__ = {name: written}
+    return typing.get_type_hints(alone, getattr(_innermost(function), "__globals__", {}))[name]
+
+
+def _innermost(function: Any) -> Any:
+    while isinstance(function, functools.partial) or hasattr(function, "__wrapped__"):
+        function = function.func if isinstance(function, functools.partial) else function.__wrapped__
+    return function
 
 
 class Parameters:

@@ -37,6 +37,10 @@ class Row(tuple[Any, ...]):
         """Return the values by column."""
         return dict(zip(self._fields, self, strict=True))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it with its columns: each campaign has a class of its own."""
+        return _row, (self._fields, tuple(self))
+
     def __repr__(self) -> str:
         """Return the values with their columns."""
         return f"Row({', '.join(f'{name}={value!r}' for name, value in self.asdict().items())})"
@@ -48,6 +52,10 @@ def row_class(fields: tuple[str, ...]) -> type[Row]:
         name: property(itemgetter_of(index)) for index, name in enumerate(fields) if name.isidentifier()
     }
     return type("Row", (Row,), {"__slots__": (), **names, "_fields": fields})
+
+
+def _row(fields: tuple[str, ...], values: tuple[Any, ...]) -> Row:
+    return row_class(fields)(values)
 
 
 def itemgetter_of(index: int) -> Any:

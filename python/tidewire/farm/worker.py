@@ -8,6 +8,7 @@ What it imports costs its start: everything that is not needed for the first run
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import json
 import os
@@ -31,6 +32,8 @@ def main(connection: int, board_fd: int, parent: int) -> None:
     for fd in (connection, board_fd):
         os.set_inheritable(fd, False)
     orders = json.loads(_line(connection))
+    if not sys.platform.startswith("linux"):
+        _thread.start_new_thread(_end_with_supervisor, (connection,))
     try:
         state = _work(orders, board_fd)
     except BaseException as error:  # noqa: BLE001
@@ -83,6 +86,13 @@ def _work(orders: dict[str, Any], board_fd: int) -> str:
     )
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     return worker.serve(time.monotonic() - orders["started"])
+
+
+def _end_with_supervisor(connection: int) -> None:
+    """End in the middle of a run when the supervisor is gone, where the system does not see to it. A thread of its own."""
+    while os.read(connection, 1):
+        pass
+    os._exit(1)
 
 
 def _ignore(*_: object) -> None:
