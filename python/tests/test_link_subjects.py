@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_processes import PATIENCE_S, Programs
-from link_stories import play, three
+from link_stories import logged, play, three
 
 TIMEOUT_S = 30
 
@@ -247,3 +247,25 @@ def test_the_first_of_much_is_written_while_the_round_of_the_loop_goes_on() -> N
                 assert came.wait(PATIENCE_S)
 
     play(story)
+
+
+def test_what_is_published_to_a_service_is_said_once_without_a_traceback() -> None:
+    async def story() -> None:
+        async with three() as (_, a, b):
+            served = await a.serve({"double": double}, name="desk")
+            await b.until(lambda now: "desk" in now["links"]["services"], timeout=PATIENCE_S)
+            with logged() as lines:
+                for _ in range(3):
+                    b.publish(f"svc.desk.{served.instance}.double", 1)
+                    b.publish("svc.desk.double", 1)
+                # Behind the messages: they have come in.
+                assert await b.client("desk").double(4) == 8
+                said = lines.get(timeout=PATIENCE_S)
+                assert "the node 'b' publishes to a service" in said and said.startswith("svc.desk.")
+                assert lines.empty()
+
+    play(story)
+
+
+async def double(value: int) -> int:
+    return 2 * value

@@ -13,6 +13,7 @@ import tidewire as tw
 from tidewire._limits import STREAM_AHEAD
 from tidewire.services.context import CallContext, context
 from tidewire.services.declare import Service, method
+from tidewire.services.places import Places
 from tidewire.services.proxy import client
 from tidewire.services.serving import serve
 
@@ -475,3 +476,16 @@ def test_a_method_that_promises_a_stream_gives_one(run: Run) -> None:
             await anext(client(node, "odd").nothing())
 
     run(story)
+
+
+def test_streams_that_wait_begin_by_priority_and_in_their_order() -> None:
+    places: Places[str] = Places(1, 100)
+    assert places.enter("first", "low")
+    for n in range(3):
+        for priority in ("low", "high", "urgent", "normal"):
+            assert not places.enter(f"{priority} {n}", priority)
+    begun, one = [], places.leave("first")
+    while one is not None:
+        begun.append(one)
+        one = places.leave(one)
+    assert begun == [f"{priority} {n}" for priority in ("urgent", "high", "normal", "low") for n in range(3)]

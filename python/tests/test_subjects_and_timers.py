@@ -54,6 +54,33 @@ def test_a_subscription_is_read_with_async_for(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.parametrize("end", ["its block", "its node"])
+def test_readers_of_a_subscription_see_its_end(end: str) -> None:
+    async def story() -> None:
+        async with tw.Node() as node:
+            stream, seen = node.subscription("news.>"), []
+            await stream.__aenter__()
+
+            async def read() -> None:
+                async for envelope in stream:
+                    seen.append(envelope.message)
+
+            readers = [asyncio.create_task(read()) for _ in range(3)]
+            for n in range(5):
+                node.publish("news.of", n)
+            while len(seen) < 5:
+                await asyncio.sleep(0)
+            # All of them wait for one more.
+            if end == "its block":
+                await stream.__aexit__(None, None, None)
+        await asyncio.wait_for(asyncio.gather(*readers), 30)
+        assert seen == [0, 1, 2, 3, 4]
+        # Nobody who comes later waits either.
+        assert [envelope async for envelope in stream] == []
+
+    asyncio.run(story())
+
+
 def test_what_reads_a_stream_is_not_asked(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async with node.subscription(">") as everything, node.subscription("pricing.*", queue="pricing"):

@@ -33,6 +33,25 @@ class Envelope:
     sender: ActorRef | None = None
 
 
+class _Feeder:
+    """The actor behind a stream: it gives its readers one message after the other, and says when it ends."""
+
+    def __init__(self, next: asyncio.Queue[Envelope | None]) -> None:
+        self._next = next
+
+    async def receive(self, message: Any, ctx: Context) -> None:
+        await self._next.put(Envelope(ctx.subject or "", message, ctx.headers or {}, ctx.sender))
+
+    async def stopped(self) -> None:
+        _end(self._next)
+
+
+def _end(queue: asyncio.Queue[Envelope | None]) -> None:
+    """Tell a reader that waits that nothing more comes. One that is not empty has none that waits."""
+    if queue.empty():
+        queue.put_nowait(None)
+
+
 class SubscriptionStream:
     """Messages of a pattern, as an asynchronous iterator. Made by ``node.subscription(...)``.
 
@@ -46,16 +65,13 @@ class SubscriptionStream:
         self._group = queue
         import asyncio
 
-        self._next: asyncio.Queue[Envelope] = asyncio.Queue(maxsize=1)
+        # None is said to readers that wait when nothing more comes.
+        self._next: asyncio.Queue[Envelope | None] = asyncio.Queue(maxsize=1)
         self._actor: ActorRef | None = None
         self._subscription: Subscription | None = None
 
     async def __aenter__(self) -> SubscriptionStream:
-        async def receive(message: Any, ctx: Context) -> None:
-            envelope = Envelope(ctx.subject or "", message, ctx.headers or {}, ctx.sender)
-            await self._next.put(envelope)
-
-        self._actor = self._node.spawn(receive, mailbox=self._mailbox)
+        self._actor = self._node.spawn(_Feeder(self._next), mailbox=self._mailbox)
         try:
             self._subscription = self._node._subscribe(self._pattern, self._actor, self._group, listens=True)
             await self._subscription
@@ -79,14 +95,25 @@ class SubscriptionStream:
             while not self._next.empty():
                 self._next.get_nowait()
             await stopping
+            _end(self._next)
 
     def __aiter__(self) -> AsyncIterator[Envelope]:
         return self
 
     async def __anext__(self) -> Envelope:
-        if self._actor is None:
+        # The node may have ended, and this actor with it.
+        if self._actor is None or (self._next.empty() and not self._actor.alive):
             raise StopAsyncIteration
-        return await self._next.get()
+        envelope = await self._next.get()
+        if envelope is None or not self._actor_lives():
+            # Others may wait as well.
+            _end(self._next)
+        if envelope is None:
+            raise StopAsyncIteration
+        return envelope
+
+    def _actor_lives(self) -> bool:
+        return self._actor is not None and self._actor.alive
 
     def __repr__(self) -> str:
         return f"<SubscriptionStream {self._pattern}>"

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire._binding import Gate
+from tidewire._binding import Gate, RemoteMessage
 from tidewire._handlers import Plan
+from tidewire._log import logger
 from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, MailboxFull
 from tidewire.links.remote import TRACE
@@ -41,6 +42,7 @@ class Porter:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._port = LocalPort(host)
+        self._warned = False
         self.gate = Gate(self, host.instance, host.tally, host.calls, dict(host.admitted("private")))
         self.actor = self._spawn(None, max(host.room.calls, 2))
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
@@ -54,9 +56,18 @@ class Porter:
         mailbox = Mailbox(self._host.room.waiting, "fail")
         return self._host.node._spawn_plan(plan, Options(mailbox=mailbox, concurrency=concurrency), parent)
 
-    def __call__(self, call: RemoteCall) -> None:
-        """Let a call in, or tell its caller that too many wait."""
-        self.gate(call)
+    def __call__(self, call: RemoteCall | RemoteMessage) -> None:
+        """Let a call in, or tell its caller that too many wait. What is published to where calls come in has no handler."""
+        if not isinstance(call, RemoteMessage):
+            self.gate(call)
+        elif not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s: the node %r publishes to a service, which takes calls alone, so that nobody gets it: use a client, or "
+                "publish on a subject of its own; further ones are not logged",
+                call.subject,
+                call.node,
+            )
 
     @property
     def _handler(self) -> Callable[[RemoteCall], Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_args
 
-from tidewire.agents.message import PRIORITIES
+from tidewire.agents.message import Priority
 from tidewire.errors import MailboxFull
 
 _T = TypeVar("_T")
@@ -25,7 +25,8 @@ class Places(Generic[_T]):
         # The lock protects both below. A stream that is collected while this thread holds the lock takes it again.
         self._lock = threading.RLock()
         self._running: set[_T] = set()
-        self._lines: dict[str, dict[_T, None]] = {priority: {} for priority in PRIORITIES}
+        # In the order in which they are served.
+        self._lines: dict[str, dict[_T, None]] = {priority: {} for priority in get_args(Priority)}
 
     @property
     def waiting(self) -> int:
