@@ -1,6 +1,7 @@
 //! What PostgreSQL answers, as an error of a store.
 
 use std::error::Error as _;
+use std::io;
 
 use postgres::error::SqlState;
 use tidewire_backend::{ErrorKind, StoreError};
@@ -9,15 +10,29 @@ use tidewire_backend::{ErrorKind, StoreError};
 pub(crate) fn store_error(shown: &str, error: &postgres::Error) -> StoreError {
     let Some(answer) = error.as_db_error() else {
         let why = error.source().map_or_else(String::new, |source| format!(": {source}"));
-        // Only a connection has such errors; what a statement is given is checked by the server.
-        return StoreError::new(
-            ErrorKind::Unreachable,
-            format!("{shown}: can't be reached ({error}{why}): look whether it runs, and whether the URL is right"),
-        );
+        let (kind, mend) = of_connection(error);
+        return StoreError::new(kind, format!("{shown}: {mend} ({error}{why})"));
     };
     let (kind, mend) = of_state(answer.code());
     let detail = answer.detail().map_or_else(String::new, |detail| format!("; {detail}"));
     StoreError::new(kind, format!("{shown}: {mend} ({}{detail})", answer.message()))
+}
+
+/// The driver has no kinds of such errors that a program could ask for, only their names.
+fn of_connection(error: &postgres::Error) -> (ErrorKind, &'static str) {
+    // What rustls refuses comes as an error of input and output that holds it.
+    let broken = |source: &io::Error| source.get_ref().is_none_or(|inner| !inner.is::<rustls::Error>());
+    let broken = error.source().and_then(|source| source.downcast_ref()).is_some_and(broken);
+    match error.to_string().as_str() {
+        "error performing TLS handshake" if !broken => (
+            ErrorKind::Denied,
+            "TLS can't be agreed on: check sslmode, and sslrootcert if its certificate is not trusted",
+        ),
+        "authentication error" | "invalid configuration" => {
+            (ErrorKind::Denied, "can't be asked: give user and password in the URL, in PGPASSWORD or in ~/.pgpass")
+        }
+        _ => (ErrorKind::Unreachable, "can't be reached: look whether it runs, and whether the URL is right"),
+    }
 }
 
 fn of_state(state: &SqlState) -> (ErrorKind, &'static str) {

@@ -1,9 +1,12 @@
 //! Servers that go away, are not ours, or refuse.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::thread;
 
 use postgres::{Client, NoTls};
-use tidewire_backend::{CampaignId, ErrorKind, Missing, Result, Settings, State};
+use tidewire_backend::{CampaignId, Campaigns, ErrorKind, Missing, Result, Settings, State};
 use tidewire_postgres::open;
 use tidewire_testkit::{
     Connection, digest_of, join, lease, no_parameters, plan, results_of, start, store_all, work_off,
@@ -73,7 +76,54 @@ fn what_is_not_ours_or_not_there_is_named() {
     kind(open(&wrong, Missing::Create), ErrorKind::Denied, "refuses the user or the password");
     assert!(!open(&wrong, Missing::Create).unwrap_err().message().contains("secret"));
     kind(open("postgres://ann:secret@127.0.0.1:1/farm", Missing::Create), ErrorKind::Unreachable, "127.0.0.1:1");
-    kind(open(&format!("{url}?sslmode=require"), Missing::Create), ErrorKind::Unreachable, "TLS");
+    let without = format!("{scheme}tidewire@{host}/postgres");
+    kind(open(&without, Missing::Create), ErrorKind::Denied, "password missing");
+    let secured = format!("{start}/postgres?sslmode=require");
+    kind(open(&secured, Missing::Create), ErrorKind::Denied, "server does not support TLS");
+}
+
+#[test]
+fn a_server_is_checked_as_the_url_says() {
+    let Some(server) = Server::start() else { return };
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let mut admin = Client::connect(&server.url, NoTls).unwrap();
+    let folder: String = admin.query_one("SHOW data_directory", &[]).unwrap().get(0);
+    let folder = Path::new(&folder);
+    let user = fs::metadata(folder).unwrap();
+    for (name, text) in [
+        ("server.crt", own.cert.pem()),
+        ("server.key", own.signing_key.serialize_pem()),
+        ("other.crt", other.cert.pem()),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&path, Some(user.uid()), Some(user.gid())).unwrap();
+    }
+    admin.batch_execute("ALTER SYSTEM SET ssl = on").unwrap();
+    admin.batch_execute("SELECT pg_reload_conf()").unwrap();
+    // Until the server has read it.
+    while admin.query_one("SELECT current_setting('ssl')", &[]).unwrap().get::<_, String>(0) != "on" {}
+    let with = |options: &str| format!("{}?{options}", server.url);
+    let trusted = format!("sslmode=verify-full&sslrootcert={}", folder.join("server.crt").display());
+    let untrusted = format!("sslmode=verify-full&sslrootcert={}", folder.join("other.crt").display());
+    for (options, encrypted) in
+        [("sslmode=disable", 0_i64), ("sslmode=prefer", 1), ("sslmode=require", 1), (&trusted, 1)]
+    {
+        let mut store = open(&with(options), Missing::Create).unwrap();
+        store.list().unwrap();
+        let count = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'tidewire'";
+        assert_eq!(admin.query_one(count, &[]).unwrap().get::<_, i64>(0), encrypted, "{options}");
+        drop(store);
+        while admin.query_one(count, &[]).unwrap().get::<_, i64>(0) > 0 {}
+    }
+    kind(open(&with(&untrusted), Missing::Create), ErrorKind::Denied, "sslrootcert");
+    kind(open(&with("sslmode=verify-full"), Missing::Create), ErrorKind::Denied, "UnknownIssuer");
+    let elsewhere = with(&trusted).replace("127.0.0.1", "localhost");
+    kind(open(&elsewhere, Missing::Create), ErrorKind::Denied, "not valid for name");
+    drop(admin);
+    server.end();
 }
 
 #[test]
