@@ -153,7 +153,7 @@ impl Database for Postgres {
         let _the_server_does_it_when_the_connection_ends = self.client.batch_execute("ROLLBACK");
     }
 
-    fn execute(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<u64> {
+    fn execute(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<u64> {
         let ready = self.prepared(statement)?;
         let parameters: Vec<_> = values.iter().copied().map(Parameter).collect();
         let parameters: Vec<_> = parameters.iter().map(|value| value as &(dyn ToSql + Sync)).collect();

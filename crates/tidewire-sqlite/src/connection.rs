@@ -197,7 +197,7 @@ impl Database for Sqlite {
         }
     }
 
-    fn execute(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<u64> {
+    fn execute(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<u64> {
         let ready = self.connection.prepare_cached(statement);
         let changed = ready.and_then(|mut ready| ready.execute(rusqlite::params_from_iter(values.iter().map(output))));
         changed.map(|changed| changed as u64).map_err(|error| self.failed(&error))

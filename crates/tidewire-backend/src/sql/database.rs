@@ -185,7 +185,7 @@ pub trait Database: Send {
     fn rollback(&mut self);
 
     /// Runs a statement, and counts the rows that it changed.
-    fn execute(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<u64>;
+    fn execute(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<u64>;
 
     /// Runs a statement, and gives its rows.
     fn query(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<Vec<Record>>;

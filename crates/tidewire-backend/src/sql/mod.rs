@@ -24,6 +24,8 @@ pub use results::{ResultTable, quoted};
 
 /// The version of the tables. A store with a higher one is of a newer Tidewire.
 pub const SCHEMA_VERSION: i64 = 1;
+/// Parameter sets that are stored by one statement.
+const PARAMETERS_AT_ONCE: usize = 250;
 /// Workers that have left, of which status tells.
 const GONE_SHOWN: u64 = 1_000;
 
@@ -71,12 +73,7 @@ impl<D: Database> Campaigns for Store<D> {
         check_parameters(parameters)?;
         self.within(Access::Write(None), |database, now| {
             let id = insert_campaign(database, plan, parameters.len() as u64, now)?;
-            for (set, parameters) in parameters.iter().enumerate() {
-                database.execute(
-                    "INSERT INTO tidewire_parameters (campaign, param_set, parameters) VALUES (?1, ?2, ?3)",
-                    &[Cell::number(id.0), Cell::number(set as u64), Cell::Text(parameters)],
-                )?;
-            }
+            insert_parameters(database, id, parameters)?;
             let mut books = Books::open(database, id, now)?;
             if let Some(schema) = &plan.schema {
                 books.set_schema(schema)?;
@@ -350,6 +347,21 @@ fn insert_campaign<D: Database>(database: &mut D, plan: &Plan, sets: u64, now: N
         &[Cell::number(id.0), Cell::Text(&plan.function), plan.pickled.as_deref().into(), Cell::Text(&plan.code)],
     )?;
     Ok(id)
+}
+
+/// Many to a statement: ten thousand are not to be ten thousand answers of a server that is far away.
+fn insert_parameters<D: Database>(database: &mut D, id: CampaignId, parameters: &[String]) -> Result<()> {
+    for (part, some) in parameters.chunks(PARAMETERS_AT_ONCE).enumerate() {
+        let rows: Vec<_> = (0..some.len()).map(|at| format!("(?1, ?{}, ?{})", 2 * at + 2, 2 * at + 3)).collect();
+        let rows = rows.join(", ");
+        let statement = format!("INSERT INTO tidewire_parameters (campaign, param_set, parameters) VALUES {rows}");
+        let first = part * PARAMETERS_AT_ONCE;
+        let values =
+            some.iter().enumerate().flat_map(|(at, text)| [Cell::number((first + at) as u64), Cell::Text(text)]);
+        let values: Vec<_> = std::iter::once(Cell::number(id.0)).chain(values).collect();
+        database.execute(&statement, &values)?;
+    }
+    Ok(())
 }
 
 /// The one row of a statement about a campaign.
