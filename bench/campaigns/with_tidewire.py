@@ -19,9 +19,9 @@ from farm import KILL_AT, adopt, bare_us, end_all, options_of, peak_mb, processo
 from workload import STEPS, hits
 
 WARM_UP_S = 60.0
-AT_WORK_US = 1.5e6
+AT_WORK_US = 1e6
 """The campaign is long enough for every worker to be met at work."""
-STEP_US = 0.25
+STEP_US, OWN_US = 0.25, 2.0
 LOOK_S = 0.01
 SAMPLE = 97
 
@@ -52,7 +52,7 @@ def main() -> None:
 def timed(store: str, options: argparse.Namespace) -> dict[str, float]:
     """A campaign whose workers are warm: it is paused once all are at work, and timed from there to its last commit."""
     steps = options.steps or STEPS[options.workload]
-    runs = max(options.count, int(AT_WORK_US * options.workers / (steps * STEP_US)))
+    runs = max(options.count, int(AT_WORK_US * options.workers / (steps * STEP_US + OWN_US)))
     campaign = tw.campaign(
         "with_tidewire:simulate", runs=runs, params={"steps": steps}, name=f"timed-{os.getpid()}", store=store
     )

@@ -153,8 +153,18 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store of campaigns for one test: a file, and a database of a server."""
+    return _store_of(request, tmp_path)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def module_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store of campaigns for all tests of a module."""
+    return _store_of(request, tmp_path_factory.mktemp("store"))
+
+
+def _store_of(request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/farm.db"
+        return f"sqlite:///{folder}/farm.db"
     url: str = request.getfixturevalue("postgres_url")
     name = f"farm_{os.getpid()}_{next(_databases)}"
     create = ["psql", url, "--quiet", "--command", f"CREATE DATABASE {name}"]

@@ -146,6 +146,7 @@ def test_what_is_wrong_is_said_with_the_exit_code(
     assert ran.returncode == code, ran.stdout + ran.stderr
     assert said in json.loads(ran.stderr.splitlines()[-1])["error"]["message"]
     assert list(tmp_path.iterdir()) == [], "a mistyped store makes no file"
+    assert [campaign.name for campaign in tw.campaigns(store)] == ["pi"], "nothing half done is stored"
 
 
 def test_a_worker_serves_campaigns_until_sigterm(tmp_path: Path) -> None:

@@ -24,23 +24,18 @@ LONG = 200_000
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('tables')}/farm.db"
-
-
-@pytest.fixture(scope="module")
-def swept(store: str) -> tw.Campaign:
+def swept(module_store: str) -> tw.Campaign:
     sweep = tw.grid(scale=[1.0, 2.5], kind=["a", "b"])
     campaign = tw.campaign(
-        functions.measured, runs=400, seed=3, sweep=sweep, params={"fixed": 1}, name="swept", store=store
+        functions.measured, runs=400, seed=3, sweep=sweep, params={"fixed": 1}, name="swept", store=module_store
     )
     assert campaign.run(workers=1, progress=False).state == "done"
     return campaign
 
 
 @pytest.fixture(scope="module")
-def packed(store: str) -> tw.Campaign:
-    campaign = tw.campaign(functions.packed, runs=30, name="packed", store=store)
+def packed(module_store: str) -> tw.Campaign:
+    campaign = tw.campaign(functions.packed, runs=30, name="packed", store=module_store)
     campaign.run(workers=1, progress=False)
     return campaign
 
@@ -184,8 +179,8 @@ def test_what_is_not_installed_says_how_to_get_it(
         swept.frame("numpy")  # type: ignore[arg-type]
 
 
-def test_a_campaign_without_results_says_so(store: str, tmp_path: Path) -> None:
-    empty = tw.campaign(functions.untyped, runs=10, name="empty", store=store)
+def test_a_campaign_without_results_says_so(module_store: str, tmp_path: Path) -> None:
+    empty = tw.campaign(functions.untyped, runs=10, name="empty", store=module_store)
     with pytest.raises(tw.InvalidArgument, match="'empty' has no results yet"):
         empty.to_csv(tmp_path / "out.csv")
     assert len(empty.summary()) == 0 and repr(empty.summary())

@@ -37,6 +37,10 @@ def run(
     """Run a campaign; 1 if it did not get done."""
 
     def work() -> int:
+        from tidewire.farm.supervisor import checked_workers
+
+        # Before the plan is stored.
+        checked_workers("--workers", workers)
         campaign = _planned(function, store, plan, limits)
         print(f"campaign {campaign.name}, number {campaign.id} of {shown(campaign.store)}", file=sys.stderr, flush=True)
         report = campaign.run(workers, progress=None if not json_wanted else False, accept_code=limits["accept_code"])
