@@ -14,6 +14,7 @@ import pytest
 import tidewire as tw
 from link_programs import until_served
 from remote_support import World, counts, has, let_go, play
+from tidewire.objects import given
 
 
 class Desk(tw.Service):
@@ -214,6 +215,48 @@ def test_the_same_function_is_the_same_proxy_and_comes_back_as_itself() -> None:
         assert counts(world.caller)[0] == 1
         await desk.drop()
         await let_go(world.caller)
+
+    play(Desk(), story)
+
+
+@pytest.mark.parametrize("priority", ["low", "normal", "urgent"])
+def test_a_function_comes_back_from_the_call_that_gave_it(priority: str) -> None:
+    async def story(world: World) -> None:
+        desk = world.caller.client("desk").with_(priority=priority)
+
+        async def same() -> bool:
+            async def mine() -> None: ...
+
+            # What says that its proxy is gone may overtake the answer.
+            return await desk.same(mine) is mine
+
+        for _ in range(10):
+            assert all([await one for one in [asyncio.create_task(same()) for _ in range(30)]])
+        await let_go(world.caller, world.server)
+
+    play(Desk(), story)
+
+
+def test_what_is_given_in_calls_that_are_given_up_is_let_go_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given, "CLAIM_S", 0.2)
+
+    async def story(world: World) -> None:
+        desk = world.caller.client("desk")
+        await desk.same(1)
+
+        async def give() -> None:
+            async def mine() -> None: ...
+
+            await desk.hold(mine)
+
+        calls = [asyncio.create_task(give()) for _ in range(20)]
+        await asyncio.sleep(0)
+        assert counts(world.caller)[0] == 20
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+        del calls
+        await let_go(world.caller, world.server)
 
     play(Desk(), story)
 

@@ -14,7 +14,7 @@ import pytest
 import tidewire as tw
 from remote_support import World, counts, let_go, play
 from tidewire._limits import REMOTE_OBJECTS
-from tidewire.objects.given import Entry, Given
+from tidewire.objects.given import CLAIM_S, Entry, Given
 
 
 class Cart(tw.Service):
@@ -292,6 +292,34 @@ def test_what_is_given_again_while_it_is_let_go_stays() -> None:
     assert given.known("b", 0) is None and len(given) == 0
 
 
+def test_what_is_let_go_while_its_call_is_under_way_stays_until_that_has_ended() -> None:
+    given, entry = Given(), _entry("b")
+    given.add(entry)
+    given.give(entry, 0.0)
+    entry.busy += 1
+    given.release(entry.key, "b", 7, 1)
+    assert given.find(entry.key) is entry
+    # Given once more meanwhile, it is held once more.
+    given.give(entry, 0.0)
+    given.ended(entry, 1.0)
+    assert given.find(entry.key) is entry
+    entry.busy += 1
+    given.release(entry.key, "b", 7, 1)
+    given.ended(entry, 2.0)
+    assert len(given) == 0
+
+
+def test_what_nobody_claims_after_its_call_lives_shortly() -> None:
+    given, entry = Given(), _entry("b", lease_s=600.0)
+    given.add(entry)
+    given.give(entry, 0.0)
+    entry.busy += 1
+    given.ended(entry, 1.0)
+    assert given.expire(1.0) == 1.0 + CLAIM_S
+    given.use(entry.key, "b", 7, 2.0)
+    assert given.expire(300.0) == 602.0
+
+
 def test_what_was_given_is_let_go_over_the_link_of_its_holder_alone() -> None:
     given, entry = Given(), _entry("b")
     given.add(entry)
@@ -382,9 +410,12 @@ def test_whatever_happens_nothing_lives_beyond_its_lease_or_holder(seed: int) ->
             entry.busy += 1
         elif what == 4 and entry.busy:
             given.ended(entry, now)
+            if not entry.busy and entry.given <= 0:
+                del alive[entry.key]
         elif what == 5:
             given.release(entry.key, entry.holder, 1 if entry.holder == "b" else 2, 1)
-            del alive[entry.key]
+            if not entry.busy:
+                del alive[entry.key]
         elif what == 6 and dice.random() < 0.1:
             origin = dice.choice((1, 2))
             given.left(origin)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -177,3 +180,43 @@ def test_a_call_does_not_see_that_the_one_before_it_was_cancelled(run: Run) -> N
         assert await soon(after) == 0
 
     run(story)
+
+
+class Big:
+    """An argument that takes memory."""
+
+
+@pytest.mark.parametrize("method", ["plain", "coroutine"])
+def test_a_call_that_is_given_up_before_it_begins_holds_no_arguments(method: str) -> None:
+    async def story() -> None:
+        release, begun = threading.Event(), threading.Event()
+
+        def plain(value: object) -> None:
+            begun.set()
+            release.wait(30)
+
+        async def coroutine(value: object) -> None:
+            begun.set()
+            while not release.is_set():
+                await asyncio.sleep(0.001)
+
+        async with tw.Node() as node:
+            await node.serve({"plain": plain, "coroutine": coroutine}, name="slow", concurrency=1)
+            call = getattr(node.client("slow"), method)
+            first = asyncio.ensure_future(call(None))
+            assert await asyncio.to_thread(begun.wait, 30)
+            values = [Big() for _ in range(20)]
+            gone = [weakref.ref(value) for value in values]
+            calls = [asyncio.ensure_future(call(value)) for value in values]
+            await asyncio.sleep(0)
+            for waiting in calls:
+                waiting.cancel()
+            await asyncio.wait(calls)
+            del values, calls, waiting
+            gc.collect()
+            # The handler that they waited for is still at work.
+            assert not first.done() and [one() for one in gone] == [None] * 20
+            release.set()
+            await first
+
+    asyncio.run(story())

@@ -11,6 +11,8 @@ from tidewire.errors import LimitExceeded, RemoteGone
 from tidewire.services.methods import Bound
 
 KEY_BYTES = 16
+CLAIM_S = 5.0
+"""How long what was given in a call that is over waits for the word that its callee has got it."""
 
 
 class Entry:
@@ -130,17 +132,24 @@ class Given:
         return entry
 
     def release(self, key: str, holder: str, origin: int, count: int) -> None:
-        """Note that a node has let go references; what has none left is gone. What another node, or another link, holds stays."""
+        """Note that a node has let go references; what has none left is gone, once no call is under way with it. What another node, or another
+        link, holds stays."""
         entry = self._entries.get(key)
         if entry is not None and entry.is_held_by(holder, origin) and count > 0:
             entry.given -= count
-            if entry.given <= 0:
-                self.remove(entry)
+            self._remove_if_unused(entry)
 
     def ended(self, entry: Entry, now: float) -> None:
         """Note that a call with an object, or of it, has ended."""
         entry.busy -= 1
-        entry.until = now + entry.lease_s
+        # Nobody may have read it: the call may have been given up before it was begun.
+        entry.until = now + (entry.lease_s if entry.origin is not None else min(entry.lease_s, CLAIM_S))
+        self._remove_if_unused(entry)
+
+    def _remove_if_unused(self, entry: Entry) -> None:
+        # What says that nobody holds it may overtake the answer in which it comes back.
+        if entry.given <= 0 and not entry.busy:
+            self.remove(entry)
 
     def remove(self, entry: Entry) -> None:
         """Let an object go. A second time does nothing."""

@@ -129,8 +129,11 @@ class LocalReply:
         """Say that nobody will wait; see ``Reply``."""
         self._running.cancel()
         self._pending.cancel()
-        if self._job is not None and not self._running.begun:
-            self._job.over()
+        if not self._running.begun:
+            # The message waits for its turn, and may be kept as a dead letter after that: not with what was to be handled.
+            self._running.forget()
+            if self._job is not None:
+                self._job.over()
 
 
 def _told(host: Host, running: Running, error: TidewireError) -> TidewireError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidewire._binding import Handling
@@ -87,6 +88,12 @@ class Running:
             # A loop that is closed runs no handler any more.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._interrupt)
+
+    def forget(self) -> None:
+        """Let go of the arguments: the handler will not begin."""
+        # Other instances may have the same request.
+        self.request = request = copy.copy(self.request)
+        request.args, request.kwargs, request.feeds = (), {}, []
 
     @property
     def was_interrupted(self) -> bool:
