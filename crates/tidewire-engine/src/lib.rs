@@ -84,3 +84,8 @@ pub mod raw {
     pub use crate::watch::Watch;
     pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation};
 }
+
+/// The example of the guide runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct Guide;
