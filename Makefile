@@ -138,10 +138,15 @@ test-fuzz: ## Fuzz the parsers, the frames and the timing wheel for a few second
 fuzz: ## Fuzz for a minute each
 	@$(MAKE) --no-print-directory test-fuzz FUZZ_SECONDS=60
 
+.PHONY: wheel-check
+wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPython from 3.10 to 3.13 (a quarter of an hour)
+	$(call say,wheel and source distribution)
+	@PATH="$(abspath .make/wheel/bin):$$PATH" $(PYTHON) tools/wheel_check.py
+
 .PHONY: clean
 clean: ## Remove what was built
 	$(call say,removing what was built)
-	@rm -rf target .make $(VENV) out fuzz/target bench/rust/target bench/rpc/target bench/pekko/target python/tidewire/*.so
+	@rm -rf target .make $(VENV) dist out fuzz/target bench/rust/target bench/rpc/target bench/pekko/target python/tidewire/*.so
 
 .make:
 	@mkdir -p .make
@@ -153,6 +158,12 @@ clean: ## Remove what was built
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "$(PYTHON) can't make a virtual environment: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-dev.txt
+	@touch $@
+
+.make/wheel: tools/requirements-wheel.txt | .make
+	$(call say,maturin and zig for wheels)
+	@$(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-wheel.txt
 	@touch $@
 
 .make/extension: .make/venv $(RUST_SOURCES) python/pyproject.toml
