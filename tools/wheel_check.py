@@ -28,7 +28,15 @@ BYTES_MAX = 3_000_000
 GLIBC_MAX = (2, 17)
 PLATFORM = "manylinux_2_17"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
-METADATA = ("Author", "Classifier", "Description-Content-Type", "Keywords", "License-Expression", "Requires-Python", "Summary")
+METADATA = (
+    "Author",
+    "Classifier",
+    "Description-Content-Type",
+    "Keywords",
+    "License-Expression",
+    "Requires-Python",
+    "Summary",
+)
 NOT_SHIPPED = re.compile(r"__pycache__|tidewire_bench|(^|/)tests?/|\.rs$|\.so\.dbg$")
 
 PROGRAM = """
@@ -142,7 +150,10 @@ def interpreter(version: str) -> str | None:
     below = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(f"versions/{version}.*/bin/python3"))
     for candidate in (shutil.which(f"python{version}"), *map(str, reversed(below))):
         said = f"import sys; sys.exit(sys.version_info[:2] != tuple(map(int, {version.split('.')})))"
-        if candidate is not None and subprocess.run([candidate, "-c", said], check=False, capture_output=True).returncode == 0:
+        if (
+            candidate is not None
+            and subprocess.run([candidate, "-c", said], check=False, capture_output=True).returncode == 0
+        ):
             return candidate
     return None
 

@@ -56,7 +56,7 @@ impl Function {
         turn: &mut Turn<'_, Message>,
         error: &PyErr,
     ) -> bool {
-        drop(logged(py, me, "handle_batch", error.clone_ref(py)));
+        drop(logged(py, me, "handle_batch", error.clone_ref(py), false));
         let (again, over): (Taken, Taken) = taken.into_iter().partition(|(_, meta)| self.is_delivered_again(meta));
         // What is delivered again goes to the front of the line one by one, the last one first.
         let mut go_on = true;

@@ -172,7 +172,8 @@ impl Driver<Message> for Coroutine {
                 let Some(envelope) = turn.take() else { return };
                 if let Err(fault) = self.launch(py, turn, First::Message(Box::new(envelope))) {
                     if let Some(me) = &self.me {
-                        let _ = logged(py, me, "task", pyo3::exceptions::PyRuntimeError::new_err(fault.to_string()));
+                        let _ =
+                            logged(py, me, "task", pyo3::exceptions::PyRuntimeError::new_err(fault.to_string()), false);
                     }
                     return turn.awaiting();
                 }

@@ -203,7 +203,7 @@ impl Driver<Message> for Function {
                 } else {
                     self.born.back(py, started.call.call0(py))
                 };
-                result.map(drop).map_err(|error| logged(py, &me, "started", error))
+                result.map(drop).map_err(|error| logged(py, &me, "started", error, false))
             })
         })
     }
@@ -241,7 +241,7 @@ impl Driver<Message> for Function {
                 } else {
                     self.born.back(py, handler.call.call1(py, (notice,)))
                 };
-                result.map(drop).map_err(|error| logged(py, &me, "receive", error))
+                result.map(drop).map_err(|error| logged(py, &me, "receive", error, false))
             })
         })
     }
@@ -250,7 +250,7 @@ impl Driver<Message> for Function {
         let Some(stopped) = &self.parts.stopped else { return Ok(()) };
         attach(|py| {
             self.born.back(py, stopped.call0(py)).map(drop).map_err(|error| match &self.me {
-                Some(me) => logged(py, me, "stopped", error),
+                Some(me) => logged(py, me, "stopped", error, false),
                 None => errors::fault(error),
             })
         })
@@ -324,16 +324,17 @@ fn fail(
         turn.expired_in_handler(Some(message), meta, errors::fault(error));
         return true;
     }
-    let fault = logged(py, me, "receive", error);
+    let is_told = meta.as_ref().is_some_and(|meta| meta.asked.is_some());
+    let fault = logged(py, me, "receive", error, is_told);
     turn.failed(Some(message), meta, fault)
 }
 
-/// Tells `tidewire._log`, which decides how much of it is written.
-pub fn logged(py: Python<'_>, me: &Held<ActorRef>, hook: &str, error: PyErr) -> Fault {
+/// Tells `tidewire._log`, which decides how much of it is written: less where an asker is told of the error.
+pub fn logged(py: Python<'_>, me: &Held<ActorRef>, hook: &str, error: PyErr, is_told: bool) -> Fault {
     crate::bridge::interrupted(py, &error);
     let told = PyModule::import(py, "tidewire._log")
         .and_then(|log| log.getattr("failed"))
-        .and_then(|failed| failed.call1((me.bind(py), hook, error.clone_ref(py).into_value(py))));
+        .and_then(|failed| failed.call1((me.bind(py), hook, error.clone_ref(py).into_value(py), is_told)));
     if let Err(failure) = told {
         failure.write_unraisable(py, None);
     }

@@ -285,7 +285,8 @@ impl Intake {
             self.cell.outside(|turn| turn.expired_in_handler(message, meta, errors::fault(error)));
             return true;
         }
-        let fault = logged(py, &self.me, "receive", error);
+        let is_told = meta.as_ref().is_some_and(|meta| meta.asked.is_some());
+        let fault = logged(py, &self.me, "receive", error, is_told);
         if let Some(context) = &context {
             for change in context.bind(py).get().take_changes() {
                 change_behaviour(&mut self.behaviours.lock(), change);

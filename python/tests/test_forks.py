@@ -302,6 +302,10 @@ def test_first_calls_load_no_module_that_a_fork_could_find_half_loaded() -> None
             async def count(self):
                 yield 1
 
+        import logging
+
+        logging.getLogger("tidewire").setLevel("ERROR")
+
         async def main():
             async with tw.Node(name="hub") as hub:
                 url = hub.listen("tide://127.0.0.1:0").url

@@ -71,6 +71,25 @@ def test_a_service_is_listed_and_called(hub: tuple[tw.Node, str]) -> None:
     assert ticks.stdout.split() == ["0", "1", "2"]
 
 
+def test_nodes_and_agents_are_listed(hub: tuple[tw.Node, str]) -> None:
+    node, url = hub
+    with tw.Node(url, name="worker") as worker:
+        worker.agent(lambda payload: payload, id="planner", type="agent.plan", capabilities=["plan", "draw"])
+        nodes, table, agents, agent_table = run_all(
+            url, ("nodes", "--json"), ("nodes",), ("agents", "--json"), ("agents",)
+        )
+        found = {one["name"]: one for one in json.loads(nodes.stdout)}
+        assert {"hub", "worker"} <= {*found}
+        assert 0 < found["worker"]["joined_s"] < 60
+        assert found["worker"]["subscriptions"] > 0
+        assert "worker" in table.stdout
+        assert json.loads(agents.stdout) == [
+            {"id": "planner", "type": "agent.plan", "capabilities": ["draw", "plan"], "node": "worker"}
+        ]
+        assert "draw, plan" in agent_table.stdout
+    assert node.name == "hub"
+
+
 def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
     problems: tuple[tuple[tuple[str, ...], str], ...] = (

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from tidewire.farm.precision import Precision
     from tidewire.farm.report import Report
     from tidewire.link_config import LinkConfig
+    from tidewire.links.known import NodeInfo
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
     from tidewire.node import Node
@@ -128,6 +129,7 @@ _LATER = {
     "NoSuchCampaign": "tidewire.errors",
     "NoSuchTarget": "tidewire.errors",
     "Node": "tidewire.node",
+    "NodeInfo": "tidewire.links.known",
     "NodeStopped": "tidewire.errors",
     "PayloadTooLarge": "tidewire.errors",
     "Pending": "tidewire._binding",
@@ -224,6 +226,7 @@ __all__ = [
     "NoSuchCampaign",
     "NoSuchTarget",
     "Node",
+    "NodeInfo",
     "NodeStopped",
     "PayloadTooLarge",
     "Pending",

@@ -25,6 +25,13 @@ def lock() -> threading.Lock:
     return made  # type: ignore[no-any-return]
 
 
+def reentrant_lock() -> Any:
+    """Return a lock for a module that a thread may take again: the collector may call what needs it while it is held."""
+    made: Any = threading.RLock()
+    in_child(made._at_fork_reinit)
+    return made
+
+
 def leave(error: BaseException | None) -> NoReturn:
     """End a child that a handler forked, once the handler is through: the threads that would go on are the parent's."""
     code: Any = 0

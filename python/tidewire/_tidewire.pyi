@@ -361,7 +361,7 @@ class Hub:
         name: str,
         tokens: list[tuple[str, str, tuple[list[str], list[str], list[str], list[str], list[str]], dict[str, int]]],
         settings: dict[str, int],
-        log: Callable[[str], object],
+        log: Callable[[str, bool], object],
     ) -> Hub: ...
     @property
     def open_calls(self) -> int: ...
@@ -415,7 +415,7 @@ class Link:
         name: str,
         token: str | None,
         settings: dict[str, int],
-        log: Callable[[str], object],
+        log: Callable[[str, bool], object],
         tls: tuple[str | None, str | None, str | None, bool] | None = None,
     ) -> Link: ...
     def open(

@@ -253,6 +253,24 @@ def services(hub: Any) -> int:
     return talk.services(hub)
 
 
+@app.command(epilog="Example: tidewire nodes --json")
+@_at_a_hub
+def nodes(hub: Any) -> int:
+    """List the nodes that have joined a hub, and the hub itself."""
+    from tidewire.commands import talk
+
+    return talk.nodes(hub)
+
+
+@app.command(epilog="Example: tidewire agents --json")
+@_at_a_hub
+def agents(hub: Any) -> int:
+    """List the agents of the nodes of a hub."""
+    from tidewire.commands import talk
+
+    return talk.agents(hub)
+
+
 @app.command(epilog="Example: tidewire top --node orders --interval 2")
 def top(
     node: Annotated[str | None, typer.Option("--node", help="Its name or process id.", show_default=False)] = None,

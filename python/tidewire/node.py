@@ -13,7 +13,7 @@ from time import monotonic
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _current, _idle, _inspect, _watching
+from tidewire import _current, _idle, _inspect, _log, _watching
 from tidewire._binding import Engine, check_address
 from tidewire._forking import in_child
 from tidewire._ledger import Ledger
@@ -371,6 +371,7 @@ class Node(Subjects, Agents):
             if self._inspector is not None:
                 self._inspector.end()
             self._engine.unbind()
+            _log.sum_up()
             if self._loop_thread is not None:
                 self._loop_thread.end()
             _live.discard(self)

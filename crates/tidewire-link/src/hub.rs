@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidewire_core::link::gathering::Batch;
-use tidewire_core::link::hub::{Hub, HubCounts, HubOptions, LinkId};
+use tidewire_core::link::hub::{Change, Hub, HubCounts, HubOptions, LinkId};
 use tidewire_proto::wire;
 use tidewire_sync::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
@@ -73,6 +73,8 @@ struct Shared {
     /// Who is told when a node has come or gone, and of how many it was told last.
     on_nodes: OnceLock<Box<dyn Fn() + Send + Sync>>,
     nodes: AtomicU64,
+    /// Who is told what has changed.
+    on_changes: OnceLock<Box<dyn Fn(Change) + Send + Sync>>,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
     log: Box<dyn Fn(&str) + Send + Sync>,
@@ -98,6 +100,7 @@ impl HubHandle {
             idle: Idle::new(),
             on_nodes: OnceLock::new(),
             nodes: AtomicU64::new(0),
+            on_changes: OnceLock::new(),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             runtime: runtime.clone(),
             log: Box::new(log),
@@ -121,6 +124,13 @@ impl HubHandle {
     /// whether it will: a hub has one such call, the first.
     pub fn on_nodes(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
         self.shared.on_nodes.set(Box::new(call)).is_ok()
+    }
+
+    /// Calls this for each node that joins or goes, and each service that comes or goes, on any thread: it must be quick, and must not
+    /// wait. Answers whether it will: a hub has one such call, the first.
+    pub fn on_changes(&self, call: impl Fn(Change) + Send + Sync + 'static) -> bool {
+        self.shared.hub.lock().keep_changes();
+        self.shared.on_changes.set(Box::new(call)).is_ok()
     }
 
     /// Tells all nodes that no new calls are taken.

@@ -48,13 +48,17 @@ pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool
 
 #[pymethods]
 impl Hub {
-    /// `tokens` are (token, user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then numbers by the names of their limits; `settings` the table `links`. `log` is called with one line at a time.
+    /// `tokens` are (token, user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then numbers by the names of their limits; `settings` the table `links`. `log` is called with one line at a time, and whether something is wrong.
     #[new]
     fn new(py: Python<'_>, name: &str, tokens: Vec<Token>, settings: Settings, log: Py<PyAny>) -> PyResult<Self> {
         let grants: Vec<Grant> = tokens.into_iter().map(|token| grant(py, token)).collect::<PyResult<_>>()?;
         let access = Access::new(grants);
         let options = HubOptions { access, ..hub_options(name, &settings) };
-        Ok(Self { inner: Own::new(HubHandle::new(&runtime()?, options, logger(log))) })
+        let log = Arc::new(Logger::new(log));
+        let said = Arc::clone(&log);
+        let hub = HubHandle::new(&runtime()?, options, move |line| said.warn(line));
+        hub.on_changes(move |change| log.say(false, change.to_string()));
+        Ok(Self { inner: Own::new(hub) })
     }
 
     /// Listens at an address, with these certificates where the URL asks for TLS. When this returns, nodes can join.
@@ -176,27 +180,43 @@ pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
     address(py, url, None).map(drop)
 }
 
-/// A Python function as a log. Whoever has a line waits for nobody: the function is called on a thread of its own, which begins with
-/// the first line. While so many wait that there is no room, others are dropped.
-pub fn logger(log: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
-    let lines: OnceLock<SyncSender<String>> = OnceLock::new();
-    let log = Arc::new(Held::from(log));
-    move |line| {
-        let lines = lines.get_or_init(|| {
+/// Hands lines to a function of Python, on a thread of its own: those who log never wait for the interpreter.
+pub struct Logger {
+    lines: OnceLock<SyncSender<Line>>,
+    log: Arc<Held<PyAny>>,
+}
+
+/// Whether something is wrong, and what is said.
+type Line = (bool, String);
+
+impl Logger {
+    /// `log` is called with a line, and whether something is wrong.
+    pub fn new(log: Py<PyAny>) -> Self {
+        Self { lines: OnceLock::new(), log: Arc::new(Held::from(log)) }
+    }
+
+    /// Something is wrong.
+    pub fn warn(&self, line: &str) {
+        self.say(true, line.to_owned());
+    }
+
+    /// With too many lines before it, it is dropped.
+    pub fn say(&self, is_wrong: bool, line: String) {
+        let lines = self.lines.get_or_init(|| {
             let (send, lines) = sync_channel(LOG_LINES);
-            let log = Arc::clone(&log);
+            let log = Arc::clone(&self.log);
             // Without a thread there are no lines.
             drop(Builder::new().name("tidewire-log".to_owned()).spawn(move || call_with(&lines, &log)));
             send
         });
-        drop(lines.try_send(line.to_owned()));
+        drop(lines.try_send((is_wrong, line)));
     }
 }
 
-fn call_with(lines: &Receiver<String>, log: &Held<PyAny>) {
-    for line in lines {
+fn call_with(lines: &Receiver<Line>, log: &Held<PyAny>) {
+    for (is_wrong, line) in lines {
         let told = try_attach(|py| {
-            if let Err(error) = log.call1(py, (line,)) {
+            if let Err(error) = log.call1(py, (line, is_wrong)) {
                 error.write_unraisable(py, None);
             }
         });

@@ -20,7 +20,7 @@ use crate::errors::error;
 use crate::fork::Own;
 use crate::link::gate::Gate;
 use crate::link::gathering::{flush_soon, joined_gathering};
-use crate::link::hub::{Certificates, address, logger};
+use crate::link::hub::{Certificates, Logger, address};
 use crate::link::inflow::Inflow;
 use crate::link::inlet::{Door, Intake, Place};
 use crate::link::reply::{self, Asking};
@@ -151,7 +151,7 @@ fn deadline(engine: &Engine, timeout: Option<f64>, now: Instant) -> Option<(Inst
 
 #[pymethods]
 impl Link {
-    /// Joins a hub, and blocks until it has taken this node in. `settings` is the table `links`. `log` is called with one line at a time.
+    /// Joins a hub, and blocks until it has taken this node in. `settings` is the table `links`. `log` is called with one line at a time, and whether something is wrong.
     #[staticmethod]
     #[pyo3(signature = (url, name, token, settings, log, tls = None))]
     fn join(
@@ -165,7 +165,9 @@ impl Link {
     ) -> PyResult<Self> {
         let (address, runtime) = (address(py, url, tls)?, runtime()?);
         let greeting = greeting(name, token, &settings);
-        let joined = crate::attach::detach(py, || tidewire_link::Link::join(&runtime, &address, greeting, logger(log)));
+        let log = Logger::new(log);
+        let say = move |line: &str| log.warn(line);
+        let joined = crate::attach::detach(py, || tidewire_link::Link::join(&runtime, &address, greeting, say));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 

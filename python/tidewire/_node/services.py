@@ -12,6 +12,7 @@ from tidewire.service_config import ServiceConfig
 
 if TYPE_CHECKING:
     from tidewire.links.connection import Connection
+    from tidewire.links.known import NodeInfo
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
     from tidewire.services.declare import Service
@@ -96,6 +97,23 @@ class Services(Base):
         from tidewire.services.serving import known
 
         return known(self._whole)
+
+    async def nodes(self) -> list[NodeInfo]:
+        """Return the nodes that have joined the hub of this one, the hub included, by name; none without a hub.
+
+        Raises:
+            Unauthorized: if the token of this node does not allow to call ``$hub.nodes``.
+            LinkLost: if the link to the hub is lost.
+            VersionMismatch: if the hub is too old to tell.
+        """
+        from tidewire.errors import NoResponders, VersionMismatch
+
+        if self._connection is None or not self._connection.is_joined:
+            return []
+        try:
+            return await self._connection.all_nodes()
+        except NoResponders:
+            raise VersionMismatch("nodes: the hub does not know its list of nodes: update it") from None
 
     def _link(self) -> Connection:
         if self._connection is None:

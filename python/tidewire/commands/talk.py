@@ -1,4 +1,4 @@
-"""``tidewire pub``, ``sub``, ``req``, ``call`` and ``services``: a node that joins a hub for one thing."""
+"""``tidewire pub``, ``sub``, ``req``, ``call``, ``services``, ``nodes`` and ``agents``: a node that joins a hub for one thing."""
 
 from __future__ import annotations
 
@@ -209,6 +209,59 @@ def services(hub: Hub) -> int:
         return 0
 
     return hub.run(work)
+
+
+def nodes(hub: Hub) -> int:
+    """Print the nodes of a hub."""
+
+    async def work(node: tw.Node) -> int:
+        known = [one for one in await node.nodes() if one.name != node.name]
+        if hub.as_json:
+            hub.say([one.to_dict() for one in known])
+            return 0
+        rows = [
+            (one.name, one.user, str(one.subscriptions), str(one.open_calls), f"{one.joined_s:,.0f} s") for one in known
+        ]
+        _print_table(("node", "user", "subscriptions", "open calls", "joined for"), rows, left=2)
+        return 0
+
+    return hub.run(work)
+
+
+def agents(hub: Hub) -> int:
+    """Print the agents of the nodes of a hub."""
+
+    async def work(node: tw.Node) -> int:
+        known = sorted(node.agents, key=lambda agent: agent.id)
+        told = [
+            {
+                "id": one.id,
+                "type": one.type,
+                "capabilities": sorted(one.capabilities),
+                "node": one.statistics()["node"],
+            }
+            for one in known
+        ]
+        if hub.as_json:
+            hub.say(told)
+        elif not told:
+            print(f"there are no agents at {hub.url}")
+        else:
+            rows = [(one["id"], one["type"], ", ".join(one["capabilities"]), one["node"]) for one in told]
+            _print_table(("agent", "type", "capabilities", "node"), rows, left=4)
+        return 0
+
+    return hub.run(work)
+
+
+def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> None:
+    """Print a table, the first columns to the left and the others, numbers, to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for at, title in enumerate(titles):
+        table.add_column(title, justify="left" if at < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table)
 
 
 def _unread() -> int:

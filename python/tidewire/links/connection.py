@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import math
 import weakref
 from collections.abc import Callable, Mapping
@@ -131,6 +132,7 @@ class Connection:
         """
         node = self.node
         self.joined = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
+        logger.info("%s: has joined the hub %r at %s", node.name, self.hub_name, url)
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
         """Become a hub, or open one more place where others can join.
@@ -160,6 +162,7 @@ class Connection:
             self._listening.append(listening)
             self.joined = hub.join(node.name, tokens[0][0] if tokens else None, settings)
             self.hub, self._tokens = hub, tokens
+            logger.info("%s: is a hub, and listens at %s", node.name, listening.url)
             hub.tell(node._engine.news)
             self._open()
             # It is told of all that comes from now on.
@@ -201,6 +204,10 @@ class Connection:
     def refresh_blocking(self, within_s: float = math.inf) -> None:
         """As ``refresh``, and block this thread."""
         self._discovery.refresh_blocking(within_s)
+
+    async def all_nodes(self) -> list[known.NodeInfo]:
+        """Ask the hub which nodes have joined it, itself included."""
+        return await self._discovery.nodes()
 
     @property
     def agents(self) -> RemoteAgents:
@@ -267,6 +274,8 @@ class Connection:
         if self.hub is not None:
             self.hub.goodbye()
         if self.joined is not None:
+            if self.hub is None:
+                logger.info("%s: leaves the hub %r", self.node.name, self.hub_name)
             self.joined.goodbye()
 
     async def drain(self, until: float | None) -> None:
@@ -327,6 +336,7 @@ class Connection:
                 self.objects.left(number)
                 continue
             if what is None:
+                logger.info("%s: has joined the hub %r again", self.node.name, self.hub_name)
                 self.objects.open()
                 self.renew()
                 self.tell()
@@ -401,8 +411,8 @@ def _left(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - monotonic())
 
 
-def _log(name: str) -> Callable[[str], None]:
-    def log(line: str) -> None:
-        logger.warning("%s: %s", name, line)
+def _log(name: str) -> Callable[[str, bool], None]:
+    def log(line: str, is_wrong: bool) -> None:
+        logger.log(logging.WARNING if is_wrong else logging.INFO, "%s: %s", name, line)
 
     return log

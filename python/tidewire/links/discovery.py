@@ -19,6 +19,7 @@ CHANGES = "$hub.services.*"
 """What the hub publishes when a service comes or goes."""
 
 _LIST = "$hub.services"
+_NODES = "$hub.nodes"
 _MISSED = "$hub.services.missed"
 _TIMEOUT_S = 5.0
 
@@ -54,6 +55,12 @@ class Discovery:
             self.is_complete(epoch)
         finally:
             self._end(newer)
+
+    async def nodes(self) -> list[known.NodeInfo]:
+        """Ask the hub which nodes have joined it."""
+        connection = self._connection
+        listed = connection.link.call(connection.node._engine, _NODES, None, _TIMEOUT_S)
+        return list(known.nodes(await listed))
 
     def is_complete(self, epoch: int | None = None) -> None:
         """Note that all services are known that can be reached over a link; without its epoch, over the one that there is now."""

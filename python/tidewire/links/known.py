@@ -7,8 +7,8 @@ import json
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,47 @@ class Entry:
     pattern: str
     in_progress: int
     says: dict[str, str]
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """A node that has joined a hub, or the hub itself.
+
+    Attributes:
+        name: Its name.
+        user: Whose token it has; empty where there are none.
+        subscriptions: What it is subscribed to: its services, agents and subjects, and what it wants to hear of the hub.
+        open_calls: Calls that others have made to it and that it has not answered yet.
+        joined_s: How many seconds ago it joined.
+    """
+
+    name: str
+    user: str
+    subscriptions: int
+    open_calls: int
+    joined_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+def nodes(listed: bytes) -> Iterator[NodeInfo]:
+    """Read the hub's list of nodes, whose form is in section 6 of ``spec/wire.md``.
+
+    Raises:
+        WireError: if it is not one.
+    """
+    at = 0
+    try:
+        while at < len(listed):
+            name, at = _text(listed, at, "<H")
+            user, at = _text(listed, at, "<H")
+            subscriptions, open_calls, joined_ms = struct.unpack_from("<IIQ", listed, at)
+            at += 16
+            yield NodeInfo(name, user, subscriptions, open_calls, joined_ms / 1_000)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise WireError(f"the hub's list of nodes is not of the form that this version knows: {error}") from error
 
 
 def entries(listed: bytes) -> Iterator[Entry]:

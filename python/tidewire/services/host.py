@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _log
 from tidewire._binding import CallTally
 from tidewire._handlers import Plan
 from tidewire._node.actors import Options
@@ -208,7 +209,13 @@ class Host:
 
     def _failed(self, running: AnyRunning, error: BaseException) -> Failure:
         self.tally.failed()
+        self.log_failure(running, error)
         return Failure(error_for_caller(running.request.title, error))
+
+    def log_failure(self, running: AnyRunning, error: BaseException) -> None:
+        """Log that a method has raised; what its caller has given is no failure of it."""
+        if not isinstance(error, InvalidArgument):
+            _log.call_failed(self, running.request.title, error, running.request.node != self.node.name)
 
     def _interrupted(self, running: AnyRunning, error: BaseException) -> Failure | None:
         if not running.was_interrupted:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire._current import running_loop
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
+from tidewire._log import logger
 from tidewire._node.actors import Options
 from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, NodeStopped
 from tidewire.services.context import CallContext
@@ -126,6 +127,7 @@ class Served:
             self._stops(False, 0.0)
             raise
         self._registry.keep(self)
+        logger.info("%s: serves %r, instance %r", node.name, self.name, self.instance)
         connection = node._connection
         if connection is not None and connection.is_joined:
             self._join(connection)
@@ -185,6 +187,7 @@ class Served:
             )
 
     def _leave(self) -> None:
+        logger.info("%s: serves %r, instance %r, no longer", self._node.name, self.name, self.instance)
         self._registry.remove(self.name, self.instance)
         self._registry.forget(self)
         self._unsubscribe()

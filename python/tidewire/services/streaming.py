@@ -99,6 +99,8 @@ class Writing:
         """Return what the reader gets for what the generator raised."""
         if self.channel.closed:
             logger.warning("%s: the stream was closed, and its generator failed at that: %r", self.channel.title, error)
+        elif isinstance(error, Exception) and not self.running.cancelled:
+            self.host.log_failure(self.running, error)
         return error_for_caller(self.channel.title, error)
 
     def _count(self, error: BaseException | None) -> None:

@@ -10,7 +10,7 @@ use tidewire_proto::wire::{Fields, SubscribeHead};
 use super::super::outbox::Pieces;
 use super::calls::{OF_NODE, put_service};
 use super::routes::Subscriber;
-use super::telling::VALUE_HEAD;
+use super::telling::{ADDED, REMOVED, VALUE_HEAD};
 use super::{Hub, LinkId};
 use crate::tree::{SubjectTree, SubscriptionId};
 
@@ -185,7 +185,7 @@ impl Hub {
             link.said.listed = None;
         }
         let node = self.name_of(subscriber.link).to_owned();
-        self.announce("$hub.services.added", &node, &subscriber);
+        self.announce(ADDED, &node, &subscriber);
     }
 
     /// It is gone.
@@ -202,7 +202,7 @@ impl Hub {
             link.said.listed = None;
         }
         let node = self.name_of(subscriber.link).to_owned();
-        self.announce("$hub.services.removed", &node, subscriber);
+        self.announce(REMOVED, &node, subscriber);
     }
 
     /// Everything that nodes say of themselves. What has not changed is not written again, and is there once, whoever asks.

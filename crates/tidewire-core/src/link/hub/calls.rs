@@ -4,7 +4,6 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, Frame, Kind, SubscribeHead, WireError};
 
-use super::super::outbox::Pieces as _;
 use super::super::passing::Passing;
 use super::super::session::taken_slot;
 use super::announcing::{OF_AGENTS, OF_SERVICES};
@@ -123,8 +122,8 @@ impl Hub {
         if self.leaving && !self.is_here(at) {
             return Err(Some((ErrorCode::NodeStopped, "the hub is stopping, and takes no new calls".to_owned())));
         }
-        if subject == "$hub.services" {
-            return Err(self.services(at, frame).err());
+        if let Some(listed) = self.list(at, subject, frame) {
+            return Err(listed.err());
         }
         let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(subject, head.choice) };
         responder.ok_or_else(|| {
@@ -213,31 +212,6 @@ impl Hub {
             let turn = if choice == 1 { 0 } else { draw };
             visit(((subscriber.queue.is_empty(), load, turn, key), subscriber.link, subscriber.id));
         });
-    }
-
-    /// Answers with everything that told of itself when it subscribed.
-    fn services(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), (ErrorCode, String)> {
-        let known = self.list_services();
-        let Some(link) = self.link(at) else { return Ok(()) };
-        if known.bytes() > link.payload_max {
-            let (bytes, max) = (known.bytes(), link.payload_max);
-            let text = format!(
-                "the list of services: {bytes} bytes are more than payload_bytes={max} of this node: raise the limit here"
-            );
-            return Err((ErrorCode::LimitExceeded, text));
-        }
-        let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);
-        let sent = if link.out.is_long(known.bytes()) {
-            link.out.send_long(Kind::Reply, flags, frame.id, |_| Ok(()), Box::new(known))
-        } else {
-            link.out.send_pieces(Kind::Reply, flags, frame.id, |_| Ok(()), &known)
-        };
-        let limit = link.bounds.queue_bytes;
-        sent.map_err(|_| {
-            (ErrorCode::LimitExceeded, format!("{limit}: too much waits for this node: try again later"))
-        })?;
-        self.touch(at);
-        Ok(())
     }
 
     /// Answers a frame that would have opened an exchange.

@@ -2,7 +2,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Flags, Kind};
 
 use super::routes::{Back, Route};
-use super::{Hub, LinkId};
+use super::{Change, Hub, LinkId};
 use crate::tree::SubscriptionId;
 
 impl Hub {
@@ -107,10 +107,12 @@ impl Hub {
         let Some(link) = self.link(at) else { return };
         let (number, theirs, ours) = (link.number, link.theirs.drain(), link.ours.drain());
         let (name, known_by) = (link.name.clone(), std::mem::take(&mut link.known_by));
+        let goodbye = link.leaves;
         if self.names.get(&name) == Some(&at) {
             self.names.remove(&name);
             self.unbind(at);
             self.keep_name(at);
+            self.note(&name, |node| Change::Left { node, goodbye });
         }
         for (_, route) in theirs {
             self.leave(route);

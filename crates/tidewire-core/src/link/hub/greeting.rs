@@ -5,7 +5,7 @@ use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERS
 use super::super::compression::FEATURE;
 use super::super::heart::Heart;
 use super::super::session::SHARED_MEMORY;
-use super::{Hub, LinkId};
+use super::{Change, Hub, LinkId};
 
 /// Why a node is not taken in.
 type Refusal = (ErrorCode, String);
@@ -74,7 +74,10 @@ impl Hub {
         link.memory = memory.zip(place).is_some_and(|(memory, place)| memory.shares(place));
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
+        link.joined_us = now_us;
         self.names.insert(name.to_owned(), at);
+        let user = self.options.access.user(grant).to_owned();
+        self.note(name, |node| Change::Joined { node, user });
         self.bind(at, grant);
         self.look_at(at);
         self.retimed = true;

@@ -10,6 +10,7 @@ mod compressing;
 mod ends;
 mod greeting;
 mod leaving;
+mod listing;
 mod names;
 mod options;
 mod passing_on;
@@ -39,6 +40,7 @@ use names::Kept;
 use publishing::Course;
 use routes::{Back, Route, Subscriber};
 
+pub use listing::Change;
 pub use options::{HubCounts, HubOptions, Memory};
 
 /// Names one link of one hub. It may be used again once the link was closed.
@@ -52,6 +54,7 @@ struct Link {
     number: u32,
     name: String,
     resume: String,
+    joined_us: u64,
     grant: Option<usize>,
     bounds: Bounds,
     /// The nodes whose names it was told.
@@ -132,6 +135,8 @@ pub struct Hub {
     due: BinaryHeap<Reverse<(u64, LinkId)>>,
     /// Nodes that are joined and can't read what is compressed.
     plain_nodes: usize,
+    /// What has changed, if anybody asks.
+    changes: Option<Vec<Change>>,
 }
 
 impl Hub {
@@ -159,6 +164,7 @@ impl Hub {
             retimed: false,
             due: BinaryHeap::new(),
             plain_nodes: 0,
+            changes: None,
         }
     }
 
@@ -199,6 +205,7 @@ impl Hub {
             number: self.next_number,
             name: String::new(),
             resume: secret,
+            joined_us: now_us,
             grant: None,
             bounds: Bounds::new(&self.options, TokenLimits::default()),
             knows: BTreeSet::new(),

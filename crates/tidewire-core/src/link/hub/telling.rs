@@ -2,8 +2,11 @@ use tidewire_proto::wire::{Flags, Kind, PublishHead};
 
 use super::calls::put_service;
 use super::routes::Subscriber;
-use super::{Hub, LinkId};
+use super::{Change, Hub, LinkId};
 
+/// On what it is published that something is served, or no longer.
+pub(super) const ADDED: &str = "$hub.services.added";
+pub(super) const REMOVED: &str = "$hub.services.removed";
 /// What a node is told once it has missed something.
 const MISSED: &str = "$hub.services.missed";
 
@@ -14,6 +17,10 @@ impl Hub {
         put_service(&mut told, node, subscriber);
         if (PublishHead { subject, ..PublishHead::default() }).put(&mut head).is_err() {
             return;
+        }
+        if subscriber.queue.is_empty() && subscriber.pattern.starts_with("svc.") {
+            let serves = subject != REMOVED;
+            self.note(node, |node| Change::Serves { node, pattern: subscriber.pattern.to_string(), serves });
         }
         let payload = as_value(&told);
         for (to, subscription) in self.receivers(subject, None) {
@@ -60,6 +67,7 @@ pub(super) fn value_head(bytes: usize) -> [u8; VALUE_HEAD] {
     [0xc6, a, b, c, d]
 }
 
-fn as_value(bytes: &[u8]) -> Vec<u8> {
+/// Bytes as such a value.
+pub(super) fn as_value(bytes: &[u8]) -> Vec<u8> {
     [&value_head(bytes.len()), bytes].concat()
 }

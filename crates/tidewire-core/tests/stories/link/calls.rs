@@ -340,6 +340,39 @@ fn a_node_can_call_itself_over_the_hub() {
 }
 
 #[test]
+fn the_hub_lists_its_nodes_and_says_who_comes_and_goes() {
+    let mut world = World::new(20);
+    world.hub.keep_changes();
+    let (caller, callee) = (world.join("caller"), world.join("callee"));
+    let mut said = Vec::new();
+    FieldsWriter::new(&mut said).add("service", b"{}").unwrap();
+    let head = SubscribeHead { queue: "", pattern: "svc.add.one.*" };
+    world.nodes[callee].session.subscribe(&head, &said, 0).unwrap();
+    world.settle();
+    world.call(caller, "$hub.nodes", b"", 1);
+    world.settle();
+    let events = world.events(caller);
+    let [Event::Replied(1, list)] = &events[..] else { panic!("one reply: {} events", events.len()) };
+    let wanted = b"\x06\0callee\0\0\x01\0\0\0\0\0\0\0";
+    assert!(list.payload().windows(wanted.len()).any(|window| window == wanted), "{:?}", list.payload());
+    world.nodes[callee].session.goodbye();
+    world.settle();
+    world.cut(callee);
+    world.settle();
+    let told: Vec<String> = world.hub.changes().iter().map(ToString::to_string).collect();
+    let wanted = [
+        r#"node "caller" has joined"#,
+        r#"node "callee" has joined"#,
+        r#"node "callee" serves svc.add.one.*"#,
+        r#"node "callee" serves svc.add.one.* no longer"#,
+        r#"node "callee" has left"#,
+    ];
+    assert_eq!(told, wanted);
+    world.cut(caller);
+    assert_eq!(world.hub.changes()[0].to_string(), r#"node "caller" has gone without a goodbye"#);
+}
+
+#[test]
 fn the_hub_lists_services_however_many_there_are() {
     let mut world = World::new(20);
     let (caller, callee) = (world.join("caller"), world.join("callee"));

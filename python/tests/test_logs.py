@@ -1,0 +1,160 @@
+"""What is logged: who joins and leaves, what is served, and failures, once and in the right place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire as tw
+from tidewire import _log
+
+Run = Callable[[Callable[[tw.Node], Any]], Any]
+PATIENCE = 20.0
+
+
+class Pricing(tw.Service):
+    @tw.method
+    def quote(self, symbol: str) -> float:
+        return {"X": 2.5}[symbol]
+
+    @tw.method
+    async def ticks(self) -> Any:
+        yield 1.0
+        raise KeyError("Y")
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == level]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Lines of links are written by a thread of their own."""
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while not holds():
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.01)
+
+
+def test_joins_leaves_and_services_are_logged_at_hub_and_nodes(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+    caplog.set_level(logging.INFO, "tidewire")
+
+    async def story(_: tw.Node) -> None:
+        tokens = [tw.Token("the token of the hub itself", "hub"), tw.Token("the long token of the shop", "shop")]
+        async with tw.Node(name="center") as hub:
+            url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url
+            async with tw.Node(url, name="till", token="the long token of the shop") as till:
+                served = await till.serve(Pricing(), instance="one")
+                await served.stop()
+            await until(lambda: any('"till" has left' in line for line in lines(caplog, logging.INFO)))
+            wanted = [
+                f"till: has joined the hub 'center' at {url}",
+                'center: node "till" has joined as "shop"',
+                "till: serves 'pricing', instance 'one'",
+                'center: node "till" serves svc.pricing.one.*',
+                "till: serves 'pricing', instance 'one', no longer",
+                'center: node "till" serves svc.pricing.one.* no longer',
+                "till: leaves the hub 'center'",
+                'center: node "till" has left',
+            ]
+            assert {*wanted} <= {*lines(caplog, logging.INFO)}
+        assert not lines(caplog, logging.WARNING)
+
+    run(story)
+
+
+def test_a_method_that_raises_is_logged_once_at_its_service(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+    caplog.set_level(logging.INFO, "tidewire")
+
+    async def story(_: tw.Node) -> None:
+        async with tw.Node(name="hub") as hub:
+            await hub.serve(Pricing())
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="caller") as caller:
+                for _ in range(3):
+                    with pytest.raises(KeyError):
+                        await caller.client("pricing").quote("Y")
+                with pytest.raises(KeyError):
+                    assert [tick async for tick in caller.client("pricing").ticks()]
+                with pytest.raises(tw.InvalidArgument):
+                    await caller.client("pricing").quote(7)
+        told = [record for record in caplog.records if record.levelno == logging.WARNING]
+        assert [record.getMessage() for record in told[:2]] == [
+            "pricing.quote failed: KeyError: 'Y'",
+            "pricing.ticks failed: KeyError: 'Y'",
+        ]
+        assert all(record.exc_info is not None for record in told[:2])
+        assert [record.getMessage().partition(" more in ")[0] for record in told[2:]] == [
+            "pricing.quote failed 2 times"
+        ]
+        assert not lines(caplog, logging.ERROR)
+
+    run(story)
+
+
+def test_a_failure_that_reaches_its_asker_is_no_error_in_the_log(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+    caplog.set_level(logging.INFO, "tidewire")
+
+    async def story(node: tw.Node) -> None:
+        def fails(message: object) -> None:
+            raise KeyError(message)
+
+        async def fails_later(message: object) -> None:
+            raise KeyError(message)
+
+        for handler in (fails, fails_later):
+            with pytest.raises(KeyError):
+                await node.spawn(handler).ask("Y")
+        assert not lines(caplog, logging.ERROR)
+        told = [record for record in caplog.records if "failed in receive: KeyError: 'Y'" in record.getMessage()]
+        assert [(record.levelno, record.exc_info) for record in told] == 2 * [(logging.INFO, None)]
+        node.spawn(fails).tell("Z")
+        await node.until(lambda _: len(node.dead_letters.list()) == 3, PATIENCE)
+        assert len(lines(caplog, logging.ERROR)) == 1
+
+    run(story)
+
+
+def test_repeated_failures_are_counted_and_summed_up(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+    caplog.set_level(logging.INFO, "tidewire")
+
+    async def story(node: tw.Node) -> None:
+        def fails(message: object) -> None:
+            raise KeyError(message)
+
+        ref = node.spawn(fails, name="fragile")
+        for number in range(25):
+            await ref.send(number)
+        await ref.stop()
+        _log.sum_up()
+        first, more = lines(caplog, logging.ERROR)
+        assert "'fragile'" in first.replace('"', "'") and "KeyError: 0" in first
+        assert "failed in receive 24 times more in" in more and "at last with KeyError: 24" in more
+        _log.sum_up()
+        assert len(lines(caplog, logging.ERROR)) == 2
+
+    run(story)
+
+
+def test_many_handlers_that_fail_make_few_lines(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+    caplog.set_level(logging.ERROR, "tidewire")
+
+    async def story(node: tw.Node) -> None:
+        def fails(message: object) -> None:
+            raise KeyError(message)
+
+        refs = [node.spawn(fails) for _ in range(50)]
+        for ref in refs:
+            for number in range(3):
+                await ref.send(number)
+        for ref in refs:
+            await ref.stop()
+        caplog.clear()
+        _log.sum_up()
+        told = lines(caplog, logging.ERROR)
+        assert len(told) == 21
+        assert told[-1] == "30 handlers more failed 60 times"
+
+    run(story)
