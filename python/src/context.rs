@@ -1,9 +1,12 @@
 //! What a handler sees besides its message.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use tidewire_engine::Reply;
 use tidewire_engine::raw::Change;
 use tidewire_engine::raw::Mutex;
+use tidewire_link::Named;
 
 use crate::actor::ActorRef;
 use crate::arguments::{Other, Stack};
@@ -27,6 +30,7 @@ struct State {
     sender: Option<Held<ActorRef>>,
     subject: Option<Held<PyAny>>,
     headers: Option<Held<PyAny>>,
+    origin: Option<Arc<Named>>,
     failures: u32,
     changes: Vec<Change>,
 }
@@ -46,6 +50,7 @@ impl Context {
             sender,
             subject: extra.subject,
             headers: extra.headers,
+            origin: extra.origin,
             failures,
             changes: Vec::new(),
         };
@@ -90,6 +95,12 @@ impl Context {
     #[getter]
     fn headers(&self, py: Python<'_>) -> Option<Held<PyAny>> {
         self.state.lock().headers.as_ref().map(|headers| headers.clone_ref(py))
+    }
+
+    /// The name of the other node that published the message or asks, or None for one of this node.
+    #[getter]
+    fn origin(&self) -> Option<String> {
+        self.state.lock().origin.as_ref().map(|origin| origin.name.clone())
     }
 
     /// Which attempt at this message this is, from 1.

@@ -12,6 +12,7 @@ use tidewire_engine::{
 };
 
 use tidewire_engine::raw::Envelope;
+use tidewire_link::Named;
 
 use crate::actor::ActorRef;
 use crate::arguments::{
@@ -91,15 +92,40 @@ impl InForce {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Pending>>> {
         match &self.shared {
             Some(shared) if Pending::is_under_way(shared.bind(py))? => Ok(Some(shared.clone_ref(py))),
-            Some(shared) => shared.get().outcome(py).map(drop).and_then(|()| self.give(py)),
+            Some(shared) => match shared.get().outcome(py) {
+                Ok(_) => self.give(py),
+                Err(error) => Err(self.subscription.get().refused(py, error)),
+            },
             None => self.give(py),
         }
+    }
+
+    /// Raises what was waited for, as asyncio has it from there.
+    #[pyo3(signature = (error, _value = None, _traceback = None))]
+    fn throw(
+        &self,
+        py: Python<'_>,
+        error: Bound<'_, PyAny>,
+        _value: Option<Bound<'_, PyAny>>,
+        _traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        Err(self.subscription.get().refused(py, PyErr::from_value(error)))
     }
 }
 
 impl InForce {
     fn give(&self, py: Python<'_>) -> PyResult<Option<Py<Pending>>> {
         Err(PyStopIteration::new_err((self.subscription.clone_ref(py),)))
+    }
+}
+
+impl Subscription {
+    /// What the hub has refused is not in force here either. A link that is lost takes it along when it is back.
+    fn refused(&self, py: Python<'_>, error: PyErr) -> PyErr {
+        if errors::is_refusal(py, &error) {
+            self.unsubscribe(py);
+        }
+        error
     }
 }
 
@@ -147,7 +173,9 @@ impl Subscription {
     fn wait(this: &Bound<'_, Self>) -> PyResult<Py<Self>> {
         let py = this.py();
         let shared = this.get().shared.lock().as_ref().map(|shared| shared.clone_ref(py));
-        shared.map_or(Ok(()), |shared| Pending::block(shared.bind(py)).map(drop))?;
+        shared
+            .map_or(Ok(()), |shared| Pending::block(shared.bind(py)).map(drop))
+            .map_err(|error| this.get().refused(py, error))?;
         Ok(this.clone().unbind())
     }
 
@@ -348,9 +376,11 @@ impl Engine {
         subject: Subject<'_, '_>,
         message: Py<PyAny>,
         headers: Option<Headers>,
+        origin: &str,
     ) -> PyResult<bool> {
         self.inner.born.check(py)?;
-        let message = Message::new(message, None, Some(Box::new(published(&subject, headers))));
+        let extra = Extra { origin: Some(named(origin)), ..published(&subject, headers) };
+        let message = Message::new(message, None, Some(Box::new(extra)));
         let pushed = actor.0.get().inner.cell().push(Envelope::Plain(message), tidewire_engine::Priority::Normal);
         Ok(matches!(pushed, Ok(tidewire_engine::Sent::Accepted)))
     }
@@ -364,9 +394,11 @@ impl Engine {
         message: Py<PyAny>,
         headers: Option<Headers>,
         timeout: crate::arguments::Timeout,
+        origin: &str,
     ) -> PyResult<Pending> {
         self.inner.born.check(py)?;
-        actor.0.get().asking(py, message, published(&subject, headers), timeout.0, None)
+        let extra = Extra { origin: Some(named(origin)), ..published(&subject, headers) };
+        actor.0.get().asking(py, message, extra, timeout.0, None)
     }
 
     fn request(
@@ -552,6 +584,10 @@ impl Engine {
         let exists = named == DEFAULT_DISPATCHER || self.inner.config().dispatchers.contains_key(named);
         if exists { LOOP } else { named }
     }
+}
+
+fn named(node: &str) -> Arc<Named> {
+    Arc::new(Named { name: node.to_owned(), ..Named::default() })
 }
 
 /// What handlers see of a publish besides the message.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -96,7 +97,22 @@ pub fn spawn(py: Python<'_>, failure: &SpawnError) -> PyErr {
         SpawnError::TooMany { .. } => "LimitExceeded",
         _ => "InvalidArgument",
     };
-    error(py, name, &failure.to_string(), &[])
+    let mut fields = Vec::new();
+    if let SpawnError::UnknownDispatcher { known, .. } = failure
+        && let Ok(known) = known.into_py_any(py)
+    {
+        fields.push(("known", known));
+    }
+    error(py, name, &failure.to_string(), &fields)
+}
+
+/// Whether an error is what a hub says of a subscription that it does not take.
+pub fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    let is = |name: &str| {
+        let class = PyModule::import(py, "tidewire.errors").and_then(|errors| errors.getattr(name));
+        class.is_ok_and(|class| error.is_instance(py, &class))
+    };
+    ["Unauthorized", "LimitExceeded", "NameTaken", "InvalidSubject"].into_iter().any(is)
 }
 
 pub fn subscribe(py: Python<'_>, failure: &SubscribeError) -> PyErr {

@@ -1,6 +1,7 @@
 //! One task of a coroutine actor: it runs the handlers of one message after the other.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
@@ -61,6 +62,8 @@ struct Present {
     meta: MessageMeta,
     context: Option<Py<Context>>,
     handled: u32,
+    /// When the present call began, if it is timed.
+    began: Option<Instant>,
     /// What is present counts as a message of the mailbox.
     counts: bool,
 }
@@ -293,7 +296,13 @@ impl Intake {
             }
         }
         if counts {
-            self.cell.outside(|turn| turn.failed(message, meta, fault))
+            let took = self.took();
+            self.cell.outside(|turn| {
+                if let Some(took) = took {
+                    turn.timed(took);
+                }
+                turn.failed(message, meta, fault)
+            })
         } else {
             self.cell.outside(|turn| turn.after_failure(fault.to_string()))
         }
@@ -347,6 +356,7 @@ impl Intake {
             state.meta = meta;
             state.context = context.as_ref().map(|context| context.clone_ref(py));
             state.counts = counts;
+            state.began = (counts && self.cell.is_timed()).then(Instant::now);
         }
         if let Ok(gate) = handler.call.bind(py).cast::<Gate>() {
             return Gate::begin(gate, object.bind(py));
@@ -374,6 +384,7 @@ impl Intake {
     /// Reports the end of the present call, and takes the next message if `more`.
     fn finish_and_take(&self, py: Python<'_>, more: bool) -> Option<Envelope<Message>> {
         let (context, meta, counts, message) = self.take_present();
+        let took = self.took();
         drop(message);
         if let Some(context) = context {
             for change in context.bind(py).get().take_changes() {
@@ -385,6 +396,9 @@ impl Intake {
         self.cell.outside(|turn| {
             if counts {
                 turn.handled(meta);
+            }
+            if let Some(took) = took {
+                turn.timed(took);
             }
             if more { turn.take() } else { None }
         })
@@ -409,6 +423,11 @@ impl Intake {
         failures: u32,
     ) -> PyResult<Py<Context>> {
         Py::new(py, Context::new(self.me.clone_ref(py), self.node.clone_ref(py), sender, extra, failures))
+    }
+
+    /// How long the present call took, if it is timed: with all that it waited for.
+    fn took(&self) -> Option<Duration> {
+        self.state.lock().began.take().map(|began| began.elapsed())
     }
 
     fn take_present(&self) -> (Option<Py<Context>>, MessageMeta, bool, Option<Message>) {

@@ -1,8 +1,10 @@
 //! A Python object on its way to an actor.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use tidewire_engine::Reply;
-use tidewire_link::Published;
+use tidewire_link::{Named, Published};
 
 use crate::actor::ActorRef;
 use crate::attach::attach;
@@ -23,6 +25,8 @@ pub struct Extra {
     pub reply: Option<Reply<Held<PyAny>>>,
     pub subject: Option<Held<PyAny>>,
     pub headers: Option<Held<PyAny>>,
+    /// The other node that published it, or asks.
+    pub origin: Option<Arc<Named>>,
     /// A notice about a watched actor, rather than a message.
     pub notice: bool,
     /// What another node has published, until it is opened.
@@ -77,6 +81,7 @@ impl Extra {
         let Some(mut came) = self.came.take() else { return Ok(Held::nothing()) };
         match Publication::of(py, &mut came) {
             Ok(Publication { value, subject, headers }) => {
+                self.origin = Some(Arc::clone(&came.from));
                 (self.subject, self.headers) = (Some(subject.into()), headers.map(Held::from));
                 Ok(value.into())
             }
@@ -99,6 +104,7 @@ impl Clone for Message {
                     reply: None,
                     subject: extra.subject.as_ref().map(|subject| subject.clone_ref(py)),
                     headers: extra.headers.as_ref().map(|headers| headers.clone_ref(py)),
+                    origin: extra.origin.clone(),
                     notice: extra.notice,
                     came: extra.came.clone(),
                 })

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
@@ -214,3 +215,32 @@ def test_reprs_say_what_something_is(node: tw.Node) -> None:
     node.sync.stop(ref)
     assert repr(ref).endswith("stopped>")
     assert "0 dead-lettered" in str(node.sync.stop(ref))
+
+
+def test_handlers_that_await_are_timed_with_what_they_await(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        async def slow(message: float) -> None:
+            await asyncio.sleep(message)
+
+        async def fails(message: float) -> None:
+            await asyncio.sleep(message)
+            raise KeyError(message)
+
+        for handler in (slow, fails):
+            ref = node.spawn(handler)
+            with contextlib.suppress(KeyError):
+                await ref.ask(0.03)
+            handling = ref.statistics()["handling"]
+            assert handling["samples"] == 1
+            assert handling["p50_us"] >= 28_000
+        many = node.spawn(slow, concurrency=8)
+        await asyncio.gather(*(many.ask(0.0) for _ in range(256)))
+        assert 64 <= many.statistics()["handling"]["samples"] < 256
+
+    run(story)
+
+
+def test_an_unknown_dispatcher_names_those_there_are(node: tw.Node) -> None:
+    with pytest.raises(tw.UnknownDispatcher) as raised:
+        node.spawn(print, dispatcher="nowhere")
+    assert raised.value.known == ["asyncio", "default"]

@@ -90,12 +90,13 @@ def test_nodes_and_agents_are_listed(hub: tuple[tw.Node, str]) -> None:
     assert node.name == "hub"
 
 
-def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -> None:
+def test_what_goes_wrong_is_one_line_and_wrong_usage_has_a_code_of_its_own(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
     problems: tuple[tuple[tuple[str, ...], str], ...] = (
         (("call", "pricing.quote", "Y"), "KeyError: 'Y' (raised by the handler)"),
         (("call", "pricing.qote", "X"), "no_such_target: pricing has no method 'qote'"),
         (("call", "nobody.home"), "no_responders: nobody"),
+        (("call", "pricing.quote", "X", "qty=many"), "invalid_argument: pricing.quote: qty: 'many' is not allowed"),
         (("req", "nobody.listens", "1"), 'nobody answers calls on "nobody.listens": subscribe a handler there'),
         (("pub", "x", '{"id": 7'), """invalid_argument: MESSAGE: '{"id": 7' begins like JSON and is none (Expecting"""),
         (("req", "x", " [1, 2"), "or send it as text with --text"),
@@ -108,7 +109,8 @@ def test_what_goes_wrong_is_one_line_and_exit_code_1(hub: tuple[tw.Node, str]) -
     )
     ended = run_all(url, *(arguments for arguments, _ in problems))
     for done, (_, said) in zip(ended, problems, strict=True):
-        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+        is_wrong_usage = done.stderr.startswith(("invalid_argument: ", "invalid_subject: "))
+        assert (done.returncode, done.stderr.count("\n")) == (2 if is_wrong_usage else 1, 1), done.stderr
         assert said in done.stderr
     for method in ("quote", "pricing._quote", "pricing.with_", "pricing.sync"):
         done = run(url, "call", method)
@@ -129,7 +131,7 @@ def test_an_error_is_an_object_where_the_result_would_be_one(hub: tuple[tw.Node,
         (("call", "quote"), "invalid_argument", None),
     ):
         done = run(url, *arguments, "--json")
-        assert done.returncode == (2 if arguments == ("call", "quote") else 1)
+        assert done.returncode == (2 if code == "invalid_argument" else 1)
         assert not done.stdout
         told = json.loads(done.stderr)["error"]
         assert (told["code"], told.get("type"), told["retryable"]) == (code, kind, code == "no_responders")
@@ -254,6 +256,6 @@ def test_hubs_with_tls_are_trusted_by_a_file(started: Programs, certificates: Pa
 def test_a_hub_whose_certificate_is_that_of_a_ca_is_told_how_to_mend_it(started: Programs, certificates: Path) -> None:
     _, url = started.hub("tide+tls://127.0.0.1:0", f"--cert={certificates}/ca.pem", f"--key={certificates}/ca.key")
     refused = run(url, "services", "--ca", str(certificates / "ca.pem"))
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "its certificate is that of a CA" in refused.stderr
     assert "basicConstraints=CA:FALSE" in refused.stderr

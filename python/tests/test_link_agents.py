@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 import tidewire as tw
-from link_processes import PATIENCE_S
+from link_processes import PATIENCE_S, Programs
 from link_stories import known, play, three
 
 TIMEOUT_S = 20
@@ -157,3 +157,20 @@ def test_an_agent_whose_process_is_killed_is_gone_and_its_request_has_failed() -
             await other.wait()
 
     play(story)
+
+
+def test_agents_of_a_hub_that_is_gone_are_not_listed(started: Programs) -> None:
+    hub, url = started.hub()
+
+    async def story() -> None:
+        async with tw.Node(url, name="here") as here, tw.Node(url, name="there") as there:
+            there.agent(print, id="remote", type="agent.far")
+            await here.until(lambda _: here.agents.get("remote") is not None, 30)
+            assert [agent.id for agent in here.agents.list(type="agent.far")] == ["remote"]
+            hub.kill()
+            await here.until(lambda now: now["links"]["hub"] is None, 30)
+            assert here.agents.list() == []
+            found = here.agents.get("remote")
+            assert found is not None and found.status == "lost"
+
+    asyncio.run(story())

@@ -269,3 +269,28 @@ def test_what_is_published_to_a_service_is_said_once_without_a_traceback() -> No
 
 async def double(value: int) -> int:
     return 2 * value
+
+
+def test_the_context_of_an_event_names_the_node_that_published_it() -> None:
+    class Desk(tw.Service):
+        def __init__(self) -> None:
+            self.seen: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+        @tw.on("orders.*")
+        async def on_order(self, order: int) -> None:
+            self.seen.put_nowait((tw.context().node, tw.context().method))
+
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="desk") as desk, tw.Node(url, name="shop") as shop:
+                service = Desk()
+                await desk.serve(service)
+                for publisher in (shop, hub, desk):
+                    publisher.publish("orders.new", 7)
+                    assert await asyncio.wait_for(service.seen.get(), 30) == (publisher.name, "on_order")
+                asked = await desk.subscribe("who.asks", lambda _, context: context.origin)
+                assert await shop.request("who.asks", 1) == "shop"
+                assert asked.unsubscribe()
+
+    asyncio.run(story())

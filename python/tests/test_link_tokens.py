@@ -34,6 +34,35 @@ async def joined(**limits: int) -> AsyncIterator[tuple[tw.Node, tw.Node, tw.Node
         yield hub, ann, root
 
 
+def test_a_subscription_that_the_hub_refuses_is_not_in_force_at_the_node_either() -> None:
+    async def story() -> None:
+        tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=["allowed.*"])]
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url
+            async with tw.Node(url, name="ann", token=SECRET) as ann:
+                seen: list[object] = []
+                for subject in ("allowed.x", "refused.x"):
+                    subscription = ann.subscribe(subject, seen.append)
+                    if subject == "allowed.x":
+                        assert await subscription is subscription
+                        continue
+                    with pytest.raises(tw.Unauthorized, match="refused"):
+                        await subscription
+                    assert not subscription.unsubscribe()
+                blocked = ann.subscribe("refused.y", seen.append)
+                with pytest.raises(tw.Unauthorized):
+                    await asyncio.to_thread(blocked.wait)
+                assert not blocked.unsubscribe()
+                assert [ann.publish(subject, subject) for subject in ("allowed.x", "refused.x", "refused.y")] == [
+                    1,
+                    0,
+                    0,
+                ]
+        assert seen == ["allowed.x"]
+
+    asyncio.run(story())
+
+
 def test_as_many_nodes_join_with_a_token_as_it_says() -> None:
     with tw.Node(name="hub") as hub, tw.Node(url := place(hub, hub_links=2), name="first", token=SECRET):
         with tw.Node(url, name="second", token=SECRET):

@@ -52,7 +52,8 @@ def test_a_quarantined_task_is_a_dead_letter_that_can_be_submitted_again(node: t
     pool = node.pool(fail_first, workers=1, name="p")
     with pytest.raises(ValueError, match="7"):
         pool.sync.submit(7)
-    (letter,) = node.dead_letters.list(name="pool:p")
+    (letter,) = node.dead_letters.list(name="p")
+    assert node.dead_letters.list(name="pool:p") == [letter]
     assert (letter.reason, letter.error, letter.message.args) == ("failed", "ValueError: 7", (7,))
     node.dead_letters.requeue(letter)
     assert again.wait(PATIENCE)
@@ -63,7 +64,8 @@ def test_a_task_that_kills_its_worker_twice_is_quarantined_and_kept(node: tw.Nod
     pool = node.pool(die, workers=1, kind="process", name="p")
     with pytest.raises(tw.TaskQuarantined):
         pool.sync.submit(9)
-    (letter,) = node.dead_letters.list(name="pool:p")
+    (letter,) = node.dead_letters.list(name="p")
+    assert node.dead_letters.list(name="pool:p") == [letter]
     assert "2 workers" in (letter.error or "")
 
 

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from tidewire.services.declare import Service, method, on, service
     from tidewire.services.info import MethodInfo, ServiceInfo
     from tidewire.services.policies import Policy
+    from tidewire.services.proxy import NoSuchMethod
     from tidewire.services.serving import Served
     from tidewire.subscription import Envelope, SubscriptionStream
     from tidewire.supervision import Mailbox, Supervision
@@ -127,6 +128,7 @@ _LATER = {
     "NoReply": "tidewire.errors",
     "NoResponders": "tidewire.errors",
     "NoSuchCampaign": "tidewire.errors",
+    "NoSuchMethod": "tidewire.services.proxy",
     "NoSuchTarget": "tidewire.errors",
     "Node": "tidewire.node",
     "NodeInfo": "tidewire.links.known",
@@ -224,6 +226,7 @@ __all__ = [
     "NoReply",
     "NoResponders",
     "NoSuchCampaign",
+    "NoSuchMethod",
     "NoSuchTarget",
     "Node",
     "NodeInfo",

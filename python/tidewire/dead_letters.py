@@ -12,6 +12,9 @@ from tidewire.errors import InvalidArgument, TidewireError
 if TYPE_CHECKING:
     from tidewire._binding import Engine
 
+POOL = "pool:"
+"""What the address of a pool begins with; its name follows."""
+
 
 @dataclass(frozen=True)
 class DeadLetter:
@@ -57,7 +60,7 @@ class DeadLetters:
         Args:
             reason: Only those given up for this reason.
             actor: Only those of the actor with this id.
-            name: Only those of the actor or the agent with this name.
+            name: Only those of the actor, the agent or the pool with this name.
             limit: At most this many, the newest ones.
 
         Raises:
@@ -73,7 +76,7 @@ class DeadLetters:
             for letter in letters
             if (reason is None or letter.reason == reason)
             and (actor is None or letter.actor == actor)
-            and (name is None or letter.name == name)
+            and (name is None or letter.name in (name, f"{POOL}{name}"))
         ]
         return chosen if limit is None else chosen[len(chosen) - min(limit, len(chosen)) :]
 

@@ -24,7 +24,7 @@ use crate::inbox::{Inbox, Intake, Pushed, Rare, Run};
 use crate::options::{Mailbox, Priority, Supervision};
 use crate::short_mutex::ShortMutex;
 use crate::signal::{Notice, Signal, StopReason};
-use crate::statistics::Timings;
+use crate::statistics::{Timings, is_sampled};
 use crate::work::{After, Work};
 
 mod any;
@@ -250,6 +250,11 @@ impl<M: Send + 'static> Cell<M> {
     /// message or to report the end of one.
     pub fn outside<R>(self: &Arc<Self>, look: impl FnOnce(&mut Turn<'_, M>) -> R) -> R {
         self.work.lock().outside(self, look)
+    }
+
+    /// Whether a binding times the message that its handler is given now: as often as turns are timed.
+    pub fn is_timed(&self) -> bool {
+        is_sampled(self.handled.load(Ordering::Relaxed))
     }
 
     /// Its id.

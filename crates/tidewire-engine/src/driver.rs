@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::cell::{ATTEND_LANES, ATTEND_WAITERS, Cell};
 use crate::envelope::{Envelope, Meta};
@@ -139,6 +140,11 @@ impl<M: Send + 'static> Turn<'_, M> {
         {
             asked.settle(AskEnd::Handled);
         }
+    }
+
+    /// Reports how long a handler took that was [timed](crate::raw::ActorCell::is_timed), with all that it awaited.
+    pub fn timed(&mut self, took: Duration) {
+        self.cell.with_aside(|aside| aside.timings.handling.record(took.as_nanos() as u64));
     }
 
     /// Reports that a handler failed. `kept` is the message or a copy of it, where there is one.

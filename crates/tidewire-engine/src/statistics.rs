@@ -8,12 +8,19 @@ use tidewire_core::histogram::Histogram;
 use crate::actor::ActorId;
 use crate::error::DeadReason;
 
-/// Sampled times in nanoseconds: the first 64 messages or turns, then one message of 1,024 and one turn of 64.
+/// Whether the time of this turn, or of this message of a handler that awaits, is taken.
+pub fn is_sampled(number: impl Into<u64>) -> bool {
+    let number = number.into();
+    number < 64 || number.is_multiple_of(64)
+}
+
+/// Sampled times in nanoseconds: the first 64 messages or turns, then one message of 1,024 and one turn of 64; of handlers that await,
+/// one message of 64.
 #[derive(Clone, Debug, Default)]
 pub struct Timings {
     /// From accepted to taken by the actor.
     pub queueing: Histogram,
-    /// In the handler, as the mean of one turn.
+    /// In the handler, as the mean of one turn. In one that awaits, from its beginning to its end.
     pub handling: Histogram,
 }
 

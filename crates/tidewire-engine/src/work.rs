@@ -15,6 +15,7 @@ use crate::guard::guarded;
 use crate::inbox::{Intake, Run};
 use crate::options::{OnFailure, Supervision};
 use crate::signal::{Notice, StopReason};
+use crate::statistics::is_sampled;
 use crate::supervise::Restarts;
 use crate::timers::Fire;
 
@@ -129,7 +130,7 @@ impl<M: Send + 'static> Work<M> {
         let (on_failure, max_deliveries) = self.policy();
         let driver = self.driver.as_mut()?;
         self.turns = self.turns.wrapping_add(1);
-        let sampled = self.turns < 64 || self.turns.is_multiple_of(64);
+        let sampled = is_sampled(self.turns);
         let start = sampled.then(|| (Instant::now(), cell.handled.load(Ordering::Relaxed)));
         let budget = cell.dispatcher.throughput;
         let mut turn =

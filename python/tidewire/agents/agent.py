@@ -54,6 +54,11 @@ class Agent:
         return self._desk.node
 
     @property
+    def _is_lost(self) -> bool:
+        """Whether nothing is known of it at present."""
+        return False
+
+    @property
     def status(self) -> str:
         """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"."""
         desk = self._desk

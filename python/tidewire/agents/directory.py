@@ -48,7 +48,7 @@ class Directory:
         return agent if agent is not None and _lives(agent) else None
 
     def list(self, *, type: str | None = None, capability: str | None = None) -> list[Agent]:
-        """Return the live agents, or those of a type and with a capability."""
+        """Return the live agents, or those of a type and with a capability; none of other nodes while the link to the hub is lost."""
         for field, value in (("type", type), ("capability", capability)):
             _check_name(field, value)
         with self._lock:
@@ -57,7 +57,7 @@ class Directory:
             chosen = self._group("type", type)
         if capability is not None:
             chosen = [agent for agent in chosen if capability in agent.capabilities]
-        return [agent for agent in chosen if _lives(agent)]
+        return [agent for agent in chosen if _lives(agent) and not agent._is_lost]
 
     def choose(self, type: str | None, capability: str | None) -> Agent:
         """Return the one of a type or with a capability that has the least outstanding work; of equal ones, in turn.

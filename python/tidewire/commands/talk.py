@@ -23,6 +23,10 @@ from tidewire.services.names import method_problem, short
 URL = "tide://127.0.0.1:7420"
 
 
+_WRONG_USAGE = (InvalidArgument, tw.InvalidSubject)
+"""An argument is not allowed, whoever says so: the command, the hub, or the method that is called."""
+
+
 class Hub:
     """Which hub a command joins, and how it prints.
 
@@ -50,7 +54,7 @@ class Hub:
         self.as_text = False
 
     def run(self, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-        """Join, do something, and return its exit code: 1 if it failed, 130 after Ctrl-C."""
+        """Join, do something, and return its exit code: 1 if it failed, 2 for wrong usage, 130 after Ctrl-C."""
 
         async def joined() -> int:
             async with self._node() as node:
@@ -60,7 +64,7 @@ class Hub:
             return asyncio.run(joined())
         except tw.TidewireError as error:
             self.complain(error.code, str(error), error.retryable)
-            return 1
+            return 2 if isinstance(error, _WRONG_USAGE) else 1
         except KeyboardInterrupt:
             return 130
         except Exception as error:

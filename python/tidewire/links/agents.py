@@ -110,12 +110,20 @@ class RemoteAgent(Agent):
         self.type = type
         self.capabilities = frozenset(capabilities)
         self.node_name = node_name
+        self._connection = connection
         self._desk_ = _RemoteDesk(id, RemoteRef(id, connection), directory)  # type: ignore[assignment]
 
     @property
     def status(self) -> str:
-        """ "remote", or "stopped"."""
-        return "remote" if self._desk.ref.alive else "stopped"
+        """ "remote"; "lost" while the link to the hub is lost; or "stopped"."""
+        if not self._desk.ref.alive:
+            return "stopped"
+        return "lost" if self._is_lost else "remote"
+
+    @property
+    def _is_lost(self) -> bool:
+        """Whether nothing is known of it, as the link to the hub is lost."""
+        return self._connection.is_lost
 
     def statistics(self) -> dict[str, Any]:
         """Return what this node knows of it; its own node has its counters."""

@@ -44,12 +44,12 @@ class Share:
 
     def _give(self, message: RemoteMessage) -> None:
         value = message.value()
-        if not self._engine.deliver(self.actor, message.subject, value, message.headers):
+        if not self._engine.deliver(self.actor, message.subject, value, message.headers, message.node):
             self._engine.give_up(self.actor, value, "mailbox_full", None)
 
     def _ask(self, call: RemoteCall) -> None:
         try:
-            asked = self._engine.ask_on(self.actor, call.subject, call.value(), call.headers, call.left)
+            asked = self._engine.ask_on(self.actor, call.subject, call.value(), call.headers, call.left, call.node)
         except TidewireError as error:
             fail(call, error)
             return

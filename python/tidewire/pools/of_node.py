@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from tidewire.dead_letters import POOL
 from tidewire.errors import PayloadTooLarge, TidewireError
 from tidewire.pools.function import is_agent
 from tidewire.pools.options import Batch, Restarts, Scale
@@ -78,7 +79,7 @@ class Letters:
             if pool is not None:
                 pool._submit(pool._packing.task(task.args, task.kwargs))
 
-        self._ref = node.spawn(again, name=f"pool:{pool.name}")
+        self._ref = node.spawn(again, name=f"{POOL}{pool.name}")
 
     def add(self, task: Task, reason: str, error: BaseException | None) -> None:
         """Keep a task that was given up. One that its submitter cancelled is not kept: nobody misses it.

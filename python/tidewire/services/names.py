@@ -12,7 +12,7 @@ from tidewire.errors import InvalidArgument
 from tidewire.services.limits import CALL_TIMEOUT_MAX_S
 
 VISIBILITIES = ("node", "private", "public")
-"""Who may call: this process, the nodes that joined, or also those who come over HTTP."""
+"""Who may call: this process, the nodes that joined, or everybody, which for now are the same."""
 
 RESERVED = frozenset({"sync", "with_"})
 """What a client has besides the methods of its service."""

@@ -51,7 +51,7 @@ def serve(
         node: Where it is served. It ends with the node.
         target: An object of a declared service, any other object for its public methods, a function, or functions by name.
         name: What callers call it; the default is what the class says.
-        visibility: Who may call it: "node" (this process), "private" (also the nodes that joined) or "public" (also over HTTP).
+        visibility: Who may call it: "node" (this process), "private" (also the nodes that joined) or "public" (for now the same).
         instance: An id for this instance; the default is the name with a random part.
         concurrency: Calls that it handles at once, of coroutines and of plain functions each.
         waiting: Calls, and streams, that have come and not begun; one more is refused.
@@ -245,7 +245,7 @@ class Served:
                 {},
                 headers=context.headers or {},
                 subject=context.subject,
-                node=self._node.name,
+                node=context.origin or self._node.name,
             )
             return Running(request, bound, self.instance)
 
