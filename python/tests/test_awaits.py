@@ -84,8 +84,11 @@ def test_tasks_can_be_made_of_it(what: str) -> None:
     async def story(make: Make) -> None:
         direct = await make()
         task = asyncio.create_task(make(), name="mine")
+        assert "mine" in repr(task)
+        await asyncio.sleep(0)
+        assert "mine" in repr(task)
         assert type(await task) is type(direct)
-        assert repr(task)
+        assert "mine" in repr(task)
 
     with_maker(what, story)
 

@@ -67,6 +67,7 @@ def test_a_call_is_awaited_like_any_coroutine(place: str) -> None:
 def test_wait_takes_the_tasks_of_calls(place: str) -> None:
     async def story(desk: Any) -> None:
         quick, slow = asyncio.create_task(desk.double(1)), asyncio.create_task(desk.never())
+        assert "desk.double" in repr(quick)
         done, pending = await asyncio.wait({quick, slow}, return_when=asyncio.FIRST_COMPLETED)
         assert (done, pending) == ({quick}, {slow})
         assert quick.result() == 2

@@ -17,8 +17,8 @@ def test_ctrl_c_cancels_a_handler_that_awaits(loop: str) -> None:
     ended = program(
         """
         async def slow(message):
-            print("now")
             try:
+                print("now")
                 await asyncio.sleep(60)
             finally:
                 print("handler cancelled")

@@ -30,6 +30,11 @@ def made_at() -> traceback.StackSummary:
     return traceback.extract_stack(sys._getframe(1), _FRAMES)
 
 
+def is_shown_by_asyncio(depth: int = 1) -> bool:
+    """Return whether whoever is so many calls above this one makes the text of a task."""
+    return sys._getframe(depth).f_globals.get("__name__") == "asyncio.base_tasks"
+
+
 def never_awaited(title: str, made: traceback.StackSummary | None) -> None:
     """Warn that an operation was let go of, and nobody had awaited it."""
     text = f"{title} was never awaited"

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tidewire._current import running_loop
+from tidewire._futures import is_shown_by_asyncio
 from tidewire.errors import InvalidArgument
 from tidewire.services.channel import Ended
 from tidewire.services.port import Items, Port
@@ -36,7 +37,10 @@ class NotData:
 
     if not TYPE_CHECKING:
         # For type checkers there is none of this.
-        __iter__ = __getitem__ = __contains__ = __len__ = __bool__ = _refuse
+        __iter__ = __getitem__ = __contains__ = __len__ = _refuse
+
+        def __bool__(self) -> bool:
+            return is_shown_by_asyncio(2) or self._refuse()
 
     def _is_no_data(self) -> str:
         return (
