@@ -2,25 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::mem;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use fallible_iterator::FallibleIterator as _;
 use postgres::types::ToSql;
 use postgres::{Client, NoTls, SimpleQueryMessage, Statement};
-use tidewire_backend::sql::{Access, Cell, Database, Now, Record, ResultTable};
-use tidewire_backend::{ErrorKind, Result, Rows, StoreError};
+use tidewire_backend::sql::{Access, CAMPAIGN, Cell, Database, Field, Now, Record, ResultTable};
+use tidewire_backend::{CampaignId, ErrorKind, Result, Rows, StoreError};
 use tidewire_core::campaign::ledger::Clock;
 
 use crate::address::Address;
 use crate::tls::Check;
 use crate::values::Parameter;
-use crate::{error, results, values};
+use crate::{error, literal, results, values};
 
 /// Every connection begins with this. A lock is waited for so long; and who stops in the middle of a transaction, as a process
 /// that is suspended, must not hold its campaign for ever. What a commit has stored is on disk.
 const BEGIN: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'; \
+    SET standard_conforming_strings = on; SET client_encoding = 'UTF8'; \
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+/// Statements that wait for the next one go as soon as they are longer than this.
+const WAITING_BYTES_MAX: usize = 1 << 20;
 /// Statements that are kept prepared: those of all calls, and one for each table of results.
 const STATEMENTS_MAX: usize = 128;
 const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -33,6 +37,8 @@ pub struct Postgres {
     /// The number of this connection at the server.
     process: i32,
     listening: bool,
+    /// Statements that go with the next one.
+    waiting: String,
     /// True if another connection has done something since the end of the last `wait`.
     news: bool,
 }
@@ -40,7 +46,15 @@ pub struct Postgres {
 impl Postgres {
     pub(crate) fn connect(address: Address) -> Result<Self> {
         let (client, process) = connect(&address)?;
-        Ok(Self { address, client, statements: BTreeMap::new(), process, listening: false, news: true })
+        Ok(Self {
+            address,
+            client,
+            statements: BTreeMap::new(),
+            process,
+            listening: false,
+            waiting: String::new(),
+            news: true,
+        })
     }
 
     /// Where it is, for errors.
@@ -89,6 +103,35 @@ impl Postgres {
         Ok(ready)
     }
 
+    /// Sends what waits.
+    fn flush(&mut self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let waiting = mem::take(&mut self.waiting);
+        self.batch(&waiting)
+    }
+
+    /// Begins a transaction with statements of which the last tells the time; gives the row of the one before.
+    fn begin_with(&mut self, statements: &str) -> Result<(Now, Option<Vec<Option<String>>>)> {
+        self.waiting.clear();
+        let answers = self.client.simple_query(statements).map_err(|error| self.failed(&error));
+        if answers.is_err() {
+            self.rollback();
+        }
+        let mut rows: Vec<Vec<Option<String>>> = answers?
+            .into_iter()
+            .filter_map(|answer| match answer {
+                SimpleQueryMessage::Row(row) => Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect()),
+                _ => None,
+            })
+            .collect();
+        let time = rows.pop().and_then(|row| row.into_iter().next().flatten());
+        let utc_us: i64 = time.and_then(|text| text.parse().ok()).unwrap_or_default();
+        // Leases go by the server's clock; the ledger sees when it is set back.
+        Ok((Now { clock: Clock { epoch: 0, us: utc_us.max(0) as u64 }, utc_us }, rows.pop()))
+    }
+
     /// Takes in what others have told, without waiting.
     fn hear(&mut self) -> Result<()> {
         let mut notifications = self.client.notifications();
@@ -130,30 +173,49 @@ impl Database for Postgres {
             self.hear()?;
         }
         let begin = match access {
-            Access::Read => format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {NOW}"),
-            Access::Write(None) => format!("BEGIN ISOLATION LEVEL READ COMMITTED; {NOW}"),
-            Access::Write(Some(id)) => format!(
-                "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT 1 FROM tidewire_campaigns WHERE id = {id} FOR NO KEY UPDATE; {NOW}"
-            ),
+            Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Access::Write => "BEGIN ISOLATION LEVEL READ COMMITTED",
         };
-        let told = self.texts(&begin);
-        if told.is_err() {
-            self.rollback();
+        Ok(self.begin_with(&format!("{begin}; {NOW}"))?.0)
+    }
+
+    fn begin_campaign(&mut self, id: CampaignId) -> Result<(Now, Option<Record>)> {
+        self.revive()?;
+        if self.listening {
+            self.hear()?;
         }
-        let utc_us: i64 = told?.last().and_then(|text| text.parse().ok()).unwrap_or_default();
-        // Leases go by the server's clock; the ledger sees when it is set back.
-        Ok(Now { clock: Clock { epoch: 0, us: utc_us.max(0) as u64 }, utc_us })
+        let select = literal::filled(CAMPAIGN, &[Cell::number(id.0)]);
+        let (now, row) =
+            self.begin_with(&format!("BEGIN ISOLATION LEVEL READ COMMITTED; {select} FOR NO KEY UPDATE; {NOW}"))?;
+        // Ledger, results, columns, many, sets, until_column.
+        let field = |(at, text): (usize, Option<String>)| match (at, text) {
+            (_, None) => Field::Null,
+            (3, Some(text)) => Field::Integer(i64::from(text == "t")),
+            (4, Some(text)) => text.parse().map_or(Field::Null, Field::Integer),
+            (_, Some(text)) => Field::Text(text),
+        };
+        Ok((now, row.map(|row| Record::new(row.into_iter().enumerate().map(field).collect()))))
     }
 
     fn commit(&mut self, news: bool) -> Result<()> {
-        self.batch(if news { "NOTIFY tidewire_campaigns; COMMIT" } else { "COMMIT" })
+        let news = if news { "NOTIFY tidewire_campaigns; " } else { "" };
+        let last = format!("{}{news}COMMIT", mem::take(&mut self.waiting));
+        self.batch(&last)
     }
 
     fn rollback(&mut self) {
+        self.waiting.clear();
         let _the_server_does_it_when_the_connection_ends = self.client.batch_execute("ROLLBACK");
     }
 
+    fn write(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<()> {
+        self.waiting.push_str(&literal::filled(statement, values));
+        self.waiting.push_str("; ");
+        if self.waiting.len() > WAITING_BYTES_MAX { self.flush() } else { Ok(()) }
+    }
+
     fn execute(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<u64> {
+        self.flush()?;
         let ready = self.prepared(statement)?;
         let parameters: Vec<_> = values.iter().copied().map(Parameter).collect();
         let parameters: Vec<_> = parameters.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
@@ -161,6 +223,7 @@ impl Database for Postgres {
     }
 
     fn query(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<Vec<Record>> {
+        self.flush()?;
         let ready = self.prepared(statement)?;
         let parameters: Vec<_> = values.iter().copied().map(Parameter).collect();
         let parameters: Vec<_> = parameters.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
@@ -171,15 +234,18 @@ impl Database for Postgres {
     }
 
     fn create_results(&mut self, table: &ResultTable) -> Result<()> {
+        self.flush()?;
         self.batch(&results::create(table))
     }
 
     fn insert_results(&mut self, table: &ResultTable, rows: &Rows) -> Result<()> {
+        self.flush()?;
         let copy = self.prepared(&results::copy(table))?;
         results::insert(&mut self.client, &copy, table, rows).map_err(|error| self.failed(&error))
     }
 
     fn read_results(&mut self, table: &ResultTable, runs: Range<u64>, most: u64) -> Result<Rows> {
+        self.flush()?;
         results::read(&mut self.client, table, runs, most).map_err(|error| self.failed(&error))
     }
 
@@ -190,6 +256,7 @@ impl Database for Postgres {
         runs: Range<u64>,
         take: &mut dyn FnMut(u64, f64),
     ) -> Result<()> {
+        self.flush()?;
         results::each_number(&mut self.client, table, column, runs, take).map_err(|error| self.failed(&error))
     }
 

@@ -9,6 +9,7 @@
 mod address;
 mod connection;
 mod error;
+mod literal;
 mod migrations;
 mod results;
 mod tls;

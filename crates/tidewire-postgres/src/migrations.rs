@@ -20,7 +20,7 @@ pub(crate) fn prepare(database: &mut Postgres, missing: Missing) -> Result<()> {
         let message = format!("{}: has no campaigns yet: check the URL, or create one there", database.shown());
         return Err(StoreError::new(ErrorKind::Unreachable, message));
     }
-    database.begin(Access::Write(None))?;
+    database.begin(Access::Write)?;
     let done = migrate(database).and_then(|()| database.commit(false));
     if done.is_err() {
         database.rollback();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OpenFlags};
-use tidewire_backend::sql::{Access, Cell, Database, Field, Now, Record, ResultTable, SCHEMA_VERSION, Store};
-use tidewire_backend::{ErrorKind, Missing, Result, Rows, StoreError};
+use tidewire_backend::sql::{Access, CAMPAIGN, Cell, Database, Field, Now, Record, ResultTable, SCHEMA_VERSION, Store};
+use tidewire_backend::{CampaignId, ErrorKind, Missing, Result, Rows, StoreError};
 
 use crate::{clock, error, results};
 
@@ -186,6 +186,15 @@ impl Database for Sqlite {
         Ok(clock::now(self.epoch))
     }
 
+    fn begin_campaign(&mut self, id: CampaignId) -> Result<(Now, Option<Record>)> {
+        let now = self.begin(Access::Write)?;
+        let found = self.query(CAMPAIGN, &[Cell::number(id.0)]);
+        if found.is_err() {
+            self.rollback();
+        }
+        Ok((now, found?.pop()))
+    }
+
     fn commit(&mut self, _news: bool) -> Result<()> {
         self.batch("COMMIT")
     }
@@ -201,6 +210,10 @@ impl Database for Sqlite {
         let ready = self.connection.prepare_cached(statement);
         let changed = ready.and_then(|mut ready| ready.execute(rusqlite::params_from_iter(values.iter().map(output))));
         changed.map(|changed| changed as u64).map_err(|error| self.failed(&error))
+    }
+
+    fn write(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<()> {
+        self.execute(statement, values).map(|_| ())
     }
 
     fn query(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<Vec<Record>> {

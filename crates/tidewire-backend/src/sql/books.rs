@@ -4,7 +4,7 @@ use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal};
 use tidewire_core::campaign::precision::{Moments, Verdict};
 use tidewire_core::campaign::{digest, precision::Checkpoints};
 
-use super::database::{Cell, Database, Now};
+use super::database::{Cell, Database, Now, Record};
 use super::results::{self, ResultTable};
 use super::{clean, one};
 use crate::plan::invalid;
@@ -34,10 +34,8 @@ pub(super) struct Books<'a, D> {
 }
 
 impl<'a, D: Database> Books<'a, D> {
-    pub fn open(database: &'a mut D, id: CampaignId, now: Now) -> Result<Self> {
-        let statement =
-            "SELECT ledger, results, columns, many, sets, until_column FROM tidewire_campaigns WHERE id = ?1";
-        let mut record = one(database, statement, id)?;
+    /// Of a row of [`CAMPAIGN`](super::CAMPAIGN).
+    pub fn open(database: &'a mut D, id: CampaignId, now: Now, mut record: Record) -> Result<Self> {
         let ledger = ledger(id, &record.text()?)?;
         let (results, columns, many) = (record.text()?, record.maybe_text()?, record.boolean()?);
         let schema = columns.map(|columns| Schema::from_json(&columns, many)).transpose()?;
@@ -71,7 +69,7 @@ impl<'a, D: Database> Books<'a, D> {
             self.event(turn.from, turn.to, &turn.reason)?;
         }
         let stored = self.ledger.stored();
-        self.database.execute(
+        self.database.write(
             "UPDATE tidewire_campaigns SET state = ?2, reason = ?3, runs = ?4, done = ?5, failed = ?6, quarantined = ?7, \
                 result_rows = ?8, digest = ?9, ledger = ?10 WHERE id = ?1",
             &[
@@ -147,7 +145,7 @@ impl<'a, D: Database> Books<'a, D> {
         self.schema = Some(schema.clone());
         let table = self.table()?;
         self.database.create_results(&table)?;
-        self.database.execute(
+        self.database.write(
             "UPDATE tidewire_campaigns SET columns = ?2, many = ?3 WHERE id = ?1",
             &[Cell::number(self.id.0), Cell::Text(&schema.to_json()), Cell::Boolean(schema.many)],
         )?;
@@ -156,7 +154,7 @@ impl<'a, D: Database> Books<'a, D> {
 
     pub fn event(&mut self, from: State, to: State, reason: &str) -> Result<()> {
         self.news = true;
-        self.database.execute(
+        self.database.write(
             "INSERT INTO tidewire_events (campaign, number, happened, state_before, state_after, reason) \
              SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5 FROM tidewire_events WHERE campaign = ?1",
             &[
@@ -214,7 +212,7 @@ impl<'a, D: Database> Books<'a, D> {
 
     fn worked(&mut self, worker: WorkerId, results: &RangeResults) -> Result<()> {
         let stages = &results.stages;
-        self.database.execute(
+        self.database.write(
             "UPDATE tidewire_workers SET state = 'working', seen = ?3, runs = runs + ?4, stage_lease_us = ?5, \
                 stage_warm_up_us = ?6, stage_run_us = ?7, stage_encode_us = ?8, stage_persist_us = ?9, stage_wait_us = ?10, \
                 stage_idle_us = ?11 WHERE campaign = ?1 AND id = ?2",
@@ -243,7 +241,7 @@ impl<'a, D: Database> Books<'a, D> {
         let traceback = clean(&failure.traceback);
         let long = traceback.chars().count().saturating_sub(TRACEBACK_CHARACTERS);
         let traceback: String = traceback.chars().skip(long).collect();
-        self.database.execute(
+        self.database.write(
             "INSERT INTO tidewire_failures (campaign, run, kind, error, message, traceback, attempts, worker, happened) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             &[
@@ -279,7 +277,7 @@ impl<'a, D: Database> Books<'a, D> {
             self.database.each_number(&table, column, from..to, &mut |run, value| means.add(run, value))?;
             means.finish();
         }
-        self.database.execute(
+        self.database.write(
             "INSERT INTO tidewire_moments (campaign, moments) VALUES (?1, ?2) \
              ON CONFLICT (campaign) DO UPDATE SET moments = excluded.moments",
             &[Cell::number(self.id.0), Cell::Bytes(&moments.to_bytes())],

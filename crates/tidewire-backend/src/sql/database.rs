@@ -14,9 +14,13 @@ use crate::{CampaignId, ErrorKind, Result, Rows, StoreError};
 pub enum Access {
     /// Reads one state of the database, and keeps nobody from writing.
     Read,
-    /// Writes; if a campaign is named, nobody else writes to it meanwhile.
-    Write(Option<CampaignId>),
+    /// Writes.
+    Write,
 }
+
+/// What [`Database::begin_campaign`] reads of a campaign.
+pub const CAMPAIGN: &str =
+    "SELECT ledger, results, columns, many, sets, until_column FROM tidewire_campaigns WHERE id = ?1";
 
 /// The time of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,12 +174,16 @@ fn unexpected(what: &str, found: Option<&Field>) -> StoreError {
 
 /// A connection to a database that has, or gets, the tables of campaigns.
 pub trait Database: Send {
-    /// Begins a transaction, and tells the time at which it got the campaign.
+    /// Begins a transaction, and tells the time.
     ///
     /// # Errors
     ///
     /// As [`Campaigns`](crate::Campaigns) says of every call; so do all other methods.
     fn begin(&mut self, access: Access) -> Result<Now>;
+
+    /// Begins a transaction that writes to a campaign, to which nobody else writes meanwhile. Tells the time at which it got
+    /// it, and the row of [`CAMPAIGN`], if there is such a campaign.
+    fn begin_campaign(&mut self, id: CampaignId) -> Result<(Now, Option<Record>)>;
 
     /// Ends the transaction: what it wrote is on disk when this returns. With `news` others that wait are woken, where the
     /// database can do that.
@@ -186,6 +194,9 @@ pub trait Database: Send {
 
     /// Runs a statement, and counts the rows that it changed.
     fn execute(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<u64>;
+
+    /// Runs a statement that changes rows; it may go to a server with those that follow, `commit` at the latest.
+    fn write(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<()>;
 
     /// Runs a statement, and gives its rows.
     fn query(&mut self, statement: &'static str, values: &[Cell<'_>]) -> Result<Vec<Record>>;

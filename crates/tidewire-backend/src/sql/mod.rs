@@ -19,7 +19,7 @@ use crate::{
 };
 use books::Books;
 
-pub use database::{Access, Cell, Database, Field, Now, Record};
+pub use database::{Access, CAMPAIGN, Cell, Database, Field, Now, Record};
 pub use results::{ResultTable, quoted};
 
 /// The version of the tables. A store with a higher one is of a newer Tidewire.
@@ -43,7 +43,13 @@ impl<D: Database> Store<D> {
 
     fn within<T>(&mut self, access: Access, work: impl FnOnce(&mut D, Now) -> Result<(T, bool)>) -> Result<T> {
         let now = self.database.begin(access)?;
-        let ended = work(&mut self.database, now).and_then(|(value, news)| {
+        let done = work(&mut self.database, now);
+        self.end(done)
+    }
+
+    /// Ends a transaction with its value, and whether others must hear of it.
+    fn end<T>(&mut self, done: Result<(T, bool)>) -> Result<T> {
+        let ended = done.and_then(|(value, news)| {
             self.database.commit(news)?;
             Ok(value)
         });
@@ -59,11 +65,14 @@ impl<D: Database> Store<D> {
 
     /// One transaction of a campaign's ledger.
     fn write<T>(&mut self, id: CampaignId, work: impl FnOnce(&mut Books<'_, D>) -> Result<T>) -> Result<T> {
-        self.within(Access::Write(Some(id)), |database, now| {
-            let mut books = Books::open(database, id, now)?;
+        let (now, record) = self.database.begin_campaign(id)?;
+        let opened =
+            record.ok_or_else(|| no_such(id)).and_then(|record| Books::open(&mut self.database, id, now, record));
+        let done = opened.and_then(|mut books| {
             let value = work(&mut books)?;
             Ok((value, books.keep()?))
-        })
+        });
+        self.end(done)
     }
 }
 
@@ -71,10 +80,11 @@ impl<D: Database> Campaigns for Store<D> {
     fn create(&mut self, plan: &Plan, parameters: &[String]) -> Result<CampaignId> {
         plan.check()?;
         check_parameters(parameters)?;
-        self.within(Access::Write(None), |database, now| {
+        self.within(Access::Write, |database, now| {
             let id = insert_campaign(database, plan, parameters.len() as u64, now)?;
             insert_parameters(database, id, parameters)?;
-            let mut books = Books::open(database, id, now)?;
+            let record = one(database, CAMPAIGN, id)?;
+            let mut books = Books::open(database, id, now, record)?;
             if let Some(schema) = &plan.schema {
                 books.set_schema(schema)?;
             }
@@ -359,7 +369,7 @@ fn insert_parameters<D: Database>(database: &mut D, id: CampaignId, parameters: 
         let values =
             some.iter().enumerate().flat_map(|(at, text)| [Cell::number((first + at) as u64), Cell::Text(text)]);
         let values: Vec<_> = std::iter::once(Cell::number(id.0)).chain(values).collect();
-        database.execute(&statement, &values)?;
+        database.write(&statement, &values)?;
     }
     Ok(())
 }
@@ -367,7 +377,11 @@ fn insert_parameters<D: Database>(database: &mut D, id: CampaignId, parameters: 
 /// The one row of a statement about a campaign.
 fn one<D: Database>(database: &mut D, statement: &'static str, id: CampaignId) -> Result<Record> {
     let found = database.query(statement, &[Cell::number(id.0)])?.pop();
-    found.ok_or_else(|| StoreError::new(ErrorKind::NoSuchCampaign, format!("no campaign has the number {id}")))
+    found.ok_or_else(|| no_such(id))
+}
+
+fn no_such(id: CampaignId) -> StoreError {
+    StoreError::new(ErrorKind::NoSuchCampaign, format!("no campaign has the number {id}"))
 }
 
 fn state(name: &str) -> Result<State> {
