@@ -239,3 +239,29 @@ def stubborn(run: tw.Run) -> int:
         while time.monotonic() < end:
             sum(range(20_000_000))
     return run.attempt
+
+
+def keeping(run: tw.Run[dict[str, str]]) -> dict[str, float]:
+    """Keeps a part of its generators, as programs do that lay them into objects of their own."""
+    part = run.params["part"]
+    kept_parts.append(
+        {
+            "random": run.random,
+            "method": run.random.random,
+            "bits": run.random.getrandbits,
+            "numpy": run.numpy,
+            "method of numpy": run.numpy.random,
+            "bits of numpy": run.numpy.bit_generator,
+        }[part]
+    )
+    return {"random": run.random.random(), "gauss": run.random.gauss(0, 1), "numpy": float(run.numpy.random())}
+
+
+kept_parts: list[Any] = []
+
+
+def forgetting(run: tw.Run[dict[str, str]]) -> dict[str, float]:
+    """The same, and keeps nothing."""
+    drawn = keeping(run)
+    kept_parts.clear()
+    return drawn

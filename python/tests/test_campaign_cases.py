@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import campaign_functions as functions
@@ -140,6 +141,18 @@ def test_a_run_draws_the_same_whatever_ran_before(store: str) -> None:
     report = ran(store, functions.drawn, 40, seed=3)
     for row in list(report.campaign.results())[::13]:
         alone = functions.drawn(tw.Run(row.run, campaign_seed=3))
+        assert {name: row[name] for name in alone} == alone
+
+
+@pytest.mark.parametrize("part", ["random", "method", "bits", "numpy", "method of numpy", "bits of numpy", ""])
+def test_a_run_draws_the_same_whatever_earlier_runs_have_kept(tmp_path: Path, part: str) -> None:
+    """With nothing kept the same generators are used again and again."""
+    params = {"part": part or "random"}
+    function = functions.keeping if part else functions.forgetting
+    report = ran(f"sqlite:///{tmp_path}/farm.db", function, 6, seed=3, params=params)
+    assert (report.done, len({row.random for row in report.campaign.results()})) == (6, 6)
+    for row in report.campaign.results():
+        alone = functions.keeping(tw.Run(row.run, campaign_seed=3, params=params))
         assert {name: row[name] for name in alone} == alone
 
 

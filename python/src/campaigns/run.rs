@@ -24,7 +24,8 @@ pub struct Run {
     random: Option<Generator>,
     /// The generator of an earlier run that nobody else has.
     spare: Option<Generator>,
-    numpy: Option<Py<PyAny>>,
+    numpy: Option<NumpyStream>,
+    spare_numpy: Option<NumpyStream>,
 }
 
 /// A `random.Random` on a stream, and what it is made of.
@@ -32,6 +33,13 @@ struct Generator {
     object: Py<PyAny>,
     philox: Py<Philox>,
     methods: [Py<PyAny>; 2],
+}
+
+/// A `numpy.random.Generator` on a stream, what moves it, and how many refer to its parts while nobody else does.
+struct NumpyStream {
+    stream: Py<PyAny>,
+    parts: [Py<PyAny>; 2],
+    referrers: [ffi::Py_ssize_t; 2],
 }
 
 #[pymethods]
@@ -101,13 +109,17 @@ impl Run {
     /// The random numbers of this run for NumPy: a `numpy.random.Generator`.
     #[getter]
     fn numpy<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        static MAKE: Once<Py<PyAny>> = Once::new();
         if let Some(numpy) = &self.numpy {
-            return Ok(numpy.bind(py).clone());
+            return Ok(numpy.parts[0].bind(py).clone());
         }
-        let made = MAKE.of(py, "tidewire.farm.random", "numpy_generator")?.call1((self.key, self.index))?;
-        self.numpy = Some(made.clone().unbind());
-        Ok(made)
+        let numpy = match self.spare_numpy.take() {
+            Some(spare) => spare,
+            None => NumpyStream::new(py, self.key)?,
+        };
+        numpy.stream.bind(py).call_method1(intern!(py, "begin"), (self.index,))?;
+        let generator = numpy.parts[0].bind(py).clone();
+        self.numpy = Some(numpy);
+        Ok(generator)
     }
 
     fn __repr__(&self) -> String {
@@ -118,7 +130,17 @@ impl Run {
 impl Run {
     /// A run that is still to be laid in.
     pub const fn of_campaign(key: Key, parameters: Option<Py<PyAny>>) -> Self {
-        Self { key, index: 0, attempt: 0, parameters, params: None, random: None, spare: None, numpy: None }
+        Self {
+            key,
+            index: 0,
+            attempt: 0,
+            parameters,
+            params: None,
+            random: None,
+            spare: None,
+            numpy: None,
+            spare_numpy: None,
+        }
     }
 
     /// An object for the next run: this one, if nobody else has it.
@@ -126,14 +148,14 @@ impl Run {
         let py = this.py();
         let mut run = this.borrow_mut();
         if held(this.as_ptr()) > 1 {
-            let (spare, parameters) = (run.give_spare(py), run.parameters.as_ref().map(|made| made.clone_ref(py)));
-            let next = Self { index, attempt, spare, ..Self::of_campaign(run.key, parameters) };
+            let parameters = run.parameters.as_ref().map(|made| made.clone_ref(py));
+            let (spare, spare_numpy) = (run.give_spare(py), run.give_spare_numpy(py));
+            let next = Self { index, attempt, spare, spare_numpy, ..Self::of_campaign(run.key, parameters) };
             return Bound::new(py, next);
         }
         (run.index, run.attempt) = (index, attempt);
-        let spare = run.give_spare(py);
-        let old = (run.params.take(), run.numpy.take());
-        run.spare = spare;
+        (run.spare, run.spare_numpy) = (run.give_spare(py), run.give_spare_numpy(py));
+        let old = (run.params.take(), run.random.take(), run.numpy.take());
         drop(run);
         // What a class of the user does when it ends must not meet the borrow.
         drop(old);
@@ -146,6 +168,28 @@ impl Run {
             self.spare = self.random.take();
         }
         self.spare.take()
+    }
+
+    /// The same for NumPy.
+    fn give_spare_numpy(&mut self, py: Python<'_>) -> Option<NumpyStream> {
+        if self.numpy.as_ref().is_some_and(|numpy| numpy.is_alone(py)) {
+            self.spare_numpy = self.numpy.take();
+        }
+        self.spare_numpy.take()
+    }
+}
+
+impl NumpyStream {
+    fn new(py: Python<'_>, key: Key) -> PyResult<Self> {
+        static CLASS: Once<Py<PyAny>> = Once::new();
+        let stream = CLASS.of(py, "tidewire.farm.random", "NumpyStream")?.call1((key,))?;
+        let parts = [stream.getattr(intern!(py, "generator"))?, stream.getattr(intern!(py, "bits"))?];
+        let referrers = [held(parts[0].as_ptr()), held(parts[1].as_ptr())];
+        Ok(Self { stream: stream.unbind(), parts: parts.map(Bound::unbind), referrers })
+    }
+
+    fn is_alone(&self, py: Python<'_>) -> bool {
+        self.parts.iter().zip(self.referrers).all(|(part, referrers)| held(part.bind(py).as_ptr()) == referrers)
     }
 }
 
