@@ -97,14 +97,12 @@ def test_ctrl_c_ends_a_block_of_a_pool_with_a_stuck_task() -> None:
 def test_a_second_ctrl_c_ends_the_program_now(loop: str) -> None:
     ended = program(
         """
-        def stuck(message):
-            print("now")
-            time.sleep(1)
-            print("now, again")
-            time.sleep(60)
         async def main():
             async with tw.Node(config={"abort_timeout_ms": 40_000}) as node:
-                await node.spawn(stuck).ask(1, timeout=None)
+                try:
+                    await node.spawn(stuck).ask(1, timeout=None)
+                finally:
+                    asyncio.get_running_loop().call_later(0.1, print, "now, again")
         run(main())
         """,
         loop,
@@ -119,15 +117,17 @@ def test_an_error_that_leaves_the_block_cancels_coroutines_and_begins_nothing_mo
         """
         async def slow(message):
             print("begun", message)
+            begun.set()
             await asyncio.sleep(60)
         async def main():
+            global begun
+            begun = asyncio.Event()
             async with tw.Node() as node:
                 ref = node.spawn(slow)
                 ref.tell(1)
                 ref.tell(2)
-                await asyncio.sleep(0.1)
+                await begun.wait()
                 raise LookupError("lost")
-        node = None
         try:
             run(main())
         except LookupError as error:
@@ -142,12 +142,14 @@ def test_the_time_for_what_cannot_be_cancelled_is_a_setting() -> None:
     ended = program(
         """
         def slow(message):
+            begun.set()
             time.sleep(2)
             print("handled")
+        begun = threading.Event()
         async def main():
             async with tw.Node(config={"abort_timeout_ms": 20_000}) as node:
                 node.spawn(slow).tell(1)
-                await asyncio.sleep(0.1)
+                await asyncio.to_thread(begun.wait)
                 raise LookupError("lost")
         try:
             run(main())
@@ -220,15 +222,11 @@ def test_run_forever_hears_signals_under_any_runner(loop: str, number: signal.Si
 def test_a_second_signal_does_not_wait_for_the_work(number: signal.Signals) -> None:
     ended = program(
         """
-        def stuck(message):
-            print("now")
-            time.sleep(1)
-            print("now, again")
-            time.sleep(60)
         async def main():
             async with tw.Node() as node:
                 node.spawn(stuck).tell(1)
                 await node.run_forever()
+                print("now, again")
         tw.run(main())
         """,
         "asyncio",
