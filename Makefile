@@ -143,6 +143,11 @@ wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPytho
 	$(call say,wheel and source distribution)
 	@PATH="$(abspath .make/wheel/bin):$$PATH" $(PYTHON) tools/wheel_check.py
 
+.PHONY: histories
+histories: .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST
+	$(call say,$(or $(HISTORIES),200) random histories over links)
+	@cd python && HISTORIES=$(or $(HISTORIES),200) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q tests/test_link_histories.py
+
 .PHONY: clean
 clean: ## Remove what was built
 	$(call say,removing what was built)
