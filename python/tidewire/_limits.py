@@ -214,7 +214,7 @@ LINK_HELLO_BYTES: Final = Limit("link_hello_bytes", "bytes", 16_384, 1024, 131_0
 """Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included."""
 
 LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_000)
-"""Connections of one place where a hub listens that have not said all of TLS and WebSocket that comes first."""
+"""Connections to one hub that have not joined yet."""
 
 LINK_BATCH_BYTES: Final = Limit("link_batch_bytes", "bytes", 262_144, 4096, 262_144)
 """Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a socket in one write."""
@@ -236,6 +236,12 @@ LINK_RESENDS: Final = Limit("link_resends", "calls", 5, 0, 1000)
 
 HUB_LINKS: Final = Limit("hub_links", "links", 10_000, 1, 1_000_000)
 """Nodes that are joined to one hub at once; of a token, those that joined with it."""
+
+HUB_QUEUE_BYTES: Final = Limit("hub_queue_bytes", "bytes", 268_435_456, 1_048_576, 17_179_869_184)
+"""Bytes that wait to be written to all links of a hub: each may fill as much as is left."""
+
+HUB_HEARTBEAT_MS: Final = Limit("hub_heartbeat_ms", "ms", 1000, 50, 3_600_000)
+"""Shortest heartbeat of a node for which its hub sends signs of life by itself; a node that wants to hear something more often sends PING."""
 
 HUB_NAME_MS: Final = Limit("hub_name_ms", "ms", 60_000, 0, 86_400_000)
 """How long a hub keeps the name of a node whose link was lost for that node and for others of its token; 1,000 names of one token at once."""

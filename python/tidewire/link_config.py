@@ -23,7 +23,7 @@ class LinkConfig(Numbers):
         link_heartbeat_ms: A link is alive if something is heard within twice this time.
         link_greeting_ms: How long a new link may take to say who it is.
         link_hello_bytes: What a connection may say before it has joined.
-        link_greetings: Connections of one place that have not said all of TLS and WebSocket that comes first.
+        link_greetings: Connections to this node that have not joined yet.
         link_backoff_ms: Wait before the first attempt to join a lost hub again; it doubles.
         link_backoff_max_ms: Longest wait between two attempts.
         link_queue_bytes: Bytes that wait to be written to one link.
@@ -40,6 +40,8 @@ class LinkConfig(Numbers):
         link_subscriptions: Subscriptions of one node that joined this one.
         link_resends: How often a call of an idempotent method is made again after its link was lost.
         hub_links: Nodes that join this one.
+        hub_queue_bytes: Bytes that wait to be written to all nodes that joined this one.
+        hub_heartbeat_ms: Shortest heartbeat of a node that is told by itself that this one is there.
         hub_name_ms: How long the name of a node whose link was lost is kept for it and for others of its token.
         link_said_bytes: What one node that joined this one says of its services and agents.
         stream_credit: Items of a stream that are under way to this node before it has asked for more.
@@ -70,6 +72,8 @@ class LinkConfig(Numbers):
     link_subscriptions: int = _limits.LINK_SUBSCRIPTIONS.default
     link_resends: int = _limits.LINK_RESENDS.default
     hub_links: int = _limits.HUB_LINKS.default
+    hub_queue_bytes: int = _limits.HUB_QUEUE_BYTES.default
+    hub_heartbeat_ms: int = _limits.HUB_HEARTBEAT_MS.default
     hub_name_ms: int = _limits.HUB_NAME_MS.default
     link_said_bytes: int = _limits.LINK_SAID_BYTES.default
     stream_credit: int = _limits.STREAM_CREDIT.default

@@ -49,7 +49,7 @@ struct Line {
 impl Line {
     fn new() -> Self {
         let mut hub = Hub::new(HubOptions::new("hub"), 1);
-        let links = [0, 1].map(|at| hub.connected(format!("secret-{at}"), 0).expect("there is a place"));
+        let links = [0, 1].map(|at| hub.connected(format!("secret-{at}"), 0));
         let sessions = ["caller", "callee"].map(|name| Session::join(&Greeting::new(name), 0).expect("it fits"));
         let mut line = Self { hub, sessions, links, buffer: Vec::new(), events: Vec::new() };
         line.carry();

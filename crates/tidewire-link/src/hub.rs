@@ -1,9 +1,11 @@
 //! A hub: its handle, and what its links have in common.
 
+mod greetings;
 mod guest;
 mod idle;
 mod listening;
 mod local;
+mod log;
 mod serving;
 mod settling;
 
@@ -25,6 +27,9 @@ use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::turn::Turn;
 use crate::writing::Writing;
+
+use greetings::Greetings;
+use log::Log;
 
 pub use listening::{ListenError, Listening};
 pub(crate) use local::{Feed, LocalEnd, Place};
@@ -62,7 +67,8 @@ struct Shared {
     hub: Mutex<Hub>,
     peers: RwLock<Vec<Option<Arc<Peer>>>>,
     batch: Batch,
-    greetings: (usize, Duration),
+    greetings: Arc<Greetings>,
+    greeting_time: Duration,
     hello_bytes: usize,
     heartbeat_ms: u64,
     /// Held by the one link, of those that bring more than is taken at one go, whose turn it is.
@@ -77,15 +83,15 @@ struct Shared {
     on_changes: OnceLock<Box<dyn Fn(Change) + Send + Sync>>,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
-    log: Box<dyn Fn(&str) + Send + Sync>,
+    log: Log,
 }
 
 impl HubHandle {
     /// A hub on a thread of links. `log` is given one line for each link that ends for a reason.
     pub fn new(runtime: &Runtime, options: HubOptions, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let options = HubOptions { memory: Some(Arc::new(OfThisMachine)), ..options };
-        let (batch, wait) = (options.batch, Duration::from_millis(options.greeting_ms));
-        let (greetings, heartbeat_ms) = ((options.greetings, wait), options.heartbeat_ms);
+        let (batch, greeting_time) = (options.batch, Duration::from_millis(options.greeting_ms));
+        let (greetings, heartbeat_ms) = (Greetings::new(options.greetings), options.heartbeat_ms);
         let hello_bytes = options.hello_bytes;
         let hub = Hub::new(options, u64::from_str_radix(&secret()[..16], 16).unwrap_or(1));
         let shared = Arc::new(Shared {
@@ -93,6 +99,7 @@ impl HubHandle {
             peers: RwLock::default(),
             batch,
             greetings,
+            greeting_time,
             hello_bytes,
             heartbeat_ms,
             seat: Semaphore::new(1),
@@ -103,7 +110,7 @@ impl HubHandle {
             on_changes: OnceLock::new(),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             runtime: runtime.clone(),
-            log: Box::new(log),
+            log: Log::new(log),
         });
         runtime.spawn(watch_time(Arc::downgrade(&shared)));
         let end = Arc::new(Ending(Arc::downgrade(&shared)));
@@ -222,7 +229,7 @@ async fn watch_time(shared: Weak<Shared>) {
         // Until it sleeps, whatever is due sooner has it look once more.
         strong.sleeps_until_us.store(u64::MAX, Ordering::Release);
         strong.hub.lock().tick(now_us());
-        let local = strong.tick_locals();
+        let local = strong.tick_locals().min(strong.log.tick());
         strong.settle();
         let next = strong.hub.lock().next_us().min(local);
         strong.sleeps_until_us.store(next, Ordering::Release);

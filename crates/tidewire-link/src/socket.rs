@@ -1,11 +1,11 @@
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::Semaphore;
 
 use crate::address::Address;
 use crate::layered::{Layer, Layered};
@@ -34,9 +34,6 @@ pub struct Layers {
     tls: Option<Arc<ServerConfig>>,
     ws: bool,
     frame_max: usize,
-    greetings: Arc<Semaphore>,
-    greetings_max: usize,
-    wait: Duration,
 }
 
 impl Socket {
@@ -74,6 +71,16 @@ impl Socket {
             Self::Unix(_) => true,
             Self::Layered(layered) => is_near(layered.stream().local_addr(), layered.stream().peer_addr()),
         }
+    }
+
+    /// The address of the other side.
+    pub fn address(&self) -> Option<IpAddr> {
+        let address = match self {
+            Self::Tcp(stream) => stream.peer_addr(),
+            Self::Layered(layered) => layered.stream().peer_addr(),
+            Self::Unix(_) => return None,
+        };
+        address.ok().map(|address| address.ip())
     }
 
     pub async fn readable(&self) -> io::Result<()> {
@@ -138,36 +145,29 @@ impl Socket {
 }
 
 impl Layers {
-    /// What the URL of a place asks for. None: frames lie on TCP itself. So many connections may be at it at once, so long.
+    /// What the URL of a place asks for. None: frames lie on TCP itself.
     ///
     /// # Errors
     /// A [`TlsError`](crate::TlsError) inside if the certificates can't be used.
-    pub fn of(address: &Address, frame_max: usize, (most, wait): (usize, Duration)) -> io::Result<Option<Self>> {
+    pub fn of(address: &Address, frame_max: usize) -> io::Result<Option<Self>> {
         let (tls, ws) = match address {
             Address::Tcp { .. } | Address::Unix(_) => return Ok(None),
             Address::Tls { tls, .. } => (Some(tls.server(ALPN).map_err(invalid)?), false),
             Address::Ws { tls: None, .. } => (None, true),
             Address::Ws { tls: Some(tls), .. } => (Some(tls.server(ALPN_HTTP).map_err(invalid)?), true),
         };
-        let greetings = Arc::new(Semaphore::new(most));
-        Ok(Some(Self { tls, ws, frame_max, greetings, greetings_max: most, wait }))
+        Ok(Some(Self { tls, ws, frame_max }))
     }
 
     /// Hears and says what comes before the first frame, within `link_greeting_ms`.
     ///
     /// # Errors
-    /// `InvalidData` if the other side speaks something else, `TimedOut` if it says too little, and another one if as many as
-    /// possible are at it.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<Socket> {
-        let Ok(_place) = self.greetings.try_acquire() else {
-            let most = self.greetings_max;
-            let text = format!("link_greetings={most}: so many others have not finished their handshake");
-            return Err(io::Error::other(text));
-        };
-        match tokio::time::timeout(self.wait, self.greet(stream)).await {
+    /// `InvalidData` if the other side speaks something else, `TimedOut` if it says too little.
+    pub async fn accept(&self, stream: TcpStream, time: Duration) -> io::Result<Socket> {
+        match tokio::time::timeout(time, self.greet(stream)).await {
             Ok(accepted) => accepted,
             Err(_) => {
-                let wait_ms = self.wait.as_millis();
+                let wait_ms = time.as_millis();
                 let text = format!("it did not finish its handshake within link_greeting_ms ({wait_ms} ms)");
                 Err(io::Error::new(io::ErrorKind::TimedOut, text))
             }

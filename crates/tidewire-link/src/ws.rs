@@ -31,17 +31,22 @@ pub struct Ws {
 }
 
 impl Ws {
-    /// After the handshake, of which `read` is what followed it.
-    pub fn new(carrier: Carrier, read: Vec<u8>, role: Role, frame_max: usize) -> Self {
+    /// After the handshake, of which `came` is what followed it.
+    pub fn new(carrier: Carrier, came: Vec<u8>, role: Role, frame_max: usize) -> Self {
         let message_max = message_max(frame_max);
+        // A hub has many that say little.
+        let read = match role {
+            Role::Server => MESSAGE_BYTES / 4,
+            Role::Client => MESSAGE_BYTES,
+        };
         let config = WebSocketConfig::default()
-            .read_buffer_size(MESSAGE_BYTES)
+            .read_buffer_size(read)
             .write_buffer_size(MESSAGE_BYTES)
             // What answers pings must not grow, either.
             .max_write_buffer_size(message_max + MESSAGE_BYTES)
             .max_frame_size(Some(message_max))
             .max_message_size(Some(message_max));
-        let socket = WebSocket::from_partially_read(carrier, read, role, Some(config));
+        let socket = WebSocket::from_partially_read(carrier, came, role, Some(config));
         Self { socket, message: Bytes::new(), frame_max, held: false }
     }
 

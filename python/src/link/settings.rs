@@ -39,6 +39,8 @@ pub fn hub_options(name: &str, settings: &Settings) -> HubOptions {
         payload_bytes: size(settings, &limits::PAYLOAD_BYTES),
         queue_bytes: size(settings, &limits::LINK_QUEUE_BYTES),
         subscriptions: size(settings, &limits::LINK_SUBSCRIPTIONS),
+        hub_queue_bytes: size(settings, &limits::HUB_QUEUE_BYTES),
+        hub_heartbeat_ms: number(settings, &limits::HUB_HEARTBEAT_MS),
         said_bytes: size(settings, &limits::LINK_SAID_BYTES),
         name_ms: number(settings, &limits::HUB_NAME_MS),
         heartbeat_ms: number(settings, &limits::LINK_HEARTBEAT_MS),

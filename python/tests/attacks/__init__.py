@@ -16,4 +16,4 @@ from __future__ import annotations
 
 P99_MS = 5.0
 LONGEST_MS = 50.0
-TRIES = 3
+TRIES = 5

@@ -132,13 +132,18 @@ impl<T> Slots<T> {
     }
 }
 
-/// The slots of the other side, seen from here.
+/// Slots of the other side that have their memory together.
+const PAGE: usize = 32;
+
+/// The slots of the other side, seen from here. It chooses them: memory is there for pages of those that are in use, whatever their numbers.
 #[derive(Debug)]
 pub struct Mirror<T> {
-    entries: Vec<Option<(u32, T)>>,
+    pages: Vec<Option<Box<Page<T>>>>,
     open: usize,
     max: usize,
 }
+
+type Page<T> = [Option<(u32, T)>; PAGE];
 
 /// Why the other side may not open an exchange with this id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +160,7 @@ pub enum Taken {
 impl<T> Mirror<T> {
     /// Takes at most `max` exchanges at a time.
     pub fn new(max: usize) -> Self {
-        Self { entries: Vec::new(), open: 0, max }
+        Self { pages: Vec::new(), open: 0, max }
     }
 
     /// Takes at most so many from now on; what is open stays.
@@ -172,10 +177,11 @@ impl<T> Mirror<T> {
         if slot >= self.max {
             return Err(Taken::Beyond { max: self.max });
         }
-        if slot >= self.entries.len() {
-            self.entries.resize_with((slot + 1).next_power_of_two().min(self.max), || None);
+        if slot / PAGE >= self.pages.len() {
+            self.pages.resize_with(slot / PAGE + 1, || None);
         }
-        let entry = &mut self.entries[slot];
+        let page = self.pages[slot / PAGE].get_or_insert_with(|| Box::new(std::array::from_fn(|_| None)));
+        let entry = &mut page[slot % PAGE];
         if entry.is_some() || generation_of(id) == 0 {
             return Err(Taken::InUse);
         }
@@ -186,7 +192,7 @@ impl<T> Mirror<T> {
 
     /// The exchange with this id, if it is open.
     pub fn get(&mut self, id: u64) -> Option<&mut T> {
-        match self.entries.get_mut(slot_of(id))? {
+        match self.entry(id)? {
             Some((generation, value)) if *generation == generation_of(id) => Some(value),
             _ => None,
         }
@@ -196,23 +202,28 @@ impl<T> Mirror<T> {
     pub fn remove(&mut self, id: u64) -> Option<T> {
         self.get(id)?;
         self.open -= 1;
-        self.entries[slot_of(id)].take().map(|(_, value)| value)
+        self.entry(id)?.take().map(|(_, value)| value)
+    }
+
+    fn entry(&mut self, id: u64) -> Option<&mut Option<(u32, T)>> {
+        let slot = slot_of(id);
+        Some(&mut self.pages.get_mut(slot / PAGE)?.as_mut()?[slot % PAGE])
     }
 
     /// The open exchanges, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
-        self.entries
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(slot, entry)| entry.as_mut().map(|(generation, value)| (id_of(*generation, slot), value)))
+        let entries = self.pages.iter_mut().enumerate().filter_map(|(at, page)| page.as_mut().map(|page| (at, page)));
+        let entries = entries
+            .flat_map(|(at, page)| page.iter_mut().enumerate().map(move |(slot, entry)| (at * PAGE + slot, entry)));
+        entries.filter_map(|(slot, entry)| entry.as_mut().map(|(generation, value)| (id_of(*generation, slot), value)))
     }
 
     /// The open exchanges.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        self.entries
-            .iter()
-            .enumerate()
-            .filter_map(|(slot, entry)| entry.as_ref().map(|(generation, value)| (id_of(*generation, slot), value)))
+        let entries = self.pages.iter().enumerate().filter_map(|(at, page)| page.as_ref().map(|page| (at, page)));
+        let entries =
+            entries.flat_map(|(at, page)| page.iter().enumerate().map(move |(slot, entry)| (at * PAGE + slot, entry)));
+        entries.filter_map(|(slot, entry)| entry.as_ref().map(|(generation, value)| (id_of(*generation, slot), value)))
     }
 
     /// How many are open.
@@ -228,11 +239,11 @@ impl<T> Mirror<T> {
     /// Ends all of them.
     pub fn drain(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
         self.open = 0;
-        let entries = core::mem::take(&mut self.entries);
-        entries
-            .into_iter()
-            .enumerate()
-            .filter_map(|(slot, entry)| entry.map(|(generation, value)| (id_of(generation, slot), value)))
+        let pages = std::mem::take(&mut self.pages).into_iter().enumerate();
+        let entries = pages.filter_map(|(at, page)| page.map(|page| (at, page)));
+        let entries = entries
+            .flat_map(|(at, page)| (*page).into_iter().enumerate().map(move |(slot, entry)| (at * PAGE + slot, entry)));
+        entries.filter_map(|(slot, entry)| entry.map(|(generation, value)| (id_of(generation, slot), value)))
     }
 }
 

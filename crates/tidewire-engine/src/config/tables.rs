@@ -61,6 +61,8 @@ pub(super) const LINK_KEYS: &[&Limit] = &[
     &limits::LINK_SUBSCRIPTIONS,
     &limits::LINK_RESENDS,
     &limits::HUB_LINKS,
+    &limits::HUB_QUEUE_BYTES,
+    &limits::HUB_HEARTBEAT_MS,
     &limits::HUB_NAME_MS,
     &limits::LINK_SAID_BYTES,
     &limits::STREAM_CREDIT,

@@ -267,7 +267,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
     );
 }
 
-const LINK_NAMES: [&str; 25] = [
+const LINK_NAMES: [&str; 27] = [
     "link_heartbeat_ms",
     "link_greeting_ms",
     "link_hello_bytes",
@@ -288,6 +288,8 @@ const LINK_NAMES: [&str; 25] = [
     "link_subscriptions",
     "link_resends",
     "hub_links",
+    "hub_queue_bytes",
+    "hub_heartbeat_ms",
     "hub_name_ms",
     "link_said_bytes",
     "stream_credit",

@@ -12,6 +12,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tokio::io::Interest;
 use tokio::sync::Notify;
 
+use super::greetings::{Greeting, has_to_go};
 use super::{Peer, Shared};
 use crate::clock::{instant, now_us};
 use crate::plain::Plain;
@@ -129,27 +130,38 @@ impl Shared {
 }
 
 /// Looks after a guest, from its first frame to its last.
-pub(super) async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>) {
+pub(super) async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, greeting: Greeting) {
     if let Peer::Guest { plain, turn, .. } = &*peer {
         shared.offer();
         // Whatever ended it, the node is told what it is to be told as of any link.
-        let _ = keep(&shared, at, &peer).await;
+        let _ = keep(&shared, at, &peer, greeting).await;
         turn.end();
         plain.shutdown();
     }
     shared.gone(at);
 }
 
-async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>) -> Result<(), Fault> {
+async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>, greeting: Greeting) -> Result<(), Fault> {
     let Peer::Guest { plain, writing, end, turn } = &**peer else { return Ok(()) };
     let (mut watched, mut full, mut much) = (Watched::default(), false, false);
     let look_us = shared.heartbeat_ms.saturating_mul(500);
     let mut look = now_us() + look_us;
+    let mut greeting = Some(greeting);
     loop {
+        if greeting.is_some() && shared.has_joined(at).is_some() {
+            greeting = None;
+        }
         let reads = turn.is_of_links();
         tokio::select! {
             biased;
             () = end.notified() => return Ok(()),
+            () = has_to_go(greeting.as_ref()) => {
+                // A loop may have read its greeting meanwhile.
+                if shared.has_joined(at).is_none() {
+                    shared.turn_away(at);
+                    return Ok(());
+                }
+            }
             () = turn.changed.notified() => {}
             () = writing.full.notified(), if !full => full = true,
             taken = shared.turn(!much, watched.ready(plain, reads, full)) => {

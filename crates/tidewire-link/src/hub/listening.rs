@@ -9,11 +9,14 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 use tokio::sync::Notify;
 
+use super::greetings::{Greeting, place_of};
 use super::{HubHandle, Shared};
 use crate::address::Address;
 use crate::socket::{Layers, Socket};
 use crate::tls::TlsError;
 
+/// Why a connection that has not joined is closed when there are too many of them.
+pub(super) const MAKES_ROOM: &str = "link_greetings: it had not joined, and others have come";
 /// Connections that wait to be taken in.
 const BACKLOG: u32 = 1_024;
 
@@ -41,7 +44,7 @@ impl HubHandle {
         let error = |error| ListenError { address: address.clone(), error };
         let end = Arc::new(Notify::new());
         let (shared, ends, wanted) = (Arc::downgrade(&self.shared), Arc::clone(&end), address.clone());
-        let (frame_max, greetings) = (self.shared.hub.lock().frame_bytes(), self.shared.greetings);
+        let frame_max = self.shared.hub.lock().frame_bytes();
         let listening = self.shared.runtime.block_on(async move {
             match &wanted {
                 Address::Unix(path) => {
@@ -51,7 +54,7 @@ impl HubHandle {
                 }
                 Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
                 Address::Tcp { host, port } | Address::Tls { host, port, .. } | Address::Ws { host, port, .. } => {
-                    let layers = Layers::of(&wanted, frame_max, greetings)?;
+                    let layers = Layers::of(&wanted, frame_max)?;
                     let listener = TcpListener::bind((host.as_str(), *port)).await?;
                     let port = listener.local_addr()?.port();
                     tokio::spawn(accept_tcp(listener, layers, shared, ends));
@@ -117,9 +120,15 @@ async fn accept_tcp(listener: TcpListener, layers: Option<Layers>, shared: Weak<
         let Some(shared) = shared.upgrade() else { return };
         match accepted {
             Ok((stream, _)) => match &layers {
-                None => shared.accept(Socket::tcp(stream)),
+                None => {
+                    let socket = Socket::tcp(stream);
+                    let greeting = shared.greetings.begin(place_of(socket.address()));
+                    shared.accept(socket, greeting);
+                }
                 Some(layers) => {
-                    tokio::spawn(accept_layered(layers.clone(), stream, Arc::downgrade(&shared)));
+                    let greeting = shared.greetings.begin(place_of(stream.peer_addr().ok().map(|peer| peer.ip())));
+                    let weak = Arc::downgrade(&shared);
+                    tokio::spawn(accept_layered(layers.clone(), stream, weak, shared.greeting_time, greeting));
                 }
             },
             Err(error) => pause(&shared, &error).await,
@@ -128,12 +137,15 @@ async fn accept_tcp(listener: TcpListener, layers: Option<Layers>, shared: Weak<
 }
 
 /// Takes a node in once TLS and WebSocket have said what they say first; others are taken in meanwhile.
-async fn accept_layered(layers: Layers, stream: TcpStream, shared: Weak<Shared>) {
-    let accepted = layers.accept(stream).await;
+async fn accept_layered(layers: Layers, stream: TcpStream, shared: Weak<Shared>, time: Duration, greeting: Greeting) {
+    let accepted = tokio::select! {
+        accepted = layers.accept(stream, time) => accepted,
+        () = greeting.end.notified() => Err(io::Error::other(MAKES_ROOM)),
+    };
     let Some(shared) = shared.upgrade() else { return };
     match accepted {
-        Ok(socket) => shared.accept(socket),
-        Err(error) => (shared.log)(&format!("a connection was turned away: {error}")),
+        Ok(socket) => shared.accept(socket, greeting),
+        Err(error) => shared.say(&format!("a connection was turned away: {error}")),
     }
 }
 
@@ -145,7 +157,10 @@ async fn accept_unix(listener: UnixListener, shared: Weak<Shared>, end: Arc<Noti
         };
         let Some(shared) = shared.upgrade() else { return };
         match accepted {
-            Ok((stream, _)) => shared.accept(Socket::Unix(stream)),
+            Ok((stream, _)) => {
+                let greeting = shared.greetings.begin(place_of(None));
+                shared.accept(Socket::Unix(stream), greeting);
+            }
             Err(error) => pause(&shared, &error).await,
         }
     }
@@ -153,7 +168,7 @@ async fn accept_unix(listener: UnixListener, shared: Weak<Shared>, end: Arc<Noti
 
 /// Accepting failed, for example because no descriptors are left: it would fail again at once.
 async fn pause(shared: &Shared, error: &io::Error) {
-    (shared.log)(&format!("a node could not be taken in: {error}"));
+    shared.say(&format!("a node could not be taken in: {error}"));
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 

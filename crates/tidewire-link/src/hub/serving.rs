@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tidewire_core::link::hub::LinkId;
 use tidewire_core::link::outbox::{Burst, Taker};
-use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{self, Flags, Kind, WireError};
+use tidewire_proto::wire::WireError;
 use tokio::sync::SemaphorePermit;
 
+use super::greetings::{Greeting, has_to_go, place_of};
+use super::listening::MAKES_ROOM;
 use super::{Peer, Shared, guest, secret};
 use crate::clock::now_us;
 use crate::reading::{Enough, Filled, Reading};
@@ -23,19 +24,15 @@ const LOOK_FRAMES: usize = 8;
 const LAYER_BYTES: usize = 64 * 1024;
 
 impl Shared {
-    pub(super) fn accept(self: &Arc<Self>, socket: Socket) {
-        let (at, most) = {
+    pub(super) fn accept(self: &Arc<Self>, socket: Socket, greeting: Greeting) {
+        let at = {
             let mut hub = self.hub.lock();
             let at = hub.connected(secret(), now_us());
-            if let Some(at) = at.filter(|_| socket.is_near()) {
+            hub.comes_from(at, place_of(socket.address()));
+            if socket.is_near() {
                 hub.is_near(at);
             }
-            (at, hub.links_max())
-        };
-        let Some(at) = at else {
-            (self.log)(&format!("hub_links={most}: a node was turned away, as many as possible are joined"));
-            turn_away(&socket, most);
-            return;
+            at
         };
         // While there are others, the loop that may read for the guest does not.
         let beside_guest = self.guest_turn().map(|turn| turn.elsewhere());
@@ -43,10 +40,16 @@ impl Shared {
         let peer = Arc::new(peer);
         self.keep(at, Arc::clone(&peer));
         if let Peer::Guest { .. } = &*peer {
-            tokio::spawn(guest::serve(Arc::clone(self), at, peer));
+            tokio::spawn(guest::serve(Arc::clone(self), at, peer, greeting));
         } else {
-            tokio::spawn(serve(Arc::clone(self), at, peer, beside_guest));
+            tokio::spawn(serve(Arc::clone(self), at, peer, greeting, beside_guest));
         }
+    }
+
+    /// A connection that has not joined makes room for others.
+    pub(super) fn turn_away(&self, at: LinkId) {
+        let leaving = self.leaving(&self.hub.lock(), at);
+        self.end(leaving, MAKES_ROOM);
     }
 
     /// Hands frames on that were read, for as long as a link may go on at one go. Answers whether none is left.
@@ -143,14 +146,21 @@ impl Incoming {
     }
 }
 
-async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, _beside_guest: Option<Elsewhere>) {
+async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, greeting: Greeting, _beside_guest: Option<Elsewhere>) {
     let Peer::Remote { socket, writing, end } = &*peer else { return };
     let mut incoming = Incoming::new(&shared, socket);
-    let mut full = false;
+    let (mut full, mut greeting) = (false, Some(greeting));
     loop {
+        if !incoming.reading.is_small() {
+            greeting = None;
+        }
         tokio::select! {
             biased;
             () = end.notified() => break,
+            () = has_to_go(greeting.as_ref()) => {
+                shared.turn_away(at);
+                break;
+            }
             () = writing.full.notified(), if !full => full = true,
             ready = socket.writable(), if full => {
                 full = false;
@@ -180,29 +190,13 @@ fn hello_too_long(max: usize) -> WireError {
     WireError::Limit { name: "link_hello_bytes", max: max as u64 }
 }
 
-/// Says that as many nodes as possible are joined, as far as that is possible at once.
-fn turn_away(socket: &Socket, most: usize) {
-    let text = format!(
-        "hub_links={most}: as many nodes as possible have joined this hub: raise the limit there, or join later"
-    );
-    let number = ErrorCode::LimitExceeded.number().to_le_bytes();
-    let head = |head: &mut Vec<u8>| {
-        head.extend_from_slice(&number);
-        Ok(())
-    };
-    let mut frame = Vec::new();
-    if wire::write(&mut frame, Kind::Error, Flags::URGENT, 0, head, text.as_bytes()).is_ok() {
-        // Whoever does not hear it finds the connection closed.
-        let _ = socket.try_write(&frame);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
     use std::time::{Duration, Instant};
 
     use tidewire_core::link::hub::HubOptions;
+    use tidewire_proto::wire::Kind;
     use tokio::net::UnixStream;
 
     use super::*;
@@ -221,7 +215,8 @@ mod tests {
             let socket = UnixStream::from_std(ours).expect("it is a socket");
             // Nothing is written before the runtime has heard that it can be.
             socket.writable().await.expect("it is open");
-            shared.accept(Socket::Unix(socket));
+            let greeting = shared.greetings.begin(place_of(None));
+            shared.accept(Socket::Unix(socket), greeting);
         });
         taken.expect("the thread of links runs");
         theirs

@@ -102,6 +102,14 @@ impl Shared {
         taken
     }
 
+    /// Says a line of the log.
+    pub(super) fn say(&self, line: &str) {
+        self.log.line(line);
+        if self.log.tick() < self.sleeps_until_us.load(Ordering::Acquire) {
+            self.look.notify_one();
+        }
+    }
+
     /// A link that is to be closed, and the name of its node.
     pub(super) fn leaving(&self, hub: &Hub, at: LinkId) -> (Option<Arc<Peer>>, String) {
         (self.peer(at), hub.name_of(at).to_owned())
@@ -110,7 +118,7 @@ impl Shared {
     pub(super) fn end(&self, (peer, name): (Option<Arc<Peer>>, String), reason: &str) {
         let who =
             if name.is_empty() { "a link that has not joined".to_owned() } else { format!("the link of {name:?}") };
-        (self.log)(&format!("{who} is closed: {reason}"));
+        self.say(&format!("{who} is closed: {reason}"));
         match peer.as_deref() {
             Some(Peer::Remote { end, .. } | Peer::Guest { end, .. }) => end.notify_one(),
             Some(Peer::Local { feed, .. }) => {

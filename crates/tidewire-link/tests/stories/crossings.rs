@@ -104,7 +104,7 @@ fn a_subscription_that_the_next_hub_refuses_is_logged() {
     assert_eq!(next(&answered), Answer::Over);
     drop(place);
     let _next = Place::open_with(&address, |options| {
-        let grant = Grant { subscribe: Vec::new(), ..Grant::all("a secret", "reader") };
+        let grant = Grant { subscribe: Vec::new(), answer: Vec::new(), ..Grant::all("a secret", "reader") };
         options.access = Access::new(vec![grant]);
     });
     let line = std::iter::repeat_with(|| next(&lines)).find(|line| line.contains("not subscribed to again"));

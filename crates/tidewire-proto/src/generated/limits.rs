@@ -398,9 +398,9 @@ pub const LINK_GREETING_MS: Limit =
 pub const LINK_HELLO_BYTES: Limit =
     Limit { name: "link_hello_bytes", unit: "bytes", default: 16_384, min: 1024, max: 131_072 };
 
-/// Connections of one place where a hub listens that have not said all of TLS and WebSocket that comes first.
+/// Connections to one hub that have not joined yet.
 ///
-/// At the limit: A further one is closed.
+/// At the limit: The one that came first of those from the address that most come from is closed.
 pub const LINK_GREETINGS: Limit =
     Limit { name: "link_greetings", unit: "connections", default: 1000, min: 1, max: 1_000_000 };
 
@@ -442,6 +442,20 @@ pub const LINK_RESENDS: Limit = Limit { name: "link_resends", unit: "calls", def
 ///
 /// At the limit: A further one is refused with LimitExceeded.
 pub const HUB_LINKS: Limit = Limit { name: "hub_links", unit: "links", default: 10_000, min: 1, max: 1_000_000 };
+
+/// Bytes that wait to be written to all links of a hub: each may fill as much as is left.
+///
+/// At the limit: As for link_queue_bytes; a link for which more than 1 MiB waits and that asks for further answers is
+/// closed.
+pub const HUB_QUEUE_BYTES: Limit =
+    Limit { name: "hub_queue_bytes", unit: "bytes", default: 268_435_456, min: 1_048_576, max: 17_179_869_184 };
+
+/// Shortest heartbeat of a node for which its hub sends signs of life by itself; a node that wants to hear something
+/// more often sends PING.
+///
+/// At the limit: The hub says something as often as this.
+pub const HUB_HEARTBEAT_MS: Limit =
+    Limit { name: "hub_heartbeat_ms", unit: "ms", default: 1000, min: 50, max: 3_600_000 };
 
 /// How long a hub keeps the name of a node whose link was lost for that node and for others of its token; 1,000 names
 /// of one token at once.
@@ -599,6 +613,8 @@ pub const ALL: &[&Limit] = &[
     &LINK_BACKOFF_MAX_MS,
     &LINK_RESENDS,
     &HUB_LINKS,
+    &HUB_QUEUE_BYTES,
+    &HUB_HEARTBEAT_MS,
     &HUB_NAME_MS,
     &LINK_SAID_BYTES,
     &STREAM_CREDIT,

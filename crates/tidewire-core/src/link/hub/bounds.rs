@@ -59,16 +59,19 @@ impl Hub {
     /// The limit of a token with which nobody else may join. A node that resumes takes the place of its own link.
     pub(super) fn used_up(&mut self, at: LinkId, grant: Option<usize>, name: &str) -> Option<String> {
         let limit = Bound::of_hub("hub_links", self.options.links).narrowed(self.options.access.limits(grant).links);
-        if !limit.of_token || self.is_here(at) {
+        if self.is_here(at) {
             return None;
         }
-        let joined = grant.and_then(|grant| self.granted.get(&grant)).copied().unwrap_or(0);
+        let joined = match grant.filter(|_| limit.of_token) {
+            Some(grant) => self.granted.get(&grant).copied().unwrap_or(0),
+            None => self.names.len(),
+        };
         let before = self.names.get(name).copied().and_then(|other| self.link(other));
-        let own = before.is_some_and(|link| link.grant == grant && !link.here);
+        let own = before.is_some_and(|link| (link.grant == grant || !limit.of_token) && !link.here);
         if joined < limit.max + usize::from(own) {
             return None;
         }
-        let user = self.options.access.user(grant);
+        let user = if limit.of_token { self.options.access.user(grant) } else { "" };
         Some(if user.is_empty() { limit.to_string() } else { format!("{limit} of {user:?}") })
     }
 

@@ -144,7 +144,7 @@ impl Hub {
         let (lane, mut passing) = (frame.flags.lane() as u8, Passing::default());
         passing.take(frame)?;
         let number = self.link(at).map_or(0, |link| link.number);
-        let Some(callee) = self.links.get_mut(to).and_then(Option::as_mut) else { return Ok(None) };
+        let Some(callee) = self.with_room(to) else { return Ok(None) };
         if !callee.takes(frame) {
             let text = callee.excess(frame, "the node that answers: send less, or raise the limit there");
             return Ok(Some((ErrorCode::PayloadTooLarge, text)));
@@ -165,7 +165,7 @@ impl Hub {
         let unplaced = callee.unplaced(frame);
         let Ok(bytes) = callee.out.forward(unplaced.as_deref().unwrap_or(frame.bytes), lane.into(), id) else {
             callee.ours.remove(id);
-            let limit = callee.bounds.queue_bytes.of_callee();
+            let limit = self.full_callee(to);
             let text = format!("{limit}: too much waits for the node that answers: try again later");
             return Ok(Some((ErrorCode::LimitExceeded, text)));
         };

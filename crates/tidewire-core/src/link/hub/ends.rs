@@ -96,7 +96,15 @@ impl Hub {
     /// Closes the links that ask for answers and don't read them.
     pub(super) fn close_choked(&mut self) {
         while let Some(at) = self.choked.pop() {
-            let Some(limit) = self.link(at).map(|link| link.bounds.queue_bytes) else { continue };
+            if self.link(at).is_none() {
+                continue;
+            }
+            let is_own = self.link(at).is_some_and(|link| link.out.is_choked());
+            let own = |link: &mut super::Link| link.bounds.queue_bytes.to_string();
+            let limit = match self.link(at).filter(|_| is_own) {
+                Some(link) => own(link),
+                None => format!("hub_queue_bytes={}", self.options.hub_queue_bytes),
+            };
             let text = format!("{limit}: the node asks for more than it reads");
             self.close(at, ErrorCode::LimitExceeded, &text);
         }

@@ -21,6 +21,10 @@ impl Hub {
                 self.tell_first_shared(at);
                 Ok(())
             }
+            Err((ErrorCode::Unauthorized, text)) => {
+                self.refuse_token(at, text);
+                Ok(())
+            }
             Err((code, text)) => {
                 self.close(at, code, &text);
                 Ok(())
@@ -47,9 +51,8 @@ impl Hub {
         let grant = self.options.access.admit(hello.fields.text("token"));
         let grant = grant.map_err(|text| (ErrorCode::Unauthorized, text.to_owned()))?;
         if let Some(limit) = self.used_up(at, grant, name) {
-            let text = format!(
-                "{limit}: as many nodes as possible have joined with it: raise the limit at the hub, or join later"
-            );
+            let text =
+                format!("{limit}: as many nodes as possible have joined: raise the limit at the hub, or join later");
             return Err((ErrorCode::LimitExceeded, text));
         }
         let taken = self.take_name(at, name, grant, hello.fields.text("resume"));
@@ -58,12 +61,14 @@ impl Hub {
     }
 
     fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, said: &Fields<'_>, now_us: u64) {
-        let (ours_ms, passes) = (self.options.heartbeat_ms, self.options.compressed);
+        let (ours_ms, least_ms, passes) =
+            (self.options.heartbeat_ms, self.options.hub_heartbeat_ms, self.options.compressed);
         let memory = self.options.memory.clone();
         let Some(link) = self.link(at) else { return };
         let number = |field: &str, limit: limits::Limit| said.number(field).unwrap_or(limit.default);
         let least = |max: usize, number: u64| usize::try_from(number).map_or(max, |number| number.min(max));
-        let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
+        // Who wants to hear more often than that asks.
+        let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(least_ms);
         let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
         link.heart = Heart::new(ours_ms, theirs_ms, now_us);
         link.ours.limit(in_flight as usize);

@@ -117,7 +117,7 @@ impl Hub {
         frame: &Frame<'_>,
         known: impl Pieces + 'static,
     ) -> Result<(), (ErrorCode, String)> {
-        let Some(link) = self.link(at) else { return Ok(()) };
+        let Some(link) = self.with_room(at) else { return Ok(()) };
         if known.bytes() > link.payload_max {
             let (bytes, max) = (known.bytes(), link.payload_max);
             let text = format!(
@@ -131,8 +131,8 @@ impl Hub {
         } else {
             link.out.send_pieces(Kind::Reply, flags, frame.id, |_| Ok(()), &known)
         };
-        let limit = link.bounds.queue_bytes;
         sent.map_err(|_| {
+            let limit = self.full(at);
             (ErrorCode::LimitExceeded, format!("{limit}: too much waits for this node: try again later"))
         })?;
         self.touch(at);

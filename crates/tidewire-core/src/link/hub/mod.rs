@@ -17,6 +17,8 @@ mod passing_on;
 mod placing;
 mod publishing;
 mod routes;
+mod sharing;
+mod strangers;
 mod telling;
 mod timing;
 mod writing;
@@ -39,6 +41,7 @@ use bounds::Bounds;
 use names::Kept;
 use publishing::Course;
 use routes::{Back, Route, Subscriber};
+use strangers::{Refused, Strangers};
 
 pub use listing::Change;
 pub use options::{HubCounts, HubOptions, Memory};
@@ -61,6 +64,12 @@ struct Link {
     knows: BTreeSet<u32>,
     subscriptions: usize,
     said: Said,
+    /// Bytes that wait, when they were counted last.
+    queued: usize,
+    /// Where it comes from; none: that is not known.
+    place: Option<u128>,
+    /// It is told why it may not join once its time is up.
+    refused: Option<Refused>,
     payload_max: usize,
     frame_max: usize,
     /// Its node takes what is compressed, and the hub passes that on.
@@ -116,6 +125,9 @@ pub struct Hub {
     announced: BTreeMap<String, SubscriptionId>,
     /// Names whose links were lost.
     kept: Kept,
+    /// Bytes that wait for all links.
+    queued: usize,
+    strangers: Strangers,
     /// The latest time that it was told.
     now_us: u64,
     touched: Vec<LinkId>,
@@ -151,6 +163,8 @@ impl Hub {
             tree: SubjectTree::new(),
             announced: BTreeMap::new(),
             kept: Kept::default(),
+            queued: 0,
+            strangers: Strangers::default(),
             now_us: 0,
             touched: Vec::new(),
             closing: Vec::new(),
@@ -183,17 +197,14 @@ impl Hub {
         HubCounts { nodes: self.names.len() as u64, ..self.counts }
     }
 
-    /// Somebody connects; `secret` is what will let it take the place of this link later. None: there are too many links.
-    pub fn connected(&mut self, secret: String, now_us: u64) -> Option<LinkId> {
+    /// Somebody connects; `secret` is what will let it take the place of this link later.
+    pub fn connected(&mut self, secret: String, now_us: u64) -> LinkId {
         self.course = None;
-        let at = match self.free.pop() {
-            Some(at) => at,
-            None if self.links.len() < self.options.links => {
-                self.links.push(None);
-                self.links.len() - 1
-            }
-            None => return None,
-        };
+        self.now_us = self.now_us.max(now_us);
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
         let heartbeat = self.options.heartbeat_ms;
         let mut out = Outbox::new(self.options.queue_bytes);
         out.chunk_bytes(self.options.chunk_bytes);
@@ -211,6 +222,9 @@ impl Hub {
             knows: BTreeSet::new(),
             subscriptions: 0,
             said: Said::default(),
+            queued: 0,
+            place: None,
+            refused: None,
             payload_max: self.options.payload_bytes,
             frame_max: self.options.frame_bytes,
             inflates: false,
@@ -233,17 +247,24 @@ impl Hub {
         }));
         self.next_number = self.next_number.checked_add(1).unwrap_or(1);
         self.look_at(at);
-        Some(at)
+        at
     }
 
     /// As [`connected`](Self::connected), for a node of this process: it is there for as long as the hub is, and nobody asks whether it is.
     /// The limits of its token don't hold for it, and it is not counted among those that joined with that.
-    pub fn connected_here(&mut self, secret: String, now_us: u64) -> Option<LinkId> {
-        let at = self.connected(secret, now_us)?;
+    pub fn connected_here(&mut self, secret: String, now_us: u64) -> LinkId {
+        let at = self.connected(secret, now_us);
         if let Some(link) = self.link(at) {
             (link.here, link.near) = (true, true);
         }
-        Some(at)
+        at
+    }
+
+    /// Where whoever connects comes from: who tries many tokens from there waits for the answers.
+    pub fn comes_from(&mut self, at: LinkId, place: u128) {
+        if let Some(link) = self.link(at) {
+            link.place = Some(place);
+        }
     }
 
     /// Whoever connects is on this machine, and may share memory.
@@ -291,7 +312,9 @@ impl Hub {
         for id in link.out.ended() {
             link.ours.release(id);
         }
-        if link.missed {
+        let missed = link.missed;
+        self.recount(at);
+        if missed {
             self.tell_missed(at);
         }
     }
@@ -300,7 +323,7 @@ impl Hub {
     pub fn received(&mut self, at: LinkId, frame: &Frame<'_>, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
         let Some(link) = self.link(at) else { return };
-        if link.closing {
+        if link.closing || link.refused.is_some() {
             return;
         }
         link.heart.heard(now_us);
@@ -323,7 +346,8 @@ impl Hub {
     /// A link is gone. What its node had open ends for the others.
     pub fn closed(&mut self, at: LinkId) {
         self.release(at);
-        if self.links.get_mut(at).and_then(Option::take).is_some() {
+        if let Some(link) = self.links.get_mut(at).and_then(Option::take) {
+            self.queued = self.queued.saturating_sub(link.queued);
             self.free.push(at);
             // Another link may have this number soon.
             self.touched.retain(|&link| link != at);

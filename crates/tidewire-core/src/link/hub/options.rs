@@ -25,6 +25,10 @@ pub struct HubOptions {
     pub queue_bytes: usize,
     /// Subscriptions of one node.
     pub subscriptions: usize,
+    /// Bytes that may wait for all links together.
+    pub hub_queue_bytes: usize,
+    /// The shortest time between two signs of life that a node may ask for, in milliseconds.
+    pub hub_heartbeat_ms: u64,
     /// Bytes that a node says of itself in all.
     pub said_bytes: usize,
     /// How long the name of a node whose link was lost is kept for it, in milliseconds.
@@ -65,6 +69,8 @@ impl HubOptions {
             payload_bytes: limits::PAYLOAD_BYTES.default as usize,
             queue_bytes: limits::LINK_QUEUE_BYTES.default as usize,
             subscriptions: limits::LINK_SUBSCRIPTIONS.default as usize,
+            hub_queue_bytes: limits::HUB_QUEUE_BYTES.default as usize,
+            hub_heartbeat_ms: limits::HUB_HEARTBEAT_MS.default,
             said_bytes: limits::LINK_SAID_BYTES.default as usize,
             name_ms: limits::HUB_NAME_MS.default,
             heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,

@@ -40,7 +40,7 @@ impl Hub {
             let text = format!("an item: {excess}: send less at once, or raise the limit there");
             self.give_up(at, opened, ErrorCode::PayloadTooLarge, &text);
         } else if !self.pass(to, id, lane, frame) {
-            let limit = self.link(to).map_or_else(String::new, |link| link.bounds.queue_bytes.of_callee());
+            let limit = self.full_callee(to);
             let text = format!("{limit}: too much waits for the node that answers for this exchange to go on");
             self.give_up(at, opened, ErrorCode::LimitExceeded, &text);
         }
@@ -70,7 +70,7 @@ impl Hub {
             let text = format!("the answer: {excess}: ask for less at once, or raise the limit here");
             self.give_up(to, id, ErrorCode::PayloadTooLarge, &text);
         } else if !self.pass(to, id, lane, frame) {
-            let limit = self.link(to).map_or_else(String::new, |link| link.bounds.queue_bytes.to_string());
+            let limit = self.full(to);
             let text = format!("{limit}: the answer found too much waiting for this node: try again later");
             self.give_up(to, id, ErrorCode::LimitExceeded, &text);
         } else if is_last(frame, ending) {

@@ -107,7 +107,7 @@ impl Hub {
     /// Passes a message on; the id of the exchange if it has a long payload.
     fn publish_to(&mut self, to: LinkId, subscription: u64, at: LinkId, number: u32, frame: &Frame<'_>) -> Option<u64> {
         self.introduce(to, at);
-        let link = self.links.get_mut(to)?.as_mut()?;
+        let link = self.with_room(to)?;
         let opened = match frame.flags.more() {
             _ if !link.takes(frame) || !link.reads(frame) => None,
             true => link.ours.insert(Back::Published { link: at, id: frame.id }).ok(),

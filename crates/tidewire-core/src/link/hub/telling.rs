@@ -45,7 +45,7 @@ impl Hub {
     }
 
     fn tell_news(&mut self, at: LinkId, head: &[u8], payload: &[u8]) {
-        let Some(link) = self.link(at) else { return };
+        let Some(link) = self.with_room(at) else { return };
         let put = |out: &mut Vec<u8>| {
             out.extend_from_slice(head);
             Ok(())

@@ -24,10 +24,7 @@ impl Hub {
                 self.touch(at);
             }
             match beat {
-                _ if late => {
-                    let text = format!("link_greeting_ms={}: no HELLO came in time", self.options.greeting_ms);
-                    self.close(at, ErrorCode::LimitExceeded, &text);
-                }
+                _ if late => self.greeting_is_over(at),
                 Beat::Rest => {}
                 Beat::Ping if !self.has_joined(at) => {}
                 Beat::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),

@@ -62,12 +62,12 @@ impl Hub {
         let written = link.out.control(kind, flags, id, head, payload).is_ok();
         // Signs of life say nothing that has to be read.
         let fresh = link.fresh || !matches!(kind, Kind::Ping | Kind::Pong);
-        let choked = link.out.is_choked() && !link.closing;
-        if choked {
-            self.choked.push(at);
-        }
+        let closing = link.closing;
         if written {
             self.touch(at);
+        }
+        if !closing && self.is_choked(at) {
+            self.choked.push(at);
         }
         if let Some(link) = self.link(at) {
             link.fresh = fresh;
@@ -76,7 +76,7 @@ impl Hub {
 
     /// Passes a frame of an exchange on. False: too much waits there.
     pub(super) fn pass(&mut self, to: LinkId, id: u64, lane: u8, frame: &Frame<'_>) -> bool {
-        let Some(link) = self.link(to) else { return true };
+        let Some(link) = self.with_room(to) else { return true };
         let unplaced = link.unplaced(frame);
         let bytes = unplaced.as_deref().unwrap_or(frame.bytes);
         let passed = if frame.payload.is_empty() {
@@ -90,6 +90,7 @@ impl Hub {
     }
 
     pub(super) fn touch(&mut self, at: LinkId) {
+        self.recount(at);
         let Some(link) = self.links.get_mut(at).and_then(Option::as_mut) else { return };
         link.fresh = true;
         if !link.touched {

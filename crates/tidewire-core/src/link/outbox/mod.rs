@@ -83,6 +83,8 @@ pub struct Outbox {
     lanes: [Lane; LANES],
     tally: Tally,
     bytes_max: usize,
+    /// What may wait at present, where others share the room.
+    room: usize,
     chunk: usize,
     window: usize,
 }
@@ -128,6 +130,7 @@ impl Outbox {
             lanes: Default::default(),
             tally: Tally::default(),
             bytes_max,
+            room: bytes_max,
             chunk: limits::LINK_CHUNK_BYTES.default as usize,
             window: limits::LINK_WINDOW_BYTES.default as usize,
         }
@@ -142,7 +145,17 @@ impl Outbox {
 
     /// Lets about so many bytes wait from now on; what waits stays.
     pub fn limit(&mut self, bytes_max: usize) {
-        self.bytes_max = bytes_max;
+        (self.bytes_max, self.room) = (bytes_max, bytes_max);
+    }
+
+    /// What may be added until this is said again: no more than waits then with so many further bytes, and no more than ever may.
+    pub fn share(&mut self, room: usize) {
+        self.room = self.bytes_max.min(room);
+    }
+
+    /// Whether less may wait at present than otherwise, as others take the room.
+    pub fn is_shared(&self) -> bool {
+        self.room < self.bytes_max
     }
 
     /// Cuts payloads that are longer than this.
@@ -259,7 +272,7 @@ impl Outbox {
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: &[u8],
     ) -> Result<(), Unsent> {
-        self.room_for(payload.len(), self.bytes_max)?;
+        self.room_for(payload.len(), self.room)?;
         Ok(self.control(kind, flags, id, head, payload)?)
     }
 
@@ -276,7 +289,7 @@ impl Outbox {
         payload: &dyn Pieces,
     ) -> Result<(), Unsent> {
         let bytes = payload.bytes();
-        self.room_for(bytes, self.bytes_max)?;
+        self.room_for(bytes, self.room)?;
         let write = |out: &mut Vec<u8>| {
             wire::begin(out, kind, flags, id, head, bytes)?;
             payload.copy_to(out, 0..bytes);
@@ -316,7 +329,7 @@ impl Outbox {
         stated: &[u8],
         transfer: Transfer,
     ) -> Result<(), Unsent> {
-        self.room_for(transfer.left(), self.bytes_max)?;
+        self.room_for(transfer.left(), self.room)?;
         let mut first = Vec::with_capacity(256);
         wire::write(&mut first, kind, flags.with_more(true), id, head, stated)?;
         self.tally.add(first.len());
@@ -377,7 +390,7 @@ impl Outbox {
     /// # Errors
     /// [`Unsent::Full`] if there is no room.
     pub fn forward(&mut self, frame: &[u8], lane: usize, id: u64) -> Result<&mut [u8], Unsent> {
-        self.room_for(frame.len(), self.bytes_max)?;
+        self.room_for(frame.len(), self.room)?;
         Ok(self.append(frame, lane, id))
     }
 
@@ -387,7 +400,7 @@ impl Outbox {
     /// # Errors
     /// [`Unsent::Full`] if that is used up, too.
     pub fn forward_bare(&mut self, frame: &[u8], lane: usize, id: u64) -> Result<(), Unsent> {
-        self.room_for(frame.len(), self.bytes_max + self.bytes_max / 4)?;
+        self.room_for(frame.len(), self.room + self.room / 4)?;
         self.append(frame, lane, id);
         Ok(())
     }

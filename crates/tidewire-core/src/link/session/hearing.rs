@@ -93,7 +93,8 @@ impl<C: Clone> Session<C> {
         let frame_bytes = number("frame-bytes", limits::LINK_FRAME_BYTES);
         self.out.chunk_bytes(chunk_bytes(frame_bytes).min(self.chunk_bytes));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
-        self.heart = Heart::new(self.heartbeat_ms, theirs_ms, now_us);
+        // It asks by itself as often as it wants to hear something: the hub answers each PING.
+        self.heart = Heart::new(self.heartbeat_ms, theirs_ms.min(self.heartbeat_ms), now_us);
         self.reading.link = self.reading.here && fields.has_word("features", FEATURE);
         self.reading.memory = self.offers_memory && fields.has_word("features", SHARED_MEMORY);
         self.greeting_until_us = None;

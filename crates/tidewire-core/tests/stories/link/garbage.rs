@@ -282,7 +282,7 @@ fn bytes_that_are_no_frames_end_their_link() {
     for seed in histories(300, 5_000) {
         let mut random = Random(seed);
         let mut hub = Hub::new(HubOptions::new("hub"), seed);
-        let link = hub.connected("s".to_owned(), 0).unwrap();
+        let link = hub.connected("s".to_owned(), 0);
         let bytes: Vec<u8> = (0..random.below(4 * KIB)).map(|_| random.next() as u8).collect();
         let mut rest = &bytes[..];
         loop {

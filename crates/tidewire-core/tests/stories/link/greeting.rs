@@ -213,7 +213,11 @@ fn a_hub_takes_as_many_links_as_it_is_told() {
     let first = world.join("a");
     world.join("b");
     let third = world.connect(&Greeting::new("c"));
-    assert_eq!(world.nodes[third].link, None);
+    world.connect(&Greeting::new("silent"));
+    world.settle();
+    let (code, text) = refusal(&mut world, third);
+    assert_eq!(code, ErrorCode::LimitExceeded);
+    assert!(text.starts_with("hub_links=2: as many nodes as possible have joined"), "{text}");
     world.cut(first);
     world.join("d");
 }

@@ -2,11 +2,11 @@
 
 use tidewire_core::link::access::{Access, Grant, TokenLimits};
 use tidewire_core::link::hub::HubOptions;
-use tidewire_core::link::session::{Fault, Greeting};
+use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, SubscribeHead};
 
-use crate::link::support::{MIB, World, failure, filled};
+use crate::link::support::{KIB, MIB, World, failure, filled};
 
 /// A hub with a token of ann that has limits, and one of root that has none.
 fn world(limits: TokenLimits, options: HubOptions) -> World {
@@ -53,7 +53,7 @@ fn as_many_nodes_join_with_a_token_as_it_says() {
 fn the_node_of_the_hub_itself_has_no_limits_and_no_part_in_them() {
     let limits = TokenLimits { links: Some(1), subscriptions: Some(1), ..TokenLimits::default() };
     let mut world = world(limits, HubOptions::new("hub"));
-    let own = world.hub.connected_here("own".to_owned(), 0).unwrap();
+    let own = world.hub.connected_here("own".to_owned(), 0);
     let mut say = |bytes: &[u8]| {
         let frame = wire::read(bytes, MIB).unwrap().unwrap();
         world.hub.received(own, &frame, 0);
@@ -188,4 +188,57 @@ fn a_token_never_allows_more_than_its_hub() {
     let (_, _, text) = failure(&mut world, ann);
     assert!(text.starts_with("link_subscriptions=1 is exceeded"), "{text}");
     assert!(world.nodes[ann].link.is_some(), "the link stays");
+}
+
+#[test]
+fn what_waits_for_all_links_is_bounded_and_leaves_room_for_those_that_read() {
+    let options = HubOptions { hub_queue_bytes: 4 * MIB, ..HubOptions::new("hub") };
+    let mut world = World::with(51, options);
+    let (talker, reader) = (world.join("talker"), world.join("reader"));
+    let deaf: Vec<usize> = (0..12).map(|number| world.join(&format!("deaf-{number}"))).collect();
+    for &node in &deaf {
+        world.subscribe(node, "noise", "");
+        world.nodes[node].down.paused = true;
+    }
+    world.subscribe(reader, "news", "");
+    let noise = filled(30 * KIB, 2);
+    for _ in 0..400 {
+        world.publish(talker, Flags::NORMAL, "noise", &noise);
+        world.settle();
+        assert!(world.hub.queued_bytes() <= 4 * MIB);
+    }
+    assert!(world.hub.queued_bytes() > 3 * MIB, "the room is used");
+    world.publish(talker, Flags::NORMAL, "news", &noise);
+    world.settle();
+    assert_eq!(world.published(reader).len(), 1);
+    for &node in &deaf {
+        world.cut(node);
+    }
+    assert_eq!(world.hub.queued_bytes(), 0, "nothing is left of those that have gone");
+}
+
+#[test]
+fn who_tries_many_tokens_waits_for_the_answers_and_nobody_else_does() {
+    let access = Access::new(vec![Grant::all("right", "root")]);
+    let mut world = World::with(52, HubOptions { access, ..HubOptions::new("hub") });
+    let guess = |world: &mut World, place: u128, token: &str| {
+        let at = world.connect(&Greeting { token: Some(token.to_owned()), ..Greeting::new("guest") });
+        let link = world.nodes[at].link.unwrap();
+        world.hub.comes_from(link, place);
+        world.settle();
+        at
+    };
+    for _ in 0..10 {
+        let at = guess(&mut world, 7, "wrong");
+        assert!(world.nodes[at].fault.is_some(), "a mistake is told at once");
+    }
+    let slow = guess(&mut world, 7, "wrong");
+    assert!(world.nodes[slow].fault.is_none(), "many are not");
+    let other = guess(&mut world, 8, "wrong");
+    assert!(world.nodes[other].fault.is_some(), "elsewhere it is the first");
+    let right = guess(&mut world, 7, "right");
+    assert!(matches!(world.events(right)[..], [Event::Joined(_)]), "a right token does not wait");
+    world.wait_us(1_100_000);
+    let Some(Fault::Told { number, .. }) = &world.nodes[slow].fault else { panic!("it is told at last") };
+    assert_eq!(*number, ErrorCode::Unauthorized.number());
 }

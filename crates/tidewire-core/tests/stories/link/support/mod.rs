@@ -125,13 +125,13 @@ impl World {
         let session = Session::join(greeting, self.now_us).expect("the greeting can be written");
         self.secrets += 1;
         let link = self.hub.connected(format!("secret-{}", self.secrets), self.now_us);
-        if let Some(link) = link.filter(|_| self.near) {
+        if self.near {
             self.hub.is_near(link);
         }
         let (up, down) = (Pipe::default(), Pipe::default());
         self.nodes.push(Node {
             session,
-            link,
+            link: Some(link),
             events: Vec::new(),
             left: Vec::new(),
             fault: None,

@@ -1,0 +1,58 @@
+//! Room for what waits to be written, shared by all links.
+//!
+//! A link may fill as much as is left: so one that nobody reads takes half of all, several take equal shares, and there is always room for
+//! those that are read (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+
+use super::{Hub, Link, LinkId};
+
+/// What each link may fill, whatever the others do.
+const LEAST_BYTES: usize = 16_384;
+/// With more than this waiting, a link may be closed for what has to be sent to it while all links together have no room.
+const MUCH_BYTES: usize = 1 << 20;
+
+impl Hub {
+    /// A link, with as much room as it has at present.
+    pub(super) fn with_room(&mut self, at: LinkId) -> Option<&mut Link> {
+        let room = self.options.hub_queue_bytes.saturating_sub(self.queued).max(LEAST_BYTES);
+        let link = self.link(at)?;
+        link.out.share(room);
+        Some(link)
+    }
+
+    /// Something was added for a link, or was taken.
+    pub(super) fn recount(&mut self, at: LinkId) {
+        let Some(link) = self.links.get_mut(at).and_then(Option::as_deref_mut) else { return };
+        let bytes = link.out.bytes();
+        self.queued = (self.queued + bytes).saturating_sub(link.queued);
+        link.queued = bytes;
+    }
+
+    /// Whether a link asks for more than there is room for, and does not read it.
+    pub(super) fn is_choked(&mut self, at: LinkId) -> bool {
+        let is_full = self.queued > self.options.hub_queue_bytes;
+        self.link(at).is_some_and(|link| link.out.is_choked() || is_full && link.out.bytes() > MUCH_BYTES)
+    }
+
+    /// Bytes that wait for all links.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued
+    }
+
+    /// The limit that leaves no room for a link, as its own node is told.
+    pub(super) fn full(&self, at: LinkId) -> String {
+        self.limit_of(at, |link| link.bounds.queue_bytes.to_string())
+    }
+
+    /// As it is told to another node, which calls that one.
+    pub(super) fn full_callee(&self, at: LinkId) -> String {
+        self.limit_of(at, |link| link.bounds.queue_bytes.of_callee())
+    }
+
+    fn limit_of(&self, at: LinkId, own: impl FnOnce(&Link) -> String) -> String {
+        match self.links.get(at).and_then(Option::as_deref) {
+            Some(link) if link.out.is_shared() => format!("hub_queue_bytes={}", self.options.hub_queue_bytes),
+            Some(link) => own(link),
+            None => String::new(),
+        }
+    }
+}
