@@ -176,11 +176,11 @@ def campaigns_row(case: dict[str, Any]) -> str:
 def campaigns_all(report: dict[str, Any]) -> str:
     """Every contender: rates by number of workers, memory, and what a killed worker loses and doubles."""
     cases = {case["id"]: case for case in report["cases"]}
-    rates = [name for name in cases if name != "killed"]
+    rates = [name for name in cases if name not in ("killed", "often", "cold")]
     heading = ["contender", *(f"{name.replace('-', ', ')}" for name in rates), "MB", "killed: lost", "doubled"]
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for name, case in cases.items():
-        for one in case["results"]:
+    for name in [*rates, *({"killed"} & cases.keys())]:
+        for one in cases[name]["results"]:
             found.setdefault(one["contender"], {})[name] = one
     rows = [heading, ["---"] * len(heading)]
     for contender, by_case in found.items():

@@ -35,7 +35,7 @@ MARK_BYTES = 8
 WARM_UP_S = 60.0
 WARM_UP_STEPS = 83
 SAMPLES = 97
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Farm(ABC):
@@ -290,6 +290,8 @@ def options_of() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--kill", action="store_true", help="SIGKILL for a worker when 30 % is stored")
+    parser.add_argument("--kill-every", type=float, default=0.0, help="SIGKILL for some worker every so many seconds")
+    parser.add_argument("--cold", action="store_true", help="times everything, from nothing to the last row stored")
     parser.add_argument("--patience", type=float, default=20.0, help="seconds without a row after which it hangs")
     parser.add_argument("--form", default="")
     return parser
@@ -304,11 +306,14 @@ def drive(kind: type[Farm]) -> None:
     marks = Marks()
     farm = kind(options.workers, store, marks)
     try:
-        farm.start()
         session = Session(farm, options)
-        session.warm_up()
-        before = bare_us(session.steps)
-        say(with_cost(session.run(), before, bare_us(session.steps)))
+        if options.cold:
+            say(cold(farm, session))
+        else:
+            farm.start()
+            session.warm_up()
+            before = bare_us(session.steps)
+            say(with_cost(session.run(), before, bare_us(session.steps)))
     finally:
         store.drop()
         os.unlink(marks.path)
@@ -320,9 +325,20 @@ def drive(kind: type[Farm]) -> None:
         os._exit(0 if sys.exc_info()[0] is None else 1)
 
 
+def cold(farm: Farm, session: Session) -> dict[str, float]:
+    """A small campaign together with the start of its workers."""
+    began = time.perf_counter()
+    farm.start()
+    session.run()
+    return {"seconds": session.last - began}
+
+
 def adopt() -> None:
-    """Makes this process the parent of what its children leave behind, so that all of it is found at the end."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    """Makes this process the parent of what its children leave behind, so that all of it is found at the end: also that of the runner."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    system = ctypes.CDLL(None)
+    system.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    system.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def end_all() -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import signal
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,7 @@ WARM_UP_S = 60.0
 AT_WORK_US = 1e6
 """The campaign is long enough for every worker to be met at work."""
 STEP_US, OWN_US = 0.25, 2.0
-LOOK_S = 0.01
+LOOK_S = 0.05
 SAMPLE = 97
 
 
@@ -44,9 +46,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="campaigns-") as folder:
         store = f"sqlite:///{folder}/runs.db" if options.form == "SQLite" else os.environ["TIDEWIRE_TEST_POSTGRES"]
         try:
-            say(timed(store, options))
+            say(cold(store, options) if options.cold else timed(store, options))
         finally:
             end_all()
+
+
+def cold(store: str, options: argparse.Namespace) -> dict[str, float]:
+    """A small campaign from its plan to its report, with the start of its workers and of its store."""
+    began = time.perf_counter()
+    campaign = tw.campaign("with_tidewire:simulate", runs=options.count, params={"steps": STEPS["tiny"]}, store=store)
+    report = campaign.run(options.workers, progress=False)
+    seconds = time.perf_counter() - began
+    check(campaign, report, STEPS["tiny"])
+    return {"seconds": seconds}
 
 
 def timed(store: str, options: argparse.Namespace) -> dict[str, float]:
@@ -57,7 +69,10 @@ def timed(store: str, options: argparse.Namespace) -> dict[str, float]:
         "with_tidewire:simulate", runs=runs, params={"steps": steps}, name=f"timed-{os.getpid()}", store=store
     )
     running = threading.Thread(
-        target=tw.open_campaign(store, campaign.id).run, args=(options.workers,), kwargs={"progress": False}
+        target=tw.open_campaign(store, campaign.id).run,
+        args=(options.workers,),
+        kwargs={"progress": False},
+        daemon=True,
     )
     running.start()
     warm = warmed_up(campaign, options.workers)
@@ -65,12 +80,11 @@ def timed(store: str, options: argparse.Namespace) -> dict[str, float]:
         campaign.extend(options.count - (runs - warm.done))
     bare = bare_us(steps)
     used = {worker.process: processor_s(worker.process) for worker in warm.workers}
-    killed, spent, memory = False, 0.0, 0.0
+    spent, memory = 0.0, 0.0
     campaign.resume()
+    killer = Killer(options, warm.done)
     while not (status := campaign.status()).ended:
-        if options.kill and not killed and status.done - warm.done >= KILL_AT * (status.runs - warm.done):
-            os.kill(next(worker.process for worker in status.workers if worker.state == "working"), signal.SIGKILL)
-            killed = True
+        killer.look(status)
         spent = max(spent, sum(processor_s(process) - before for process, before in used.items()))
         memory = max(memory, sum(peak_mb(worker.process) for worker in status.workers))
         time.sleep(LOOK_S)
@@ -78,11 +92,33 @@ def timed(store: str, options: argparse.Namespace) -> dict[str, float]:
     check(campaign, status, steps)
     runs, seconds = status.done - warm.done, status.seconds - warm.seconds
     figures = {"rate": runs / seconds, "seconds": seconds, "peak_mb": memory}
-    if options.kill:
-        figures.update(lost=float(status.runs - status.done), doubled=float(status.rows - status.done))
+    if options.kill or options.kill_every:
+        lost, doubled = status.runs - status.done, status.rows - status.done
+        figures.update(lost=float(lost), doubled=float(doubled), kills=float(killer.kills))
     else:
         figures["cpu_us"] = spent * 1e6 / runs
     return with_cost(figures, bare, bare_us(steps))
+
+
+class Killer:
+    """Kills one worker once a part is stored, or some worker again and again."""
+
+    def __init__(self, options: argparse.Namespace, begun_at: int) -> None:
+        self.kills = 0
+        self._options, self._begun_at = options, begun_at
+        self._random = random.Random(7)
+        self._next = time.monotonic() + options.kill_every
+
+    def look(self, status: Any) -> None:
+        part = (status.done - self._begun_at) / (status.runs - self._begun_at)
+        once = self._options.kill and not self.kills and part >= KILL_AT
+        again = self._options.kill_every and time.monotonic() >= self._next
+        working = [worker.process for worker in status.workers if worker.state == "working"]
+        if working and (once or again):
+            with suppress(ProcessLookupError):
+                os.kill(self._random.choice(working), signal.SIGKILL)
+                self.kills += 1
+            self._next += self._options.kill_every
 
 
 def warmed_up(campaign: tw.Campaign, workers: int) -> Any:

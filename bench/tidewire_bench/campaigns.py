@@ -95,11 +95,17 @@ def report_of(session: Session, programs: CampaignPrograms, bench: Path | None) 
 
 def pairs(cases: Sequence[CaseResult]) -> dict[str, float]:
     """Ratios between our own medians that are promised: PostgreSQL beside SQLite, 3 workers beside 2, killed beside undisturbed."""
-    rates = {(result.case.id, one.run.form): one.middle("rate") for result in cases for one in result.ranked("ours")}
+    rates = {
+        (result.case.id, one.run.form): one.middle("rate")
+        for result in cases
+        for one in result.ranked("ours")
+        if one.has("rate")
+    }
     wanted = {
         "PostgreSQL / SQLite, tiny, 2 workers": (("tiny-2", "PostgreSQL"), ("tiny-2", "SQLite")),
         "3 / 2 workers, tiny, SQLite": (("tiny-3", "SQLite"), ("tiny-2", "SQLite")),
         "killed / undisturbed, SQLite": (("killed", "SQLite"), ("tiny-2", "SQLite")),
+        "killed every 300 ms / undisturbed, SQLite": (("often", "SQLite"), ("tiny-2", "SQLite")),
     }
     return {name: rates[one] / rates[two] for name, (one, two) in wanted.items() if one in rates and two in rates}
 

@@ -12,6 +12,10 @@ from .model import Case, Curve, Kind, Plan, Run, Scale
 Server = Literal["postgres", "redis", "rabbitmq"]
 WORKERS = (1, 2, 3)
 KILLED_WORKERS = 2
+KILL_EVERY_S = 0.3
+COLD_RUNS, COLD_BAR_S = 100, 1.0
+COLD_OF = ("tidewire", "multiprocessing.Pool", "Ray", "Dask")
+"""Those whose driver starts the workers."""
 TITLES = {"tiny": "runs of 20.9 us (83 steps)", "ms": "runs of 1.05 ms (4,120 steps)"}
 STEP_US = 0.25
 # What is required of ours on two cores like those of the workloads page.
@@ -81,7 +85,10 @@ def make(scale: Scale, repeat: int | None, only: Sequence[str], peers: Sequence[
     """
     sizes, some = SIZES[scale], chosen_peers(peers)
     cases = [case_of(workload, workers, sizes, some) for workload in TITLES for workers in sizes.workers]
-    cases.append(killed_case(sizes, some))
+    cases += [case for case in (killed_case(sizes, some), cold_case(some)) if case.runs]
+    if scale != "smoke":
+        # On a machine that is busy with tests a worker may not even begin in that time.
+        cases += [case for case in (often_case(sizes, some),) if case.runs]
     curves = [lengths(sizes, some)]
     known = [case.id for case in cases] + [curve.id for curve in curves]
     unknown = set(only) - {part for name in known for part in (name, *name.split("-"))}
@@ -133,6 +140,22 @@ def killed_case(sizes: CampaignSizes, peers: Sequence[Peer]) -> Case:
     )
     title = f"SIGKILL for one of {KILLED_WORKERS} workers when 30% is stored"
     return Case("killed", title, "rate", "runs/s", True, tuple(runs), ("lost", "doubled", "seconds"))
+
+
+def often_case(sizes: CampaignSizes, peers: Sequence[Peer]) -> Case:
+    """Ours alone: no peer comes to its end."""
+    arguments = ("--workload", "tiny", "--count", str(2 * sizes.tiny), "--kill-every", str(KILL_EVERY_S))
+    runs = (a_run(peer, KILLED_WORKERS, *arguments) for peer in peers if peer.kind == "ours")
+    title = f"SIGKILL for one of {KILLED_WORKERS} workers every {KILL_EVERY_S * 1e3:.0f} ms"
+    return Case("often", title, "rate", "runs/s", True, tuple(runs), ("kills", "lost", "doubled", "seconds"))
+
+
+def cold_case(peers: Sequence[Peer]) -> Case:
+    """A small campaign with the start of everything but the servers."""
+    arguments = ("--workload", "tiny", "--count", str(COLD_RUNS), "--cold")
+    runs = (a_run(peer, KILLED_WORKERS, *arguments) for peer in peers if peer.name in COLD_OF)
+    title = f"{COLD_RUNS} runs cold, with the start of {KILLED_WORKERS} workers"
+    return Case("cold", title, "seconds", "s", False, tuple(runs), (), COLD_BAR_S)
 
 
 def lengths(sizes: CampaignSizes, peers: Sequence[Peer]) -> Curve:

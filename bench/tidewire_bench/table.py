@@ -35,6 +35,7 @@ MEANINGS = {
     "lost": "runs lost",
     "doubled": "runs doubled",
     "seconds": "seconds",
+    "kills": "kills",
 }
 
 

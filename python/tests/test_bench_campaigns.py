@@ -67,6 +67,7 @@ def test_every_contender_has_its_program_and_its_packages() -> None:
         assert set(peer.packages) <= pinned, peer.name
     plan = make("short", None, [], [])
     assert [case.id for case in plan.cases[: len(WORKERS)]] == ["tiny-1", "tiny-2", "tiny-3"]
+    assert [case.id for case in plan.cases[-3:]] == ["killed", "cold", "often"]
     assert {key_of(run) for case in plan.cases for run in case.runs} == {peer.key for peer in PEERS}
 
 
