@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import gc
+import logging
 import random
 import sys
 from collections import Counter
@@ -229,6 +230,8 @@ async def _awaited(method: Callable[..., Any], *args: Any) -> Any:
 
 def main(seed: int, steps: int) -> None:
     faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
+    # Handlers that fail as they are told to are logged, and nothing else is expected on stderr.
+    logging.getLogger("tidewire").setLevel(logging.CRITICAL)
     history = History(seed)
     try:
         asyncio.run(history.run(steps))
