@@ -242,3 +242,11 @@ def test_any_values_have_a_picture(values: list[Any]) -> None:
 def test_ticks_are_round_and_cover_the_range(least: float, most: float) -> None:
     ticks = charts.nice_ticks(least, most)
     assert ticks[0] <= least and ticks[-1] >= most and 2 <= len(ticks) <= 7
+
+
+def test_a_store_that_is_looked_at_is_not_made(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/typo.db"
+    for look in (lambda: tw.campaigns(url), lambda: tw.open_campaign(url, "pi")):
+        with pytest.raises(tw.CampaignError, match=r"typo\.db"):
+            look()
+    assert list(tmp_path.iterdir()) == []

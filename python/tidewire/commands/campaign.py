@@ -56,7 +56,7 @@ def list_all(store: str | None, json_wanted: bool) -> int:
     """List campaigns."""
 
     def work() -> int:
-        found = [(campaign, campaign.status()) for campaign in tw.campaigns(_there(store))]
+        found = [(campaign, campaign.status()) for campaign in tw.campaigns(store)]
         if json_wanted:
             names = ("id", "name", "state", "runs", "done", "failed", "quarantined", "rate")
             rows = [{name: getattr(status, name) for name in names} for _, status in found]
@@ -83,7 +83,7 @@ def show(name: str, store: str | None, verify: bool, json_wanted: bool) -> int:
     """Show a campaign; 1 if its rows are not those that were stored."""
 
     def work() -> int:
-        campaign = tw.open_campaign(_there(store), name)
+        campaign = tw.open_campaign(store, name)
         status = campaign.status()
         digest = campaign.verify() if verify else None
         good = digest is None or digest == status.digest
@@ -109,7 +109,7 @@ def change(name: str, store: str | None, how: str, reason: str, json_wanted: boo
     """Pause, resume or cancel a campaign."""
 
     def work() -> int:
-        campaign = tw.open_campaign(_there(store), name)
+        campaign = tw.open_campaign(store, name)
         getattr(campaign, how)(reason)
         state = campaign.status().state
         _say({"id": campaign.id, "name": campaign.name, "state": state}, f"{campaign.name} is {state}", json_wanted)
@@ -122,7 +122,7 @@ def errors(name: str, store: str | None, max: int, tracebacks: bool, json_wanted
     """Show failed runs."""
 
     def work() -> int:
-        found = list(itertools.islice(tw.open_campaign(_there(store), name).errors(), max))
+        found = list(itertools.islice(tw.open_campaign(store, name).errors(), max))
         lines = [
             f"run {one.run:,}  {one.kind} after {one.attempts} attempts  {one.error}: {one.message}" for one in found
         ]
@@ -138,7 +138,7 @@ def summary(name: str, store: str | None, by: Sequence[str], json_wanted: bool) 
     """Print statistics."""
 
     def work() -> int:
-        found = tw.open_campaign(_there(store), name).summary(by=by)
+        found = tw.open_campaign(store, name).summary(by=by)
         _say(found.asdicts(), repr(found) if found else "no numeric columns yet", json_wanted)
         return 0
 
@@ -149,7 +149,7 @@ def export(name: str, store: str | None, path: str, json_wanted: bool) -> int:
     """Write results."""
 
     def work() -> int:
-        campaign = tw.open_campaign(_there(store), name)
+        campaign = tw.open_campaign(store, name)
         if path == _OUTPUT:
             campaign.to_csv(sys.stdout)
             return 0
@@ -169,7 +169,7 @@ def report(name: str, store: str | None, out: Path | None, json_wanted: bool) ->
     """Print the report, and write its page."""
 
     def work() -> int:
-        found = tw.open_campaign(_there(store), name).report()
+        found = tw.open_campaign(store, name).report()
         text = repr(found)
         if out is not None:
             found.page(out)
@@ -187,7 +187,7 @@ def worker(store: str | None, processes: int | None, only: str | None, accept_co
         from tidewire.farm.serving import serve
 
         _import_from_here()
-        serve(_there(store), processes, campaign=only, accept_code=accept_code)
+        serve(store, processes, campaign=only, accept_code=accept_code)
         return 0
 
     return _done(work, json_wanted)
@@ -215,16 +215,6 @@ def _say(data: Any, text: str | None, json_wanted: bool) -> None:
     print(as_json(data) if json_wanted or text is None else text, flush=True)
 
 
-def _there(store: str | None) -> str | None:
-    """Return a store that exists: a mistyped path makes no file."""
-    from tidewire._binding import CampaignStore
-    from tidewire.farm.store import url_of
-
-    url = url_of(store)
-    CampaignStore(url, create=False)
-    return url
-
-
 def _import_from_here() -> None:
     """Let functions of the working folder be imported, as ``python`` does."""
     here = os.getcwd()
@@ -239,7 +229,7 @@ def _planned(function: str, store: str | None, plan: Mapping[str, Any], limits: 
             raise InvalidArgument(
                 f"MODULE:FUNCTION: {function!r} has no colon: write farm:simulate; a stored campaign keeps its plan"
             )
-        return tw.open_campaign(_there(store), function)
+        return tw.open_campaign(store, function)
     if plan["runs"] is None:
         raise InvalidArgument("--runs: is missing: say how many, such as --runs 10000")
     sweep = dict(map(_listed, plan["sweep"]))

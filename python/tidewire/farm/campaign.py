@@ -98,7 +98,7 @@ def campaign(
         "until": _until(until, schema),
         "parameters": parameter_sets.checked(code.function, params, sweep),
     }
-    connection = Connection(url_of(store))
+    connection = Connection(url_of(store), create=True)
     if name is None:
         return _create_numbered(connection, plan, _title(code.name))
     _check_name(name)
@@ -114,7 +114,7 @@ def campaigns(store: str | None = None) -> list[Campaign]:
 
     Raises:
         CampaignError: if the store can't be used.
-        StoreUnavailable: if the store is away.
+        StoreUnavailable: if the store is away, or there is no such file.
     """
     connection = Connection(url_of(store))
     return [Campaign(connection, row["id"]) for row in connection().campaigns()]
@@ -126,7 +126,7 @@ def open_campaign(store: str | None, name_or_id: str | int) -> Campaign:
     Raises:
         NoSuchCampaign: if there is none.
         CampaignError: if the store can't be used.
-        StoreUnavailable: if the store is away.
+        StoreUnavailable: if the store is away, or there is no such file.
     """
     connection = Connection(url_of(store))
     return Campaign(connection, connection().find(str(name_or_id)))

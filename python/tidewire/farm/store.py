@@ -44,10 +44,11 @@ def _whole(url: str) -> str:
 
 
 class Connection:
-    """A connection that is opened when it is first needed, and anew in a forked child."""
+    """A connection that is opened when it is first needed, and anew in a forked child. With ``create`` a file that is missing is made."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
+        self._create = create
         self._store: CampaignStore | None = None
         self._process = 0
 
@@ -57,7 +58,7 @@ class Connection:
         if self._store is None or self._process != process:
             # A child must not even close what its parent has opened.
             _parents.append(self._store)
-            self._store, self._process = CampaignStore(self.url), process
+            self._store, self._process = CampaignStore(self.url, self._create), process
         return self._store
 
     def ask(self, what: Callable[[CampaignStore], _T]) -> _T:
