@@ -265,3 +265,10 @@ def forgetting(run: tw.Run[dict[str, str]]) -> dict[str, float]:
     drawn = keeping(run)
     kept_parts.clear()
     return drawn
+
+
+def looking_back(run: tw.Run) -> dict[str, float]:
+    """Draws from this run and from the one before, which it has kept."""
+    kept.append(run)
+    before = kept[-2] if len(kept) > 1 else tw.Run(run.index)
+    return {"own": run.random.random(), "before": before.random.random()}

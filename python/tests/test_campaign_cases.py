@@ -156,6 +156,15 @@ def test_a_run_draws_the_same_whatever_earlier_runs_have_kept(tmp_path: Path, pa
         assert {name: row[name] for name in alone} == alone
 
 
+def test_a_run_that_is_kept_goes_on_with_its_own_numbers(tmp_path: Path) -> None:
+    rows = list(ran(f"sqlite:///{tmp_path}/farm.db", functions.looking_back, 6).campaign.results())
+    for row in rows[1:]:
+        before = tw.Run(row.run - 1).random
+        # It has drawn its own, and from its second on it was looked at once.
+        drawn = [before.random() for _ in range(2)]
+        assert (rows[row.run - 1].own, row.before) == (drawn[0], drawn[1])
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -607,7 +607,7 @@ class Run(Generic[_P]):
     def numpy(self) -> NumpyGenerator:
         """The random numbers of this run for NumPy."""
 
-    def __class_getitem__(cls, item: Any) -> GenericAlias: ...
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
 
 @final
 class CampaignStore:

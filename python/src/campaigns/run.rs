@@ -12,7 +12,7 @@ use super::random::Philox;
 use crate::errors::error;
 use crate::once::{Once, intern};
 
-/// One run. The loop over a range makes one object of it and lays the next run into it, unless somebody has kept it.
+/// One run.
 #[pyclass(generic, module = "tidewire._tidewire")]
 pub struct Run {
     key: Key,
@@ -128,7 +128,7 @@ impl Run {
 }
 
 impl Run {
-    /// A run that is still to be laid in.
+    /// What comes before the first run of a campaign.
     pub const fn of_campaign(key: Key, parameters: Option<Py<PyAny>>) -> Self {
         Self {
             key,
@@ -143,23 +143,19 @@ impl Run {
         }
     }
 
-    /// An object for the next run: this one, if nobody else has it.
+    /// The next run. It gets the generators of this one that nobody has kept.
     pub fn next<'py>(this: &Bound<'py, Self>, index: u64, attempt: u32) -> PyResult<Bound<'py, Self>> {
         let py = this.py();
+        // A borrow counts as a reference.
+        let is_kept = held(this.as_ptr()) > 1;
         let mut run = this.borrow_mut();
-        if held(this.as_ptr()) > 1 {
-            let parameters = run.parameters.as_ref().map(|made| made.clone_ref(py));
-            let (spare, spare_numpy) = (run.give_spare(py), run.give_spare_numpy(py));
-            let next = Self { index, attempt, spare, spare_numpy, ..Self::of_campaign(run.key, parameters) };
-            return Bound::new(py, next);
-        }
-        (run.index, run.attempt) = (index, attempt);
-        (run.spare, run.spare_numpy) = (run.give_spare(py), run.give_spare_numpy(py));
-        let old = (run.params.take(), run.random.take(), run.numpy.take());
-        drop(run);
-        // What a class of the user does when it ends must not meet the borrow.
-        drop(old);
-        Ok(this.clone())
+        let (spare, spare_numpy) = if is_kept {
+            (run.spare.take(), run.spare_numpy.take())
+        } else {
+            (run.give_spare(py), run.give_spare_numpy(py))
+        };
+        let parameters = run.parameters.as_ref().map(|made| made.clone_ref(py));
+        Bound::new(py, Self { index, attempt, spare, spare_numpy, ..Self::of_campaign(run.key, parameters) })
     }
 
     /// Its generator for another run, unless somebody else has it or a part of it.
