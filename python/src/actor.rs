@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::PyType;
 use tidewire_engine::raw::{ActorKey, Change, Envelope, Meta, acting_as};
-use tidewire_engine::{Refusal, Stop};
+use tidewire_engine::{Refusal, Sent, Stop};
 
 use crate::arguments::{Actor, Drain, Patience, Priority, Stack};
 use crate::attach::attach;
@@ -134,18 +135,19 @@ impl ActorRef {
         Ok(self.offer(py, message, priority).unwrap_or(false))
     }
 
-    /// Sends if there is room now; answers false if the sender would have to wait.
+    /// Sends if there is room now; False if the sender would have to wait, or the mailbox has let the message go.
     #[pyo3(signature = (message, priority = None))]
     fn try_send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         self.born.check(py)?;
         match self.offer(py, message, priority) {
-            Ok(_) => Ok(true),
+            Ok(accepted) => Ok(accepted),
             Err(Refusal::Full { .. }) if self.inner.cell().senders_wait() => Ok(false),
             Err(refusal) => Err(errors::refusal(py, refusal, self.inner.name())),
         }
     }
 
-    /// Sends a message; awaiting waits for room in a full mailbox. Cancelled while it waits, it has sent nothing.
+    /// Sends a message; awaiting waits for room in a full mailbox, and gives True, or False if a mailbox that drops new messages has let
+    /// it go. Cancelled while it waits, it has sent nothing.
     ///
     /// Raises:
     ///     MailboxFull: if the mailbox is full and its policy is to fail, or its own handler would wait for itself.
@@ -157,7 +159,7 @@ impl ActorRef {
         let cell = self.inner.cell();
         let envelope = Envelope::Plain(Self::message(py, message));
         let envelope = match cell.push(envelope, priority) {
-            Ok(_) => return Pending::none(py),
+            Ok(sent) => return Pending::sent(py, sent == Sent::Accepted),
             Err((Refusal::Full { .. }, envelope)) if cell.senders_wait() => envelope,
             Err((refusal, _)) => return Err(errors::refusal(py, refusal, self.inner.name())),
         };
@@ -173,7 +175,7 @@ impl ActorRef {
         let operation = std::future::poll_fn(move |cx| {
             let Some(envelope) = waiting.take() else { return std::task::Poll::Pending };
             match cell.push_or_wait(envelope, priority, cx.waker()) {
-                Ok(_) => std::task::Poll::Ready(Ok(attach(|py| py.None()))),
+                Ok(sent) => std::task::Poll::Ready(attach(|py| (sent == Sent::Accepted).into_py_any(py))),
                 Err((Refusal::Full { .. }, envelope)) => {
                     waiting = Some(envelope);
                     std::task::Poll::Pending
@@ -329,12 +331,12 @@ pub fn send_blocking(
     actor: Actor<'_, '_>,
     message: Py<PyAny>,
     priority: Option<Priority>,
-) -> PyResult<()> {
+) -> PyResult<Py<PyAny>> {
     let pending = actor.0.get().send(py, message, priority)?;
     if pending.bind(py).get().is_done() {
-        return Ok(());
+        return pending.get().outcome(py);
     }
-    Pending::block(pending.bind(py)).map(drop)
+    Pending::block(pending.bind(py))
 }
 
 pub type MessageMeta = Option<Box<Meta<Message>>>;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
+use pyo3::IntoPyObjectExt;
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
@@ -101,18 +102,22 @@ impl Pending {
         }
     }
 
-    /// One that is done, with None: the same object again as long as nobody has kept it.
-    pub fn none(py: Python<'_>) -> PyResult<Py<Self>> {
-        static NONE: Mutex<Option<Held<Pending>>> = Mutex::new(None);
-        if let Some(none) = &*NONE.lock() {
-            let none = none.bind(py);
+    /// A send that is done: True if the mailbox has the message, False if its policy let it go. The usual one is the same object again
+    /// as long as nobody has kept it.
+    pub fn sent(py: Python<'_>, accepted: bool) -> PyResult<Py<Self>> {
+        static SENT: Mutex<Option<Held<Pending>>> = Mutex::new(None);
+        if !accepted {
+            return Py::new(py, Self::done(py, "send", false.into_py_any(py)));
+        }
+        if let Some(sent) = &*SENT.lock() {
+            let sent = sent.bind(py);
             // asyncio may have taken it for a future.
-            if is_sole(none) && none.is_exact_instance_of::<Self>() {
-                return Ok(none.clone().unbind());
+            if is_sole(sent) && sent.is_exact_instance_of::<Self>() {
+                return Ok(sent.clone().unbind());
             }
         }
-        let made = Py::new(py, Self::done(py, "send", Ok(py.None())))?;
-        let before = NONE.lock().replace(made.clone_ref(py).into());
+        let made = Py::new(py, Self::done(py, "send", true.into_py_any(py)))?;
+        let before = SENT.lock().replace(made.clone_ref(py).into());
         drop(before);
         Ok(made)
     }

@@ -285,3 +285,20 @@ def test_who_asks_without_an_agent_learns_of_the_error_at_once(node: tw.Node, ho
         else:
             node.sync.request("news.x", "x")
     assert flaky.attempts == [("x", 1)]
+
+
+def test_the_receipt_of_a_message_that_its_mailbox_lets_go_says_so_at_once(node: tw.Node) -> None:
+    gate, entered = threading.Event(), threading.Event()
+
+    def slow(_: object) -> None:
+        entered.set()
+        gate.wait(PATIENCE)
+
+    node.agent(slow, id="a", mailbox=tw.Mailbox(1, "drop_new"))
+    sender = node.agent(lambda _: None, id="sender")
+    sender.sync.send(0, to="a")
+    assert entered.wait(PATIENCE)
+    assert sender.sync.send(1, to="a") is True
+    assert sender.sync.send(2, to="a") is False
+    assert sender.sync.send(3, to="a", receipt=True).state == "failed"
+    gate.set()

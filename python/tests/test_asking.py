@@ -254,7 +254,7 @@ def test_a_blocked_handler_does_not_hold_up_the_others(node: tw.Node) -> None:
 def test_waiting_for_what_is_done_already_returns_at_once(node: tw.Node) -> None:
     ref = node.spawn(lambda message: message)
     for _ in range(3):
-        assert ref.send(1).wait() is None
+        assert ref.send(1).wait() is True
     asked = ref.ask(5)
     assert asked.wait() == 5
     assert asked.wait() == 5

@@ -25,8 +25,12 @@ class Held:
         self.seen.append(message)
 
 
+async def _awaited(ref: tw.ActorRef, message: Any) -> object:
+    return await ref.send(message)
+
+
 def test_each_overflow_policy_does_what_it_says(node: tw.Node) -> None:
-    for overflow, kept in (("wait", [0, 1, 2]), ("fail", [0, 1, 2]), ("drop_new", [0, 1, 2]), ("drop_old", [0, 2, 3])):
+    for overflow, kept in (("wait", [0, 1, 2]), ("fail", [0, 1, 2]), ("drop_new", [0, 1, 2]), ("drop_old", [0, 3, 3])):
         held = Held(node, tw.Mailbox(2, overflow))  # type: ignore[arg-type]
         assert held.ref.tell(1) and held.ref.tell(2)
         if overflow in ("wait", "fail"):
@@ -34,12 +38,14 @@ def test_each_overflow_policy_does_what_it_says(node: tw.Node) -> None:
                 held.ref.tell(3)
             assert held.ref.try_tell(3) is False
         else:
-            assert held.ref.tell(3) is (overflow == "drop_old")
+            for kept_new in (held.ref.tell(3), held.ref.try_tell(3), held.ref.try_send(3), node.sync.send(held.ref, 3)):
+                assert kept_new is (overflow == "drop_old")
+            assert asyncio.run(_awaited(held.ref, 3)) is (overflow == "drop_old")
         held.gate.set()
         ledger = node.sync.stop(held.ref)
         assert ledger.balanced
         assert held.seen == kept, overflow
-    assert [letter.reason for letter in node.dead_letters.list()] == ["dropped", "dropped"]
+    assert [letter.reason for letter in node.dead_letters.list()] == ["dropped"] * 10
 
 
 def test_send_waits_for_room_and_a_cancelled_send_has_sent_nothing(run: Any) -> None:

@@ -32,7 +32,7 @@ class Sync:
     send = staticmethod(send_blocking)
     """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is full.
 
-    Raises MailboxFull if the mailbox is full and its policy is to fail, and ActorStopped if the actor takes no more messages.
+    Gives True, or False if a mailbox that drops new messages has let it go. Raises MailboxFull if the mailbox is full and its policy is to fail, and ActorStopped if the actor takes no more messages.
     """
 
     def ask(self, ref: ActorRef[_M, _R], message: _M, timeout: float | EllipsisType | None = ...) -> _R:
