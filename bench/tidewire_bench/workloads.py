@@ -98,7 +98,7 @@ def function_storm(options: Namespace, send: Callable[[tw.Node, tw.ActorRef, ran
         return rate(options.count, count.at - start)
 
 
-def send_each(send: Callable[[tw.ActorRef, int], None], ref: tw.ActorRef, words: range) -> None:
+def send_each(send: Callable[[tw.ActorRef, int], object], ref: tw.ActorRef, words: range) -> None:
     for word in words:
         send(ref, word)
 

@@ -232,11 +232,13 @@ impl ActorRef {
         self.born.check(py)?;
         let timeout = timeout.or(self.inner.config().stop_timeout_ms);
         let mut stopping = self.inner.stop(Stop { drain: drain.0, timeout });
-        let actor = self.inner.cell().key();
         let operation = async move {
             let ended = std::future::poll_fn(|cx| {
                 let mut poll = || Pin::new(&mut stopping).poll(cx);
-                if attach(|py| in_coroutine_of(py, actor)) { acting_as(actor, poll) } else { poll() }
+                match attach(in_coroutine) {
+                    Some(actor) => acting_as(actor, poll),
+                    None => poll(),
+                }
             });
             let ended = ended.await;
             attach(|py| match ended {
@@ -308,11 +310,11 @@ impl ActorRef {
     }
 }
 
-/// Whether this code runs in a coroutine that handles a message of `actor`: in the very task of the handler, as one that
-/// the handler has started does not keep it from returning.
-fn in_coroutine_of(py: Python<'_>, actor: ActorKey) -> bool {
-    let of_actor = || present::actor(py).is_some_and(|present| present.bind(py).get().inner.cell().key() == actor);
-    crate::bridge::runs_coroutines() && of_actor() && crate::coroutine::in_task_of_handlers(py).unwrap_or(false)
+/// The actor in whose coroutine this code runs: in the very task of the handler, as one that the handler has started does not keep
+/// it from returning.
+fn in_coroutine(py: Python<'_>) -> Option<ActorKey> {
+    let runs = crate::bridge::runs_coroutines() && crate::coroutine::in_task_of_handlers(py).unwrap_or(false);
+    present::actor(py).filter(|_| runs).map(|actor| actor.bind(py).get().inner.cell().key())
 }
 
 /// The actor in whose handler this code runs: on this thread, or in the very task of a coroutine that handles a message.

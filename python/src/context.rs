@@ -13,7 +13,7 @@ use crate::arguments::{Other, Stack};
 use crate::errors::error;
 use crate::function::Handler;
 use crate::held::Held;
-use crate::message::Extra;
+use crate::message::{Extra, Message};
 
 /// The second argument of handlers that take one: this actor, the sender, the place for a reply.
 #[pyclass(frozen, weakref, module = "tidewire")]
@@ -55,6 +55,18 @@ impl Context {
             changes: Vec::new(),
         };
         Self { me, node, state: Mutex::new(state) }
+    }
+
+    /// The message that its handler failed on, with all that came with it: it may be delivered again. Who has replied has none to give.
+    pub fn take_back(&self, py: Python<'_>, object: Held<PyAny>) -> Message {
+        let mut state = self.state.lock();
+        let sender = state.sender.as_ref().map(|sender| sender.clone_ref(py));
+        let subject = state.subject.as_ref().map(|subject| subject.clone_ref(py));
+        let headers = state.headers.as_ref().map(|headers| headers.clone_ref(py));
+        let (reply, origin) = (state.reply.take(), state.origin.clone());
+        let bare = reply.is_none() && subject.is_none() && headers.is_none() && origin.is_none();
+        let extra = Extra { reply, subject, headers, origin, ..Extra::default() };
+        Message::new(object, sender, (!bare).then(|| Box::new(extra)))
     }
 
     /// Gives the returned value to the asker, unless the handler has replied already.

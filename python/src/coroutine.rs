@@ -3,12 +3,13 @@
 //! A task handles one message after the other. As long as handlers are over at their first step one task is enough for a burst;
 //! once one of them waits for something, the others get tasks of their own, as many as the actor may have.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
-use tidewire_engine::raw::{ActorKey, Behaviours, Driver, Turn};
+use tidewire_engine::raw::{ActorKey, Behaviours, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::ActorRef;
@@ -61,12 +62,34 @@ pub struct Tasks {
     quick: AtomicBool,
     /// Messages were left to the task that takes.
     left: AtomicBool,
+    /// Messages for tasks that were started and have not begun. Whichever task takes next takes the first, so that messages begin in
+    /// their order.
+    line: Mutex<VecDeque<Envelope<Message>>>,
 }
 
 impl Tasks {
     fn began(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.taking.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What a new task begins with, so that messages begin in their order.
+    fn begin_with(&self, envelope: Envelope<Message>, concurrency: usize) -> First {
+        if concurrency == 1 {
+            return First::Message(Box::new(envelope));
+        }
+        self.line.lock().push_back(envelope);
+        First::InLine
+    }
+
+    /// Whether the tasks that messages were taken for have ended without having begun.
+    fn is_orphaned(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0 && !self.line.lock().is_empty()
+    }
+
+    /// The first of the messages that were taken for tasks which have not begun.
+    pub fn first(&self) -> Option<Envelope<Message>> {
+        self.line.lock().pop_front()
     }
 
     /// One has ended.
@@ -169,8 +192,13 @@ impl Driver<Message> for Coroutine {
     fn turn(&mut self, turn: &mut Turn<'_, Message>) {
         attach(|py| {
             while self.tasks.wants_another(self.concurrency) {
-                let Some(envelope) = turn.take() else { return };
-                if let Err(fault) = self.launch(py, turn, First::Message(Box::new(envelope))) {
+                let first = if self.tasks.is_orphaned() {
+                    First::InLine
+                } else {
+                    let Some(envelope) = turn.take() else { return };
+                    self.tasks.begin_with(envelope, self.concurrency)
+                };
+                if let Err(fault) = self.launch(py, turn, first) {
                     if let Some(me) = &self.me {
                         let _ =
                             logged(py, me, "task", pyo3::exceptions::PyRuntimeError::new_err(fault.to_string()), false);

@@ -53,6 +53,18 @@ pub fn says_expired(py: Python<'_>, error: &PyErr) -> bool {
     EXPIRED.of(py, "tidewire.errors", "MessageExpired").is_ok_and(|class| error.is_instance(py, class))
 }
 
+/// What a handler raised, and whether that is final: agents wrap the error of a message that has had its retries.
+pub fn given_up(py: Python<'_>, error: PyErr) -> (PyErr, bool) {
+    static GIVEN_UP: Once<Py<PyType>> = Once::new();
+    if !GIVEN_UP.of(py, "tidewire._handlers", "GivenUp").is_ok_and(|class| error.is_instance(py, class)) {
+        return (error, false);
+    }
+    match error.value(py).getattr("error") {
+        Ok(inner) => (PyErr::from_value(inner), true),
+        Err(_) => (error, true),
+    }
+}
+
 /// Makes an exception of the class `name` of `tidewire.errors`.
 pub fn error(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)]) -> PyErr {
     make(py, name, text, fields).unwrap_or_else(|error| error)

@@ -142,16 +142,15 @@ impl Function {
         }
         if !handler.takes_context {
             let result = self.born.back(py, handler.call.bind(py).call1((object.bind(py),)).and_then(settled));
-            let reply = extra.and_then(|mut extra| extra.reply.take());
             return match result {
                 Ok(value) => {
-                    if let Some(reply) = reply {
+                    if let Some(reply) = extra.and_then(|mut extra| extra.reply.take()) {
                         reply.send(value.into());
                     }
                     turn.handled(meta);
                     true
                 }
-                Err(error) => fail(py, me, turn, Message::plain(object), meta, error),
+                Err(error) => fail(py, me, turn, Message::new(object, sender, extra), meta, error),
             };
         }
         let takes_context = handler.takes_context;
@@ -178,7 +177,10 @@ impl Function {
                 turn.handled(meta);
                 true
             }
-            Err(error) => fail(py, me, turn, Message::plain(object), meta, error),
+            Err(error) => {
+                let message = context.bind(py).get().take_back(py, object);
+                fail(py, me, turn, message, meta, error)
+            }
         }
     }
 }
@@ -325,8 +327,9 @@ fn fail(
         return true;
     }
     let is_told = meta.as_ref().is_some_and(|meta| meta.asked.is_some());
+    let (error, final_) = errors::given_up(py, error);
     let fault = logged(py, me, "receive", error, is_told);
-    turn.failed(Some(message), meta, fault)
+    if final_ { turn.given_up(Some(message), meta, fault) } else { turn.failed(Some(message), meta, fault) }
 }
 
 /// Tells `tidewire._log`, which decides how much of it is written: less where an asker is told of the error.

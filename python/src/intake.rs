@@ -28,6 +28,8 @@ const TURN: u32 = 256;
 /// What a task begins with.
 pub enum First {
     Message(Box<Envelope<Message>>),
+    /// With the first message that was taken for a task, unless another one has it by now.
+    InLine,
     Notice(Held<PyAny>),
     Hook(Handler),
 }
@@ -252,7 +254,7 @@ impl Intake {
                     None => continue,
                 },
                 Some(First::Message(envelope)) => Some(*envelope),
-                None => self.finish_and_take(py, !tired),
+                Some(First::InLine) | None => self.finish_and_take(py, !tired),
             };
             let Some(envelope) = envelope else { return Ok(None) };
             let (message, mut meta) = envelope.split();
@@ -284,11 +286,16 @@ impl Intake {
     fn failed(&self, py: Python<'_>, error: PyErr) -> bool {
         self.state.lock().failed = true;
         let (context, meta, counts, message) = self.take_present();
+        let message = match (&context, message) {
+            (Some(context), Some(message)) => Some(context.bind(py).get().take_back(py, message.into_parts().0)),
+            (_, message) => message,
+        };
         if counts && errors::says_expired(py, &error) {
             self.cell.outside(|turn| turn.expired_in_handler(message, meta, errors::fault(error)));
             return true;
         }
         let is_told = meta.as_ref().is_some_and(|meta| meta.asked.is_some());
+        let (error, final_) = errors::given_up(py, error);
         let fault = logged(py, &self.me, "receive", error, is_told);
         if let Some(context) = &context {
             for change in context.bind(py).get().take_changes() {
@@ -301,7 +308,7 @@ impl Intake {
                 if let Some(took) = took {
                     turn.timed(took);
                 }
-                turn.failed(message, meta, fault)
+                if final_ { turn.given_up(message, meta, fault) } else { turn.failed(message, meta, fault) }
             })
         } else {
             self.cell.outside(|turn| turn.after_failure(fault.to_string()))
@@ -348,11 +355,16 @@ impl Intake {
         let (object, sender, extra) = message.into_parts();
         let needs = handler.takes_context || extra.as_ref().is_some_and(|extra| extra.reply.is_some());
         let failures = meta.as_ref().map_or(0, |meta| meta.failures);
-        let context = needs.then(|| self.context(py, sender, extra.map(|extra| *extra), failures)).transpose()?;
+        let (context, kept) = if needs {
+            let context = self.context(py, sender, extra.map(|extra| *extra), failures)?;
+            (Some(context), Message::plain(object.clone_ref(py)))
+        } else {
+            (None, Message::new(object.clone_ref(py), sender, extra))
+        };
         {
             let mut state = self.state.lock();
             state.handled += 1;
-            state.message = Some(Message::plain(object.clone_ref(py)));
+            state.message = Some(kept);
             state.meta = meta;
             state.context = context.as_ref().map(|context| context.clone_ref(py));
             state.counts = counts;
@@ -400,7 +412,7 @@ impl Intake {
             if let Some(took) = took {
                 turn.timed(took);
             }
-            if more { turn.take() } else { None }
+            if more { self.tasks.first().or_else(|| turn.take()) } else { None }
         })
     }
 

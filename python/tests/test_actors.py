@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 from typing import Any
 
@@ -244,3 +245,24 @@ def test_an_unknown_dispatcher_names_those_there_are(node: tw.Node) -> None:
     with pytest.raises(tw.UnknownDispatcher) as raised:
         node.spawn(print, dispatcher="nowhere")
     assert raised.value.known == ["asyncio", "default"]
+
+
+def test_coroutines_of_one_actor_begin_in_the_order_of_its_messages(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        draws = random.Random(13)
+        begun: list[int] = []
+
+        async def receive(number: int) -> None:
+            begun.append(number)
+            for _ in range(draws.choice((0, 0, 1, 2, 5))):
+                await asyncio.sleep(0)
+
+        ref = node.spawn(receive, concurrency=8, mailbox=5_000)
+        for number in range(5_000):
+            await ref.send(number)
+            if draws.random() < 0.1:
+                await asyncio.sleep(0)
+        await node.idle(60)
+        assert begun == list(range(5_000))
+
+    run(story)

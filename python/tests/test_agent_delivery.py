@@ -302,3 +302,44 @@ def test_the_receipt_of_a_message_that_its_mailbox_lets_go_says_so_at_once(node:
     assert sender.sync.send(2, to="a") is False
     assert sender.sync.send(3, to="a", receipt=True).state == "failed"
     gate.set()
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "with message"])
+def test_a_receipt_is_not_final_while_the_engine_delivers_again(node: tw.Node, kind: str) -> None:
+    attempts: list[object] = []
+
+    def plain(payload: object) -> None:
+        attempts.append(payload)
+        if len(attempts) < 3:
+            raise ValueError("not yet")
+
+    async def later(payload: object) -> None:
+        plain(payload)
+
+    def with_message(payload: object, message: tw.Message) -> None:
+        plain(payload)
+
+    handler = {"plain": plain, "coroutine": later, "with message": with_message}[kind]
+    node.agent(handler, id="a", supervision=tw.Supervision(max_deliveries=3))
+    sender = node.agent(nothing, id="sender")
+    receipt = sender.sync.send("x", to="a", receipt=True)
+    assert receipt.wait_blocking(PATIENCE) == "handled"
+    assert attempts == ["x"] * 3
+    attempts[:] = []
+    node.agent(handler, id="b", supervision=tw.Supervision(max_deliveries=2))
+    failed = sender.sync.send("y", to="b", receipt=True)
+    assert failed.wait_blocking(PATIENCE) == "failed"
+    assert (attempts, str(failed.error)) == (["y"] * 2, "not yet")
+
+
+@pytest.mark.parametrize("kind", [Flaky, FlakyLater])
+def test_a_message_that_had_its_retries_is_not_delivered_again_by_the_engine(node: tw.Node, kind: type[Flaky]) -> None:
+    flaky = kind(9)
+    node.agent(flaky, id="a", retry=tw.Retry(2, backoff_ms=1), supervision=tw.Supervision(max_deliveries=3))
+    sender = node.agent(nothing, id="sender")
+    receipt = sender.sync.send("x", to="a", receipt=True)
+    assert receipt.wait_blocking(PATIENCE) == "failed"
+    node.sync.idle(PATIENCE)
+    assert flaky.attempts == [("x", 1), ("x", 2), ("x", 3)]
+    (letter,) = node.dead_letters.list()
+    assert (letter.reason, letter.error) == ("failed", "ValueError: x, attempt 3")

@@ -383,3 +383,61 @@ def test_a_plain_function_that_returns_a_coroutine_fails_its_asker_and_its_messa
     ref.tell("told")
     ledger = node.sync.stop(ref)
     assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
+
+
+@pytest.mark.parametrize("kind", ["plain", "with context", "coroutine", "coroutine with context"])
+def test_an_ask_that_is_delivered_again_gets_the_answer_of_the_attempt_that_gave_one(node: tw.Node, kind: str) -> None:
+    attempts: list[object] = []
+
+    def plain(message: str) -> str:
+        attempts.append(message)
+        if len(attempts) % 3:
+            raise ValueError("not yet")
+        return message.upper()
+
+    def with_context(message: str, ctx: tw.Context) -> str:
+        return plain(message)
+
+    async def later(message: str) -> str:
+        await asyncio.sleep(0)
+        return plain(message)
+
+    async def later_with_context(message: str, ctx: tw.Context) -> str:
+        return plain(message)
+
+    handlers = {
+        "plain": plain,
+        "with context": with_context,
+        "coroutine": later,
+        "coroutine with context": later_with_context,
+    }
+    ref = node.spawn(handlers[kind], supervision=tw.Supervision(max_deliveries=3))
+    assert node.sync.ask(ref, "hello", timeout=30) == "HELLO"
+    assert attempts == ["hello"] * 3
+    node.sync.idle(30)
+    assert node.sync.stop(ref).handled == 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_a_message_that_comes_again_has_its_subject_its_headers_and_its_sender(node: tw.Node, kind: str) -> None:
+    seen: list[object] = []
+    fails = True
+
+    def plain(message: object, ctx: tw.Context) -> None:
+        seen.append((message, ctx.subject, ctx.headers, ctx.sender))
+        if fails:
+            raise ValueError("not yet")
+
+    async def later(message: object, ctx: tw.Context) -> None:
+        plain(message, ctx)
+
+    ref = node.spawn(plain if kind == "plain" else later, supervision=tw.Supervision(max_deliveries=2))
+    node.subscribe("a.b", ref)
+    publishes = node.spawn(lambda message: node.publish("a.b", message, headers={"h": "1"}))
+    publishes.tell("hello")
+    node.sync.idle(30)
+    fails = False
+    (letter,) = node.dead_letters.list()
+    node.dead_letters.requeue(letter.number)
+    node.sync.idle(30)
+    assert seen == [("hello", "a.b", {"h": "1"}, publishes)] * 3

@@ -267,3 +267,34 @@ def test_sigterm_ends_a_program_at_once() -> None:
     child.send_signal(signal.SIGTERM)
     assert child.wait(20) == -signal.SIGTERM
     child.stdout.close()
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_the_messages_of_a_node_that_is_gone_are_free(is_started: bool) -> None:
+    class Thing:
+        ref: tw.ActorRef
+
+    def build(coroutine: bool) -> list[weakref.ref[Thing]]:
+        node = tw.Node()
+        if is_started:
+            node.start()
+
+        async def later(message: object) -> None:
+            raise ValueError("on purpose")
+
+        def now(message: object) -> None:
+            raise ValueError("on purpose")
+
+        ref = node.spawn(later if coroutine else now)
+        things = [Thing(), Thing()]
+        things[1].ref = ref
+        for thing in things:
+            ref.tell(thing)
+        if is_started:
+            node._stop_blocking(30)
+        return [weakref.ref(thing) for thing in things]
+
+    for coroutine in (False, True):
+        things = build(coroutine)
+        gc.collect()
+        assert [thing() for thing in things] == [None, None]

@@ -294,3 +294,33 @@ def test_the_context_of_an_event_names_the_node_that_published_it() -> None:
                 assert asked.unsubscribe()
 
     asyncio.run(story())
+
+
+def test_what_was_subscribed_before_a_node_became_a_hub_is_shared_as_it_is_then(started: Programs) -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            seen: list[tuple[str, str]] = []
+            refs = {}
+            for name in ("set", "ended", "gone", "other"):
+                refs[name] = hub.spawn(lambda message, ctx, name=name: seen.append((name, ctx.subject)))
+            hub.set_subscriptions(refs["set"], ["a", "b"])
+            hub.set_subscriptions(refs["set"], ["b", "c"])
+            for name in ("ended", "gone"):
+                hub.subscribe("a", refs[name])
+                hub.subscribe("c", refs[name])
+            hub.unsubscribe(refs["ended"], "a")
+            hub.unsubscribe_all(refs["gone"])
+            subscription = hub.subscribe("a", refs["other"])
+            subscription.unsubscribe()
+            for _ in range(100):
+                hub.subscribe("x", refs["other"])
+                hub.unsubscribe(refs["other"], "x")
+            assert len(hub._unshared) == 2
+            url = (await hub.listen(started.url("tcp"))).url
+            async with tw.Node(url, name="other") as other:
+                for subject in ("a", "b", "c", "x"):
+                    other.publish(subject, 1)
+            await hub.idle(30)
+        assert sorted(seen) == [("ended", "c"), ("set", "b"), ("set", "c")]
+
+    asyncio.run(asyncio.wait_for(story(), 60))

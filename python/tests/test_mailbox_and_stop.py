@@ -233,3 +233,29 @@ def test_the_node_at_its_end_accounts_for_everything(run: Any) -> None:
             node.publish("a.b", 1)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_a_child_that_waits_for_its_parent_to_stop_is_refused_at_once(node: tw.Node, kind: str) -> None:
+    told: list[str] = []
+
+    def parent(message: str, ctx: tw.Context) -> None:
+        me = ctx.me
+
+        def plain(_: object) -> None:
+            with pytest.raises(tw.AskCycle, match="in that of a child"):
+                node.sync.stop(me)
+            told.append(message)
+
+        async def later(_: object) -> None:
+            with pytest.raises(tw.AskCycle, match="in that of a child"):
+                await me.stop()
+            told.append(message)
+
+        ctx.spawn(plain if kind == "plain" else later).tell("stop it")
+
+    ref = node.spawn(parent)
+    ref.tell("refused")
+    node.sync.idle(30)
+    assert told == ["refused"]
+    assert node.sync.stop(ref, timeout=30).reason == "stopped"

@@ -114,3 +114,13 @@ def test_a_pool_of_a_stopped_node_is_refused(node: tw.Node) -> None:
     node._stop_blocking(PATIENCE)
     with pytest.raises(tw.NodeStopped):
         node.pool(os.getpid)
+
+
+@pytest.mark.parametrize("kind", ["function", "agent"])
+def test_the_name_of_a_pool_that_has_stopped_is_free(node: tw.Node, kind: str) -> None:
+    options = {} if kind == "function" else {"id": "agent"}
+    for _ in range(3):
+        pool = node.pool(lambda x: x, workers=1, name="doubles", **options)
+        assert pool.sync.submit(1) == 1
+        pool.sync.stop()
+    node.pool(lambda x: x, workers=1, name="doubles", **options)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pool_functions as functions
@@ -289,3 +290,27 @@ def test_a_pickler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
         tw.Pool(functions.increment, 1, "process", pickler="dill")  # type: ignore[arg-type]
     with pytest.raises(tw.InvalidArgument, match="use pickler='cloudpickle'"):
         tw.Pool(lambda n: n, 1, "process")
+
+
+NESTED = """
+import tidewire as tw
+
+def double(x):
+    return 2 * x
+
+def outer(x):
+    with tw.Pool(double, 1, "process") as pool:
+        return pool.sync.submit(x) + 1
+
+if __name__ == "__main__":
+    with tw.Pool(outer, 1, "process") as pool:
+        assert pool.sync.submit(20) == 41
+    print("done")
+"""
+
+
+def test_a_function_of_the_main_program_runs_in_the_pool_of_a_worker(tmp_path: Path) -> None:
+    program = tmp_path / "nested.py"
+    program.write_text(NESTED)
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=50, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr

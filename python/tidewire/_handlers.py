@@ -11,6 +11,18 @@ from typing import Any
 from tidewire.errors import InvalidArgument
 
 
+class GivenUp(BaseException):
+    """A handler's error for a message that is not to be delivered again. The binding takes the error out: nobody else sees this.
+
+    Attributes:
+        error: What the handler raised.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 @dataclass(frozen=True)
 class Plan:
     """The parts of an actor that the engine calls."""

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use tidewire_sync::Mutex;
@@ -35,7 +35,8 @@ pub struct DeadLetter {
     pub at: SystemTime,
     /// The message, where its type allows keeping one.
     pub message: Option<Kept>,
-    pub(crate) cell: Option<Arc<dyn AnyCell>>,
+    /// Weak: the letters of an engine must not keep it.
+    pub(crate) cell: Option<Weak<dyn AnyCell>>,
 }
 
 impl std::fmt::Debug for DeadLetter {
@@ -132,6 +133,8 @@ impl DeadLetters {
     pub fn requeue(&self, number: u64) -> Result<(), RequeueError> {
         let letter = self.find(number).ok_or(RequeueError::Unknown)?;
         let (Some(place), Some(cell)) = (letter.message, letter.cell) else { return Err(RequeueError::NotKept) };
+        let stopped = RequeueError::Refused(Refusal::Stopped { actor: letter.actor });
+        let cell = cell.upgrade().ok_or(stopped)?;
         let message = place.lock().take().ok_or(RequeueError::Unknown)?;
         match cell.tell_any(message) {
             Ok(()) => {

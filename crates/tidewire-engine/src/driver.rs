@@ -164,6 +164,15 @@ impl<M: Send + 'static> Turn<'_, M> {
         self.after_failure(error)
     }
 
+    /// Reports that a handler failed on a message that is not to be delivered again, whatever the policy is. Answers as
+    /// [`failed`](Turn::failed) does.
+    pub fn given_up(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
+        self.cell.count_failure();
+        let error = fault.to_string();
+        self.cell.bury_failed(kept, meta, fault, &error);
+        self.after_failure(error)
+    }
+
     /// Reports that a message was found to be out of date by its handler: it is given up as expired, which is no failure.
     pub fn expired_in_handler(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) {
         self.cell.with_aside(|aside| aside.dead += 1);

@@ -152,7 +152,7 @@ pub struct Stopping<M> {
     timer: Option<TimerKey>,
 }
 
-/// Waiting for one's own end inside one's own handler can never succeed.
+/// Waiting for one's own end, or that of a parent, inside one's own handler can never succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitsForItself {
     /// The actor.
@@ -163,7 +163,7 @@ impl std::fmt::Display for WaitsForItself {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "actor {} waits for its own stop inside its own handler: return from the handler, or use ctx.stop()",
+            "actor {} waits for its own stop inside its own handler, or in that of a child: return from it, or use ctx.stop()",
             self.actor
         )
     }
@@ -189,9 +189,9 @@ impl<M: Send + 'static> Stopping<M> {
     /// Blocks this thread until the actor has terminated or was abandoned.
     ///
     /// # Errors
-    /// If called inside the handler of that very actor; the stop itself goes on.
+    /// If called inside the handler of that very actor or of a child; the stop itself goes on.
     pub fn wait(self) -> Result<StopReport<M>, WaitsForItself> {
-        if current::actor() == Some(self.cell.key()) {
+        if self.waits_for_itself() {
             return Err(WaitsForItself { actor: self.cell.id });
         }
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -207,6 +207,13 @@ impl<M: Send + 'static> Stopping<M> {
         })
     }
 
+    /// Whether this code runs in the handler of the actor, or of a child: the actor ends after its children.
+    fn waits_for_itself(&self) -> bool {
+        let core = &self.cell.core;
+        let here = current::actor_of(core).and_then(|id| core.find(id));
+        std::iter::successors(here, |cell| cell.parent()).any(|cell| cell.id() == self.cell.id)
+    }
+
     fn take(&self) -> Option<StopReport<M>> {
         let report = self.ending.take()?;
         if let Some(key) = self.timer {
@@ -220,7 +227,7 @@ impl<M: Send + 'static> Future for Stopping<M> {
     type Output = Result<StopReport<M>, WaitsForItself>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        if current::actor() == Some(self.cell.key()) {
+        if self.waits_for_itself() {
             return Poll::Ready(Err(WaitsForItself { actor: self.cell.id }));
         }
         if self.ending.watch(cx.waker().clone()) {

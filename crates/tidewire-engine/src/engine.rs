@@ -247,6 +247,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.shutdown(false, Instant::now() + GRACE);
+        // A message may hold its actor, and with it all of this.
+        self.core.dead.clear();
     }
 }
 

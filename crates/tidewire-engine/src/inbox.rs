@@ -71,7 +71,7 @@ pub(crate) struct Inbox<M> {
     pub run: Run,
     /// `resume` came while the actor was on a thread.
     pub resumed: bool,
-    /// How often in a row the high, the normal and the low lane have waited for a message of a lane above them.
+    /// For how many messages that went first by their priority the high, the normal and the low lane have waited.
     passed: [u8; 3],
     normal: VecDeque<Envelope<M>>,
     pub accepted: u64,
@@ -173,10 +173,10 @@ impl<M> Inbox<M> {
         let due = (1..4).rev().find(|lane| waits[*lane] && self.passed[lane - 1] >= burst);
         let chosen = due.or_else(|| waits.iter().position(|waits| *waits))?;
         for (lane, passed) in (1..).zip(&mut self.passed) {
-            *passed = match lane > chosen {
-                true if waits[lane] => *passed + 1,
-                false if waits[lane] && lane != chosen => *passed,
-                _ => 0,
+            // What goes first because it was due passes nobody over: else a lane could be due twice before another one has its turn.
+            *passed = match waits[lane] && lane != chosen {
+                true => *passed + u8::from(due.is_none()),
+                false => 0,
             };
         }
         match chosen {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidewire._binding import ActorRef
 from tidewire._limits import SUBSCRIPTION_CAPACITY
@@ -18,10 +18,19 @@ if TYPE_CHECKING:
     from tidewire.subscription import SubscriptionStream
 
 
+class _Known(NamedTuple):
+    """A subscription that no other node knows of."""
+
+    subscription: Subscription | None
+    pattern: str
+    queue: str | None
+    listens: bool
+
+
 class Subjects(Actors, Services):
     """The part of a node that subscribes, publishes and requests."""
 
-    _unshared: dict[int, tuple[Subscription, ActorRef, str, str | None, bool]]
+    _unshared: dict[ActorRef, list[_Known]]
     _unshared_most: int
 
     def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
@@ -62,38 +71,47 @@ class Subjects(Actors, Services):
         return subscription
 
     def _note_subscription(
-        self, subscription: Subscription, actor: ActorRef, pattern: str, queue: str | None, listens: bool
+        self, subscription: Subscription | None, actor: ActorRef, pattern: str, queue: str | None, listens: bool
     ) -> None:
         """Share a subscription with other nodes, now or when this one becomes a hub."""
         if self._connection is not None and self._connection.is_joined:
             share, shared = self._connection.share(actor, pattern, queue, listens)
-            subscription.share(shared)
-            subscription.on_end(lambda: self._link().unsubscribe(share))
+            if subscription is not None:
+                subscription.share(shared)
+                subscription.on_end(lambda: self._link().unsubscribe(share))
             return
         with self._lock:
             if len(self._unshared) >= self._unshared_most:
                 # Those of actors that have stopped end without a word.
-                self._unshared = {key: known for key, known in self._unshared.items() if known[1].alive}
+                self._unshared = {actor: known for actor, known in self._unshared.items() if actor.alive}
                 self._unshared_most = max(64, 2 * len(self._unshared))
-            key = id(subscription)
-            self._unshared[key] = (subscription, actor, pattern, queue, listens)
-        subscription.on_end(lambda: self._unshared.pop(key, None))
+            self._unshared.setdefault(actor, []).append(_Known(subscription, pattern, queue, listens))
+        if subscription is not None:
+            subscription.on_end(
+                lambda: self._forget_unshared(actor, lambda known: known.subscription is not subscription)
+            )
+
+    def _forget_unshared(self, actor: ActorRef, keep: Callable[[_Known], bool]) -> None:
+        with self._lock:
+            kept = [known for known in self._unshared.get(actor, ()) if keep(known)]
+            if kept:
+                self._unshared[actor] = kept
+            else:
+                self._unshared.pop(actor, None)
 
     def _share_all(self) -> None:
         with self._lock:
             unshared, self._unshared = self._unshared, {}
-        for known in unshared.values():
-            if known[1].alive:
-                self._note_subscription(*known)
+        for actor, subscriptions in unshared.items():
+            for known in subscriptions if actor.alive else ():
+                self._note_subscription(known.subscription, actor, known.pattern, known.queue, known.listens)
 
     def set_subscriptions(self, actor: ActorRef, patterns: Iterable[str]) -> list[str]:
         """Set the subscriptions of an actor to exactly these patterns, and return those in force. Those that stay are not interrupted."""
         before = set(self._engine.subscriptions(actor))
-        after = self._engine.set_subscriptions(patterns, actor)
-        if self._connection is not None and self._connection.is_joined:
-            self._connection.keep_shared(actor, after)
-            for pattern in set(after) - before:
-                self._connection.share(actor, pattern, None)
+        after = self._kept(actor, self._engine.set_subscriptions(patterns, actor))
+        for pattern in set(after) - before:
+            self._note_subscription(None, actor, pattern, None, False)
         return after
 
     def unsubscribe(self, actor: ActorRef, pattern: str) -> list[str]:
@@ -101,8 +119,10 @@ class Subjects(Actors, Services):
         return self._kept(actor, self._engine.unsubscribe(pattern, actor))
 
     def _kept(self, actor: ActorRef, patterns: list[str]) -> list[str]:
-        if self._connection is not None:
+        if self._connection is not None and self._connection.is_joined:
             self._connection.keep_shared(actor, patterns)
+        elif actor in self._unshared:
+            self._forget_unshared(actor, lambda known: known.pattern in patterns)
         return patterns
 
     def unsubscribe_all(self, actor: ActorRef) -> int:

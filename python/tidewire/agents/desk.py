@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from tidewire._handlers import GivenUp
 from tidewire._log import logger
 from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_ASKED, IS_CONTEXT, Message, raw
 from tidewire.errors import MessageExpired
@@ -56,6 +57,7 @@ class Desk:
         self.sent = self.retried = self.expired = self.failed_in_row = 0
         self.warned = False
         self.started = self.closed = False
+        self.max_deliveries = 1
 
     # A message comes in
 
@@ -110,6 +112,9 @@ class Desk:
 
         The requester of a request learns of its error at once; it is the requester that asks again. The same is true of
         what was asked without a message around it: None in place of the error would be a wrong answer. A ``final`` error is never tried again.
+
+        Raises:
+            GivenUp: if the message has had its retries, or the error is final: the engine shall not deliver it again either.
         """
         self.failed_in_row += 1
         if message.__class__ is not Message:
@@ -122,8 +127,20 @@ class Desk:
         if not (asked or final) and message.delivery <= retry.limit:
             self._again(message, retry.wait_s(message.delivery), error)
             return True
-        self.failed(message, error)
+        if final or (retry.limit and not asked):
+            self.failed(message, error)
+            raise GivenUp(error) from None
+        if not self._is_delivered_again(message):
+            self.failed(message, error)
         return False
+
+    def _is_delivered_again(self, message: Message) -> bool:
+        """Return whether the engine delivers a message again, as far as its receipt has to know."""
+        if not message.flags & HAS_RECEIPT:
+            return False
+        message.receipt.failures += 1
+        again: bool = message.receipt.failures < self.max_deliveries
+        return again
 
     def failed(self, message: Any, error: BaseException | None = None) -> None:
         """Note that a message will not be handled."""

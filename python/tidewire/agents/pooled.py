@@ -123,7 +123,7 @@ def _register(node: Node, pool: AgentPool, desk: Desk, table: Table, options: Ag
     pool.agent._desk_ = desk
     desk.ref = node._spawn_plan(lambda: plan, Options(pool.agent.id, box, concurrency=concurrency))
     enter(pool.agent, desk, table)
-    pool._core.on_close = lambda: desk.ref.stop(True)
+    pool._core.on_close.append(lambda: desk.ref.stop(True))
 
 
 def _drain(pool: AgentPool) -> None:

@@ -30,13 +30,15 @@ class Receipt:
         error: The handler's error, if it failed. None if no handler failed: it was dropped, or the agent ended before it.
     """
 
-    __slots__ = ("_final", "_look", "error", "recipient", "state", "times")
+    __slots__ = ("_final", "_look", "error", "failures", "recipient", "state", "times")
 
     def __init__(self, recipient: str, look: Callable[[], object] | None = None) -> None:
         self.recipient = recipient
         self.state: State = "accepted"
         self.times: dict[str, datetime] = {}
         self.error: BaseException | None = None
+        # Attempts of its handler that failed, for its agent.
+        self.failures = 0
         self._final: Future[State] = Future()
         self._look = look
 

@@ -51,6 +51,7 @@ def register(
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
     desk = Desk(node, node.agents, agent.id, retry or config.retry, config.queue_warning)
+    desk.max_deliveries = getattr(supervision, "max_deliveries", 1)
     plan = _plan(desk, agent, made, table, target if isinstance(target, builtin_type) else None)
     if concurrency is None:
         concurrency = config.agent_concurrency if plan.coroutine else 1

@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from tidewire._binding import News
 from tidewire._ledger import Ledger
@@ -20,6 +20,9 @@ from tidewire.pools.backlog import Backlog
 from tidewire.pools.options import Options
 from tidewire.pools.tally import Tally
 from tidewire.pools.task import ENDED, HANDED, Task
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
 
 State = Literal["starting", "running", "failed", "stopping", "stopped"]
 
@@ -62,7 +65,9 @@ class Core:
         self.stop: Stop | None = None
         self.ledger: Ledger | None = None
         self.hands: Hands | None = None
-        self.on_close: Callable[[], object] | None = None
+        self.on_close: list[Callable[[], Pending]] = []
+        # What ends with the pool.
+        self.closing: list[Pending] = []
         self.watchers: list[Callable[[], object]] = []
         self.rests = News()
         self._numbers = 0
@@ -294,12 +299,12 @@ class Core:
             if self.state == "stopping":
                 self.state = "stopped"
             answers, self._stop_answers = self._stop_answers, []
+        on_close, self.on_close = self.on_close, []
+        # Before anybody hears of the end, and waits for these.
+        self.closing += [call() for call in on_close]
         self._answer(answers)
         self.rests.ring()
         self.tell_watchers()
-        on_close, self.on_close = self.on_close, None
-        if on_close is not None:
-            on_close()
 
     def _answer(self, answers: list[Answer]) -> None:
         for answer in answers:

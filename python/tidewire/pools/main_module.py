@@ -13,7 +13,8 @@ import types
 from typing import Any
 
 _ALIAS = "__mp_main__"
-_MARK = b"__main__"
+_MARKS = (b"__main__", _ALIAS.encode())
+"""What is defined in it is pickled under one of these names: the other one in a worker, which has it from its parent."""
 
 Source = tuple[str, str]
 """Either ``("name", module)`` or ``("path", file)``."""
@@ -41,7 +42,7 @@ def can_be_imported(main: Any) -> bool:
 
 def mentions(pickled: bytes) -> bool:
     """Tell whether something in a pickle may come from the main program."""
-    return _MARK in pickled
+    return any(mark in pickled for mark in _MARKS)
 
 
 def expect(where: Source | None) -> None:
@@ -52,7 +53,7 @@ def expect(where: Source | None) -> None:
 
 def loads(pickled: bytes) -> Any:
     """Unpickle, with the parent's main program if that is needed."""
-    if _pending is not None and _MARK in pickled:
+    if _pending is not None and mentions(pickled):
         _import()
     return pickle.loads(pickled)
 

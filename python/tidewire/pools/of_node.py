@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _OF_AGENT = ("id", "type", "capabilities", "retry", "mailbox", "concurrency")
 """Options that make the pool one of agents, whatever its function is."""
+_CLOSE_S = 1.0
 _REASONS = {"abandoned": "stopped", "cancelled": None}
 
 
@@ -79,7 +80,9 @@ class Letters:
             if pool is not None:
                 pool._submit(pool._packing.task(task.args, task.kwargs))
 
-        self._ref = node.spawn(again, name=f"{POOL}{pool.name}")
+        self._ref = ref = node.spawn(again, name=f"{POOL}{pool.name}")
+        # The name is free for the next pool.
+        pool._core.on_close.append(lambda: ref.stop(False, _CLOSE_S))
 
     def add(self, task: Task, reason: str, error: BaseException | None) -> None:
         """Keep a task that was given up. One that its submitter cancelled is not kept: nobody misses it.

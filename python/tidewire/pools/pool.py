@@ -287,6 +287,8 @@ class Pool(Scope, Generic[_P, _R_co]):
         self._close_unstarted()
         ledger: Ledger = await future
         self._join()
+        for closing in self._core.closing:
+            await closing
         return ledger
 
     def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
@@ -295,6 +297,8 @@ class Pool(Scope, Generic[_P, _R_co]):
         self._close_unstarted()
         ledger: Ledger = answer.wait()
         self._join()
+        for closing in self._core.closing:
+            closing.wait()
         return ledger
 
     def _close_unstarted(self) -> None:

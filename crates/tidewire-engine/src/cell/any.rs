@@ -28,6 +28,7 @@ pub(crate) trait AnyCell: Send + Sync {
     fn report(&self) -> Option<Report>;
     fn on_end(self: Arc<Self>, waker: Waker) -> bool;
     fn has_parent(&self) -> bool;
+    fn parent(&self) -> Option<Arc<dyn AnyCell>>;
     /// Adds a child; false if this actor takes no more.
     fn adopt(&self, child: Arc<dyn AnyCell>) -> bool;
     fn statistics(&self) -> ActorStatistics;
@@ -155,6 +156,10 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
             restarts,
             timings: timings.unwrap_or_default(),
         }
+    }
+
+    fn parent(&self) -> Option<Arc<dyn AnyCell>> {
+        self.aside.lock().as_ref().and_then(|aside| aside.parent.clone())
     }
 
     fn at_rest(&self) -> Option<u64> {

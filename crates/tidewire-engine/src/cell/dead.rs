@@ -60,7 +60,7 @@ impl<M: Send + 'static> Cell<M> {
             detail,
             at: std::time::SystemTime::now(),
             message,
-            cell: self.core.find(self.id),
+            cell: self.core.find(self.id).map(|cell| Arc::downgrade(&cell)),
         });
     }
 

@@ -45,6 +45,62 @@ fn an_actor_can_stop_itself_but_not_wait_for_it() {
 }
 
 #[test]
+fn a_child_can_stop_its_parent_but_not_wait_for_it() {
+    let engine = engine(2);
+    let (report, reported) = channel();
+    let parent = engine
+        .spawn_fn(move |(): (), ctx: &mut Ctx<'_, ()>| {
+            let (grandparent, report) = (ctx.me(), report.clone());
+            let child = move |(): (), ctx: &mut Ctx<'_, ()>| {
+                let (grandparent, report) = (grandparent.clone(), report.clone());
+                let grandchild = ctx.spawn_child(SpawnOptions::new(), move || {
+                    let (grandparent, report) = (grandparent.clone(), report.clone());
+                    Of(Box::new(move || {
+                        let waits = grandparent.stop(drain()).wait().unwrap_err();
+                        report.send(waits.to_string()).unwrap();
+                    }))
+                })?;
+                grandchild.tell(())?;
+                Ok(())
+            };
+            let child = ctx.spawn_child(SpawnOptions::new(), move || {
+                let child = child.clone();
+                OfContext(Box::new(move |ctx| child((), ctx)))
+            })?;
+            Ok(child.tell(()).map(drop)?)
+        })
+        .unwrap();
+    parent.tell(()).unwrap();
+    assert!(wait(&reported).contains("or in that of a child"));
+    assert_eq!(parent.stop(drain()).wait().unwrap().reason, StopReason::Stopped);
+}
+
+/// A child that does something.
+struct Of(Box<dyn FnMut() + Send>);
+
+impl Actor for Of {
+    type Message = ();
+
+    fn receive(&mut self, (): (), _: &mut Ctx<'_, ()>) -> Result<(), Fault> {
+        (self.0)();
+        Ok(())
+    }
+}
+
+type WithContext = Box<dyn FnMut(&mut Ctx<'_, ()>) -> Result<(), Fault> + Send>;
+
+/// A child that does something with its context.
+struct OfContext(WithContext);
+
+impl Actor for OfContext {
+    type Message = ();
+
+    fn receive(&mut self, (): (), ctx: &mut Ctx<'_, ()>) -> Result<(), Fault> {
+        (self.0)(ctx)
+    }
+}
+
+#[test]
 fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
     let engine = engine(2);
     let (actor, gate) = held(&engine, SpawnOptions::new().name("stuck"), 0, |_: u8| {});

@@ -35,6 +35,48 @@ fn higher_priorities_overtake_and_lower_ones_do_not_starve() {
     );
 }
 
+/// How many messages of other lanes come between two of one lane that waits all the while, at most.
+fn longest_wait(burst: usize, order: &[Priority], left: &[usize; 4]) -> [usize; 4] {
+    let lanes = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
+    let mut left = *left;
+    let (mut waited, mut longest) = ([0; 4], [0; 4]);
+    for priority in order {
+        for (at, lane) in lanes.iter().enumerate() {
+            if lane == priority {
+                (left[at], waited[at]) = (left[at] - 1, 0);
+            } else if left[at] > 0 {
+                waited[at] += 1;
+                longest[at] = longest[at].max(waited[at]);
+            }
+        }
+    }
+    assert!(left == [0; 4], "burst {burst}: all of them were handled");
+    longest
+}
+
+#[test]
+fn no_lane_waits_for_more_than_the_burst_and_one_message_of_each_lane_that_is_due() {
+    for burst in [1, 2, 3, 16] {
+        for counts in [[100, 100, 100, 100], [300, 5, 50, 100], [100, 0, 100, 20], [0, 200, 30, 100], [40, 40, 0, 90]] {
+            let config = config::EngineConfig { lane_burst: burst, ..config::EngineConfig::default() };
+            let engine = Engine::builder().config(config).threads(1).build().unwrap();
+            let (collect, seen) = collector();
+            let (actor, gate) = held(&engine, SpawnOptions::new(), Priority::Normal, collect);
+            for (lane, count) in
+                [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low].into_iter().zip(counts)
+            {
+                (0..count).for_each(|_| _ = actor.tell_with(lane, lane).unwrap());
+            }
+            gate.send(()).unwrap();
+            actor.stop(drain()).wait().unwrap();
+            let order: Vec<Priority> = seen.iter().collect();
+            let longest = longest_wait(burst, &order, &counts);
+            assert!(longest[1..].iter().all(|waited| *waited <= burst + 2), "burst {burst}, {counts:?}: {longest:?}");
+            assert!(longest[0] <= 3, "burst {burst}, {counts:?}: urgent ones waited for {}", longest[0]);
+        }
+    }
+}
+
 #[test]
 fn a_full_mailbox_does_what_its_policy_says() {
     let engine = engine(1);
