@@ -96,6 +96,13 @@ test-loom: ## Models of the concurrent parts, in all interleavings
 			cargo test -p tidewire-engine --release --test 'loom_*'; \
 	fi
 
+RANDOM_PROGRAMS ?= 1-300
+
+.PHONY: random
+random: .make/extension ## Random programs of one node beside an oracle: RANDOM_PROGRAMS=1-300, on all loops, in dev mode
+	$(call say,random programs $(RANDOM_PROGRAMS))
+	@$(BIN)/python python/tests/random_programs.py $(RANDOM_PROGRAMS) --dev
+
 .PHONY: test-python
 test-python: .make/extension .make/flights ## Python tests
 	$(call say,Python tests)
