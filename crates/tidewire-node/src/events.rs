@@ -18,6 +18,7 @@ use crate::discovery::EventInfo;
 use crate::error::Error;
 use crate::exchanging::Exchanging;
 use crate::failure::Failure;
+use crate::handling::handling;
 use crate::host::{Counts, Host};
 use crate::local::Mailbox;
 use crate::names;
@@ -244,9 +245,9 @@ impl Listener {
     async fn handle(&self, host: &Host, message: Message) {
         Counts::add(&host.counts.events);
         let context = EventContext::new(&message);
-        let begun = caught(|| (self.handles)(context, &message));
+        let begun = handling(host, || caught(|| (self.handles)(context, &message)));
         let done = match begun {
-            Ok(handled) => self.run(handled).await,
+            Ok(handled) => self.run(host, handled).await,
             Err(failure) => Some(Err(failure)),
         };
         match done {
@@ -257,12 +258,12 @@ impl Listener {
     }
 
     /// None: its service has stopped.
-    async fn run(&self, mut handled: Handled) -> Option<Result<Blob, Failure>> {
+    async fn run(&self, host: &Host, mut handled: Handled) -> Option<Result<Blob, Failure>> {
         poll_fn(|task| {
             if self.exchange.poll_ended(task).is_ready() {
                 return Poll::Ready(None);
             }
-            match catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(task))) {
+            match handling(host, || catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(task)))) {
                 Ok(polled) => polled.map(Some),
                 Err(panic) => Poll::Ready(Some(Err(Failure::of_panic(&*panic)))),
             }

@@ -46,6 +46,7 @@ mod exchanging;
 mod failure;
 mod finding;
 mod gate;
+mod handling;
 mod host;
 mod items;
 mod joining;

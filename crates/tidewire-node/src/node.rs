@@ -18,6 +18,7 @@ use crate::core::{Core, Runner};
 use crate::directory::Directory;
 use crate::discovery::{ServiceInfo, listed};
 use crate::error::Error;
+use crate::handling::refuse_own;
 use crate::joining::{address, check_open, greeting, runtime};
 use crate::local::Local;
 use crate::objects::Objects;
@@ -310,7 +311,7 @@ impl Node {
     /// dropped; handlers have 100 ms more to end. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
     ///
     /// # Errors
-    /// Awaiting it never fails.
+    /// `AskCycle` if a handler of the node awaits it: it would wait for itself. The node takes no new calls all the same.
     ///
     /// # Cancel safety
     /// If it is dropped before the end, the node takes no new calls, and stays until its last clone is dropped.
@@ -326,6 +327,7 @@ impl Node {
         Pending::new(async move {
             let left = || Some(end.saturating_duration_since(Instant::now()));
             let hosts = core.hosts();
+            refuse_own(hosts.iter().chain([&core.objects.host]), "await the stop of the node")?;
             let mut is_drained = core.link.answered(&core.runtime, left()).await;
             is_drained &= until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             is_drained &= core.link.drained(&core.runtime, left()).await;

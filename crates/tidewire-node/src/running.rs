@@ -14,6 +14,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::context::{Context, Inner};
 use crate::exchanging::{Ended, Exchanging};
 use crate::failure::Failure;
+use crate::handling::handling;
 use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
 use crate::objects::{Giving, Objects};
 use crate::service::{Answering, Handling, Streaming};
@@ -39,11 +40,11 @@ pub(crate) async fn run(mut inside: Inside, job: Job) {
     // What the caller gives is taken by this node.
     let objects = objects.as_ref();
     match &method.handling {
-        Handling::Once(answers) => match within(objects, || caught(|| answers(context, input))) {
+        Handling::Once(answers) => match begin(host, objects, || answers(context, input)) {
             Ok(answering) => answer(host, objects, call, exchange, answering).await,
             Err(failure) => fail(host, call, &failure),
         },
-        Handling::Stream(streams) => match within(objects, || caught(|| streams(context, input))) {
+        Handling::Stream(streams) => match begin(host, objects, || streams(context, input)) {
             Ok(items) => stream(host, objects, call, exchange, items).await,
             Err(failure) => fail(host, call, &failure),
         },
@@ -58,7 +59,7 @@ async fn answer(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
         if let Poll::Ready(ended) = exchange.poll_ended(task) {
             return Poll::Ready(Err(ended));
         }
-        let polled = within(objects, || polled(|| answering.as_mut().poll(task)));
+        let polled = within(objects, || handling(host, || polled(|| answering.as_mut().poll(task))));
         if polled.is_pending() {
             deadline.watch();
         }
@@ -80,7 +81,7 @@ async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
     let mut deadline = Deadline::new(host, &call, &exchange);
     deadline.watch();
     loop {
-        let next = poll_fn(|task| within(objects, || next(&exchange, &mut items, task))).await;
+        let next = poll_fn(|task| within(objects, || handling(host, || next(&exchange, &mut items, task)))).await;
         match next {
             Ok(Some(Ok(mut blob))) => {
                 exchange.spend();
@@ -136,6 +137,10 @@ fn room(exchange: &Arc<Exchanging>, call: &Call, bytes: usize, task: &TaskContex
 
 fn polled(poll: impl FnOnce() -> Poll<Result<Blob, Failure>>) -> Poll<Result<Blob, Failure>> {
     catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(&*panic))))
+}
+
+fn begin<T>(host: &Host, objects: Here<'_>, begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    within(objects, || handling(host, || caught(begin)))
 }
 
 fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {

@@ -9,6 +9,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::core::{Core, in_force};
 use crate::error::Error;
 use crate::events::{Event, Listener};
+use crate::handling::refuse_own;
 use crate::host::{Door, Host};
 use crate::names;
 use crate::pending::Pending;
@@ -155,6 +156,9 @@ impl Served {
 
     /// Takes no more calls and events, finishes those that came, and cuts streams. Handlers that are at work after `timeout` are dropped.
     ///
+    /// # Errors
+    /// `AskCycle` if a handler of the service awaits it; no more calls come all the same.
+    ///
     /// # Cancel safety
     /// If it is dropped, no more calls come, and handlers end by themselves.
     pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
@@ -162,6 +166,7 @@ impl Served {
         self.host.cut_streams();
         let end = Instant::now() + timeout;
         Pending::new(async move {
+            refuse_own([&self.host], "await the stop of the service")?;
             let runner = Arc::clone(&self.host.runner);
             until(&runner, end, || self.host.is_idle()).await;
             self.host.close();

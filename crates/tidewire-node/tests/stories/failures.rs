@@ -1,8 +1,8 @@
 //! What happens to calls when a node dies, a hub is lost, or a node stops.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewire_node::values::Bytes;
@@ -131,6 +131,26 @@ fn a_node_that_stops_finishes_the_calls_that_it_has() {
     let stopped = stopping.wait().expect("it stops");
     assert!(stopped.is_drained);
     assert_eq!(call.wait().expect("an answer").len(), 8_000_000);
+}
+
+#[test]
+fn a_handler_that_waits_for_the_stop_of_its_own_node_is_told_at_once() {
+    let hub = hub();
+    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
+    let place = Arc::new(Mutex::new(Some(server.clone())));
+    let stops = Service::new("stops").method("stop", &[], move |_, ()| {
+        let place = Arc::clone(&place);
+        async move {
+            let node = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match node {
+                Some(node) => Ok(node.stop(PATIENCE).await.expect_err("it would wait for itself").code().name()),
+                None => Ok("nothing to stop"),
+            }
+        }
+    });
+    server.serve(stops).wait().expect("it serves");
+    assert_eq!(caller.client("stops").call::<String>("stop", &()).wait().ok().as_deref(), Some("AskCycle"));
+    assert!(server.stop(PATIENCE).wait().is_ok());
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! The service whose handler this thread runs, so that one which waits for its own end is told.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::error::Error;
+use crate::host::Host;
+
+thread_local! {
+    /// The address of a host, which is only compared.
+    static HERE: Cell<*const Host> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Runs a part of a handler of this host.
+pub(crate) fn handling<T>(host: &Host, act: impl FnOnce() -> T) -> T {
+    struct Restore(*const Host);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            HERE.set(self.0);
+        }
+    }
+
+    let _outer = Restore(HERE.replace(host));
+    act()
+}
+
+/// Refuses a handler of one of these hosts that would wait for their end.
+///
+/// # Errors
+/// If this thread is in such a handler.
+pub(crate) fn refuse_own<'a>(hosts: impl IntoIterator<Item = &'a Arc<Host>>, what: &str) -> Result<(), Error> {
+    let here = HERE.get();
+    match hosts.into_iter().find(|host| std::ptr::eq(Arc::as_ptr(host), here)) {
+        None => Ok(()),
+        Some(host) => {
+            let text =
+                format!("a handler of {} would wait for itself: {what} in a task or thread of its own", host.service);
+            Err(Error::new(ErrorCode::AskCycle, text))
+        }
+    }
+}
