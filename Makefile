@@ -124,7 +124,7 @@ attack: .make/extension ## Attack a hub in all the ways that are known, while a 
 	@cd python/tests && ../../$(BIN)/python -m attacks
 
 .PHONY: test-attack
-test-attack: .make/extension ## The same, half a second for each attack
+test-attack: .make/extension ## The same, less than half a second for each attack
 	$(call say,attacking a hub, half a second each)
 	@cd python/tests && ../../$(BIN)/python -m attacks --short
 

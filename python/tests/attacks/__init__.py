@@ -1,6 +1,6 @@
 """Attacks on a hub, each in a file of its own, while a good client measures.
 
-``make attack`` runs all of them, ``make test-attack``, which CI runs, gives each half a second. A file in ``cases`` is one attack:
+``make attack`` runs all of them, ``make test-attack``, which CI runs, gives each less than half a second. A file in ``cases`` is one attack:
 
 - its docstring says what the client does;
 - ``ITEM`` is the number of the class of attacks that it belongs to;
