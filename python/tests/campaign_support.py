@@ -16,7 +16,7 @@ from typing import Any
 
 import tidewire as tw
 from tidewire._binding import CampaignStore
-from tidewire.farm.report import Status, WorkerStatus
+from tidewire._campaigns.report import Status, WorkerStatus
 
 TESTS = Path(__file__).parent
 PATIENCE_S = 30.0

@@ -12,7 +12,7 @@ import campaign_functions as functions
 import pytest
 import tidewire as tw
 from campaign_support import program, running, until
-from tidewire.farm.store import shown
+from tidewire._campaigns.store import shown
 
 
 def run_program(code: str, folder: Path, name: str = "program.py", **environment: str) -> tuple[int, str, str]:

@@ -15,8 +15,8 @@ import campaign_functions as functions
 import pytest
 import tidewire as tw
 from campaign_support import TESTS
-from tidewire.farm import columns, parameters, progress
-from tidewire.farm.rows import row_class
+from tidewire._campaigns import columns, parameters, progress
+from tidewire._campaigns.rows import row_class
 
 if TYPE_CHECKING:
     from decimal import Decimal

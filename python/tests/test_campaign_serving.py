@@ -14,7 +14,7 @@ from campaign_support import gone, program, until, working
 
 SERVER = """
 import sys
-from tidewire.farm.serving import serve
+from tidewire._campaigns.serving import serve
 
 if __name__ == "__main__":
     serve({store!r}, {processes})
@@ -103,7 +103,7 @@ def test_two_servers_see_a_quarantine_and_a_time_limit(store: str, tmp_path: Pat
 
 
 def test_two_versions_of_python_or_tidewire_do_not_mix(store: str) -> None:
-    from tidewire.farm import code
+    from tidewire._campaigns import code
 
     here = code.describe(functions.number).identity
     there = here.replace(tw.__version__, "9.9.9")

@@ -16,9 +16,9 @@ from typing import Any
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from tidewire.farm import charts, page
-from tidewire.farm.exporting import moved_to
-from tidewire.farm.summary import Sketch, Tally
+from tidewire._campaigns import charts, page
+from tidewire._campaigns.exporting import moved_to
+from tidewire._campaigns.summary import Sketch, Tally
 
 LONG = 200_000
 

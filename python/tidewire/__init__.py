@@ -15,6 +15,10 @@ from tidewire import _half_loaded as _half_loaded
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Run, Subscription, Timer, __version__
+    from tidewire._campaigns.campaign import Campaign, campaign, campaigns, open_campaign
+    from tidewire._campaigns.parameters import grid
+    from tidewire._campaigns.precision import Precision
+    from tidewire._campaigns.report import Report
     from tidewire._ledger import Ledger, Stuck, Terminated
     from tidewire._signals import run
     from tidewire._typed import Client
@@ -64,10 +68,6 @@ if TYPE_CHECKING:
         WireError,
         WorkerLost,
     )
-    from tidewire.farm.campaign import Campaign, campaign, campaigns, open_campaign
-    from tidewire.farm.parameters import grid
-    from tidewire.farm.precision import Precision
-    from tidewire.farm.report import Report
     from tidewire.link_config import LinkConfig
     from tidewire.links.known import NodeInfo
     from tidewire.links.listening import Listener, Token
@@ -101,7 +101,7 @@ _LATER = {
     "BrokerConfig": "tidewire.broker",
     "CallCancelled": "tidewire.errors",
     "CallContext": "tidewire.services.context",
-    "Campaign": "tidewire.farm.campaign",
+    "Campaign": "tidewire._campaigns.campaign",
     "CampaignError": "tidewire.errors",
     "Client": "tidewire.services.proxy",
     "CodeChanged": "tidewire.errors",
@@ -139,14 +139,14 @@ _LATER = {
     "Pool": "tidewire.pools.pool",
     "PoolFailed": "tidewire.errors",
     "PoolStopped": "tidewire.errors",
-    "Precision": "tidewire.farm.precision",
+    "Precision": "tidewire._campaigns.precision",
     "Receipt": "tidewire.agents.receipt",
     "Remote": "tidewire.objects.marks",
     "RemoteError": "tidewire.errors",
     "RemoteFunction": "tidewire.objects.proxy",
     "RemoteGone": "tidewire.errors",
     "RemoteObject": "tidewire.objects.proxy",
-    "Report": "tidewire.farm.report",
+    "Report": "tidewire._campaigns.report",
     "Restarts": "tidewire.pools.options",
     "Retry": "tidewire.agents.retry",
     "Run": "tidewire._binding",
@@ -174,14 +174,14 @@ _LATER = {
     "WireError": "tidewire.errors",
     "WorkerLost": "tidewire.errors",
     "__version__": "tidewire._binding",
-    "campaign": "tidewire.farm.campaign",
-    "campaigns": "tidewire.farm.campaign",
+    "campaign": "tidewire._campaigns.campaign",
+    "campaigns": "tidewire._campaigns.campaign",
     "context": "tidewire.services.context",
-    "grid": "tidewire.farm.parameters",
+    "grid": "tidewire._campaigns.parameters",
     "handle": "tidewire.agents.handlers",
     "method": "tidewire.services.declare",
     "on": "tidewire.services.declare",
-    "open_campaign": "tidewire.farm.campaign",
+    "open_campaign": "tidewire._campaigns.campaign",
     "run": "tidewire._signals",
     "remote": "tidewire.objects.marks",
     "service": "tidewire.services.declare",

@@ -187,10 +187,10 @@ fn list(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// How results of a class are read, and the fields of a record, as `tidewire.farm.results` finds them.
+/// How results of a class are read, and the fields of a record, as `tidewire._campaigns.results` finds them.
 fn form_of(class: &Bound<'_, PyType>) -> PyResult<(Form, Vec<String>)> {
     static FIND: Once<Py<PyAny>> = Once::new();
-    let found = FIND.of(class.py(), "tidewire.farm.results", "form_of")?.call1((class,))?;
+    let found = FIND.of(class.py(), "tidewire._campaigns.results", "form_of")?.call1((class,))?;
     let (form, names): (String, Vec<String>) = found.extract()?;
     let form = match form.as_str() {
         "record" => Form::Attributes,
@@ -263,13 +263,13 @@ fn write_other(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, S
 /// The value of an enumeration's member or of a scalar of NumPy; any other value as it is.
 fn plain<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static PLAIN: Once<Py<PyAny>> = Once::new();
-    PLAIN.of(value.py(), "tidewire.farm.results", "plain")?.call1((value,))
+    PLAIN.of(value.py(), "tidewire._campaigns.results", "plain")?.call1((value,))
 }
 
 fn json(value: &Bound<'_, PyAny>) -> Result<String, String> {
     static JSON: Once<Py<PyAny>> = Once::new();
     let py = value.py();
-    let to_json = JSON.of(py, "tidewire.farm.results", "to_json").map_err(said)?;
+    let to_json = JSON.of(py, "tidewire._campaigns.results", "to_json").map_err(said)?;
     to_json.call1((value,)).and_then(|json| json.extract()).map_err(|failure| {
         let why = failure.value(py).to_string();
         if failure.is_instance_of::<PyTypeError>(py) { format!("can't be written as JSON: {why}") } else { why }
@@ -304,11 +304,11 @@ fn type_name(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map(|name| name.to_string()).unwrap_or_default()
 }
 
-/// The columns that the result of a pilot has, as `tidewire.farm.columns` finds them.
+/// The columns that the result of a pilot has, as `tidewire._campaigns.columns` finds them.
 pub fn schema_of(result: &Bound<'_, PyAny>) -> Result<Schema, String> {
     static FIND: Once<Py<PyAny>> = Once::new();
     let py = result.py();
-    let find = FIND.of(py, "tidewire.farm.columns", "of_result").map_err(said)?;
+    let find = FIND.of(py, "tidewire._campaigns.columns", "of_result").map_err(said)?;
     let found = find.call1((result,)).map_err(|failure| failure.value(py).to_string())?;
     let (columns, many): (Vec<(String, String)>, bool) = found.extract().map_err(said)?;
     schema(columns, many)

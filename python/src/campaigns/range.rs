@@ -212,7 +212,7 @@ fn clean(text: String) -> String {
 fn leave_child(py: Python<'_>, returned: PyResult<Bound<'_, PyAny>>) -> PyErr {
     static END: Once<Py<PyAny>> = Once::new();
     let raised = returned.err().map(|raised| raised.into_value(py));
-    match END.of(py, "tidewire.farm.worker", "end_child").and_then(|end| end.call1((raised,))) {
+    match END.of(py, "tidewire._campaigns.worker", "end_child").and_then(|end| end.call1((raised,))) {
         Ok(_) => pyo3::exceptions::PyRuntimeError::new_err("a forked child can't be ended"),
         Err(failure) => failure,
     }

@@ -178,7 +178,7 @@ impl Run {
 impl NumpyStream {
     fn new(py: Python<'_>, key: Key) -> PyResult<Self> {
         static CLASS: Once<Py<PyAny>> = Once::new();
-        let stream = CLASS.of(py, "tidewire.farm.random", "NumpyStream")?.call1((key,))?;
+        let stream = CLASS.of(py, "tidewire._campaigns.random", "NumpyStream")?.call1((key,))?;
         let parts = [stream.getattr(intern!(py, "generator"))?, stream.getattr(intern!(py, "bits"))?];
         let referrers = [held(parts[0].as_ptr()), held(parts[1].as_ptr())];
         Ok(Self { stream: stream.unbind(), parts: parts.map(Bound::unbind), referrers })
@@ -194,7 +194,7 @@ impl Generator {
         static CLASS: Once<Py<PyAny>> = Once::new();
         let philox = Bound::new(py, Philox { stream: Stream::new(key, [0; 4]) })?;
         let methods = [philox.getattr(intern!(py, "random"))?, philox.getattr(intern!(py, "getrandbits"))?];
-        let class = CLASS.of(py, "tidewire.farm.random", "RunRandom")?;
+        let class = CLASS.of(py, "tidewire._campaigns.random", "RunRandom")?;
         let object = class.call1((&philox, &methods[0], &methods[1]))?;
         Ok(Self { object: object.unbind(), philox: philox.unbind(), methods: methods.map(Bound::unbind) })
     }

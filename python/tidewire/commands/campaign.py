@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 import tidewire as tw
+from tidewire._campaigns.store import shown
 from tidewire.commands.printing import as_json, complain
 from tidewire.errors import InvalidArgument
-from tidewire.farm.store import shown
 
 if TYPE_CHECKING:
-    from tidewire.farm.report import Status
+    from tidewire._campaigns.report import Status
 
 _OUTPUT = "-"
 
@@ -37,7 +37,7 @@ def run(
     """Run a campaign; 1 if it did not get done."""
 
     def work() -> int:
-        from tidewire.farm.supervisor import checked_workers
+        from tidewire._campaigns.supervisor import checked_workers
 
         # Before the plan is stored.
         checked_workers("--workers", workers)
@@ -184,7 +184,7 @@ def worker(store: str | None, processes: int | None, only: str | None, accept_co
     """Serve campaigns."""
 
     def work() -> int:
-        from tidewire.farm.serving import serve
+        from tidewire._campaigns.serving import serve
 
         _import_from_here()
         serve(store, processes, campaign=only, accept_code=accept_code)

@@ -10,9 +10,9 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidewire._campaigns.parameters import annotations_of, hint_of
+from tidewire._campaigns.results import form_of, plain
 from tidewire.errors import InvalidArgument
-from tidewire.farm.parameters import annotations_of, hint_of
-from tidewire.farm.results import form_of, plain
 
 Columns = list[tuple[str, str]]
 """Names and types, in order."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tidewire._binding import CampaignStore
+from tidewire._campaigns.process import WorkerProcess
 from tidewire.errors import StoreUnavailable, TidewireError
-from tidewire.farm.process import WorkerProcess
 
 _T = TypeVar("_T")
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.02, 1.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidewire.farm.campaign import Campaign
+    from tidewire._campaigns.campaign import Campaign
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -193,12 +193,12 @@ class Report(Status):
         Raises:
             InvalidArgument: if the file can't be written.
         """
-        from tidewire.farm.page import write
+        from tidewire._campaigns.page import write
 
         write(self, path)
 
     def _repr_html_(self) -> str:
-        from tidewire.farm.page import fragment
+        from tidewire._campaigns.page import fragment
 
         return fragment(self)
 

@@ -8,14 +8,14 @@ from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING
 
-from tidewire.farm import charts
-from tidewire.farm.exporting import moved_to
-from tidewire.farm.report import Stages
-from tidewire.farm.summary import NUMERIC, QUANTILES, Tally, shown
+from tidewire._campaigns import charts
+from tidewire._campaigns.exporting import moved_to
+from tidewire._campaigns.report import Stages
+from tidewire._campaigns.summary import NUMERIC, QUANTILES, Tally, shown
 
 if TYPE_CHECKING:
-    from tidewire.farm.campaign import Campaign
-    from tidewire.farm.report import Batch, Report
+    from tidewire._campaigns.campaign import Campaign
+    from tidewire._campaigns.report import Batch, Report
 
 _ROWS_MAX = 1_000_000
 _ROWS_AT_ONCE = 10_000

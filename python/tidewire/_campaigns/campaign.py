@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from tidewire._binding import Run
+from tidewire._campaigns import code as codes
+from tidewire._campaigns import columns as column_types
+from tidewire._campaigns import parameters as parameter_sets
+from tidewire._campaigns.group import Options
+from tidewire._campaigns.precision import Precision
+from tidewire._campaigns.progress import progress_of
+from tidewire._campaigns.report import Batch, Event, FailedRun, Report, Status, status_fields, time_of
+from tidewire._campaigns.rows import Row, rows_of
+from tidewire._campaigns.store import Connection, shown, url_of
+from tidewire._campaigns.supervisor import Supervisor, checked_workers, stopped_by
 from tidewire.errors import CampaignError, InvalidArgument, NameTaken, NoSuchCampaign
-from tidewire.farm import code as codes
-from tidewire.farm import columns as column_types
-from tidewire.farm import parameters as parameter_sets
-from tidewire.farm.group import Options
-from tidewire.farm.precision import Precision
-from tidewire.farm.progress import progress_of
-from tidewire.farm.report import Batch, Event, FailedRun, Report, Status, status_fields, time_of
-from tidewire.farm.rows import Row, rows_of
-from tidewire.farm.store import Connection, shown, url_of
-from tidewire.farm.supervisor import Supervisor, checked_workers, stopped_by
 
 if TYPE_CHECKING:
-    from tidewire.farm.summary import Summary
+    from tidewire._campaigns.summary import Summary
 
 _RUNS_MAX = 2**48
 _ROWS_AT_ONCE = 10_000
@@ -348,7 +348,7 @@ class Campaign:
         Raises:
             InvalidArgument: if a name is no parameter and no column, or there are more than 100,000 groups.
         """
-        from tidewire.farm.summary import summary
+        from tidewire._campaigns.summary import summary
 
         return summary(self, by)
 
@@ -363,7 +363,7 @@ class Campaign:
         Raises:
             InvalidArgument: if there are no results yet, or the file can't be written.
         """
-        from tidewire.farm.exporting import to_csv
+        from tidewire._campaigns.exporting import to_csv
 
         return to_csv(self, path)
 
@@ -373,7 +373,7 @@ class Campaign:
         Raises:
             InvalidArgument: if there are no results yet, pyarrow is not installed, or the file can't be written.
         """
-        from tidewire.farm.exporting import to_parquet
+        from tidewire._campaigns.exporting import to_parquet
 
         return to_parquet(self, path)
 
@@ -386,7 +386,7 @@ class Campaign:
         Raises:
             InvalidArgument: if there are no results yet, or no library is installed.
         """
-        from tidewire.farm.exporting import frame
+        from tidewire._campaigns.exporting import frame
 
         return frame(self, kind)
 

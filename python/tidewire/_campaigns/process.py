@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import tidewire
-from tidewire.farm.board import Board
+from tidewire._campaigns.board import Board
 
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
 _READ_BYTES = 65_536
@@ -132,7 +132,7 @@ class WorkerProcess:
 
 
 def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
-    start = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire.farm.worker import main"
+    start = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire._campaigns.worker import main"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return subprocess.Popen(
         [sys.executable, *flags, "-c", f"{start}; main({socket_fd}, {board_fd}, {os.getpid()})"],

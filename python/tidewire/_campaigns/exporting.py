@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire.farm.campaign import Campaign
-    from tidewire.farm.report import Batch
+    from tidewire._campaigns.campaign import Campaign
+    from tidewire._campaigns.report import Batch
 
 _SETS_JOINED_MAX = 10_000
 _ROWS_OF_A_GROUP = 100_000

@@ -12,12 +12,12 @@ from typing import Any
 
 from tidewire import errors
 from tidewire._binding import CampaignStore
+from tidewire._campaigns.group import Options, WorkerGroup
+from tidewire._campaigns.process import WorkerProcess
+from tidewire._campaigns.progress import Progress
+from tidewire._campaigns.report import Status, status_fields
+from tidewire._campaigns.worker import REFUSED
 from tidewire.errors import CampaignError, InvalidArgument, StoreUnavailable
-from tidewire.farm.group import Options, WorkerGroup
-from tidewire.farm.process import WorkerProcess
-from tidewire.farm.progress import Progress
-from tidewire.farm.report import Status, status_fields
-from tidewire.farm.worker import REFUSED
 
 WORKERS_MAX = 1_024
 LOOK_S = 0.5

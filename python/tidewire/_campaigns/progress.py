@@ -6,7 +6,7 @@ import html
 import sys
 from typing import Any, Protocol
 
-from tidewire.farm.report import Status
+from tidewire._campaigns.report import Status
 
 _BAR = 24
 

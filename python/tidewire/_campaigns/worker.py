@@ -61,8 +61,8 @@ def end_child(error: BaseException | None) -> NoReturn:
 
 def _work(orders: dict[str, Any], board_fd: int) -> str:
     from tidewire._binding import CampaignStore, CampaignWorker
-    from tidewire.farm import code
-    from tidewire.farm.parameters import Parameters
+    from tidewire._campaigns import code
+    from tidewire._campaigns.parameters import Parameters
 
     sys.path[:] = orders["path"]
     url, campaign = orders["store"], orders["campaign"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, SupportsIndex, overload
 
-from tidewire.farm.report import Batch
+from tidewire._campaigns.report import Batch
 
 
 class Row(tuple[Any, ...]):

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidewire._binding import CampaignStore
+from tidewire._campaigns.code import check_guard
+from tidewire._campaigns.group import Options, WorkerGroup
+from tidewire._campaigns.process import WorkerProcess
+from tidewire._campaigns.store import url_of
+from tidewire._campaigns.supervisor import LOOK_S, STOP_S, Deaths, checked_workers, error_of, stopped_by
+from tidewire._campaigns.worker import REFUSED
 from tidewire.errors import CampaignError, StoreUnavailable
-from tidewire.farm.code import check_guard
-from tidewire.farm.group import Options, WorkerGroup
-from tidewire.farm.process import WorkerProcess
-from tidewire.farm.store import url_of
-from tidewire.farm.supervisor import LOOK_S, STOP_S, Deaths, checked_workers, error_of, stopped_by
-from tidewire.farm.worker import REFUSED
 
-_log = logging.getLogger("tidewire.farm")
+_log = logging.getLogger("tidewire._campaigns")
 _WORK_WAIT_S = 1.0
 """A worker that has had nothing to run for so long leaves its campaign, and may serve another."""
 _IDLE_US = 1_000_000

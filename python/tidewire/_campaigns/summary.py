@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire.farm.campaign import Campaign
-    from tidewire.farm.report import Batch
+    from tidewire._campaigns.campaign import Campaign
+    from tidewire._campaigns.report import Batch
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NUMERIC = ("integer", "float", "boolean")
