@@ -28,6 +28,12 @@ BYTES_MAX = 3_000_000
 GLIBC_MAX = (2, 17)
 PLATFORM = "manylinux_2_17"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+QUICK = {
+    "CARGO_PROFILE_WHEEL_LTO": "off",
+    "CARGO_PROFILE_WHEEL_OPT_LEVEL": "0",
+    "CARGO_PROFILE_WHEEL_CODEGEN_UNITS": "16",
+}
+"""How the sdist is built: what is tried is whether all of it is there, for each interpreter."""
 METADATA = (
     "Author",
     "Classifier",
@@ -76,11 +82,10 @@ def main() -> int:
     for problem in problems:
         print(f"wrong: {problem}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="tidewire-wheel-") as made:
-        source = unpacked(sdist, Path(made))
-        for version, python in found.items():
-            if python is not None:
-                attempt(version, python, str(wheel), Path(made) / f"wheel-{version}")
-                attempt(version, python, str(source), Path(made) / f"sdist-{version}")
+        for kind, what in (("wheel", wheel), ("sdist", unpacked(sdist, Path(made)))):
+            for version, python in found.items():
+                if python is not None:
+                    attempt(version, python, str(what), Path(made) / f"{kind}-{version}")
     for version in [version for version, python in found.items() if python is None]:
         print(f"CPython {version}: not on this machine, not tried")
     return 1 if problems or not any(found.values()) else 0
@@ -177,7 +182,8 @@ def attempt(version: str, python: str, what: str, folder: Path) -> None:
 
 def run(command: list[str], folder: Path = ROOT) -> None:
     """Run a command, and end with what it said if it fails."""
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(ROOT / "target" / "wheel")}
+    quick = {} if command[0] == "maturin" else QUICK
+    environment = {**os.environ, **quick, "CARGO_TARGET_DIR": str(ROOT / "target" / ("sdist" if quick else "wheel"))}
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     if ran.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{ran.stdout}{ran.stderr}")

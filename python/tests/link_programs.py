@@ -250,7 +250,7 @@ async def _hear(url: str, name: str, *_: str) -> None:
 def _short_hub(url: str, heartbeat_ms: str, *_: str) -> None:
     from tidewire._binding import Hub
 
-    hub = Hub("hub", [], {"link_heartbeat_ms": int(heartbeat_ms)}, lambda line: say("log", line))
+    hub = Hub("hub", [], {"link_heartbeat_ms": int(heartbeat_ms)}, lambda line, is_wrong: is_wrong and say("log", line))
     listening = hub.listen(url)
     say("ready", listening.url)
     sys.stdin.read()
