@@ -607,7 +607,11 @@ impl Owed {
         static TRACES: OnceLock<bool> = OnceLock::new();
         let traces = match TRACES.get() {
             Some(traces) => *traces,
-            None => *TRACES.get_or_init(|| traces_origins(py).unwrap_or(false)),
+            None => {
+                // Found before the cell is taken: what asks lets go of the interpreter, and another thread would wait for the cell with it.
+                let found = traces_origins(py).unwrap_or(false);
+                *TRACES.get_or_init(|| found)
+            }
         };
         let made_at =
             if traces { Some(MADE_AT.of(py, "tidewire._futures", "made_at")?.call0()?.unbind()) } else { None };
