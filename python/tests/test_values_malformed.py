@@ -97,6 +97,28 @@ def test_a_buffer_is_referred_to_once() -> None:
         decode(rebuilt)
 
 
+_PRIME = 2**61 - 1
+"""What hashes of numbers are taken modulo."""
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        lambda at: UUID(int=at * _PRIME + 7),
+        lambda at: Decimal(at * _PRIME + 7),
+        lambda at: (Decimal(at * _PRIME + 7),),
+    ],
+)
+def test_keys_of_one_hash_are_refused_before_they_cost_much(key: Any) -> None:
+    for made in (dict.fromkeys, set, frozenset):
+        few, many = (made([key(at) for at in range(count)]) for count in (64, 65))
+        assert decode(encode(few)) == few
+        with pytest.raises(WireError, match="more than 64 keys of a set or a map have one hash"):
+            decode(encode(many))
+    apart = {key(0) if at == 0 else at for at in range(1_000)}
+    assert decode(encode(apart)) == apart
+
+
 def test_what_is_no_memory_is_refused() -> None:
     for wrong in (None, 3, "text", [b"a"], memoryview(b"abcd")[::2]):
         with pytest.raises(InvalidArgument, match=r"data: .* is not allowed"):

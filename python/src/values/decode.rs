@@ -10,6 +10,7 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyList, PyStrin
 use crate::errors::error;
 use crate::values::blob::Parts;
 use crate::values::forms::DEPTH;
+use crate::values::hashes::Hashes;
 use crate::values::reader::{Head, Reader};
 use crate::values::{keys, memory};
 
@@ -161,12 +162,35 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
     fn entries(&mut self, length: usize) -> PyResult<Bound<'py, PyDict>> {
         self.promise(length.saturating_mul(2))?;
         let map = PyDict::new(self.py);
+        let mut hashes = (!Hashes::are_few(length)).then(Hashes::default);
         for _ in 0..length {
             let key = self.key()?;
+            if let Some(hashes) = &mut hashes {
+                self.apart(hashes, &key)?;
+            }
             let value = self.value().map_err(|failure| self.placed::<PyDict>(failure, &key))?;
             map.set_item(key, value).map_err(|failure| self.refused(failure))?;
         }
         Ok(map)
+    }
+
+    /// Looks whether a key may join those that are there.
+    fn apart(&self, hashes: &mut Hashes, key: &Bound<'py, PyAny>) -> PyResult<()> {
+        match hashes.add(key) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.wrong("more than 64 keys of a set or a map have one hash")),
+            Err(failure) => Err(self.refused(failure)),
+        }
+    }
+
+    /// The members of a set.
+    pub fn members(&mut self) -> PyResult<Bound<'py, PyTuple>> {
+        let members = self.tuple()?;
+        if !Hashes::are_few(members.len()) {
+            let mut hashes = Hashes::default();
+            members.iter().try_for_each(|member| self.apart(&mut hashes, &member))?;
+        }
+        Ok(members)
     }
 
     fn key(&mut self) -> Read<'py> {

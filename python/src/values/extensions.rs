@@ -70,13 +70,13 @@ impl<'a, 'py> Decoder<'a, '_, 'py> {
     }
 
     fn set(&mut self) -> Read<'py> {
-        let members = self.tuple()?;
+        let members = self.members()?;
         let set = PySet::new(self.py, members).map_err(|failure| self.refused(failure))?;
         Ok(set.into_any())
     }
 
     fn frozenset(&mut self) -> Read<'py> {
-        let members = self.tuple()?;
+        let members = self.members()?;
         let set = PyFrozenSet::new(self.py, members).map_err(|failure| self.refused(failure))?;
         Ok(set.into_any())
     }

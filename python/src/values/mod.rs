@@ -7,6 +7,7 @@ mod encode;
 mod extensions;
 mod failure;
 mod forms;
+mod hashes;
 mod keys;
 mod memory;
 mod options;
