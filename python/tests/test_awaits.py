@@ -118,6 +118,28 @@ def test_everything_else_of_asyncio_takes_it(what: str) -> None:
     with_maker(what, story)
 
 
+def test_what_was_made_a_future_raises_in_whoever_awaits_it_and_goes_on_without_them() -> None:
+    async def fails(message: object) -> None:
+        await asyncio.sleep(0)
+        raise LookupError(message)
+
+    async def main() -> None:
+        async with tw.Node() as node:
+            with pytest.raises(LookupError):
+                await asyncio.ensure_future(node.spawn(fails).ask(1))
+            asking = asyncio.ensure_future(node.spawn(answer).ask(2))
+
+            async def waits() -> object:
+                return await asking
+
+            waiting = waits()
+            waiting.send(None)
+            waiting.close()
+            assert await asking == 2
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("what", [what for what in MAKERS if what not in NOT_BEGUN])
 def test_wait_takes_it_as_it_is(what: str) -> None:
     async def story(make: Make) -> None:

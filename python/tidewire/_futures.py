@@ -21,8 +21,16 @@ class Begun(Pending[Any]):
 
     __slots__ = ()
 
-    # Without these it is no coroutine.
-    send = throw = close = None  # type: ignore[assignment]
+    # Without it this is no coroutine.
+    send = None  # type: ignore[assignment]
+
+    def throw(self, error: Any, value: BaseException | None = None, traceback: object = None) -> Any:
+        """Raise an error in whoever waits; as with the futures of asyncio, the operation goes on."""
+        del traceback
+        raise error if value is None else value
+
+    def close(self) -> None:
+        """Nobody waits here any more; the operation goes on."""
 
 
 def made_at() -> traceback.StackSummary:
