@@ -161,7 +161,11 @@ impl DeadLetters {
     /// Drops all letters, and answers how many there were.
     pub fn clear(&self) -> usize {
         let letters = std::mem::take(&mut self.state.lock().letters);
-        letters.len()
+        let count = letters.len();
+        for letter in letters {
+            guarded(|| drop(letter));
+        }
+        count
     }
 
     pub(crate) fn add(&self, mut letter: DeadLetter) {

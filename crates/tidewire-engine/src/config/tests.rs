@@ -244,7 +244,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
     assert_eq!(EngineConfig::load(Some(config.to_table()), None, []).unwrap(), config);
 
     let text = "[links]\nlink_heartbeat = 200\n";
-    let env = variables([("TIDEWIRE_LINKS__HEARTBEAT_MS", "1"), ("TIDEWIRE_LINKS__LINK_FRAME_BYTES", "5")]);
+    let env = variables([("TIDEWIRE_LINKS__LINKS_HEARTBEAT_MS", "1"), ("TIDEWIRE_LINKS__LINK_FRAME_BYTES", "5")]);
     let options =
         variables([("links.link_heartbeat_ms", "soon"), ("link.a", "1"), ("links.a.b.c", "1"), ("links", "2")]);
     let error = EngineConfig::load_with(None, Some(("f", text)), env, options).unwrap_err();
@@ -254,7 +254,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
         texts,
         [
             "links.link_heartbeat: unknown key; did you mean link_heartbeat_ms? (from f)".to_owned(),
-            "TIDEWIRE_LINKS__HEARTBEAT_MS: unknown environment variable; did you mean TIDEWIRE_LINKS__LINK_HEARTBEAT_MS?"
+            "TIDEWIRE_LINKS__LINKS_HEARTBEAT_MS: unknown environment variable; did you mean TIDEWIRE_LINKS__LINK_HEARTBEAT_MS?"
                 .to_owned(),
             "links.link_frame_bytes: 5 is out of range; 131072 to 16777216 bytes are allowed \
              (from environment variable TIDEWIRE_LINKS__LINK_FRAME_BYTES)"
