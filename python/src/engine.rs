@@ -386,6 +386,7 @@ impl Engine {
     }
 
     /// Asks one actor for another node, which asked on a subject.
+    #[expect(clippy::too_many_arguments, reason = "they are what came over the link")]
     fn ask_on(
         &self,
         py: Python<'_>,
