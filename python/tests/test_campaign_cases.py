@@ -204,7 +204,7 @@ def test_bad_arguments_are_named_before_anything_is_stored(store: str, changes: 
     with pytest.raises(tw.InvalidArgument, match=says):
         tw.campaign(arguments.pop("function"), **arguments)
     if "store" not in changes:
-        with pytest.raises(tw.StoreUnavailable, match="there is no such file|has no campaigns yet"):
+        with pytest.raises(tw.StoreUnavailable, match=r"there is no such file|has no campaigns yet"):
             tw.campaigns(store)
 
 
