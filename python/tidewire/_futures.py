@@ -24,7 +24,9 @@ class Begun(Pending[Any]):
     # Without it this is no coroutine.
     send = None  # type: ignore[assignment]
 
-    def throw(self, error: Any, value: BaseException | None = None, traceback: object = None) -> Any:
+    def throw(  # type: ignore[override]
+        self, error: Any, value: BaseException | None = None, traceback: object = None
+    ) -> Any:
         """Raise an error in whoever waits; as with the futures of asyncio, the operation goes on."""
         del traceback
         raise error if value is None else value

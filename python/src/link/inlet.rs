@@ -106,14 +106,18 @@ impl Intake {
         line.wake();
     }
 
+    /// Its loop. The lock is free again when this returns: whoever calls Python on the line lets go of the interpreter.
+    fn line(&self) -> Arc<Line> {
+        Arc::clone(&self.line.lock())
+    }
+
     fn wake(&self) {
-        let line = Arc::clone(&self.line.lock());
-        line.wake();
+        self.line().wake();
     }
 
     /// Nothing more is handed over.
     pub fn close(self: &Arc<Self>, py: Python<'_>) {
-        self.line.lock().remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
+        self.line().remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
         drop(self.take(py));
     }
 
@@ -219,7 +223,7 @@ impl Intake {
             }
             Came::Lost => list.append((0, false)),
             Came::JoinedAgain => list.append((0, py.None())),
-            Came::Readable(reader) => SocketReader::begin(py, &Arc::clone(&self.line.lock()), reader),
+            Came::Readable(reader) => SocketReader::begin(py, &self.line(), reader),
             Came::Left(node) => list.append((node, py.None())),
         }
     }
