@@ -1,4 +1,4 @@
-//! What nodes say of themselves when they subscribe: it is tied to the subject of the subscription, and to what their tokens allow.
+//! Announcements of nodes, which come with their subscriptions: tied to the subject, and to what their tokens allow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

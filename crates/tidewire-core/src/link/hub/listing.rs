@@ -1,4 +1,4 @@
-//! What a hub says of its nodes: to those who ask, and to its own log.
+//! Lists of the nodes of a hub: for those who ask, and for its own log.
 
 use std::fmt;
 
