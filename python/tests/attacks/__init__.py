@@ -9,8 +9,7 @@
 - ``look(target)``, where it is there, runs meanwhile, and gives what is not as it should be.
 
 Whatever the attack: of the good calls 99 in 100 take less than ``P99_MS``, none more than ``LONGEST_MS``, and no good link is lost.
-A machine that others use, too, holds up everybody now and then: an attack that does not hold is tried again, up to ``TRIES`` times. The
-short run looks for hubs that stand still, not for milliseconds: its good calls may take ``SHORT_SLACK`` times as long.
+A machine that others use, too, holds up everybody now and then: an attack that does not hold is tried again, up to ``TRIES`` times.
 """
 
 from __future__ import annotations
@@ -18,4 +17,3 @@ from __future__ import annotations
 P99_MS = 5.0
 LONGEST_MS = 50.0
 TRIES = 5
-SHORT_SLACK = 4.0

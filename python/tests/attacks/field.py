@@ -54,7 +54,6 @@ class Outcome:
     calm: Figures
     worst: Figures
     tries: int
-    slack: float
 
     @property
     def holds(self) -> bool:
@@ -65,10 +64,10 @@ class Outcome:
     def broken(self) -> list[str]:
         """What did not hold."""
         found, worst = list(self.worst.problems), self.worst
-        if worst.p99 > P99_MS * self.slack:
-            found.append(f"p99 above {P99_MS * self.slack:g} ms")
-        if worst.longest > LONGEST_MS * self.slack:
-            found.append(f"a call above {LONGEST_MS * self.slack:g} ms")
+        if worst.p99 > P99_MS:
+            found.append(f"p99 above {P99_MS:g} ms")
+        if worst.longest > LONGEST_MS:
+            found.append(f"a call above {LONGEST_MS:g} ms")
         if worst.lost:
             found.append("good links lost")
         if worst.peak_mib > self.case.MEMORY_MIB:
@@ -83,11 +82,10 @@ class Ground:
         calm_s: Seconds before an attack.
         attack_s: Seconds of an attack.
         is_shared: Whether a hub that has held takes the next attack, too.
-        slack: How many times longer than they should good calls may take.
     """
 
-    def __init__(self, calm_s: float, attack_s: float, is_shared: bool, slack: float) -> None:
-        self._calm_s, self._attack_s, self._is_shared, self._slack = calm_s, attack_s, is_shared, slack
+    def __init__(self, calm_s: float, attack_s: float, is_shared: bool) -> None:
+        self._calm_s, self._attack_s, self._is_shared = calm_s, attack_s, is_shared
         self._stack = contextlib.ExitStack()
         self._found: tuple[Program, Target, Program] | None = None
 
@@ -138,10 +136,10 @@ class Ground:
         if hub.process.poll() is not None:
             problems.append(f"the hub has ended with {hub.process.returncode}")
             figures = {"p99": float("inf"), "longest": float("inf"), "lost": -1}
-            return Outcome(case, calm, Figures(peak_mib=0.0, problems=problems, **figures), 1, self._slack)
+            return Outcome(case, calm, Figures(peak_mib=0.0, problems=problems, **figures), 1)
         figures = _figures(good)
         peak = (hub.peak_bytes - before) / 2**20
-        return Outcome(case, calm, Figures(peak_mib=peak, problems=problems, **figures), 1, self._slack)
+        return Outcome(case, calm, Figures(peak_mib=peak, problems=problems, **figures), 1)
 
 
 def _looked(case: ModuleType, target: Target) -> list[str]:
