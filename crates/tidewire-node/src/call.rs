@@ -114,7 +114,8 @@ impl<T> Call<T> {
         let core = shot.core()?;
         core.rejoined.add(context.waker());
         if core.link.joined().is_none() {
-            return Ok(());
+            // What it gives may have been lost with this link since it was decided to make the call again.
+            return if shot.may_again() { Ok(()) } else { Err(Error::lost(&shot.title)) };
         }
         self.again += 1;
         match self.send() {
