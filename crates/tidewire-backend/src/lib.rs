@@ -1,6 +1,7 @@
 //! Ports of Tidewire: what a backend does, whichever database or server is behind it.
 //!
 //! - [`campaigns`]: campaigns of seeded runs, leased in ranges, results stored by range.
+//! - [`home`]: homes of durable things: streams and their consumers, key-value buckets, leases.
 //! - [`sql`]: what stores of campaigns on SQL databases have in common.
 //!
 //! A backend is a crate of its own (`tidewire-sqlite`, `tidewire-postgres`), and passes the conformance suite of
@@ -10,6 +11,7 @@
 
 pub mod campaigns;
 mod error;
+pub mod home;
 mod plan;
 mod results;
 pub mod sql;

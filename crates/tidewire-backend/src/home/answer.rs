@@ -1,0 +1,220 @@
+//! The answer of a call that goes on elsewhere: a future, something to wait for, or a callback.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::{HomeError, HomeErrorKind, HomeResult};
+
+/// A place for a result, and who fills it.
+pub fn answer<T>() -> (Teller<T>, Answer<T>) {
+    let shared = Arc::new(Shared { state: Mutex::new(State::default()), told: Condvar::new() });
+    (Teller(Some(Arc::clone(&shared))), Answer(Inner::Later(shared)))
+}
+
+/// What a call will have given: `.await` it on any runtime, [`wait`](Answer::wait) for it on a plain thread, or have it
+/// call back with [`then`](Answer::then).
+#[must_use = "nothing is known of the call before its answer was looked at"]
+pub struct Answer<T>(Inner<T>);
+
+enum Inner<T> {
+    Ready(Option<HomeResult<T>>),
+    Later(Arc<Shared<T>>),
+}
+
+/// Who fills an answer. One that is dropped without having told anything tells [`Closed`](HomeErrorKind::Closed).
+pub struct Teller<T>(Option<Arc<Shared<T>>>);
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    told: Condvar,
+}
+
+struct State<T> {
+    result: Option<HomeResult<T>>,
+    waker: Option<Waker>,
+    callback: Option<Box<dyn FnOnce(HomeResult<T>) + Send>>,
+    /// The answer was dropped: nobody looks any more.
+    unwanted: bool,
+}
+
+impl<T> Default for State<T> {
+    fn default() -> Self {
+        Self { result: None, waker: None, callback: None, unwanted: false }
+    }
+}
+
+impl<T> Answer<T> {
+    /// An answer that is there already.
+    pub const fn ready(result: HomeResult<T>) -> Self {
+        Self(Inner::Ready(Some(result)))
+    }
+
+    /// Blocks this thread until the answer is there.
+    ///
+    /// # Errors
+    ///
+    /// What the call says.
+    pub fn wait(mut self) -> HomeResult<T> {
+        match &mut self.0 {
+            Inner::Ready(result) => result.take().unwrap_or_else(|| Err(taken())),
+            Inner::Later(shared) => {
+                let mut state = shared.lock();
+                loop {
+                    match state.result.take() {
+                        Some(result) => return result,
+                        None => state = shared.told.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Blocks this thread until the answer is there, at most so long. `Err(self)`: it is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// The answer itself, to be waited for again.
+    pub fn wait_for(mut self, timeout: Duration) -> Result<HomeResult<T>, Self> {
+        let found = match &mut self.0 {
+            Inner::Ready(result) => Some(result.take().unwrap_or_else(|| Err(taken()))),
+            Inner::Later(shared) => {
+                let state = shared.lock();
+                let waited = shared.told.wait_timeout_while(state, timeout, |state| state.result.is_none());
+                waited.unwrap_or_else(PoisonError::into_inner).0.result.take()
+            }
+        };
+        found.ok_or(self)
+    }
+
+    /// Calls back when the answer is there: at once on this thread if it is there already, else on the thread that tells.
+    /// The callback must be short, and must not block.
+    pub fn then(mut self, callback: impl FnOnce(HomeResult<T>) + Send + 'static) {
+        let there = match &mut self.0 {
+            Inner::Ready(result) => result.take(),
+            Inner::Later(shared) => {
+                let mut state = shared.lock();
+                match state.result.take() {
+                    Some(result) => Some(result),
+                    None => {
+                        state.callback = Some(Box::new(callback));
+                        return;
+                    }
+                }
+            }
+        };
+        callback(there.unwrap_or_else(|| Err(taken())));
+    }
+}
+
+impl<T: Send + 'static> Answer<T> {
+    /// The same answer with its value changed.
+    pub fn map<U: Send + 'static>(self, change: impl FnOnce(T) -> U + Send + 'static) -> Answer<U> {
+        let (teller, answer) = answer();
+        self.then(move |result| drop(teller.tell(result.map(change))));
+        answer
+    }
+}
+
+impl<T> Future for Answer<T> {
+    type Output = HomeResult<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.get_mut().0 {
+            Inner::Ready(result) => Poll::Ready(result.take().unwrap_or_else(|| Err(taken()))),
+            Inner::Later(shared) => {
+                let mut state = shared.lock();
+                match state.result.take() {
+                    Some(result) => Poll::Ready(result),
+                    None => {
+                        state.waker = Some(context.waker().clone());
+                        Poll::Pending
+                    }
+                }
+            }
+        }
+    }
+}
+
+// A result is moved out whole, never pinned.
+impl<T> Unpin for Answer<T> {}
+
+impl<T> Drop for Answer<T> {
+    fn drop(&mut self) {
+        if let Inner::Later(shared) = &self.0 {
+            let mut state = shared.lock();
+            state.unwanted = state.callback.is_none();
+        }
+    }
+}
+
+impl<T> Teller<T> {
+    /// Fills the answer. Gives the result back if nobody looks any more.
+    ///
+    /// # Errors
+    ///
+    /// The result, if the answer was dropped.
+    pub fn tell(mut self, result: HomeResult<T>) -> Result<(), HomeResult<T>> {
+        self.0.take().map_or(Ok(()), |shared| shared.tell(result))
+    }
+
+    /// False if the answer was dropped, so that nobody would see a result.
+    pub fn is_wanted(&self) -> bool {
+        self.0.as_ref().is_some_and(|shared| !shared.lock().unwanted)
+    }
+}
+
+impl<T> Drop for Teller<T> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            let text = "the home ended before it answered; what was called may have happened: open it again and look";
+            drop(shared.tell(Err(HomeError::new(HomeErrorKind::Closed, text))));
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, result: HomeResult<T>) -> Result<(), HomeResult<T>> {
+        let mut state = self.lock();
+        if state.unwanted {
+            return Err(result);
+        }
+        // Callbacks and wakers run without the lock: they may look at this answer again.
+        if let Some(callback) = state.callback.take() {
+            drop(state);
+            callback(result);
+            return Ok(());
+        }
+        state.result = Some(result);
+        let waker = state.waker.take();
+        drop(state);
+        self.told.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+}
+
+impl<T> fmt::Debug for Answer<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Answer")
+    }
+}
+
+impl<T> fmt::Debug for Teller<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Teller")
+    }
+}
+
+fn taken() -> HomeError {
+    HomeError::new(HomeErrorKind::Invalid, "answer: its result was taken before; look at it once")
+}

@@ -1,0 +1,176 @@
+//! Consumers: named cursors over a stream, with what was delivered and not yet acked.
+
+use tidewire_proto::subject::Pattern;
+
+use super::Event;
+
+/// What a consumer is asked to be. Two settings are the same if all fields but `start` are equal.
+///
+/// All who fetch from one consumer compete for its events. For broadcast each has a consumer of its own, with a name of its
+/// own such as `prices-<instance>`, and `inactive_us` so that it goes when the instance does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerSettings {
+    /// Letters, digits, `_` and `-`, 1 to 64 characters.
+    pub name: String,
+    /// Which subjects; empty for all.
+    pub filter: Vec<Pattern>,
+    /// Where it begins when it is made.
+    pub start: Start,
+    /// A delivery that is not settled, nor said to be worked on, for so long counts as failed.
+    pub ack_wait_us: u64,
+    /// After so many failed deliveries an event is a dead letter. 0: never.
+    pub max_deliver: u32,
+    /// The delay before the second, third, ... delivery of one that failed; the last counts for all further ones. Empty:
+    /// no delay.
+    pub backoff_us: Vec<u64>,
+    /// How many deliveries may be out at once, over all who fetch.
+    pub max_in_flight: u32,
+    /// What waits for what.
+    pub order: Order,
+    /// Deleted when nobody has fetched or settled for so long. 0: never.
+    pub inactive_us: u64,
+}
+
+impl ConsumerSettings {
+    /// A consumer of everything new, with 30 s for an ack, five deliveries, and 1,000 out at once.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            filter: Vec::new(),
+            start: Start::New,
+            ack_wait_us: 30_000_000,
+            max_deliver: 5,
+            backoff_us: vec![100_000, 1_000_000, 10_000_000],
+            max_in_flight: 1_000,
+            order: Order::None,
+            inactive_us: 0,
+        }
+    }
+}
+
+/// A place in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Behind the newest event.
+    New,
+    /// At the oldest event.
+    All,
+    /// At this sequence, or the next that there is.
+    Sequence(u64),
+    /// At the first event stored at this time or later.
+    Time(u64),
+}
+
+/// Which events wait for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// None does: they are delivered in order, and settled in any.
+    None,
+    /// An event with a key is delivered when all earlier ones of its key are acked or dead. Events without a key wait for
+    /// nothing.
+    Key,
+}
+
+/// What there is of a consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerInfo {
+    /// As it was made.
+    pub settings: ConsumerSettings,
+    /// Every event up to here is acked, dead, or not selected.
+    pub acked_to: u64,
+    /// How many deliveries are out.
+    pub in_flight: u64,
+    /// How many failed events wait for their next delivery.
+    pub waiting: u64,
+    /// The newest event of the stream minus `acked_to`: what it has still to see, filtered or not.
+    pub lag: u64,
+    /// How many deliveries were not the first of their event, since the home was opened.
+    pub redelivered: u64,
+    /// How many dead letters it has.
+    pub dead: u64,
+    /// When the oldest event that is not acked was stored.
+    pub oldest_time_us: Option<u64>,
+    /// Paused until then; `u64::MAX` for until it is resumed.
+    pub paused_until_us: Option<u64>,
+}
+
+/// How much to take, and how long to wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// At most so many deliveries. At least 1.
+    pub max_messages: u32,
+    /// At most so many bytes of payload, but at least one event.
+    pub max_bytes: u32,
+    /// How long to wait for the first. 0: not at all.
+    pub wait_us: u64,
+}
+
+/// One attempt at an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// What is delivered.
+    pub event: Event,
+    /// Which attempt it is, counted from 1.
+    pub delivery: u32,
+}
+
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// The event.
+    pub sequence: u64,
+    /// Which attempt.
+    pub delivery: u32,
+    /// What became of it.
+    pub how: Settlement,
+}
+
+/// What can become of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    /// It was handled, and is never delivered again.
+    Ack,
+    /// It failed: deliver it again after a delay (`None`: what `backoff_us` says), or, if that was the last delivery, keep it
+    /// as a dead letter.
+    Nak {
+        /// Instead of what `backoff_us` says.
+        delay_us: Option<u64>,
+        /// What the handler raised.
+        fault: Option<Fault>,
+    },
+    /// It can't be handled: keep it as a dead letter at once.
+    Term {
+        /// Why, in words.
+        reason: String,
+        /// What the handler raised.
+        fault: Option<Fault>,
+    },
+    /// It is still worked on: its ack wait begins anew.
+    Working,
+}
+
+/// What a handler raised.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fault {
+    /// In one line.
+    pub error: String,
+    /// The way to it; may be empty.
+    pub traceback: String,
+}
+
+/// An event that was given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The event; None if the stream does not have it any more.
+    pub event: Option<Event>,
+    /// Its sequence.
+    pub sequence: u64,
+    /// How often it was delivered.
+    pub deliveries: u32,
+    /// When it was given up.
+    pub dead_at_us: u64,
+    /// Why: `max_deliver`, or what `term` was given.
+    pub reason: String,
+    /// What the handler raised last; "no ack within 30 s" if it said nothing.
+    pub fault: Fault,
+}

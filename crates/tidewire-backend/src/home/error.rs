@@ -1,0 +1,133 @@
+//! What a home answers when it can't do what it was asked for.
+
+use std::fmt;
+
+/// The result of a call of a home.
+pub type HomeResult<T> = std::result::Result<T, HomeError>;
+
+/// Why a home could not do what it was asked for. The message names the field or thing, the value and the mend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HomeError(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
+    kind: HomeErrorKind,
+    message: String,
+}
+
+/// What went wrong, as far as a program can do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HomeErrorKind {
+    /// A name, subject, limit or option that is out of range, or does not fit what is stored.
+    Invalid,
+    /// This home can't do it; its capabilities say so.
+    Unsupported,
+    /// There is no stream, consumer or bucket of this name, or it was deleted.
+    NotFound,
+    /// A stream, consumer or bucket of this name exists with other settings.
+    Differs,
+    /// The stream or bucket is at its limit, and refuses.
+    Full,
+    /// The delivery is no longer this one's: acked before, or given to another since.
+    Stale,
+    /// The key has another revision than was expected.
+    Revision,
+    /// The lease was lost: its time was over, or somebody else holds it.
+    LeaseLost,
+    /// Somebody else held the lease for as long as was waited.
+    LeaseHeld,
+    /// The home takes nothing more for the moment: too much waits to be stored.
+    Busy,
+    /// The folder is in use by another process.
+    Locked,
+    /// The folder or file can't be read or written, or the disk is full.
+    Disk,
+    /// What is stored contradicts its checksums.
+    Corrupt,
+    /// What is stored was made by a newer version, or is not Tidewire's.
+    Foreign,
+    /// There is no connection to the servers, or they don't answer.
+    Unreachable,
+    /// The servers refuse the user, the password or the operation.
+    Denied,
+    /// The home was closed, or ended before it answered.
+    Closed,
+}
+
+impl HomeError {
+    /// An error of a kind, with a message that names the value and the mend.
+    pub fn new(kind: HomeErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, message: message.into() }))
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> HomeErrorKind {
+        self.0.kind
+    }
+
+    /// What went wrong, in words.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// True if the same call may succeed after a pause. Publish again with the same `id`, so that what had been stored in
+    /// spite of the error is stored once.
+    pub fn retryable(&self) -> bool {
+        matches!(self.kind(), HomeErrorKind::Unreachable | HomeErrorKind::Busy | HomeErrorKind::LeaseHeld)
+    }
+}
+
+impl HomeErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 17] = [
+        Self::Invalid,
+        Self::Unsupported,
+        Self::NotFound,
+        Self::Differs,
+        Self::Full,
+        Self::Stale,
+        Self::Revision,
+        Self::LeaseLost,
+        Self::LeaseHeld,
+        Self::Busy,
+        Self::Locked,
+        Self::Disk,
+        Self::Corrupt,
+        Self::Foreign,
+        Self::Unreachable,
+        Self::Denied,
+        Self::Closed,
+    ];
+
+    /// The name for programs: `not_found`, `lease_lost`, ...
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Unsupported => "unsupported",
+            Self::NotFound => "not_found",
+            Self::Differs => "differs",
+            Self::Full => "full",
+            Self::Stale => "stale",
+            Self::Revision => "revision",
+            Self::LeaseLost => "lease_lost",
+            Self::LeaseHeld => "lease_held",
+            Self::Busy => "busy",
+            Self::Locked => "locked",
+            Self::Disk => "disk",
+            Self::Corrupt => "corrupt",
+            Self::Foreign => "foreign",
+            Self::Unreachable => "unreachable",
+            Self::Denied => "denied",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl fmt::Display for HomeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.message())
+    }
+}
+
+impl std::error::Error for HomeError {}

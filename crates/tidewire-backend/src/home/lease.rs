@@ -1,0 +1,54 @@
+//! The port of leases: mutual exclusion for a time, with fencing tokens.
+
+use super::Answer;
+
+/// A lease that somebody holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The fencing token: greater than that of every grant of this name before, for ever.
+    pub fence: u64,
+    /// How long it is valid. Whoever holds it counts from before the call that gave it, by a clock that does not jump.
+    pub ttl_us: u64,
+}
+
+/// What is known of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseInfo {
+    /// Its name.
+    pub name: String,
+    /// Who holds it, if somebody does.
+    pub holder: Option<String>,
+    /// The newest fencing token.
+    pub fence: u64,
+    /// How long it is still held.
+    pub remaining_us: u64,
+}
+
+/// Leases by name. A name is a subject's text, so that `orders.matching` is one.
+///
+/// Of two holders the home lets one in at a time, by its own clock; with the fence, what both write to can tell them apart.
+/// A home that was away for a while (closed, restarted) lets each lease that it knows of run its whole time again.
+pub trait Leases: Send + Sync {
+    /// Takes a lease that is free, waiting for it up to `wait_us` in the order of the calls. `holder` says who it is for people.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseHeld`](super::HomeErrorKind::LeaseHeld), with who holds it and for how long still.
+    fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Answer<Grant>;
+
+    /// Makes a lease valid for its whole time again. The fence stays.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`](super::HomeErrorKind::LeaseLost): it must not be believed any more.
+    fn renew(&self, name: &str, fence: u64) -> Answer<Grant>;
+
+    /// Gives a lease back. True if it was held with this fence.
+    fn release(&self, name: &str, fence: u64) -> Answer<bool>;
+
+    /// What is known of a lease; None if nobody ever held it.
+    fn lease_info(&self, name: &str) -> Answer<Option<LeaseInfo>>;
+
+    /// Every lease that somebody holds, in order of name.
+    fn list_leases(&self) -> Answer<Vec<LeaseInfo>>;
+}
