@@ -33,10 +33,24 @@
     ├── VersionMismatch
     ├── CallCancelled
     ├── RemoteGone
-    └── CampaignError
-        ├── StoreUnavailable
-        ├── NoSuchCampaign (also LookupError)
-        └── CodeChanged
+    ├── CampaignError
+    │   ├── StoreUnavailable
+    │   ├── NoSuchCampaign (also LookupError)
+    │   └── CodeChanged
+    └── HomeError
+        ├── NotFound (also LookupError)
+        ├── SettingsDiffer
+        ├── StreamFull
+        ├── StaleDelivery
+        ├── RevisionConflict
+        ├── LeaseLost
+        ├── LeaseHeld (also TimeoutError)
+        ├── HomeBusy
+        ├── DataInUse
+        ├── DataCorrupt
+        ├── Unsupported
+        ├── HomeUnavailable
+        └── PublishFailed
 
 Every class has ``code``, a stable text for programs, and ``retryable``: whether it makes sense to try the same call
 again after a pause. The message names what is wrong, its value and the mend.
@@ -58,8 +72,15 @@ __all__ = [
     "CampaignError",
     "CodeChanged",
     "ConfigError",
+    "DataCorrupt",
+    "DataInUse",
+    "HomeBusy",
+    "HomeError",
+    "HomeUnavailable",
     "InvalidArgument",
     "InvalidSubject",
+    "LeaseHeld",
+    "LeaseLost",
     "LimitExceeded",
     "LinkLost",
     "MailboxFull",
@@ -70,18 +91,25 @@ __all__ = [
     "NoSuchCampaign",
     "NoSuchTarget",
     "NodeStopped",
+    "NotFound",
     "PayloadTooLarge",
     "PoolFailed",
     "PoolStopped",
+    "PublishFailed",
     "RemoteError",
     "RemoteGone",
+    "RevisionConflict",
+    "SettingsDiffer",
+    "StaleDelivery",
     "StoreUnavailable",
+    "StreamFull",
     "TaskQuarantined",
     "TaskTimeout",
     "TidewireError",
     "Unauthorized",
     "Unhandled",
     "UnknownDispatcher",
+    "Unsupported",
     "VersionMismatch",
     "WireError",
     "WorkerLost",
@@ -483,3 +511,155 @@ class CodeChanged(CampaignError):
 
     code = "code_changed"
     retryable = False
+
+
+class HomeError(TidewireError):
+    """A home of streams, buckets and leases can't do it; the message names the value and the mend.
+
+    Do what the message says.
+
+    ``kind``: What went wrong, for programs: `disk`, `foreign`, `closed`, ...
+    """
+
+    code = "home_error"
+    retryable = False
+
+    def __init__(self, message: str = "", *, kind: str | None = None) -> None:
+        super().__init__(message)
+        self.kind: str | None = kind
+
+
+class NotFound(HomeError, LookupError):
+    """There is no stream, consumer or bucket of this name, or it was deleted.
+
+    Make it first, or look at what there is with `tidewire stream ls`.
+    """
+
+    code = "not_found"
+    retryable = False
+
+
+class SettingsDiffer(HomeError):
+    """What has this name has other settings; the message names the first that differs.
+
+    Ask for it with the settings that it has, or delete it first.
+    """
+
+    code = "settings_differ"
+    retryable = False
+
+
+class StreamFull(HomeError):
+    """The stream or bucket is at its limit, and refuses more.
+
+    Purge it, or make it with a larger limit or with full="drop_old".
+    """
+
+    code = "stream_full"
+    retryable = False
+
+
+class StaleDelivery(HomeError):
+    """The delivery was settled before, or its event was given to another since.
+
+    Settle each delivery once; call `event.working()` while a long handler runs, or give the consumer a longer ack_wait.
+    """
+
+    code = "stale_delivery"
+    retryable = False
+
+
+class RevisionConflict(HomeError):
+    """The key has another revision than was expected.
+
+    Read the key again, decide anew, and write with the revision that was read.
+    """
+
+    code = "revision_conflict"
+    retryable = False
+
+
+class LeaseLost(HomeError):
+    """The time of the lease was over, or somebody else holds it.
+
+    Stop what the lease protects, and acquire it anew.
+    """
+
+    code = "lease_lost"
+    retryable = False
+
+
+class LeaseHeld(HomeError, TimeoutError):
+    """Somebody else held the lease for as long as was waited.
+
+    Wait longer, or try again after a pause.
+    """
+
+    code = "lease_held"
+    retryable = True
+
+
+class HomeBusy(HomeError):
+    """Too much waits to be stored; nothing of the call was looked at.
+
+    Try again after a pause, or publish through `stream.publisher`, which waits for room.
+    """
+
+    code = "home_busy"
+    retryable = True
+
+
+class DataInUse(HomeError):
+    """Another process has the data folder open; one process writes it at a time.
+
+    Stop that process, or join it: start it with `tidewire up --data DIR`, and use its address.
+    """
+
+    code = "data_in_use"
+    retryable = False
+
+
+class DataCorrupt(HomeError):
+    """What is stored contradicts its checksums; the message names the file and the place.
+
+    Look at it with `tidewire log check DIR`, and rescue what is whole with `tidewire log salvage`.
+    """
+
+    code = "data_corrupt"
+    retryable = False
+
+
+class Unsupported(HomeError):
+    """This home can't do it; the message says why.
+
+    Do without it, or use a home that can: the guide of streams has a table.
+    """
+
+    code = "unsupported"
+    retryable = False
+
+
+class HomeUnavailable(HomeError):
+    """There is no connection to the servers of the home, or they don't answer.
+
+    Start them, or try again: publish with an `id`, so that what was stored is stored once.
+    """
+
+    code = "home_unavailable"
+    retryable = True
+
+
+class PublishFailed(HomeError):
+    """Messages of a publisher were not stored, or it is not known whether they were.
+
+    Look at `failures`, and publish those again, with the same ids.
+
+    ``failures``: One line each: the number of the message in its publisher, from 0, its id, its error.
+    """
+
+    code = "publish_failed"
+    retryable = False
+
+    def __init__(self, message: str = "", *, failures: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.failures: list[str] = list(failures)

@@ -76,6 +76,34 @@ pub enum ErrorCode {
     NoSuchCampaign,
     /// The code that is here is not that with which the campaign began; the message says what differs.
     CodeChanged,
+    /// A home of streams, buckets and leases can't do it; the message names the value and the mend.
+    HomeError,
+    /// There is no stream, consumer or bucket of this name, or it was deleted.
+    NotFound,
+    /// What has this name has other settings; the message names the first that differs.
+    SettingsDiffer,
+    /// The stream or bucket is at its limit, and refuses more.
+    StreamFull,
+    /// The delivery was settled before, or its event was given to another since.
+    StaleDelivery,
+    /// The key has another revision than was expected.
+    RevisionConflict,
+    /// The time of the lease was over, or somebody else holds it.
+    LeaseLost,
+    /// Somebody else held the lease for as long as was waited.
+    LeaseHeld,
+    /// Too much waits to be stored; nothing of the call was looked at.
+    HomeBusy,
+    /// Another process has the data folder open; one process writes it at a time.
+    DataInUse,
+    /// What is stored contradicts its checksums; the message names the file and the place.
+    DataCorrupt,
+    /// This home can't do it; the message says why.
+    Unsupported,
+    /// There is no connection to the servers of the home, or they don't answer.
+    HomeUnavailable,
+    /// Messages of a publisher were not stored, or it is not known whether they were.
+    PublishFailed,
 }
 
 impl ErrorCode {
@@ -115,6 +143,20 @@ impl ErrorCode {
         Self::StoreUnavailable,
         Self::NoSuchCampaign,
         Self::CodeChanged,
+        Self::HomeError,
+        Self::NotFound,
+        Self::SettingsDiffer,
+        Self::StreamFull,
+        Self::StaleDelivery,
+        Self::RevisionConflict,
+        Self::LeaseLost,
+        Self::LeaseHeld,
+        Self::HomeBusy,
+        Self::DataInUse,
+        Self::DataCorrupt,
+        Self::Unsupported,
+        Self::HomeUnavailable,
+        Self::PublishFailed,
     ];
 
     /// The stable code, in snake case.
@@ -154,6 +196,20 @@ impl ErrorCode {
             Self::StoreUnavailable => "store_unavailable",
             Self::NoSuchCampaign => "no_such_campaign",
             Self::CodeChanged => "code_changed",
+            Self::HomeError => "home_error",
+            Self::NotFound => "not_found",
+            Self::SettingsDiffer => "settings_differ",
+            Self::StreamFull => "stream_full",
+            Self::StaleDelivery => "stale_delivery",
+            Self::RevisionConflict => "revision_conflict",
+            Self::LeaseLost => "lease_lost",
+            Self::LeaseHeld => "lease_held",
+            Self::HomeBusy => "home_busy",
+            Self::DataInUse => "data_in_use",
+            Self::DataCorrupt => "data_corrupt",
+            Self::Unsupported => "unsupported",
+            Self::HomeUnavailable => "home_unavailable",
+            Self::PublishFailed => "publish_failed",
         }
     }
 
@@ -194,6 +250,20 @@ impl ErrorCode {
             Self::StoreUnavailable => "StoreUnavailable",
             Self::NoSuchCampaign => "NoSuchCampaign",
             Self::CodeChanged => "CodeChanged",
+            Self::HomeError => "HomeError",
+            Self::NotFound => "NotFound",
+            Self::SettingsDiffer => "SettingsDiffer",
+            Self::StreamFull => "StreamFull",
+            Self::StaleDelivery => "StaleDelivery",
+            Self::RevisionConflict => "RevisionConflict",
+            Self::LeaseLost => "LeaseLost",
+            Self::LeaseHeld => "LeaseHeld",
+            Self::HomeBusy => "HomeBusy",
+            Self::DataInUse => "DataInUse",
+            Self::DataCorrupt => "DataCorrupt",
+            Self::Unsupported => "Unsupported",
+            Self::HomeUnavailable => "HomeUnavailable",
+            Self::PublishFailed => "PublishFailed",
         }
     }
 
@@ -234,6 +304,20 @@ impl ErrorCode {
             Self::StoreUnavailable => 32,
             Self::NoSuchCampaign => 33,
             Self::CodeChanged => 34,
+            Self::HomeError => 35,
+            Self::NotFound => 36,
+            Self::SettingsDiffer => 37,
+            Self::StreamFull => 38,
+            Self::StaleDelivery => 39,
+            Self::RevisionConflict => 40,
+            Self::LeaseLost => 41,
+            Self::LeaseHeld => 42,
+            Self::HomeBusy => 43,
+            Self::DataInUse => 44,
+            Self::DataCorrupt => 45,
+            Self::Unsupported => 46,
+            Self::HomeUnavailable => 47,
+            Self::PublishFailed => 48,
         }
     }
 
@@ -248,6 +332,9 @@ impl ErrorCode {
                 | Self::NoResponders
                 | Self::WorkerLost
                 | Self::StoreUnavailable
+                | Self::LeaseHeld
+                | Self::HomeBusy
+                | Self::HomeUnavailable
         )
     }
 
@@ -306,6 +393,22 @@ impl ErrorCode {
             Self::CodeChanged => {
                 "The code that is here is not that with which the campaign began; the message says what differs."
             }
+            Self::HomeError => {
+                "A home of streams, buckets and leases can't do it; the message names the value and the mend."
+            }
+            Self::NotFound => "There is no stream, consumer or bucket of this name, or it was deleted.",
+            Self::SettingsDiffer => "What has this name has other settings; the message names the first that differs.",
+            Self::StreamFull => "The stream or bucket is at its limit, and refuses more.",
+            Self::StaleDelivery => "The delivery was settled before, or its event was given to another since.",
+            Self::RevisionConflict => "The key has another revision than was expected.",
+            Self::LeaseLost => "The time of the lease was over, or somebody else holds it.",
+            Self::LeaseHeld => "Somebody else held the lease for as long as was waited.",
+            Self::HomeBusy => "Too much waits to be stored; nothing of the call was looked at.",
+            Self::DataInUse => "Another process has the data folder open; one process writes it at a time.",
+            Self::DataCorrupt => "What is stored contradicts its checksums; the message names the file and the place.",
+            Self::Unsupported => "This home can't do it; the message says why.",
+            Self::HomeUnavailable => "There is no connection to the servers of the home, or they don't answer.",
+            Self::PublishFailed => "Messages of a publisher were not stored, or it is not known whether they were.",
         }
     }
 
