@@ -1,4 +1,4 @@
-"""What a workload costs each process that takes part: processor time and peak memory."""
+"""Processor time and peak memory of each process that takes part in a workload."""
 
 from __future__ import annotations
 

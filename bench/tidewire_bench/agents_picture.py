@@ -1,4 +1,4 @@
-"""What more workers bring, as a picture: a panel for each size of tasks, a group of bars for each number of workers."""
+"""The scaling picture of pools: a panel for each size of tasks, a group of bars for each number of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs the workloads of agents and pools: each function gives runs of one sort of contender."""
+"""Runners of the workloads of agents and pools: each function gives runs of one sort of contender."""
 
 from __future__ import annotations
 

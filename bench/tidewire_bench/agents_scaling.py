@@ -1,4 +1,4 @@
-"""What more workers bring: the table and the picture of the pool of processes."""
+"""The scaling table and picture of the process pool."""
 
 from __future__ import annotations
 

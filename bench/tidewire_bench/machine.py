@@ -1,4 +1,4 @@
-"""What a figure was measured on: the machine and the versions of everything that took part."""
+"""The machine of a measurement, and the versions of everything that took part."""
 
 from __future__ import annotations
 

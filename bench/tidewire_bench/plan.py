@@ -1,4 +1,4 @@
-"""What to run: every workload at its scale, or the chosen ones."""
+"""The plan of a benchmark: every workload at its scale, or the chosen ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session of requests between processes found: tables of rates, times, processor time and memory, and a curve of times."""
+"""Results of requests between processes: tables of rates, times, processor time and memory, and a curve of times."""
 
 from __future__ import annotations
 

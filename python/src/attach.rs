@@ -1,4 +1,4 @@
-//! How a thread comes to the interpreter, so that no fork falls into it.
+//! Attaching a thread to the interpreter, so that no fork falls into it.
 //!
 //! CPython lists a new thread under a lock that it takes without the interpreter's own. Up to 3.12 a child that was forked in that moment
 //! waits for this lock for ever, before any of our code runs in it. So threads that are not listed yet come through a gate, and a

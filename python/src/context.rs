@@ -1,4 +1,4 @@
-//! What a handler sees besides its message.
+//! The handler context: what a handler sees besides its message.
 
 use std::sync::Arc;
 

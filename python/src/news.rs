@@ -1,4 +1,4 @@
-//! What tells those who wait for the state of a node to look again.
+//! Change signals: wake those who wait for the state of a node.
 
 use std::pin::Pin;
 use std::sync::Arc;

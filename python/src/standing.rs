@@ -1,4 +1,4 @@
-//! What is known of one instance of a service.
+//! The load and health of one service instance, for the balancer.
 
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;

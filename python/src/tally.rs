@@ -1,4 +1,4 @@
-//! What an instance of a service counts.
+//! Counters of one service instance.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

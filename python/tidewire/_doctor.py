@@ -1,4 +1,4 @@
-"""What `tidewire doctor` looks at: versions, configuration, and a short run of the engine."""
+"""Checks of `tidewire doctor`: versions, configuration, and a short run of the engine."""
 
 from __future__ import annotations
 

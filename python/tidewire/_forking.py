@@ -1,4 +1,4 @@
-"""What a process that was made by a fork does anew: of its parent's threads it has one, and locks that others held stay taken."""
+"""Fork handlers: a child has one thread of its parent's, and locks that others held stay taken."""
 
 from __future__ import annotations
 

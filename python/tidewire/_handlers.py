@@ -1,4 +1,4 @@
-"""How functions, coroutines, classes and objects become actors, and what is wrong with those that can't."""
+"""Handlers: functions, coroutines, classes and objects that become actors, and errors of those that can't."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of messages and actors at their end."""
+"""Final counts of messages and actors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failures of a handler lead to."""
+"""The supervision policy: what failures of a handler lead to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! What a store answers when it can't do what it was asked for.
+//! Errors of a campaign store, by what the caller can do about them.
 
 use std::fmt;
 

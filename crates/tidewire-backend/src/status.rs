@@ -1,4 +1,4 @@
-//! How a campaign is doing: counters, workers, events.
+//! Progress of a campaign: counters, workers, events.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How many restarts a span of time allows, so that what fails at once after every restart is stopped.
+//! The restart limit: so many restarts in a window of time, so that an actor which fails at once after each of them is stopped.
 
 use std::collections::VecDeque;
 

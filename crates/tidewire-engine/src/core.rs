@@ -1,4 +1,4 @@
-//! What all actors of one engine share.
+//! State that all actors of one engine share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};

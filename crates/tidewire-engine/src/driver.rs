@@ -1,4 +1,4 @@
-//! What stands between a mailbox and the code that handles its messages.
+//! The driver trait: between a mailbox and the code that handles its messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

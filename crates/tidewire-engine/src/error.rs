@@ -1,4 +1,4 @@
-//! What can go wrong, as the caller sees it.
+//! Errors of the engine, as the caller sees them.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How an actor is to be made: name, mailbox, dispatcher, supervision.
+//! Spawn options: name, mailbox, dispatcher, supervision.
 
 use std::time::Duration;
 

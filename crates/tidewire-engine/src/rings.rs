@@ -1,4 +1,4 @@
-//! Who waits for whom: finds rings of asks that could never end.
+//! The wait-for graph of asks: finds cycles that could never end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

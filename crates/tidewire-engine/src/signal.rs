@@ -1,4 +1,4 @@
-//! What an actor is told about others, and what the engine tells actors.
+//! Signals: what an actor is told about others, and what the engine tells actors.
 
 use std::fmt;
 use std::sync::Arc;

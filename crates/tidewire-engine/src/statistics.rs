@@ -1,4 +1,4 @@
-//! What can be seen of actors and dispatchers while they run.
+//! Statistics of actors and dispatchers, taken while they run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

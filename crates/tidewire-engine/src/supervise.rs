@@ -1,4 +1,4 @@
-//! When a failed actor may be restarted: the pure machines of `tidewire-core`, put together for one actor.
+//! The supervision of one actor: restart limit and backoff of `tidewire-core`, put together.
 
 use tidewire_core::backoff::Backoff;
 use tidewire_core::restart::RestartWindow;

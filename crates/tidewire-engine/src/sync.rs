@@ -1,4 +1,4 @@
-//! What [`short_lock`](crate::short_lock) is made of. Its model puts loom's in their place.
+//! Atomics and locks under [`short_lock`](crate::short_lock). Its model puts loom's in their place.
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What the allocator does with memory that is freed.
+//! Settings of the allocator for freed memory: how soon it goes back to the system.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! What all parts of a node share.
+//! State that all parts of a node share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What happens to a call after it has come in.
+//! The life of an inbound call: cancelled, out of time, out of credit, or answered.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

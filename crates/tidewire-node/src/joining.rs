@@ -1,4 +1,4 @@
-//! What a node needs before it can join a hub, or be one.
+//! Set-up of a node before it joins a hub, or becomes one.
 
 use tidewire_link::{Address, Greeting, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;

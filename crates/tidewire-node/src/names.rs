@@ -1,4 +1,4 @@
-//! What services, methods, instances and subjects may be called.
+//! Rules for names of services, methods, instances and subjects.
 
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;

@@ -1,4 +1,4 @@
-//! Whether those who run handlers come round to what is ready.
+//! The watchdog of handlers: notices when ready handlers do not begin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

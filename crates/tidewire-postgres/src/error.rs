@@ -1,4 +1,4 @@
-//! What PostgreSQL answers, as an error of a store.
+//! Errors of PostgreSQL, as errors of a store.
 
 use std::error::Error as _;
 use std::io;

@@ -1,4 +1,4 @@
-//! What SQLite answers, as an error of a store.
+//! Errors of SQLite, as errors of a store.
 
 use std::path::Path;
 

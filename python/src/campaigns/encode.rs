@@ -1,4 +1,4 @@
-//! What a function returned for a run, written into typed columns.
+//! The encoder of results: a run's return value, written into typed columns.
 
 use std::fmt::Display;
 

@@ -1,4 +1,4 @@
-//! Where calls of other nodes to one instance of a service come in.
+//! The inbound endpoint of one service instance: calls of other nodes come in here.
 
 use std::collections::HashMap;
 use std::sync::Arc;

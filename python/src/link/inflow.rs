@@ -1,4 +1,4 @@
-//! What other nodes publish, on its way into one mailbox.
+//! Inbound publications, on their way into one mailbox.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What comes in over a link, on its way to the loop that handles it.
+//! Inbound frames, on their way to the loop that handles them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};

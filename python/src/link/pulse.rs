@@ -1,4 +1,4 @@
-//! Whether the event loop that handlers run on goes round.
+//! The watchdog of an event loop: notices when the loop of the handlers does not go round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

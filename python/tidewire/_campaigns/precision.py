@@ -1,4 +1,4 @@
-"""How well a mean must be known for a campaign to end early."""
+"""The stopping rule of a campaign: how well a mean must be known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a campaign: counters, workers, stages, failures, and the report at its end."""
+"""Status and report of a campaign: counters, workers, stages, failures."""
 
 from __future__ import annotations
 

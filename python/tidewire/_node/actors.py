@@ -1,4 +1,4 @@
-"""What a node does with actors and timers."""
+"""Methods of a node for actors and timers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node does with agents and worker pools."""
+"""Methods of a node for agents and worker pools."""
 
 from __future__ import annotations
 

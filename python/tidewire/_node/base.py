@@ -1,4 +1,4 @@
-"""What all parts of a node have, and the event loop that its coroutines run on."""
+"""The base of a node, and the event loop that its coroutines run on."""
 
 from __future__ import annotations
 

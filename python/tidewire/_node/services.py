@@ -1,4 +1,4 @@
-"""What a node does with links and services."""
+"""Methods of a node for links and services."""
 
 from __future__ import annotations
 

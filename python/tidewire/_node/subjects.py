@@ -1,4 +1,4 @@
-"""What a node does with subjects."""
+"""Methods of a node for subjects."""
 
 from __future__ import annotations
 

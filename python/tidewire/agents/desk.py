@@ -1,4 +1,4 @@
-"""What stands behind one agent: where its messages come in, what waits to be tried again, what is counted."""
+"""The state of one agent: inbound messages, retries that wait, counters."""
 
 from __future__ import annotations
 

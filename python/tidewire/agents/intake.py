@@ -1,4 +1,4 @@
-"""What the engine calls for each message of an agent."""
+"""The message callback of an agent, called by the engine."""
 
 from __future__ import annotations
 

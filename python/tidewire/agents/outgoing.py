@@ -1,4 +1,4 @@
-"""What the arguments of a call to others mean: whom it goes to, and which messages that makes."""
+"""Addressing of outgoing messages: to whom arguments of a call go, and which messages that makes."""
 
 from __future__ import annotations
 

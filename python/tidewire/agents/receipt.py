@@ -1,4 +1,4 @@
-"""What became of a message, for senders who want to know."""
+"""Receipts: the outcome of a message, for its sender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often, and after which waits, a message that failed is handled again."""
+"""The retry policy of an agent: attempts and backoff."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the commands of ``tidewire`` do that talk to a hub."""
+"""Commands of ``tidewire`` that talk to a hub."""

@@ -1,4 +1,4 @@
-"""What ``tidewire up`` is told: by the table ``hub`` of a TOML file, and by its options, which win."""
+"""Settings of ``tidewire up``: the table ``hub`` of a TOML file, and options, which win."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands print values, as JSON whatever they are, and errors."""
+"""Output of commands: values as JSON whatever they are, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a node may listen."""
+"""Listening addresses of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node subscribes to reaches it from other nodes too."""
+"""Subscriptions of a node over its link."""
 
 from __future__ import annotations
 

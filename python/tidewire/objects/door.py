@@ -1,4 +1,4 @@
-"""Where calls of what a node has given come in."""
+"""The endpoint of exported objects: inbound calls of functions and objects that this node has given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node has given to others: a machine without clock, links and threads."""
+"""The export table of a node: a machine without clock, links and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is given in one call."""
+"""Exports of one call, released together when the call is over."""
 
 from __future__ import annotations
 

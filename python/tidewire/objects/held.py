@@ -1,4 +1,4 @@
-"""What a node holds of others: proxies, and what their owners are told of them."""
+"""The import table of a node: proxies, and the news that their owners get of them."""
 
 from __future__ import annotations
 

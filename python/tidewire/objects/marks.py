@@ -1,4 +1,4 @@
-"""What may be given to another node: functions, services, and what is marked by ``tw.remote``."""
+"""Exportable things: functions, services, and what is marked by ``tw.remote``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node has given to others, and what it holds of others."""
+"""References between nodes: exports and imports of one node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the tasks of a worker process that ended."""
+"""Redelivery: the tasks of a worker process that ended."""
 
 from __future__ import annotations
 

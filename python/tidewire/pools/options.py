@@ -1,4 +1,4 @@
-"""What a pool may be told, checked where it is said."""
+"""Options of a pool, checked where they are given."""
 
 from __future__ import annotations
 

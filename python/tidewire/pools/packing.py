@@ -1,4 +1,4 @@
-"""How a submit becomes a task."""
+"""The task of a submit: its function and arguments, pickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether and when a worker that ended is replaced. A state machine: time goes in, a decision comes out."""
+"""The restart policy of pool workers. A state machine: time goes in, a decision comes out."""
 
 from __future__ import annotations
 

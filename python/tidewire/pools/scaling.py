@@ -1,4 +1,4 @@
-"""How many workers a pool should have. A state machine: time goes in, decisions come out with their reason."""
+"""The scaling policy of a pool. A state machine: time goes in, decisions come out with their reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pool counts: outcomes, batches, and histograms of times."""
+"""Counters of a pool: outcomes, batches, and histograms of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calling a method of a client gives: something to await, or something to read with ``async for``."""
+"""Calls of a client's methods: something to await, or something to read with ``async for``."""
 
 from __future__ import annotations
 

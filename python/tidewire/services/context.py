@@ -1,4 +1,4 @@
-"""What a handler sees of the call that it is at."""
+"""The call context of a handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others see of a service: names, descriptions and schemas."""
+"""Descriptions of services for others: names, texts and schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long calls may take, in seconds."""
+"""Timeouts of calls, in seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What services and their methods may be called, and how those of a name nearly right are found."""
+"""Rules for names of services and methods, and suggestions for names nearly right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How calls are made: what ``client.with_(...)`` takes."""
+"""Call options: the arguments of ``client.with_(...)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler raised, as its caller gets it."""
+"""Exceptions of handlers, as their callers get them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one instance of a service does at once, and how much may wait."""
+"""Concurrency limits of one service instance: calls that run, and calls that wait."""
 
 from __future__ import annotations
 

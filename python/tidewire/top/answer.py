@@ -1,4 +1,4 @@
-"""What a node answers to a look: its statistics, condensed to what fits one line of bounded length."""
+"""The answer of a node to `tidewire top`: its statistics, condensed to one line of bounded length."""
 
 from __future__ import annotations
 

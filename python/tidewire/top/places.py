@@ -1,4 +1,4 @@
-"""Where the sockets of nodes lie, and who may use them."""
+"""Sockets of nodes that `tidewire top` reads: their folder and its permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether fields fit a record type: their names, and their values as far as annotations can be checked."""
+"""Checks of fields against a record type: their names, and their values as far as annotations can be checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How objects of a type are written: asked once for each type by the compiled part."""
+"""Encoding plans of types: asked once for each type by the compiled part."""
 
 from __future__ import annotations
 

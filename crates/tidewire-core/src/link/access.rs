@@ -1,4 +1,4 @@
-//! Who may join a hub, and do what there.
+//! Permissions of tokens: which nodes may join a hub, and which subjects each may use.
 
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};

@@ -1,4 +1,4 @@
-//! Whether frames that wait are written at once, or wait for others so that they make one write.
+//! The flush rule of a link: frames are written at once, or wait for others so that they make one write.
 
 use tidewire_proto::generated::limits;
 

@@ -1,4 +1,4 @@
-//! Where a deadline belongs: levels of 64 slots, each level 64 times coarser than the one below.
+//! Levels of the timing wheel: 64 slots each, every level 64 times coarser than the one below.
 
 /// Bits of time that one level tells apart.
 const BITS: u32 = 6;

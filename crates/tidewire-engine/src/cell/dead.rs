@@ -1,4 +1,4 @@
-//! What becomes of messages that are not handled, and of failures.
+//! Dead letters and failures of one actor: messages that are not handled, and the reason.
 
 use super::Cell;
 use crate::dead::DeadLetter;

@@ -1,4 +1,4 @@
-//! What holds for a configuration as a whole, wherever its values came from.
+//! Rules over a whole configuration, wherever its values came from.
 
 use tidewire_proto::generated::limits::{self, Limit};
 

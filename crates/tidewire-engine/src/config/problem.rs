@@ -1,4 +1,4 @@
-//! What is wrong with a configuration.
+//! Errors of a configuration: the field, the value and the mend.
 
 use std::error::Error;
 use std::fmt;

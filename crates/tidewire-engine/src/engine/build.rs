@@ -1,4 +1,4 @@
-//! How an engine is set up.
+//! The builder of an engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What an engine does for those who hold a handle.
+//! The engine handle: spawn, look up, publish and stop, for callers that do not own the engine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

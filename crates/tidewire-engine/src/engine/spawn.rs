@@ -1,4 +1,4 @@
-//! How an actor begins.
+//! Spawning an actor: its name, its mailbox and its first turn.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where a hub listens, and how it takes those in who come.
+//! Listeners of a hub, and how a connection becomes a link.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! How a link ends, and how it is lost.
+//! The end of a node's link: closed by its node, or lost.
 
 use tidewire_core::link::session::Fault;
 

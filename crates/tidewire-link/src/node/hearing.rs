@@ -1,4 +1,4 @@
-//! Who hears what comes in over a link.
+//! Handlers of inbound frames of a node's link.
 
 use std::sync::Arc;
 

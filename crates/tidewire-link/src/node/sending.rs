@@ -1,4 +1,4 @@
-//! What is written to the hub, and when.
+//! The writer of a node's link: when frames are written, and in which bursts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

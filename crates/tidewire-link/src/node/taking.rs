@@ -1,4 +1,4 @@
-//! What comes in over a link, on its way to those who wait for it or handle it.
+//! The dispatch of inbound frames to reply slots and handlers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What a node holds of others.
+//! The import table of a node: objects of other nodes that it holds.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What a node may give to another one.
+//! Exportable things: functions, objects and streams that a node may give to another.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What an extension holds, for a [`Value`](super::Value), which is told of its number.
+//! Contents of extension values, for a [`Value`](super::Value), which is told the extension's number.
 
 use serde::de::value::{BorrowedBytesDeserializer, BytesDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, VariantAccess, Visitor};

@@ -1,4 +1,4 @@
-//! How an extension is named on its way through serde.
+//! Names of extension types on their way through serde.
 
 /// What the name of a newtype begins with that is written as an extension.
 const PREFIX: &str = "\0tidewire:";

@@ -1,4 +1,4 @@
-//! What values are read from: memory that stays, or a long payload that is used up by its value.
+//! Sources of the reader: memory that stays, or a long payload that is used up by its value.
 
 use std::ops::Range;
 

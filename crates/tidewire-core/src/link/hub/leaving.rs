@@ -1,4 +1,4 @@
-//! How a hub leaves: it sees that its nodes have read what it has passed on.
+//! The drain of a hub: it waits until its nodes have read what it has passed on.
 
 use tidewire_proto::wire::{Flags, Kind};
 

@@ -1,4 +1,4 @@
-//! What waits to be written to one link.
+//! The send queue of one link: frames by priority, long payloads in chunks, bounded in bytes.
 //!
 //! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was busy makes one write.
 //! A long payload stays where it is and is cut when there is room for a chunk; between its chunks other frames go first.

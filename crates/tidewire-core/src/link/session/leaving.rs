@@ -1,4 +1,4 @@
-//! How a node leaves: it takes no new calls, and sees that what it has said has arrived.
+//! The drain of a node: it takes no new calls, and waits until its frames have arrived.
 
 use tidewire_proto::wire::{Flags, Kind};
 
