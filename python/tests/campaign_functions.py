@@ -53,6 +53,16 @@ def slow_pi(run: tw.Run) -> Outcome:
     return pi(run)
 
 
+def clocked_pi(run: tw.Run) -> dict[str, float]:
+    """What ``slow_pi`` gives, and the hour of the clock on the wall."""
+    return {"area": slow_pi(run).area, "hour": int(time.time() // 3_600) % 24}
+
+
+def lines(run: tw.Run) -> str:
+    """A kilobyte for each run."""
+    return f"{run.index:>1000}"
+
+
 def typed(run: tw.Run) -> Typed:
     return {"hits": run.index, "name": None if run.index % 2 else f"run {run.index}"}
 

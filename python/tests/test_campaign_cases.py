@@ -210,8 +210,8 @@ def test_bad_arguments_are_named_before_anything_is_stored(store: str, changes: 
 
 def test_bad_numbers_of_workers_and_precisions(store: str) -> None:
     campaign = tw.campaign(functions.number, runs=3, store=store)
-    for workers in (0, -1, 2.0, True, 5_000):
-        with pytest.raises(tw.InvalidArgument, match=r"workers: .* is not allowed: give 1 to 1024"):
+    for workers in (-1, -2, 2.0, True, 5_000):
+        with pytest.raises(tw.InvalidArgument, match=r"workers: .* is not allowed: give 0 to 1024"):
             campaign.run(workers=workers)  # type: ignore[arg-type]
     with pytest.raises(tw.InvalidArgument, match="half_width"):
         tw.Precision("value", 0)

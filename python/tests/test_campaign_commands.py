@@ -131,7 +131,7 @@ def test_a_campaign_is_paused_resumed_and_cancelled(tmp_path: Path) -> None:
         (("run", PI, "--runs", "5", "--param", "steps"), 2, "write NAME=VALUE"),
         (("run", PI, "--runs", "5", "--sweep", "steps=3"), 2, "write a JSON list"),
         (("run", PI, "--runs", "5", "--until", "area"), 2, "write COLUMN:HALF_WIDTH"),
-        (("run", PI, "--runs", "5", "--workers", "0"), 2, "workers"),
+        (("run", PI, "--runs", "5", "--workers", "-1"), 2, "workers"),
         (("run", "no_module:f", "--runs", "5"), 2, "no_module"),
         (("show", "none"), 1, "none"),
         (("list", "--store", "sqlite:///missing.db"), 1, "missing.db"),

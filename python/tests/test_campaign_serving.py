@@ -43,6 +43,20 @@ def test_a_server_runs_two_campaigns_and_one_that_comes_later(store: str, tmp_pa
     assert [tuple(row) for row in later.results()] == rows[:100]
 
 
+def test_a_campaign_that_only_servers_run(store: str, tmp_path: Path) -> None:
+    expected = tw.campaign(functions.pi, runs=500, seed=9, store=store).run(workers=1, progress=False).digest
+    campaign = tw.campaign(functions.pi, runs=500, seed=9, store=store)
+    with program(SERVER.format(store=store, processes=2), tmp_path) as server:
+        report = campaign.run(workers=0, progress=False)
+        assert (report.state, report.digest, report.campaign.verify()) == ("done", expected, expected)
+        assert all(worker.name.startswith(f"{server.pid}-") for worker in report.workers)
+        other = tw.campaign(functions.pi, runs=500, seed=9, store=store)
+        other.start()
+        assert until(other, lambda status: status.ended).digest == expected
+        with pytest.raises(tw.CampaignError, match="is done and can't become running"):
+            other.start()
+
+
 def test_a_server_that_is_told_to_end_stores_what_it_has_and_its_workers_end(store: str, tmp_path: Path) -> None:
     campaign = started(tw.campaign(functions.slow_pi, runs=100_000, store=store))
     with program(SERVER.format(store=store, processes=2), tmp_path) as server:

@@ -635,8 +635,8 @@ class CampaignStore:
     ) -> int:
         """Stores a plan as a draft, and returns its number."""
 
-    def campaigns(self) -> list[dict[str, Any]]:
-        """Every campaign, newest first."""
+    def campaigns(self, state: str | None = None) -> list[dict[str, Any]]:
+        """Every campaign, or those in one state, newest first."""
 
     def find(self, name_or_id: str) -> int:
         """The number of a campaign."""
@@ -644,8 +644,8 @@ class CampaignStore:
     def campaign(self, campaign: int) -> dict[str, Any]:
         """A campaign's plan, with what was added to it."""
 
-    def parameters(self, campaign: int, set: int) -> str:
-        """One parameter set, as JSON."""
+    def parameters(self, campaign: int, first: int, most: int = 1) -> list[str]:
+        """Parameter sets from `first` on, at most `most` and at least one, as JSON."""
 
     def status(self, campaign: int) -> dict[str, Any]:
         """Counters, workers, pace."""

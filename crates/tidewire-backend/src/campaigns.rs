@@ -36,8 +36,8 @@ pub trait Campaigns: Send {
     /// such as a column named `run`.
     fn create(&mut self, plan: &Plan, parameters: &[String]) -> Result<CampaignId>;
 
-    /// Every campaign of the store, newest first.
-    fn list(&mut self) -> Result<Vec<Summary>>;
+    /// Every campaign of the store, or those in one state, newest first.
+    fn list(&mut self, state: Option<State>) -> Result<Vec<Summary>>;
 
     /// The campaign of this name, or, if there is none, of this number.
     fn find(&mut self, name_or_id: &str) -> Result<CampaignId>;
@@ -45,12 +45,12 @@ pub trait Campaigns: Send {
     /// The plan as it was stored, with the columns if they are known by now.
     fn campaign(&mut self, campaign: CampaignId) -> Result<Campaign>;
 
-    /// One parameter set: a JSON object.
+    /// Parameter sets from `first` on, at most `most` and at least one. Each is a JSON object.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if there are not so many.
-    fn parameters(&mut self, campaign: CampaignId, set: u64) -> Result<String>;
+    /// [`Invalid`](crate::ErrorKind::Invalid) if there is no `first`.
+    fn parameters(&mut self, campaign: CampaignId, first: u64, most: u32) -> Result<Vec<String>>;
 
     /// Counters, workers, leases and pace, read from the ledger at a cost that does not depend on the number of runs.
     fn status(&mut self, campaign: CampaignId) -> Result<Status>;

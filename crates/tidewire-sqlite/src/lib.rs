@@ -9,7 +9,7 @@
 //! # let folder = std::env::temp_dir().join(format!("tidewire-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&folder)?;
 //! let mut store = tidewire_sqlite::open(&folder.join("farm.db"), Missing::Create)?;
-//! assert!(store.list()?.is_empty());
+//! assert!(store.list(None)?.is_empty());
 //! # drop(store);
 //! # std::fs::remove_dir_all(&folder)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

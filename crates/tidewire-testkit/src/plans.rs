@@ -35,7 +35,13 @@ pub fn a_plan_is_kept_as_it_was_given(place: &Place) {
         let status = store.status(id).unwrap();
         assert_eq!((status.summary.state, status.leased, status.rows, status.digest), (State::Draft, 0, 0, 0));
     }
-    assert_eq!(store.list().unwrap().iter().map(|line| line.id.0).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(store.list(None).unwrap().iter().map(|line| line.id.0).collect::<Vec<_>>(), [2, 1]);
+    store.transition(CampaignId(1), State::Running, "").unwrap();
+    for (state, expected) in [(State::Running, 1), (State::Draft, 2)] {
+        let found = store.list(Some(state)).unwrap();
+        assert_eq!(found.iter().map(|line| (line.id.0, line.state)).collect::<Vec<_>>(), [(expected, state)]);
+    }
+    assert!(store.list(Some(State::Done)).unwrap().is_empty());
 }
 
 pub fn plans_that_no_store_keeps_are_refused(place: &Place) {
@@ -80,7 +86,7 @@ pub fn plans_that_no_store_keeps_are_refused(place: &Place) {
         let sets = ["{}".to_owned(), parameters.to_owned()];
         refused(store.create(&plan("a", 1), &sets), ErrorKind::Invalid, "set 1 is no JSON object");
     }
-    assert!(store.list().unwrap().is_empty(), "nothing is half stored");
+    assert!(store.list(None).unwrap().is_empty(), "nothing is half stored");
     store.create(&plan("a", 1), &no_parameters()).unwrap();
 }
 
@@ -109,7 +115,7 @@ pub fn campaigns_are_found_by_name_and_then_by_number(place: &Place) {
     refused(store.events(none), ErrorKind::NoSuchCampaign, "77");
     refused(store.errors(none, 0, 1), ErrorKind::NoSuchCampaign, "77");
     refused(store.read_rows(none, 0, 1), ErrorKind::NoSuchCampaign, "77");
-    refused(store.parameters(none, 0), ErrorKind::NoSuchCampaign, "77");
+    refused(store.parameters(none, 0, 1), ErrorKind::NoSuchCampaign, "77");
     refused(store.transition(none, State::Running, ""), ErrorKind::NoSuchCampaign, "77");
     refused(store.note(none, ""), ErrorKind::NoSuchCampaign, "77");
     refused(store.join(none, &Default::default()), ErrorKind::NoSuchCampaign, "77");
@@ -121,10 +127,14 @@ pub fn ten_thousand_parameter_sets(place: &Place) {
     let id = store.create(&plan("sweep", 20_000), &sets).unwrap();
     assert_eq!(store.campaign(id).unwrap().sets, 10_000);
     for set in [0, 4_711, 9_999] {
-        assert_eq!(store.parameters(id, set).unwrap(), sets[set as usize]);
+        assert_eq!(store.parameters(id, set, 1).unwrap(), sets[set as usize..=set as usize]);
     }
-    refused(store.parameters(id, 10_000), ErrorKind::Invalid, "10000 parameter sets");
-    refused(store.parameters(id, u64::MAX), ErrorKind::Invalid, "set: 18446744073709551615");
+    assert_eq!(store.parameters(id, 0, 20_000).unwrap(), sets);
+    assert_eq!(store.parameters(id, 300, 256).unwrap(), sets[300..556]);
+    assert_eq!(store.parameters(id, 9_998, 256).unwrap(), sets[9_998..], "those that there are");
+    assert_eq!(store.parameters(id, 7, 0).unwrap(), sets[7..8], "one at least");
+    refused(store.parameters(id, 10_000, 1), ErrorKind::Invalid, "10000 parameter sets");
+    refused(store.parameters(id, u64::MAX, 1), ErrorKind::Invalid, "set: 18446744073709551615");
     let other = start(&mut store, &plan("other", 3));
     work_off(&mut store, other);
     assert_eq!(store.status(other).unwrap().summary.done, 3);

@@ -87,9 +87,14 @@ impl CampaignStore {
         self.call(py, |store| store.create(&plan, &parameters)).map(|id| id.0)
     }
 
-    /// Every campaign, newest first.
-    fn campaigns<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let all = self.call(py, |store| store.list())?;
+    /// Every campaign, or those in one state, newest first.
+    #[pyo3(signature = (state = None))]
+    fn campaigns<'py>(&self, py: Python<'py>, state: Option<&str>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let state = state.map(|name| {
+            State::parse(name).ok_or_else(|| error(py, "InvalidArgument", &format!("state: {name:?} is none"), &[]))
+        });
+        let state = state.transpose()?;
+        let all = self.call(py, |store| store.list(state))?;
         all.iter()
             .map(|summary| {
                 let row = PyDict::new(py);
@@ -133,9 +138,10 @@ impl CampaignStore {
         Ok(row)
     }
 
-    /// One parameter set, as JSON.
-    fn parameters(&self, py: Python<'_>, campaign: u64, set: u64) -> PyResult<String> {
-        self.call(py, |store| store.parameters(CampaignId(campaign), set))
+    /// Parameter sets from `first` on, at most `most` and at least one, as JSON.
+    #[pyo3(signature = (campaign, first, most = 1))]
+    fn parameters(&self, py: Python<'_>, campaign: u64, first: u64, most: u32) -> PyResult<Vec<String>> {
+        self.call(py, |store| store.parameters(CampaignId(campaign), first, most))
     }
 
     /// Counters, workers, pace.

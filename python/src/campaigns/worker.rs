@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tidewire_backend::{CampaignId, ErrorKind, Lease, RangeResults, Schema, Stages, State, StoreError, WorkerInfo};
+use tidewire_backend::{
+    CampaignId, Campaigns, ErrorKind, Lease, RangeResults, Schema, Stages, State, StoreError, WorkerInfo,
+};
 use tidewire_core::campaign::random::Key;
 
 use super::board::Board;
@@ -30,6 +32,8 @@ pub struct CampaignWorker {
     range_us: u64,
     patience: Patience,
     board: Board,
+    /// The connection that has read the plan, until the session has it.
+    store: Mutex<Option<Box<dyn Campaigns>>>,
     session: OnceLock<Session>,
 }
 
@@ -54,9 +58,11 @@ impl CampaignWorker {
         work_wait: Option<f64>,
     ) -> PyResult<Self> {
         let campaign = CampaignId(campaign);
-        let plan = detach(py, || store::open(&url, false)?.campaign(campaign))
-            .map_err(|failure| store::raise(py, &failure))?
-            .plan;
+        let opened = detach(py, || {
+            let mut store = store::open(&url, false)?;
+            Ok((store.campaign(campaign)?.plan, store))
+        });
+        let (plan, store) = opened.map_err(|failure| store::raise(py, &failure))?;
         let info = WorkerInfo { name, host, process: std::process::id(), code };
         let patience =
             Patience { store: Duration::from_secs_f64(store_wait), work: work_wait.map(Duration::from_secs_f64) };
@@ -72,6 +78,7 @@ impl CampaignWorker {
             range_us: plan.settings.range_us,
             patience,
             board: Board::open(board)?,
+            store: Mutex::new(Some(store)),
             session: OnceLock::new(),
         })
     }
@@ -116,7 +123,8 @@ impl CampaignWorker {
 
 impl CampaignWorker {
     fn join(&self) -> Result<Session, StoreError> {
-        let mut store = store::open(&self.url, false)?;
+        let opened = self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut store = opened.map_or_else(|| store::open(&self.url, false), Ok)?;
         let worker = store.join(self.campaign, &self.info)?;
         self.board.joined(worker.0);
         Session::start(store, self.campaign, worker, self.patience)

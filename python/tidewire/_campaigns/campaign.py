@@ -189,7 +189,8 @@ class Campaign:
         A campaign that is paused is resumed. Ctrl-C ends the workers; what was stored stays, and ``run`` goes on with it.
 
         Args:
-            workers: How many processes; without it as many as there are processors.
+            workers: How many processes; without it as many as there are processors. With 0 it waits for those that serve the
+                store (``tidewire worker``), which then do all runs; Ctrl-C ends the waiting alone.
             progress: Whether progress is shown; without it in a notebook and in a terminal, and elsewhere one line at the end.
             accept_code: Works although the code has changed since the campaign began; the store keeps a note of it.
             store_wait: Seconds for which a store that is away is waited for.
@@ -229,7 +230,7 @@ class Campaign:
         codes.check_guard()
         options = Options(
             self.store,
-            checked_workers("workers", workers),
+            checked_workers("workers", workers, least=0),
             accept_code or self._accept_code,
             _seconds("store_wait", store_wait, 0, 86_400),
         )
@@ -243,6 +244,15 @@ class Campaign:
         if not self.status().ended:
             supervision.run(store, self.id)
         return self.report()
+
+    def start(self, reason: str = "") -> None:
+        """Let the processes that serve its store (``tidewire worker``) run it, and return at once. One that is paused goes on.
+
+        Raises:
+            CampaignError: if it has ended.
+            StoreUnavailable: if the store is away.
+        """
+        self._connection.ask(lambda store: store.transition(self.id, "running", reason or "started"))
 
     def extend(self, more: int) -> None:
         """Add runs behind the last one. One that was done can run again; its runs stay as they are.
@@ -314,8 +324,13 @@ class Campaign:
         """
         import json
 
-        values: dict[str, Any] = json.loads(self._connection.ask(lambda store: store.parameters(self.id, set)))
+        values: dict[str, Any] = json.loads(self._connection.ask(lambda store: store.parameters(self.id, set))[0])
         return values
+
+    def _stored_sets(self) -> parameter_sets.StoredSets:
+        return parameter_sets.StoredSets(
+            lambda first, most: self._connection.ask(lambda store: store.parameters(self.id, first, most))
+        )
 
     # Results
 
@@ -398,8 +413,7 @@ class Campaign:
         _integer("run", run, 0, _RUNS_MAX)
         plan = self._read()
         function, _ = codes.load(plan["function"], plan["pickled"], plan["code"])
-        text = self._connection.ask(lambda store: store.parameters(self.id, run % self.sets))
-        params = parameter_sets.Parameters(function, 1, lambda _: text)(0)
+        params = parameter_sets.Parameters(function, self.sets, self._stored_sets())(run)
         return function(Run(run, campaign_seed=self.seed, params=params))
 
     def __repr__(self) -> str:
@@ -486,9 +500,7 @@ def _go_on(connection: Connection, name: str, plan: dict[str, Any], accept_code:
         for field in ("function", "seed", "attempts", "timeout_us", "failed_max", "lease_us", "range_us", "until")
         if stored[field] != given[field]
     ]
-    if stored["sets"] != len(plan["parameters"]) or any(
-        connection().parameters(found.id, index) != text for index, text in _some(plan["parameters"])
-    ):
+    if stored["sets"] != len(plan["parameters"]) or not found._stored_sets().match(plan["parameters"]):
         differs.append("the parameters differ")
     if (
         plan["columns"] is not None
@@ -506,12 +518,6 @@ def _go_on(connection: Connection, name: str, plan: dict[str, Any], accept_code:
     if plan["runs"] > stored["runs"]:
         found.extend(plan["runs"] - stored["runs"])
     return found
-
-
-def _some(parameters: list[str]) -> Iterator[tuple[int, str]]:
-    """Return the parameter sets that are compared: all of a few, and a thousand of many."""
-    step = max(1, len(parameters) // 1_000)
-    yield from list(enumerate(parameters))[::step]
 
 
 def _title(name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import json
 import os
 import sys
 import tempfile
@@ -64,7 +65,8 @@ class Table:
 
 def _parameters(campaign: Campaign) -> dict[str, list[Any]]:
     """Return the parameters that are not the same in all sets, with their values by set. What is nested is text."""
-    sets = [campaign.parameters(number) for number in range(campaign.sets)]
+    stored = campaign._stored_sets()
+    sets: list[dict[str, Any]] = [json.loads(stored[number]) for number in range(campaign.sets)]
     names = dict.fromkeys(name for values in sets for name in values)
     found = {}
     for name in names:

@@ -13,6 +13,8 @@ from typing import Any
 from tidewire.errors import InvalidArgument
 
 _SETS_MAX = 1_000_000
+SETS_AT_ONCE = 256
+_BATCHES_COMPARED = 400
 _INTEGER_MAX = 2**63
 _SHARED = (str, int, float, bool, type(None))
 
@@ -113,13 +115,37 @@ def _innermost(function: Any) -> Any:
     return function
 
 
+class StoredSets:
+    """The parameter sets of a stored campaign as JSON, read in batches: with one come those that follow it."""
+
+    def __init__(self, read: Callable[[int, int], list[str]], first: list[str] | None = None) -> None:
+        self._read = read
+        self._first = 0
+        self._texts = first or []
+
+    def __getitem__(self, index: int) -> str:
+        """Return one of them."""
+        if not 0 <= index - self._first < len(self._texts):
+            self._texts = self._read(index, SETS_AT_ONCE)
+            self._first = index
+        return self._texts[index - self._first]
+
+    def match(self, texts: list[str]) -> bool:
+        """Tell whether they are the same as these, of which there are as many; of more than 100,000 some batches are compared."""
+        batches = range(0, len(texts), SETS_AT_ONCE)
+        some = batches[:: max(1, len(batches) // _BATCHES_COMPARED)]
+        return all(
+            self[at] == texts[at] for first in some for at in range(first, min(first + SETS_AT_ONCE, len(texts)))
+        )
+
+
 class Parameters:
     """The parameters of the runs of a campaign: ``parameters(run)`` gives those of a run, which nobody else has."""
 
-    def __init__(self, function: Callable[..., Any], sets: int, read: Callable[[int], str]) -> None:
+    def __init__(self, function: Callable[..., Any], sets: int, stored: StoredSets) -> None:
         self._kind = kind_of(function)
         self._sets = sets
-        self._read = read
+        self._stored = stored
         self._makers: dict[int, Callable[[], Any]] = {}
 
     def __call__(self, run: int) -> Any:
@@ -127,7 +153,7 @@ class Parameters:
         index = run % self._sets
         maker = self._makers.get(index)
         if maker is None:
-            maker = self._makers[index] = self._maker(self._read(index))
+            maker = self._makers[index] = self._maker(self._stored[index])
         return maker()
 
     def _maker(self, text: str) -> Callable[[], Any]:

@@ -15,6 +15,8 @@ from typing import Any
 
 import tidewire
 from tidewire._campaigns.board import Board
+from tidewire._campaigns.spare_process import Spare
+from tidewire._campaigns.worker import NO_BOARD
 
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
 _READ_BYTES = 65_536
@@ -24,7 +26,8 @@ _SAID_BYTES_MAX = 1 << 20
 class WorkerProcess:
     """One worker process of one campaign."""
 
-    def __init__(self, orders: dict[str, Any], timeout_us: int | None) -> None:
+    def __init__(self, orders: dict[str, Any], timeout_us: int | None, spare: Spare | None = None) -> None:
+        """Start one: a worker that the spare gives, or a new process."""
         self.campaign: int = orders["campaign"]
         self.timeout_us = timeout_us
         self.started = time.monotonic()
@@ -32,8 +35,10 @@ class WorkerProcess:
         self.board = Board()
         self._said = b""
         self._socket, theirs = socket.socketpair()
+        orders = {**orders, "started": self.started}
         try:
-            self._process = _spawn(theirs.fileno(), self.board.fd)
+            given = None if spare is None else spare.worker(orders, (theirs.fileno(), self.board.fd))
+            self._process = given or _spawn(theirs.fileno(), self.board.fd)
         except BaseException:
             self._socket.close()
             self.board.close()
@@ -42,8 +47,9 @@ class WorkerProcess:
             theirs.close()
         self._socket.setblocking(False)
         self._pidfd = _pidfd(self._process.pid)
-        with contextlib.suppress(OSError):
-            self._socket.sendall(json.dumps({**orders, "started": self.started}).encode() + b"\n")
+        if given is None:
+            with contextlib.suppress(OSError):
+                self._socket.sendall(json.dumps(orders).encode() + b"\n")
 
     @property
     def pid(self) -> int:
@@ -131,12 +137,19 @@ class WorkerProcess:
             self._process.send_signal(number)
 
 
+def start_spare(orders: dict[str, Any]) -> Spare | None:
+    """Start a spare for the workers of a campaign; None where the system has no handles of processes."""
+    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
+        return None
+    return Spare(orders, lambda channel_fd: _spawn(channel_fd, NO_BOARD))
+
+
 def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
     start = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire._campaigns.worker import main"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return subprocess.Popen(
         [sys.executable, *flags, "-c", f"{start}; main({socket_fd}, {board_fd}, {os.getpid()})"],
-        pass_fds=(socket_fd, board_fd),
+        pass_fds=[fd for fd in (socket_fd, board_fd) if fd != NO_BOARD],
         stdin=subprocess.DEVNULL,
     )
 

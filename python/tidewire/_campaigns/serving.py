@@ -85,7 +85,8 @@ class Server:
         group = self._group
         try:
             while not group.stopping:
-                waiting = group.patiently(self._waiting)
+                # A server whose processes are all at work asks the store for nothing.
+                waiting = group.patiently(self._waiting) if len(group.workers) < group.options.workers else []
                 self._share_out(waiting)
                 self._rest(bool(waiting))
                 for worker in group.take_ended():
@@ -103,7 +104,7 @@ class Server:
     def _waiting(self) -> list[int]:
         """Return the campaigns that may have something to run, oldest first."""
         store = self._group.store
-        rows = [row for row in store.campaigns() if row["state"] == "running"]
+        rows = store.campaigns("running")
         if self._only is not None:
             rows = [row for row in rows if row["id"] == self._only]
         numbers = sorted(row["id"] for row in rows if row["done"] + row["failed"] + row["quarantined"] < row["runs"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -144,7 +145,7 @@ class _Grouping:
         self.names = names
         columns = campaign.columns or {}
         self._sets = campaign.sets
-        self._campaign = campaign
+        self._stored = campaign._stored_sets()
         self._known: dict[int, tuple[Any, ...]] = {}
         first = campaign.parameters(0)
         self._columns = [name for name in names if name in columns]
@@ -180,7 +181,7 @@ class _Grouping:
     def _values(self, set: int) -> tuple[Any, ...]:
         known = self._known.get(set)
         if known is None:
-            values: Mapping[str, Any] = self._campaign.parameters(set)
+            values: Mapping[str, Any] = json.loads(self._stored[set])
             known = tuple(_plain(values.get(name)) for name in self._parameters)
             self._known[set] = known
         return known

@@ -31,16 +31,16 @@ _DEATHS_MAX = 10
 _BACKOFF_S = (0.0, 0.0, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-def checked_workers(name: str, workers: Any) -> int:
+def checked_workers(name: str, workers: Any, least: int = 1) -> int:
     """Return a number of workers; that of the processors if none is given.
 
     Raises:
-        InvalidArgument: if it is none.
+        InvalidArgument: if it is none, or not from ``least`` to ``WORKERS_MAX``.
     """
     if workers is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= WORKERS_MAX:
-        raise InvalidArgument(f"{name}: {workers!r} is not allowed: give 1 to {WORKERS_MAX}")
+    if isinstance(workers, bool) or not isinstance(workers, int) or not least <= workers <= WORKERS_MAX:
+        raise InvalidArgument(f"{name}: {workers!r} is not allowed: give {least} to {WORKERS_MAX}")
     return workers
 
 

@@ -1,6 +1,6 @@
 """The program of a worker process: finds the function, joins the campaign, runs ranges until it ends.
 
-It is started by a supervisor, which it never outlives. What it has to say at its end (why it refuses, or how the
+It is started by a supervisor, or forked by a spare of that (``spare.py``), and never outlives it. What it has to say at its end (why it refuses, or how the
 campaign ended) goes over the socket that its orders came from.
 
 What it imports costs its start: everything that is not needed for the first run is imported later, or not at all.
@@ -15,11 +15,16 @@ import os
 import signal
 import sys
 import time
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
 REFUSED = 3
 """The exit code of a worker that can't work at its campaign, and has said why."""
 _ORDERS_BYTES_MAX = 1 << 20
+
+
+NO_BOARD = -1
+"""Of a spare: its workers get their boards with their orders."""
 
 
 def main(connection: int, board_fd: int, parent: int) -> None:
@@ -30,12 +35,22 @@ def main(connection: int, board_fd: int, parent: int) -> None:
     if not end_with_parent(parent):
         return
     for fd in (connection, board_fd):
-        os.set_inheritable(fd, False)
+        if fd != NO_BOARD:
+            os.set_inheritable(fd, False)
     orders = json.loads(_line(connection))
     if not sys.platform.startswith("linux"):
         _thread.start_new_thread(_end_with_supervisor, (connection,))
     try:
-        state = _work(orders, board_fd)
+        if board_fd == NO_BOARD:
+            from tidewire._campaigns.spare import open_files, replace_workers
+
+            before = open_files()
+            loaded = _load(orders)
+            _flush_prints()
+            orders, connection, board_fd = replace_workers(connection, before)
+        else:
+            loaded = _load(orders)
+        state = _work(orders, board_fd, loaded)
     except BaseException as error:  # noqa: BLE001
         _say(connection, _refusal(error))
         _flush_prints()
@@ -59,10 +74,19 @@ def end_child(error: BaseException | None) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _work(orders: dict[str, Any], board_fd: int) -> str:
-    from tidewire._binding import CampaignStore, CampaignWorker
+class Loaded(NamedTuple):
+    """What does not depend on which worker of a campaign this is."""
+
+    function: Callable[..., Any]
+    identity: str
+    parameters: Callable[[int], Any]
+
+
+def _load(orders: dict[str, Any]) -> Loaded:
+    """Import the function, and see that it is the campaign's. No connection is left open: a fork must not share one."""
+    from tidewire._binding import CampaignStore
     from tidewire._campaigns import code
-    from tidewire._campaigns.parameters import Parameters
+    from tidewire._campaigns.parameters import SETS_AT_ONCE, Parameters, StoredSets
 
     sys.path[:] = orders["path"]
     url, campaign = orders["store"], orders["campaign"]
@@ -72,14 +96,28 @@ def _work(orders: dict[str, Any], board_fd: int) -> str:
     differs = code.check_same(plan["code"], identity, orders["accept_code"])
     if differs is not None:
         store.note(campaign, f"a worker with other code was accepted: {differs}")
+    later: list[CampaignStore] = []
+
+    def read(first: int, most: int) -> list[str]:
+        if not later:
+            later.append(CampaignStore(url, create=False))
+        return later[0].parameters(campaign, first, most)
+
+    first = store.parameters(campaign, 0, SETS_AT_ONCE)
+    return Loaded(function, identity, Parameters(function, plan["sets"], StoredSets(read, first)))
+
+
+def _work(orders: dict[str, Any], board_fd: int, loaded: Loaded) -> str:
+    from tidewire._binding import CampaignWorker
+
     worker = CampaignWorker(
-        url,
-        campaign,
-        function,
-        Parameters(function, plan["sets"], lambda index: store.parameters(campaign, index)),
+        orders["store"],
+        orders["campaign"],
+        loaded.function,
+        loaded.parameters,
         name=orders["name"],
         host=os.uname().nodename,
-        code=identity,
+        code=loaded.identity,
         board=board_fd,
         store_wait=orders["store_wait"],
         work_wait=orders["work_wait"],
@@ -102,7 +140,7 @@ def _ignore(*_: object) -> None:
 def _line(connection: int) -> bytes:
     received = b""
     while not received.endswith(b"\n"):
-        piece = os.read(connection, 65_536)
+        piece = os.read(connection, _ORDERS_BYTES_MAX)
         if not piece or len(received) > _ORDERS_BYTES_MAX:
             raise EOFError("the supervisor has gone")
         received += piece

@@ -40,7 +40,7 @@ def run(
         from tidewire._campaigns.supervisor import checked_workers
 
         # Before the plan is stored.
-        checked_workers("--workers", workers)
+        checked_workers("--workers", workers, least=0)
         campaign = _planned(function, store, plan, limits)
         print(f"campaign {campaign.name}, number {campaign.id} of {shown(campaign.store)}", file=sys.stderr, flush=True)
         report = campaign.run(workers, progress=None if not json_wanted else False, accept_code=limits["accept_code"])

@@ -58,7 +58,12 @@ def run(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes.  [default: one for each processor]", show_default=False)
+        int | None,
+        typer.Option(
+            "--workers",
+            help="Processes; 0 waits for those of 'tidewire worker'.  [default: one for each processor]",
+            show_default=False,
+        ),
     ] = None,
     until: Annotated[
         str | None,

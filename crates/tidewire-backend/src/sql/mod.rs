@@ -94,11 +94,12 @@ impl<D: Database> Campaigns for Store<D> {
         })
     }
 
-    fn list(&mut self) -> Result<Vec<Summary>> {
+    fn list(&mut self, state: Option<State>) -> Result<Vec<Summary>> {
         self.read(|database, _| {
             let statement = "SELECT id, name, state, runs, done, failed, quarantined, created FROM tidewire_campaigns \
-                ORDER BY id DESC";
-            database.query(statement, &[])?.into_iter().map(|mut record| summary(&mut record)).collect()
+                WHERE ?1 = '' OR state = ?1 ORDER BY id DESC";
+            let values = [Cell::Text(state.map_or("", State::name))];
+            database.query(statement, &values)?.into_iter().map(|mut record| summary(&mut record)).collect()
         })
     }
 
@@ -129,14 +130,16 @@ impl<D: Database> Campaigns for Store<D> {
         })
     }
 
-    fn parameters(&mut self, id: CampaignId, set: u64) -> Result<String> {
+    fn parameters(&mut self, id: CampaignId, first: u64, most: u32) -> Result<Vec<String>> {
         self.read(|database, _| {
             let sets = one(database, "SELECT sets FROM tidewire_campaigns WHERE id = ?1", id)?.number()?;
-            let statement = "SELECT parameters FROM tidewire_parameters WHERE campaign = ?1 AND param_set = ?2";
-            match database.query(statement, &[Cell::number(id.0), Cell::number(set)])?.pop() {
-                Some(mut record) => record.text(),
-                None => invalid(format!("set: {set}, but campaign {id} has {sets} parameter sets, counted from 0")),
+            if first >= sets {
+                return invalid(format!("set: {first}, but campaign {id} has {sets} parameter sets, counted from 0"));
             }
+            let statement = "SELECT parameters FROM tidewire_parameters WHERE campaign = ?1 AND param_set >= ?2 \
+                ORDER BY param_set LIMIT ?3";
+            let values = [Cell::number(id.0), Cell::number(first), Cell::number(u64::from(most.max(1)))];
+            database.query(statement, &values)?.into_iter().map(|mut record| record.text()).collect()
         })
     }
 

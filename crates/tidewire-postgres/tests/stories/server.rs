@@ -112,7 +112,7 @@ fn a_server_is_checked_as_the_url_says() {
         [("sslmode=disable", 0_i64), ("sslmode=prefer", 1), ("sslmode=require", 1), (&trusted, 1)]
     {
         let mut store = open(&with(options), Missing::Create).unwrap();
-        store.list().unwrap();
+        store.list(None).unwrap();
         let count = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'tidewire'";
         assert_eq!(admin.query_one(count, &[]).unwrap().get::<_, i64>(0), encrypted, "{options}");
         drop(store);
@@ -184,7 +184,7 @@ fn many_that_open_a_new_database_at_once_all_get_it() {
             });
         }
     });
-    assert_eq!(connect(&url).unwrap().list().unwrap().len(), 6);
+    assert_eq!(connect(&url).unwrap().list(None).unwrap().len(), 6);
 }
 
 #[test]

@@ -50,7 +50,10 @@ fn paths_that_lead_nowhere_are_named() {
     kind(open(&folder.file().join("deep.db"), Missing::Create), ErrorKind::Unreachable, "there is no folder");
     kind(open(folder.file().parent().unwrap(), Missing::Create), ErrorKind::Url, "name a file in it");
     std::fs::write(folder.file(), "").unwrap();
-    assert!(open(&folder.file(), Missing::Fail).unwrap().list().unwrap().is_empty(), "an empty file gets the tables");
+    assert!(
+        open(&folder.file(), Missing::Fail).unwrap().list(None).unwrap().is_empty(),
+        "an empty file gets the tables"
+    );
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn many_that_open_a_new_file_at_once_all_get_it() {
                 });
             }
         });
-        assert_eq!(open(&path, Missing::Fail).unwrap().list().unwrap().len(), 6);
+        assert_eq!(open(&path, Missing::Fail).unwrap().list(None).unwrap().len(), 6);
     }
 }
 
