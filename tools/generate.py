@@ -102,6 +102,7 @@ def rust_errors(rows: list[Row]) -> str:
         codes=rust_arms(rows, "code"),
         names=rust_arms(rows, "name"),
         numbers=rust_arms(rows, "number"),
+        statuses=rust_arms([row for row in rows if row["status"] != 500], "status"),
         meanings=rust_arms(rows, "meaning"),
         retryable=rust_matches([f"Self::{row['name']}" for row in rows if row["retryable"]]),
     )
@@ -233,13 +234,14 @@ def page_of_limits(rows: list[Row]) -> str:
 
 
 def page_of_errors(rows: list[Row]) -> str:
-    head = ("error", "code", "number", "retryable", "what has happened", "what to do")
+    head = ("error", "code", "number", "retryable", "HTTP", "what has happened", "what to do")
     cells = [
         (
             f"`{row['name']}`",
             f"`{row['code']}`",
             str(row["number"]),
             "yes" if row["retryable"] else "no",
+            str(row["status"]),
             row["meaning"],
             row["mend"],
         )

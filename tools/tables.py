@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 LIMIT_KEYS = {"name", "unit", "default", "min", "max", "set_by", "meaning", "overflow"}
 ERROR_KEYS = {"code", "number", "name", "retryable", "meaning", "mend"}
-ERROR_OPTIONS = {"parent", "also", "fields"}
+ERROR_OPTIONS = {"parent", "also", "fields", "status"}
 MEANING_WIDTH = 100
 SETTERS = {
     "config": "configuration",
@@ -23,6 +23,7 @@ SETTERS = {
     "supervision": "supervision of an actor",
     "call": "call",
     "serve": "serve",
+    "http": "`--http-set`, `listen`",
     "fixed": "nobody: fixed",
 }
 
@@ -42,6 +43,8 @@ def read_errors(path: Path) -> list[Row]:
     rows = read_rows(path, "error")
     for row in rows:
         check_keys(path, row, ERROR_KEYS, ERROR_OPTIONS)
+        row.setdefault("status", 500)
+        demand(400 <= row["status"] <= 599, path, row, "status must be 400 to 599")
         demand(re.fullmatch(r"[a-z]+(_[a-z]+)*", row["code"]) is not None, path, row, "code must be snake_case")
         demand(len(row["meaning"]) <= MEANING_WIDTH, path, row, f"meaning must have at most {MEANING_WIDTH} characters")
         parents = [other["name"] for other in rows[: rows.index(row)]]

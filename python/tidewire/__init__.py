@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         WorkerLost,
     )
     from tidewire.link_config import LinkConfig
+    from tidewire.links.http import Http
     from tidewire.links.known import NodeInfo
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
@@ -140,6 +141,7 @@ _LATER = {
     "DeadLetters": "tidewire.dead_letters",
     "Directory": "tidewire.agents.directory",
     "Envelope": "tidewire.subscription",
+    "Http": "tidewire.links.http",
     "InvalidArgument": "tidewire.errors",
     "InvalidSubject": "tidewire.errors",
     "Ledger": "tidewire._ledger",
@@ -243,6 +245,7 @@ __all__ = [
     "HomeBusy",
     "HomeError",
     "HomeUnavailable",
+    "Http",
     "InvalidArgument",
     "InvalidSubject",
     "LeaseHeld",

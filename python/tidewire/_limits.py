@@ -284,3 +284,30 @@ STREAM_AHEAD: Final = Limit("stream_ahead", "items", 32, 1, 65_536)
 
 CALL_HEADERS: Final = Limit("call_headers", "headers", 56, 56, 56)
 """Headers of one call. The rest of link_fields is for what a call says of itself."""
+
+HTTP_CONNECTIONS: Final = Limit("http_connections", "connections", 4096, 1, 1_000_000)
+"""Connections to one HTTP gateway."""
+
+HTTP_HEAD_BYTES: Final = Limit("http_head_bytes", "bytes", 32_768, 8192, 1_048_576)
+"""Request line and headers of one request over HTTP."""
+
+HTTP_HEADERS: Final = Limit("http_headers", "headers", 100, 100, 100)
+"""Headers of one request over HTTP."""
+
+HTTP_BODY_BYTES: Final = Limit("http_body_bytes", "bytes", 16_777_216, 1, 1_073_741_824)
+"""The body of one request over HTTP."""
+
+HTTP_BODIES_BYTES: Final = Limit("http_bodies_bytes", "bytes", 268_435_456, 1, 17_179_869_184)
+"""Bodies of requests that an HTTP gateway holds at once."""
+
+HTTP_READ_MS: Final = Limit("http_read_ms", "ms", 30_000, 1, 3_600_000)
+"""How long the head of a request over HTTP may take, and its body."""
+
+HTTP_IDLE_MS: Final = Limit("http_idle_ms", "ms", 75_000, 1, 86_400_000)
+"""How long a connection over HTTP is kept without a request, and an answer whose reader takes none of it."""
+
+HTTP_STREAMS: Final = Limit("http_streams", "streams", 1024, 1, 1_000_000)
+"""Answers of an HTTP gateway that are streams: of services, and of subscriptions."""
+
+HTTP_REQUESTS: Final = Limit("http_requests", "requests", 100, 1, 65_536)
+"""Requests at once on one connection of HTTP/2."""

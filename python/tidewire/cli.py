@@ -68,6 +68,33 @@ def up(
         list[str] | None,
         typer.Option("--listen", help="Where nodes join; may be given again.  [default: tide://127.0.0.1:7420]"),
     ] = None,
+    http: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Where public services are called over HTTP, such as 127.0.0.1:8080; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cors",
+            metavar="ORIGIN",
+            help="Pages of this origin may call over HTTP, such as https://shop.example, or * for all; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="NAME",
+            help="A name of the HTTP gateway of a hub without tokens, besides localhost; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the hub.", show_default=False)] = None,
     config: Annotated[
         Path | None,
@@ -118,6 +145,9 @@ def up(
     options = {
         "name": name,
         "listen": tuple(listen) if listen else None,
+        "http": tuple(http) if http else None,
+        "cors": tuple(cors) if cors else None,
+        "hosts": tuple(hosts) if hosts else None,
         "insecure": insecure or None,
         "cert": cert,
         "key": key,

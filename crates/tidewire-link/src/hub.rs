@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use tidewire_core::link::access::Access;
 use tidewire_core::link::gathering::Batch;
 use tidewire_core::link::hub::{Change, Hub, HubCounts, HubOptions, LinkId};
 use tidewire_proto::wire;
@@ -149,6 +150,11 @@ impl HubHandle {
     /// Ends all links. What is under way fails.
     pub fn close(&self) {
         self.shared.close();
+    }
+
+    /// Who may join, and do what.
+    pub fn access(&self) -> Access {
+        self.shared.hub.lock().access().clone()
     }
 
     /// The thread that its sockets are on.

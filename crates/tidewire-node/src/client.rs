@@ -8,7 +8,7 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, Flags};
 
 use crate::call::Call;
-use crate::context::{Context, TRACE};
+use crate::context::{Context, ORIGIN, PUBLIC, TRACE, USER};
 use crate::core::Core;
 use crate::discovery::listed;
 use crate::error::Error;
@@ -130,6 +130,13 @@ impl CallOptions {
         self.headers.push((TRACE.to_owned(), context.trace().to_owned()));
     }
 
+    pub fn with_caller(&mut self, user: &str, trace: Option<&str>) {
+        self.headers.push((ORIGIN.to_owned(), PUBLIC.to_owned()));
+        for (name, value) in [(USER, Some(user).filter(|user| !user.is_empty())), (TRACE, trace)] {
+            self.headers.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+        }
+    }
+
     pub fn with_header(&mut self, name: String, value: String) {
         if name.starts_with("tw-") {
             let text = format!("header: {name:?} is not allowed: names that begin with tw- belong to the protocol");
@@ -197,6 +204,13 @@ impl Client {
     /// [`NodeOptions::resends`](crate::NodeOptions::resends) says.
     pub fn idempotent(mut self) -> Self {
         self.options.idempotent = true;
+        self
+    }
+
+    /// Makes calls on behalf of somebody who came from outside: a user, or nobody that is known (`""`), with the trace of 32 hexadecimal digits that
+    /// they gave. Only a [gateway](crate::Node::gateway) may: the hub refuses calls of other nodes that say so.
+    pub fn on_behalf(mut self, user: &str, trace: Option<&str>) -> Self {
+        self.options.with_caller(user, trace);
         self
     }
 

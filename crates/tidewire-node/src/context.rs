@@ -6,11 +6,18 @@ use std::time::{Duration, Instant};
 use tidewire_link::Named;
 
 use crate::client::Priority;
+use crate::discovery::Visibility;
 use crate::exchanging::Exchanging;
 use crate::names::random_hex;
 
 /// The header with the id that a call shares with the one it was made in.
 pub(crate) const TRACE: &str = "tw-trace";
+/// The header that says on whose behalf a call is made; only the gateway of a hub gives it.
+pub(crate) const USER: &str = "tw-user";
+/// The header that says from where a call comes; only the gateway of a hub gives it.
+pub(crate) const ORIGIN: &str = "tw-origin";
+/// What it says of those who came over HTTP.
+pub(crate) const PUBLIC: &str = "public";
 
 /// The call that a handler works at: who called, and how long that one waits.
 #[derive(Clone)]
@@ -25,12 +32,19 @@ pub(crate) struct Inner {
     pub lane: usize,
     pub exchange: Arc<Exchanging>,
     pub trace: OnceLock<String>,
+    pub origin: Visibility,
+    /// On whose behalf, where a gateway says so.
+    pub user: Option<String>,
 }
 
 impl Context {
     pub(crate) fn new(mut inner: Inner) -> Self {
         if let Some(trace) = inner.headers.remove(TRACE) {
             inner.trace = trace.into();
+        }
+        inner.user = inner.headers.remove(USER);
+        if inner.headers.remove(ORIGIN).is_some_and(|origin| origin == PUBLIC) {
+            inner.origin = Visibility::Public;
         }
         Self(Arc::new(inner))
     }
@@ -50,9 +64,16 @@ impl Context {
         &self.0.from.name
     }
 
-    /// The user whose token that node joined with, if it gave one.
+    /// The user on whose behalf the call is made: that of the token that its caller gave to the gateway of the hub, or that the node that called
+    /// joined with. None if nobody has signed in.
     pub fn user(&self) -> Option<&str> {
-        Some(self.0.from.user.as_str()).filter(|user| !user.is_empty())
+        let user = self.0.user.as_deref().unwrap_or(&self.0.from.user);
+        Some(user).filter(|user| !user.is_empty())
+    }
+
+    /// From where the call comes: `Public` if over HTTP, `Private` from a node.
+    pub fn origin(&self) -> Visibility {
+        self.0.origin
     }
 
     /// The id that this call shares with the one it was made in, and with those that are made [within](crate::Client::within) it.

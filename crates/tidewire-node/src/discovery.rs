@@ -114,6 +114,18 @@ impl ServiceInfo {
     }
 }
 
+impl ServiceInfo {
+    /// Adds another instance. Who may call is whom all instances let: a call may go to any of them.
+    fn join(&mut self, other: Self) {
+        self.visibility = self.visibility.min(other.visibility);
+        for method in &mut self.methods {
+            let there = other.methods.iter().find(|one| one.name == method.name);
+            method.visibility = method.visibility.min(there.map_or(Visibility::Private, |one| one.visibility));
+        }
+        self.instances.extend(other.instances);
+    }
+}
+
 fn json(info: &ServiceInfo) -> String {
     // Its maps have keys of text, and its numbers are finite.
     serde_json::to_string(info).unwrap_or_default()
@@ -129,7 +141,7 @@ fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
             continue;
         };
         match found.iter_mut().find(|known| known.name == info.name) {
-            Some(known) => known.instances.extend(info.instances),
+            Some(known) => known.join(info),
             None => found.push(info),
         }
     }

@@ -158,7 +158,8 @@ impl Error {
         self.0.blocked
     }
 
-    pub(crate) fn message(&self) -> &str {
+    /// Its text.
+    pub fn message(&self) -> &str {
         &self.0.message
     }
 }

@@ -8,6 +8,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 
+use crate::context::{ORIGIN, PUBLIC};
 use crate::core::Runner;
 use crate::discovery::{MethodInfo, Visibility};
 use crate::events::Listener;
@@ -134,9 +135,16 @@ impl Host {
         let subject = call.head().subject;
         let name = subject.rsplit('.').next().unwrap_or(subject);
         let is_own = call.from.name == self.node;
-        let method = self.methods.get(name).filter(|method| is_own || method.visibility > Visibility::Node);
+        let is_public = call.head().fields.text(ORIGIN) == Some(PUBLIC);
+        let least = match (is_own, is_public) {
+            (_, true) => Visibility::Public,
+            (true, false) => Visibility::Node,
+            (false, false) => Visibility::Private,
+        };
+        let method = self.methods.get(name).filter(|method| method.visibility >= least);
         method.cloned().ok_or_else(|| {
-            let mut names: Vec<_> = self.methods.keys().map(String::as_str).take(10).collect();
+            let seen = self.methods.iter().filter(|(_, method)| method.visibility >= least);
+            let mut names: Vec<_> = seen.map(|(name, _)| name.as_str()).take(10).collect();
             names.sort_unstable();
             format!("{} has no method {name:?}: there are {}", self.service, names.join(", "))
         })

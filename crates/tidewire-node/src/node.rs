@@ -142,6 +142,18 @@ impl Node {
         })
     }
 
+    /// Joins a hub of this process as its gateway, which needs no token: it may call, publish and subscribe everywhere, says
+    /// [for whom](Client::on_behalf) it does, and looks itself at what [`access`](HubHandle::access) allows those. It blocks for as long as somebody
+    /// else is at the hub.
+    ///
+    /// # Errors
+    /// [`Error`] if an option is not allowed, the hub has a node of this name, or is stopping.
+    pub fn gateway(hub: &HubHandle, options: NodeOptions) -> Result<Self, Error> {
+        options.check()?;
+        let link = Link::join_gateway(hub, greeting(&options, None))?;
+        Self::new(options, hub.runtime().clone(), link, None)
+    }
+
     fn new(options: NodeOptions, runtime: Runtime, link: Link, hub: Option<HubHandle>) -> Result<Self, Error> {
         // Deadlines are watched by the engine, also where handlers run elsewhere.
         let threads = if options.spawn.is_some() { 1 } else { options.threads };

@@ -12,6 +12,7 @@ use tidewire_link::{Call, Exchange, Pieces, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::context::{Context, Inner};
+use crate::discovery::Visibility;
 use crate::exchanging::{Ended, Exchanging};
 use crate::failure::Failure;
 use crate::handling::handling;
@@ -168,6 +169,8 @@ fn context(method: &Method, call: &Call, exchange: &Arc<Exchanging>) -> Context 
         lane: call.message.flags.lane(),
         exchange: Arc::clone(exchange),
         trace: OnceLock::new(),
+        origin: Visibility::Private,
+        user: None,
     })
 }
 

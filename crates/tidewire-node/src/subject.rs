@@ -58,6 +58,12 @@ impl Subject {
         self
     }
 
+    /// As [`Client::on_behalf`](crate::Client::on_behalf).
+    pub fn on_behalf(mut self, user: &str) -> Self {
+        self.options.with_caller(user, None);
+        self
+    }
+
     /// Publishes: to all who subscribed, here and at other nodes, and to one member of each queue group; at most once.
     ///
     /// # Errors

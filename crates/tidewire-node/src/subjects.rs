@@ -14,6 +14,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, Flags, PublishHead};
 
+use crate::context::{ORIGIN, USER};
 use crate::core::{Core, in_force};
 use crate::error::Error;
 use crate::host::refuse;
@@ -30,6 +31,8 @@ use crate::values::{self, Blob};
 pub struct Message {
     subject: String,
     headers: BTreeMap<String, String>,
+    /// As a gateway has said.
+    user: Option<String>,
     from: Arc<Named>,
     payload: Arc<Payload>,
     answer: Option<Answer>,
@@ -46,13 +49,25 @@ impl Message {
         let head = call.head();
         let (subject, headers, from) = (head.subject.to_owned(), texts(&head.fields), call.from.clone());
         let payload = Arc::new(Payload::from(call.message.payload().to_vec()));
-        Self { subject, headers, from, payload, answer: Some(Answer::Link(call)) }
+        Self::new(subject, headers, from, payload, Some(Answer::Link(call)))
     }
 
     pub(crate) fn published(subject: String, published: Published) -> Self {
         let headers = PublishHead::parse(published.message.head()).map(|head| texts(&head.fields)).unwrap_or_default();
         let (from, payload) = (published.from, Arc::new(Payload::from(published.message)));
-        Self { subject, headers, from, payload, answer: None }
+        Self::new(subject, headers, from, payload, None)
+    }
+
+    fn new(
+        subject: String,
+        mut headers: BTreeMap<String, String>,
+        from: Arc<Named>,
+        payload: Arc<Payload>,
+        answer: Option<Answer>,
+    ) -> Self {
+        headers.remove(ORIGIN);
+        let user = headers.remove(USER);
+        Self { subject, headers, user, from, payload, answer }
     }
 
     /// What it came on.
@@ -65,9 +80,11 @@ impl Message {
         &self.from.name
     }
 
-    /// The user whose token that node joined with, if it gave one.
+    /// On whose behalf it was sent: the user of the token that its sender gave to the gateway of the hub, or that the node that sent it joined with.
+    /// None if nobody has signed in.
     pub fn user(&self) -> Option<&str> {
-        Some(self.from.user.as_str()).filter(|user| !user.is_empty())
+        let user = self.user.as_deref().unwrap_or(&self.from.user);
+        Some(user).filter(|user| !user.is_empty())
     }
 
     /// What its sender added to it.
@@ -305,7 +322,7 @@ pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], f
     for (mailbox, payload) in here.into_iter().zip(kept.iter().cycle()) {
         let (subject, headers, payload) = (subject.to_owned(), texts(&fields), Arc::clone(payload));
         let from = Arc::new(Named { name: core.name.clone(), user: String::new(), ..Named::default() });
-        mailbox.add(Message { subject, headers, from, payload, answer: None });
+        mailbox.add(Message::new(subject, headers, from, payload, None));
     }
     core.link.flush();
     Ok(())
@@ -319,7 +336,7 @@ pub(crate) fn ask_here(core: &Core, subject: &str, blob: &Blob, fields: &[u8]) -
     let payload = Arc::new(Payload::from(blob.clone().into_bytes()));
     let answer = Some(Answer::Here(Arc::clone(&place)));
     let headers = texts(&Fields::parse("CALL", fields).unwrap_or_default());
-    let message = Message { subject: subject.to_owned(), headers, from, payload, answer };
+    let message = Message::new(subject.to_owned(), headers, from, payload, answer);
     mailbox.add(message);
     Some(place)
 }

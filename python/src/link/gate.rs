@@ -1,6 +1,6 @@
 //! The inbound endpoint of one service instance: calls of other nodes come in here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -44,6 +44,7 @@ struct Inner {
     call: Py<PyAny>,
     streams: bool,
     coroutine: bool,
+    public: bool,
     /// The numbers of arguments that it takes; none if some must be named.
     least: usize,
     most: usize,
@@ -57,7 +58,7 @@ type Context = Option<(String, Option<usize>)>;
 
 impl Method {
     /// Reads a `tidewire.services.methods.Bound`.
-    fn of(bound: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn of(bound: &Bound<'_, PyAny>, public: bool) -> PyResult<Self> {
         let signature = bound.getattr("signature")?;
         let counts: Option<(usize, usize)> = signature.getattr("counts")?.extract()?;
         let (least, most) = counts.unwrap_or((1, 0));
@@ -69,6 +70,7 @@ impl Method {
             call: bound.getattr("call")?.unbind(),
             streams: bound.getattr("streams")?.extract()?,
             coroutine: bound.getattr("coroutine")?.extract()?,
+            public,
             least,
             most,
             exact: (!plain).then_some(exact),
@@ -103,7 +105,7 @@ impl Method {
 
 #[pymethods]
 impl Gate {
-    /// `methods` are those that other nodes may call, by name.
+    /// `methods` are those that other nodes may call, by name; `public` names those that whoever comes over HTTP may call, too.
     #[new]
     fn new(
         porter: Py<PyAny>,
@@ -111,8 +113,13 @@ impl Gate {
         tally: Py<CallTally>,
         calls: Py<PySet>,
         methods: HashMap<String, Bound<'_, PyAny>>,
+        public: HashSet<String>,
     ) -> PyResult<Self> {
-        let methods = methods.into_iter().map(|(name, bound)| Ok((name, Method::of(&bound)?)));
+        let method = |(name, bound): (String, Bound<'_, PyAny>)| {
+            let method = Method::of(&bound, public.contains(&name))?;
+            Ok((name, method))
+        };
+        let methods = methods.into_iter().map(method);
         let methods = methods.collect::<PyResult<_>>()?;
         Ok(Self { porter, instance, tally, calls, methods, actors: Once::new() })
     }
@@ -181,6 +188,7 @@ impl Gate {
         }
         if let Some(method) = remote.method().get()
             && !remote.reads_items(py)?
+            && (method.0.public || !remote.is_public(py)?)
             && let Ok(value) = remote.decoded(py)
             && let Ok(args) = value.cast_into_exact::<PyTuple>()
             && method.takes(&args)

@@ -18,6 +18,7 @@ use crate::attach::try_attach;
 use crate::errors::error;
 use crate::fork::Own;
 use crate::held::Held;
+use crate::link::http::{Gateway, GatewaySettings};
 use crate::link::joined::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options, token_limits};
@@ -73,6 +74,13 @@ impl Hub {
         })?;
         let url = listening.address.to_string();
         Ok(Listening { inner: Mutex::new(Some(Own::new(listening))), url })
+    }
+
+    /// Lets clients call over HTTP: `settings` are the name of the gateway's node, limits by their names, origins, hosts, and whether other machines
+    /// may reach it in clear text. `log` as for the hub.
+    fn listen_http(&self, py: Python<'_>, url: &str, settings: GatewaySettings, log: Py<PyAny>) -> PyResult<Gateway> {
+        self.inner.born.check(py)?;
+        Gateway::listen(py, &self.inner, url, settings, log)
     }
 
     /// Joins this hub from its own process.

@@ -29,7 +29,13 @@ use crate::values::Blob;
 const PRIORITIES: [&str; 4] = ["urgent", "high", "normal", "low"];
 
 type Text<'py> = Bound<'py, PyString>;
-type Opened<'py> = (Text<'py>, Bound<'py, PyAny>, Option<f64>, Option<Py<PyAny>>, Text<'py>, Text<'py>, Text<'py>);
+type Opened<'py> =
+    (Text<'py>, Bound<'py, PyAny>, Option<f64>, Option<Py<PyAny>>, Text<'py>, Text<'py>, Text<'py>, Text<'py>);
+
+/// The field that says on whose behalf a call is made. Only the gateway of a hub may say so.
+const USER: &str = "tw-user";
+/// The field that says from where a call comes: over HTTP.
+const ORIGIN: &str = "tw-origin";
 
 /// What happens to a call after it has come in.
 pub struct Exchanging {
@@ -243,10 +249,10 @@ impl RemoteCall {
         self.with(py, |call| Ok(call.head().origin))
     }
 
-    /// The user whose token that node joined with, or an empty text.
+    /// The user on whose behalf it is made: whose token the caller gave to the gateway of the hub, or that node joined with; or an empty text.
     #[getter]
     fn user(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |call| Ok(call.from.user.clone()))
+        self.with(py, |call| Ok(user(call).to_owned()))
     }
 
     /// Its headers, or None.
@@ -285,7 +291,7 @@ impl RemoteCall {
         self.exchange.is_unread()
     }
 
-    /// All that there is to know of it: subject, value, seconds left, headers, priority, node and user.
+    /// All that there is to know of it: subject, value, seconds left, headers, priority, node, user and origin.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<Opened<'py>> {
         let value = self.decoded(py)?;
         self.with(py, |call| {
@@ -298,7 +304,8 @@ impl RemoteCall {
                 headers(py, &head.fields)?,
                 PyString::intern(py, priority),
                 PyString::new(py, &call.from.name),
-                PyString::new(py, &call.from.user),
+                PyString::new(py, user(call)),
+                PyString::intern(py, if is_public(call) { "public" } else { "private" }),
             ))
         })
     }
@@ -401,6 +408,11 @@ impl RemoteCall {
 }
 
 impl RemoteCall {
+    /// Whether it came over HTTP.
+    pub fn is_public(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |call| Ok(is_public(call)))
+    }
+
     /// Sends an item, if the link has room for it; else the exchange is told when it has.
     fn send_item(&self, py: Python<'_>, blob: &mut Blob) -> PyResult<bool> {
         let told: Arc<dyn Exchange> = Arc::clone(&self.exchange) as _;
@@ -522,13 +534,25 @@ impl RemoteMessage {
     }
 }
 
+fn user(call: &Call) -> &str {
+    call.head().fields.text(USER).unwrap_or(&call.from.user)
+}
+
+fn is_public(call: &Call) -> bool {
+    call.head().fields.text(ORIGIN) == Some("public")
+}
+
+/// Headers as a dict, without what the gateway of a hub says; None if there are none.
 pub fn headers(py: Python<'_>, fields: &Fields<'_>) -> PyResult<Option<Py<PyAny>>> {
     if fields.is_empty() {
         return Ok(None);
     }
     let all = PyDict::new(py);
-    for (name, value) in fields.iter() {
+    for (name, value) in fields.iter().filter(|(name, _)| ![USER, ORIGIN].contains(name)) {
         all.set_item(name, String::from_utf8_lossy(value))?;
+    }
+    if all.is_empty() {
+        return Ok(None);
     }
     Ok(Some(all.into_any().unbind()))
 }

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidewire._node.base import Base
+from tidewire.errors import InvalidArgument
 from tidewire.link_config import LinkConfig
 from tidewire.service_config import ServiceConfig
 
 if TYPE_CHECKING:
     from tidewire.links.connection import Connection
+    from tidewire.links.http import Http
     from tidewire.links.known import NodeInfo
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
@@ -39,15 +42,23 @@ class Services(Base):
         return self._serving
 
     def listen(
-        self, url: str, *, tokens: Iterable[Token] = (), insecure: bool = False, tls: Tls | None = None
+        self,
+        url: str,
+        *,
+        tokens: Iterable[Token] = (),
+        insecure: bool = False,
+        tls: Tls | None = None,
+        http: Http | None = None,
     ) -> Listener:
         """Let other nodes join: this node becomes a hub, which routes between all that have joined. Call it again for more places.
 
         Args:
             url: ``tide://127.0.0.1:0`` (the system chooses the port), ``tide+tls://``, ``ws://``, ``wss://`` or ``tide+unix:///path``.
+                At ``http://127.0.0.1:0`` clients call the public services of the hub over HTTP.
             tokens: Who may join, what each may do, and how much of it; without any, everybody who reaches the place. The first call decides.
             insecure: Allow a place that other machines can reach although there is no TLS or no token.
             tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes with a certificate of its may join.
+            http: A ``tw.Http`` with the settings of a place at ``http://``.
 
         Returns:
             The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in. There is nothing to wait for: nodes can
@@ -58,9 +69,23 @@ class Services(Base):
             Unauthorized: if other machines could reach it, and that was not allowed.
             ConfigError: if the place is taken.
         """
+        from tidewire.links.http import Http, is_http
         from tidewire.links.listening import Listener, grants
 
         self._check()
+        if is_http(url):
+            if tls is not None:
+                raise InvalidArgument(
+                    f"tls: it is not allowed with {url!r}: put a proxy with TLS in front of the gateway"
+                )
+            if not isinstance(http, (Http, NoneType)):
+                raise InvalidArgument(f"http: a {type(http).__name__} is not allowed: give a tw.Http, or None")
+            granted = grants(tokens, self._links.to_dict())
+            return Listener(self._link().listen_http(url, granted, insecure, http or Http()))
+        if http is not None:
+            raise InvalidArgument(
+                f"http: it is not allowed with {url!r}: give it with a URL such as http://127.0.0.1:8080"
+            )
         return Listener(self._link().listen(url, grants(tokens, self._links.to_dict()), insecure, tls))
 
     def serve(self, target: Any, **options: Any) -> Served:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,10 @@ class HubSettings:
     Args:
         name: Its name, or None for one with the number of the process.
         listen: The URLs where nodes join.
+        http: Where its public services are reached over HTTP: ``http://127.0.0.1:8080``, or ``127.0.0.1:8080``.
+        cors: Origins whose pages may call over HTTP.
+        hosts: Names under which the gateway of a hub without tokens may be reached.
+        http_limits: Limits of HTTP by their names.
         tokens: Who may join; without any, everybody who reaches the place.
         cert: PEM file of the certificate, for URLs with TLS.
         key: PEM file of its private key.
@@ -32,6 +36,10 @@ class HubSettings:
 
     name: str | None = None
     listen: tuple[str, ...] = (URL,)
+    http: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    http_limits: Mapping[str, int] = field(default_factory=dict)
     tokens: tuple[tw.Token, ...] = ()
     cert: Path | None = None
     key: Path | None = None
@@ -77,6 +85,8 @@ class _Reading:
         self._readers: Mapping[str, Callable[[str, Any], Any]] = {
             "name": self._name,
             "listen": self._texts,
+            **dict.fromkeys(("http", "cors", "hosts"), self._texts),
+            "http_limits": self._numbers,
             "tokens": self._tokens,
             "insecure": self._flag,
             "timeout": self._seconds,
@@ -110,6 +120,12 @@ class _Reading:
             return ()
         return tuple(value)
 
+    def _numbers(self, path: str, value: Any) -> dict[str, int]:
+        if isinstance(value, dict) and all(type(number) is int for number in value.values()):
+            return value
+        self._wrong(path, value, "give a table of whole numbers, such as { http_body_bytes = 1_000_000 }")
+        return {}
+
     def _path(self, path: str, value: Any) -> Path:
         if not isinstance(value, str) or not value:
             self._wrong(path, value, "give the path of a PEM file")
@@ -134,7 +150,7 @@ class _Reading:
         return tuple(token for token in found if token is not None)
 
     def _token(self, path: str, value: Any) -> tw.Token | None:
-        known = tuple(field.name for field in fields(tw.Token))
+        known = tuple(one.name for one in fields(tw.Token))
         if not isinstance(value, dict):
             # It may be a secret that was meant to be a token.
             self.problems.append(f'{path}: what was given is no table: write [[hub.tokens]] and token = "a secret"')

@@ -17,6 +17,7 @@ import tidewire as tw
 from tidewire._urls import is_secured
 from tidewire.commands.hub_file import HubSettings
 from tidewire.config import Config
+from tidewire.links.http import is_http
 from tidewire.links.listening import Listener
 
 
@@ -50,6 +51,7 @@ def up(
         node = tw.Node(name=wanted.name or f"hub-{os.getpid()}", config=Config(file=config, options=_options(settings)))
         node.start()
         listeners = [_listen(node, url, wanted) for url in wanted.listen]
+        listeners += [_listen_http(node, url, wanted) for url in wanted.http]
     except tw.TidewireError as error:
         told = {"error": {"code": error.code, "message": str(error), "retryable": error.retryable}}
         print(json.dumps(told) if as_json else f"up: {error}", file=sys.stderr)
@@ -58,7 +60,8 @@ def up(
     _say({"hub": node.name, "urls": urls}, f"hub {node.name} listens at {' and '.join(urls)}", as_json)
     asked.wait()
     for listener in listeners:
-        listener.close()
+        if not is_http(listener.url):
+            listener.close()
     until = monotonic() + wanted.timeout
     _drain(node, until, ended)
     dropped = node.statistics()["links"]["of_hub"]["dropped"]
@@ -74,6 +77,12 @@ def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
     files = (wanted.ca, wanted.cert, wanted.key)
     tls = tw.Tls(*files) if any(files) and is_secured(url) else None
     return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, tls=tls)
+
+
+def _listen_http(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
+    url = url if "://" in url else f"http://{url}"
+    settings = tw.Http(wanted.cors, wanted.hosts, wanted.http_limits)
+    return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, http=settings)
 
 
 def _options(settings: Sequence[str]) -> dict[str, str]:

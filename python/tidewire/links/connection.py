@@ -25,14 +25,27 @@ from tidewire.services.names import plain_headers
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, Bridge, Engine, Gate, LinkSubscription, Listening, Pending, RemoteMessage
+    from tidewire._binding import (
+        ActorRef,
+        Bridge,
+        Engine,
+        Gate,
+        Gateway,
+        LinkSubscription,
+        Listening,
+        Pending,
+        RemoteMessage,
+    )
     from tidewire.links.agents import RemoteAgents
+    from tidewire.links.http import Http
     from tidewire.node import Node
     from tidewire.objects.references import Objects
     from tidewire.services.host import Host
 
 _Target = Callable[[Any], None]
 _NO_RESPONDERS = 17
+# The calls have ended: their answers are written at once.
+_LAST_ANSWERS_S = 1.0
 
 
 class Connection:
@@ -54,6 +67,7 @@ class Connection:
         self._kept: dict[int, LinkSubscription] = {}
         # A place is open for as long as somebody holds it, and that need not be the user.
         self._listening: list[Listening] = []
+        self._gateways: list[Gateway] = []
         self._tokens: list[Any] = []
         self._discovery = Discovery(self)
         self._agents: RemoteAgents | None = None
@@ -145,35 +159,59 @@ class Connection:
         node = self.node
         if not isinstance(url, str):
             raise InvalidArgument(f"url: {url!r} is not allowed: give text such as 'tide://127.0.0.1:7420'")
+        self._check_hub(tokens)
+        files = certificates(tls)
+        check_open(url, bool(tokens or self._tokens), insecure, mutual=files is not None and files[0] is not None)
+        hub = self.hub or Hub(node.name, tokens, node.links.to_dict(), _log(node.name))
+        listening = hub.listen(url, files)
+        self._listening.append(listening)
+        if self.hub is None:
+            self._is_hub(hub, tokens, listening.url)
+        return listening
+
+    def listen_http(self, url: str, tokens: list[Any], insecure: bool, http: Http) -> Gateway:
+        """Become a hub, if this node is none, and let clients call its public services over HTTP.
+
+        Raises:
+            InvalidArgument: if the node has joined another hub, the URL or a limit is not allowed, or the tokens are not those of its first place.
+            Unauthorized: if other machines could reach it in clear text.
+            ConfigError: if the place is taken.
+        """
+        node = self.node
+        self._check_hub(tokens)
+        hub = self.hub or Hub(node.name, tokens, node.links.to_dict(), _log(node.name))
+        name = f"{node.name}-http" if not self._gateways else f"{node.name}-http-{len(self._gateways) + 1}"
+        settings = (name, dict(http.limits), list(http.cors), list(http.hosts), insecure)
+        gateway = hub.listen_http(url, settings, _log(node.name))
+        self._gateways.append(gateway)
+        if self.hub is None:
+            self._is_hub(hub, tokens, gateway.url)
+        return gateway
+
+    def _check_hub(self, tokens: list[Any]) -> None:
         if self.hub is None and self.joined is not None:
             raise InvalidArgument(
-                f"listen: {node.name} has joined the hub at {node.url}: only one that has not can be a hub"
+                f"listen: {self.node.name} has joined the hub at {self.node.url}: only one that has not can be a hub"
             )
         if self.hub is not None and tokens and tokens != self._tokens:
             raise InvalidArgument(
                 "tokens: others than those of the first place are not allowed: give the hub all of them in its first listen()"
             )
-        files = certificates(tls)
-        check_open(url, bool(tokens or self._tokens), insecure, mutual=files is not None and files[0] is not None)
-        if self.hub is None:
-            settings = node.links.to_dict()
-            hub = Hub(node.name, tokens, settings, _log(node.name))
-            listening = hub.listen(url, files)
-            self._listening.append(listening)
-            self.joined = hub.join(node.name, tokens[0][0] if tokens else None, settings)
-            self.hub, self._tokens = hub, tokens
-            logger.info("%s: is a hub, and listens at %s", node.name, listening.url)
-            hub.tell(node._engine.news)
-            self._open()
-            # It is told of all that comes from now on.
-            self._discovery.is_complete()
-            self._serve_all()
-            node._share_all()
-            if node._agents is not None:
-                self.agents.announce_all()
-            return listening
-        self._listening.append(self.hub.listen(url, files))
-        return self._listening[-1]
+
+    def _is_hub(self, hub: Hub, tokens: list[Any], url: str) -> None:
+        """Join the hub that this node is from now on."""
+        node = self.node
+        self.joined = hub.join(node.name, tokens[0][0] if tokens else None, node.links.to_dict())
+        self.hub, self._tokens = hub, tokens
+        logger.info("%s: is a hub, and listens at %s", node.name, url)
+        hub.tell(node._engine.news)
+        self._open()
+        # It is told of all that comes from now on.
+        self._discovery.is_complete()
+        self._serve_all()
+        node._share_all()
+        if node._agents is not None:
+            self.agents.announce_all()
 
     async def open(self) -> None:
         """Take in what comes, and learn what others serve."""
@@ -244,8 +282,7 @@ class Connection:
 
     def close(self) -> None:
         """End the link. What others had open here fails."""
-        for listening in self._listening:
-            listening.close()
+        self._close_places()
         link, self.joined = self.joined, None
         if self._renewing is not None:
             self._renewing.cancel()
@@ -258,10 +295,15 @@ class Connection:
         if hub is not None:
             hub.close()
 
-    def abandon(self) -> None:
-        """End the link of a node that nobody refers to any more, on whichever thread the collector runs."""
+    def _close_places(self) -> None:
         for listening in self._listening:
             listening.close()
+        for gateway in self._gateways:
+            gateway.close()
+
+    def abandon(self) -> None:
+        """End the link of a node that nobody refers to any more, on whichever thread the collector runs."""
+        self._close_places()
         link, self.joined = self.joined, None
         hub, self.hub = self.hub, None
         if link is not None:
@@ -271,6 +313,8 @@ class Connection:
 
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""
+        for gateway in self._gateways:
+            gateway.goodbye()
         if self.hub is not None:
             self.hub.goodbye()
         if self.joined is not None:
@@ -285,6 +329,8 @@ class Connection:
             await link.drained(_left(until))
         if hub is not None:
             await hub.idle(_left(until))
+        for gateway in self._gateways:
+            await gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S))
 
     def drain_blocking(self, until: float | None) -> None:
         """As ``drain``, and block this thread."""
@@ -293,6 +339,8 @@ class Connection:
             link.drained(_left(until)).wait()
         if hub is not None:
             hub.idle(_left(until)).wait()
+        for gateway in self._gateways:
+            gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S)).wait()
 
     # What comes in
 

@@ -12,7 +12,7 @@ from tidewire.errors import InvalidArgument
 from tidewire.services.names import pattern_problem, short, token_problem
 
 if TYPE_CHECKING:
-    from tidewire._binding import Listening
+    from tidewire._binding import Gateway, Listening
 
 _CHANGES = "$hub.services.*"
 _LIST = "$hub.services"
@@ -157,7 +157,7 @@ class Listener:
         url: Its address, with the real port.
     """
 
-    def __init__(self, inner: Listening) -> None:
+    def __init__(self, inner: Listening | Gateway) -> None:
         self._inner = inner
         self.url: str = inner.url
 

@@ -43,7 +43,9 @@ class Porter:
         self._host = host
         self._port = LocalPort(host)
         self._warned = False
-        self.gate = Gate(self, host.instance, host.tally, host.calls, dict(host.admitted("private")))
+        self.gate = Gate(
+            self, host.instance, host.tally, host.calls, dict(host.admitted("private")), set(host.admitted("public"))
+        )
         self.actor = self._spawn(None, max(host.room.calls, 2))
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
         self._streams = self._spawn(self.actor, host.room.streams) if host.streams_any else self.actor
@@ -169,7 +171,7 @@ class Porter:
 
     def _read(self, call: RemoteCall, kind: type[_R], service: str) -> _R:
         try:
-            subject, value, left, headers, priority, node, user = call.opened()
+            subject, value, left, headers, priority, node, user, origin = call.opened()
         except Misfit as misfit:
             method = _method(call.subject)
             raise InvalidArgument(unfit(f"{service}.{method}", misfit, self._bound(call, method))) from None
@@ -185,7 +187,7 @@ class Porter:
             priority=priority,
             node=node,
             user=user or None,
-            origin="private",
+            origin=origin,
             trace=trace,
         )
 

@@ -55,6 +55,11 @@ class CallContext:
         return self._running.request.user
 
     @property
+    def origin(self) -> str:
+        """From where the call comes: "node" from this node, "private" from another one that joined, "public" over HTTP."""
+        return self._running.request.origin
+
+    @property
     def trace(self) -> str:
         """The id, 32 hex digits, that this call shares with those that it led to and those that led to it."""
         return self._running.request.trace

@@ -36,7 +36,7 @@ class Request:
         priority: "urgent", "high", "normal" or "low".
         node: The name of the node that calls.
         user: On whose behalf; nested calls inherit it.
-        origin: From where it comes: "node", "private" (a node that joined) or "public" (nobody for now).
+        origin: From where it comes: "node", "private" (a node that joined) or "public" (over HTTP).
         subject: The subject, if it is an event.
         parent: The call in whose handler it was made, if it was made in one.
         feeds: The generators among its arguments. They are closed when it is over.

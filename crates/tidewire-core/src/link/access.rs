@@ -61,6 +61,10 @@ pub struct Access {
 }
 
 impl Access {
+    /// Stands for the grant of the hub's own gateway, which looks at the grant of each of its clients itself. It may call, publish and subscribe,
+    /// and answers and serves nothing.
+    pub const GATEWAY: usize = usize::MAX;
+
     /// Only those with one of these tokens may join.
     pub fn new(grants: Vec<Grant>) -> Self {
         Self { grants }
@@ -125,12 +129,14 @@ impl Access {
 
     /// Whether a grant allows to answer calls on a pattern.
     pub fn may_answer(&self, grant: Option<usize>, pattern: &str) -> bool {
-        self.allows(grant, |grant| grant.answer.iter().any(|wide| covers(wide.as_str(), pattern)))
+        grant != Some(Self::GATEWAY)
+            && self.allows(grant, |grant| grant.answer.iter().any(|wide| covers(wide.as_str(), pattern)))
     }
 
     /// Whether a grant allows to serve a service.
     pub fn may_serve(&self, grant: Option<usize>, service: &str) -> bool {
-        self.allows(grant, |grant| grant.serve.iter().any(|name| name == ALL_SERVICES || name == service))
+        grant != Some(Self::GATEWAY)
+            && self.allows(grant, |grant| grant.serve.iter().any(|name| name == ALL_SERVICES || name == service))
     }
 
     /// Whether a grant allows to subscribe to a pattern.
@@ -141,6 +147,7 @@ impl Access {
     fn allows(&self, grant: Option<usize>, test: impl FnOnce(&Grant) -> bool) -> bool {
         match grant {
             None => self.is_open(),
+            Some(Self::GATEWAY) => true,
             Some(at) => self.grants.get(at).is_some_and(test),
         }
     }

@@ -33,6 +33,7 @@ pub(crate) trait Feed: Send + Sync {
 pub(crate) struct Place {
     hub: Weak<Shared>,
     runtime: Runtime,
+    is_gateway: bool,
 }
 
 /// The hub's end of a link inside of one process.
@@ -46,19 +47,15 @@ pub(crate) struct LocalEnd {
 }
 
 impl HubHandle {
-    pub(crate) fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
-        self.shared.attach(feed)
-    }
-
-    /// Where nodes of this process join it, without keeping it.
-    pub(crate) fn place(&self) -> Place {
-        Place { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone() }
+    /// Where nodes of this process join it, or its gateway does, without keeping it.
+    pub(crate) fn place(&self, is_gateway: bool) -> Place {
+        Place { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone(), is_gateway }
     }
 }
 
 impl Place {
     pub fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
-        self.hub.upgrade()?.attach(feed)
+        self.hub.upgrade()?.attach(feed, self.is_gateway)
     }
 
     /// Does something on the thread of the links.
@@ -123,8 +120,11 @@ impl Drop for LocalEnd {
 }
 
 impl Shared {
-    pub(super) fn attach(self: &Arc<Self>, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
-        let at = self.hub.lock().connected_here(secret(), now_us());
+    pub(super) fn attach(self: &Arc<Self>, feed: Weak<dyn Feed>, is_gateway: bool) -> Option<LocalEnd> {
+        let at = match is_gateway {
+            true => self.hub.lock().connected_gateway(secret(), now_us()),
+            false => self.hub.lock().connected_here(secret(), now_us()),
+        };
         self.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
         let others = self.feeds().len() > 1;
         let _others = self.guest_turn().filter(|_| others).map(|turn| turn.elsewhere());

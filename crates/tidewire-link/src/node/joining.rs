@@ -64,11 +64,25 @@ impl Link {
     /// # Errors
     /// [`JoinError`] if the hub has no place, or says no.
     pub fn join_local(hub: &HubHandle, greeting: Greeting) -> Result<Self, JoinError> {
+        Self::join_here(hub.place(false), greeting)
+    }
+
+    /// Joins a hub of this process as its gateway: without a token, and with the right to say for whom it calls and publishes. It has to look
+    /// itself at what [`access`](HubHandle::access) allows those.
+    ///
+    /// # Errors
+    /// [`JoinError`] if the hub has no place, or says no.
+    pub fn join_gateway(hub: &HubHandle, greeting: Greeting) -> Result<Self, JoinError> {
+        Self::join_here(hub.place(true), greeting)
+    }
+
+    fn join_here(place: Place, greeting: Greeting) -> Result<Self, JoinError> {
         let address = Address::Tcp { host: "here".to_owned(), port: 0 };
-        let link = Self::new(greeting, None, Some(hub.place()), Box::new(|_| {}))?;
+        let link = Self::new(greeting, None, Some(place), Box::new(|_| {}))?;
         let feed: Arc<dyn Feed> = Arc::clone(&link.shared) as Arc<dyn Feed>;
         let told = link.shared.begin();
-        let Some(end) = hub.attach(Arc::downgrade(&feed)) else {
+        let attached = link.shared.place.as_ref().and_then(|place| place.attach(Arc::downgrade(&feed)));
+        let Some(end) = attached else {
             return Err(JoinError::Told(
                 address,
                 ErrorCode::LimitExceeded.number(),

@@ -129,6 +129,11 @@ impl Value {
         }
     }
 
+    /// The text of a time, a date, a length of time or a decimal, as ISO 8601 writes it; None for other values.
+    pub fn iso(&self) -> Option<String> {
+        super::text::of(self)
+    }
+
     /// What a map, a record or an error has under a name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let (Self::Map(fields) | Self::Record(_, fields) | Self::Error(fields)) = self else { return None };

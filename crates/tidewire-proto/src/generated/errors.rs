@@ -321,6 +321,39 @@ impl ErrorCode {
         }
     }
 
+    /// The status of the answer that tells of it over HTTP.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::MailboxFull => 503,
+            Self::ActorStopped => 503,
+            Self::AskTimeout => 504,
+            Self::NoReply => 502,
+            Self::NameTaken => 409,
+            Self::NoSuchTarget => 404,
+            Self::InvalidArgument => 400,
+            Self::InvalidSubject => 400,
+            Self::AlreadyStarted => 409,
+            Self::NodeStopped => 503,
+            Self::LimitExceeded => 503,
+            Self::LinkLost => 502,
+            Self::NoResponders => 503,
+            Self::PayloadTooLarge => 413,
+            Self::Unauthorized => 403,
+            Self::WorkerLost => 502,
+            Self::TaskTimeout => 504,
+            Self::PoolFailed => 503,
+            Self::PoolStopped => 503,
+            Self::MessageExpired => 504,
+            Self::WireError => 502,
+            Self::VersionMismatch => 502,
+            Self::RemoteGone => 410,
+            Self::StoreUnavailable => 503,
+            Self::NoSuchCampaign => 404,
+            Self::CodeChanged => 409,
+            _ => 500,
+        }
+    }
+
     /// Whether it makes sense to try the same call again after a pause.
     pub const fn retryable(self) -> bool {
         matches!(

@@ -538,6 +538,55 @@ pub const STREAM_AHEAD: Limit = Limit { name: "stream_ahead", unit: "items", def
 /// At the limit: The call fails with InvalidArgument.
 pub const CALL_HEADERS: Limit = Limit { name: "call_headers", unit: "headers", default: 56, min: 56, max: 56 };
 
+/// Connections to one HTTP gateway.
+///
+/// At the limit: The one that has been idle the longest is closed; if none is, the new one.
+pub const HTTP_CONNECTIONS: Limit =
+    Limit { name: "http_connections", unit: "connections", default: 4096, min: 1, max: 1_000_000 };
+
+/// Request line and headers of one request over HTTP.
+///
+/// At the limit: It is answered with status 431, and its connection is closed.
+pub const HTTP_HEAD_BYTES: Limit =
+    Limit { name: "http_head_bytes", unit: "bytes", default: 32_768, min: 8192, max: 1_048_576 };
+
+/// Headers of one request over HTTP.
+///
+/// At the limit: It is answered with status 431, and its connection is closed.
+pub const HTTP_HEADERS: Limit = Limit { name: "http_headers", unit: "headers", default: 100, min: 100, max: 100 };
+
+/// The body of one request over HTTP.
+///
+/// At the limit: It is answered with status 413, and its connection is closed.
+pub const HTTP_BODY_BYTES: Limit =
+    Limit { name: "http_body_bytes", unit: "bytes", default: 16_777_216, min: 1, max: 1_073_741_824 };
+
+/// Bodies of requests that an HTTP gateway holds at once.
+///
+/// At the limit: One more is answered with status 503, and may be sent again.
+pub const HTTP_BODIES_BYTES: Limit =
+    Limit { name: "http_bodies_bytes", unit: "bytes", default: 268_435_456, min: 1, max: 17_179_869_184 };
+
+/// How long the head of a request over HTTP may take, and its body.
+///
+/// At the limit: The connection is closed; a body that is late is answered with status 408 before.
+pub const HTTP_READ_MS: Limit = Limit { name: "http_read_ms", unit: "ms", default: 30_000, min: 1, max: 3_600_000 };
+
+/// How long a connection over HTTP is kept without a request, and an answer whose reader takes none of it.
+///
+/// At the limit: The connection is closed; what the request had under way is cancelled.
+pub const HTTP_IDLE_MS: Limit = Limit { name: "http_idle_ms", unit: "ms", default: 75_000, min: 1, max: 86_400_000 };
+
+/// Answers of an HTTP gateway that are streams: of services, and of subscriptions.
+///
+/// At the limit: One more is answered with status 503, and may be asked for again.
+pub const HTTP_STREAMS: Limit = Limit { name: "http_streams", unit: "streams", default: 1024, min: 1, max: 1_000_000 };
+
+/// Requests at once on one connection of HTTP/2.
+///
+/// At the limit: The client waits, as it is told of the number.
+pub const HTTP_REQUESTS: Limit = Limit { name: "http_requests", unit: "requests", default: 100, min: 1, max: 65_536 };
+
 /// All limits, in the order of the table.
 pub const ALL: &[&Limit] = &[
     &MAILBOX_CAPACITY,
@@ -629,4 +678,13 @@ pub const ALL: &[&Limit] = &[
     &SERVICE_METHODS,
     &STREAM_AHEAD,
     &CALL_HEADERS,
+    &HTTP_CONNECTIONS,
+    &HTTP_HEAD_BYTES,
+    &HTTP_HEADERS,
+    &HTTP_BODY_BYTES,
+    &HTTP_BODIES_BYTES,
+    &HTTP_READ_MS,
+    &HTTP_IDLE_MS,
+    &HTTP_STREAMS,
+    &HTTP_REQUESTS,
 ];

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
-use tidewire_proto::wire::{self, CallHead, Flags, Frame, Kind, SubscribeHead, WireError};
+use tidewire_proto::wire::{self, CallHead, Fields, Flags, Frame, Kind, SubscribeHead, WireError};
 
 use super::super::passing::Passing;
 use super::super::session::taken_slot;
@@ -19,6 +19,12 @@ type Way = (Rank, LinkId, u64);
 
 /// What subjects begin with that only the hub speaks on.
 pub(super) const OF_HUB: &str = "$hub.";
+
+/// The field that says on whose behalf a call is made.
+const USER: &str = "tw-user";
+
+/// The field that says from where a call comes.
+const ORIGIN: &str = "tw-origin";
 
 /// What subjects begin with that belong to one node: its number follows.
 pub(super) const OF_NODE: &str = "$node.";
@@ -66,7 +72,7 @@ impl Hub {
             let problem = "its id is that of an exchange that is open: choose another one";
             return Err(WireError::Unexpected { kind: "CALL", problem });
         }
-        let refusal = match self.route(at, &head, frame) {
+        let refusal = match self.may_say(at, &head.fields).and_then(|()| self.route(at, &head, frame)) {
             Ok(route) => match self.connect(at, route, head.credit, frame)? {
                 // Of several that are full, the first one says why.
                 Some(_) if self.connect_other(at, route.0, &head, frame)? => None,
@@ -100,6 +106,16 @@ impl Hub {
             }
         }
         Ok(false)
+    }
+
+    /// Refuses to pass on for whom a node calls: only the hub's own gateway knows that, and who is called relies on it.
+    fn may_say(&mut self, at: LinkId, fields: &Fields<'_>) -> Result<(), Option<(ErrorCode, String)>> {
+        let Some(name) = names_a_caller(fields) else { return Ok(()) };
+        if self.link(at).is_some_and(|link| link.gateway) {
+            return Ok(());
+        }
+        let text = format!("the field {name:?} is not allowed: only the gateway of a hub says for whom it calls");
+        Err(Some((ErrorCode::Unauthorized, text)))
     }
 
     /// Where a call goes, or why it goes nowhere. Without a reason it was answered.
@@ -219,6 +235,11 @@ impl Hub {
         self.counts.refused += 1;
         self.put_fail(at, frame.id, frame.flags.lane() as u8, code, text);
     }
+}
+
+/// The field that says for whom a call is made or a message published, if there is one.
+pub(super) fn names_a_caller<'a>(fields: &Fields<'a>) -> Option<&'a str> {
+    fields.iter().map(|(name, _)| name).find(|name| [USER, ORIGIN].contains(name))
 }
 
 /// One entry of the answer of `$hub.services`.

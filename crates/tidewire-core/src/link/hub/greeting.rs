@@ -2,6 +2,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERSION, WireError, common_version};
 
+use super::super::access::Access;
 use super::super::compression::FEATURE;
 use super::super::heart::Heart;
 use super::super::session::SHARED_MEMORY;
@@ -48,7 +49,10 @@ impl Hub {
             );
             return Err((ErrorCode::WireError, text));
         }
-        let grant = self.options.access.admit(hello.fields.text("token"));
+        let grant = match self.link(at).is_some_and(|link| link.gateway) {
+            true => Ok(Some(Access::GATEWAY)),
+            false => self.options.access.admit(hello.fields.text("token")),
+        };
         let grant = grant.map_err(|text| (ErrorCode::Unauthorized, text.to_owned()))?;
         if let Some(limit) = self.used_up(at, grant, name) {
             let text =

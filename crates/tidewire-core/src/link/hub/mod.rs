@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
-use super::access::TokenLimits;
+use super::access::{Access, TokenLimits};
 use super::gathering::Gathering;
 use super::heart::Heart;
 use super::outbox::Outbox;
@@ -83,6 +83,8 @@ struct Link {
     missed: bool,
     /// It is of this process.
     here: bool,
+    /// It is the hub's own gateway, and says for whom it calls.
+    gateway: bool,
     /// Its other end is on this machine.
     near: bool,
     /// Its node and the hub share the memory of their machine.
@@ -234,6 +236,7 @@ impl Hub {
             touched: false,
             missed: false,
             here: false,
+            gateway: false,
             near: false,
             memory: false,
             beat_at_us: u64::MAX,
@@ -258,6 +261,21 @@ impl Hub {
             (link.here, link.near) = (true, true);
         }
         at
+    }
+
+    /// As [`connected_here`](Self::connected_here), for the hub's own gateway: it needs no token, may call, publish and subscribe everywhere, and
+    /// says for whom it does. It answers for what its clients may do.
+    pub fn connected_gateway(&mut self, secret: String, now_us: u64) -> LinkId {
+        let at = self.connected_here(secret, now_us);
+        if let Some(link) = self.link(at) {
+            link.gateway = true;
+        }
+        at
+    }
+
+    /// Who may join, and do what.
+    pub fn access(&self) -> &Access {
+        &self.options.access
     }
 
     /// Where whoever connects comes from: who tries many tokens from there waits for the answers.

@@ -5,7 +5,7 @@ use tidewire_proto::wire::{self, Flags, Frame, Kind, PublishHead, WireError};
 
 use super::super::passing::Passing;
 use super::super::session::taken_slot;
-use super::calls::{OF_HUB, OF_NODE};
+use super::calls::{OF_HUB, OF_NODE, names_a_caller};
 use super::routes::{Back, Fan, Receiver, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 
@@ -38,6 +38,7 @@ impl Hub {
         let (id, more) = (frame.id, frame.flags.more());
         let Some(link) = self.link(at) else { return Ok(()) };
         let (grant, number) = (link.grant, link.number);
+        let forged = !link.gateway && names_a_caller(&head.fields).is_some();
         if more {
             // Even one that goes to nobody has a route: its sender waits for windows.
             let mut passing = Passing::default();
@@ -46,7 +47,7 @@ impl Hub {
             link.theirs.insert(id, Route::Fan(Box::new(fan))).map_err(|taken| taken_slot("PUBLISH", taken))?;
         }
         let owned = [OF_HUB, OF_NODE].iter().any(|prefix| head.subject.starts_with(prefix));
-        if owned || !self.options.access.may_publish(grant, head.subject) {
+        if owned || forged || !self.options.access.may_publish(grant, head.subject) {
             self.counts.refused += 1;
             return Ok(());
         }

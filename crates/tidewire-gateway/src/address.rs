@@ -1,0 +1,56 @@
+//! Where a gateway listens.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::gateway::GatewayError;
+
+/// The address of a URL, `http://host:port`.
+pub(crate) fn of_url(url: &str) -> Result<SocketAddr, GatewayError> {
+    let wrong = |mend: &str| GatewayError::invalid(format!("url: {url:?} is not allowed: {mend}"));
+    if url.starts_with("https://") {
+        return Err(wrong(
+            "TLS is for a proxy in front of the gateway: give http:// and an address that the proxy reaches",
+        ));
+    }
+    let rest = url.strip_prefix("http://").ok_or_else(|| wrong("give http://host:port"))?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("the port is missing: give http://host:port"))?;
+    let port: u16 = port.parse().map_err(|_| wrong("give a port of 0 to 65535; with 0 the system chooses"))?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() || host.contains(['/', '?', '#', '@']) {
+        return Err(wrong("give http://host:port, and nothing behind it"));
+    }
+    let mut found =
+        (host, port).to_socket_addrs().map_err(|error| wrong(&format!("{error}: give a name of this machine")))?;
+    found.next().ok_or_else(|| wrong("give a name or an address of this machine"))
+}
+
+/// Refuses to listen where other machines reach it, unless that is wanted.
+pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bool) -> Result<(), GatewayError> {
+    if address.ip().is_loopback() || is_insecure {
+        return Ok(());
+    }
+    let token = if is_open_hub { "without a token and " } else { "" };
+    let text = format!(
+        "url: http://{address} can be reached from other machines, {token}in clear text: listen on 127.0.0.1 behind a proxy with TLS, or set insecure \
+         if the network is trusted"
+    );
+    Err(GatewayError::new(ErrorCode::Unauthorized, text))
+}
+
+/// Whether an authority, as a request names it, is an address or stands for this machine.
+pub(crate) fn is_plain(authority: &str) -> bool {
+    let host = host_of(authority);
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
+}
+
+/// The host of an authority, without its port.
+pub(crate) fn host_of(authority: &str) -> &str {
+    match authority.rfind(':') {
+        Some(at) if !authority.ends_with(']') => &authority[..at],
+        _ => authority,
+    }
+}

@@ -1,0 +1,106 @@
+//! Who makes a request, by the token that it shows, and what that one may do: as the hub has it for nodes.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
+use tidewire_link::Access;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::catalog::Service;
+use crate::problem::Problem;
+use crate::server::Shared;
+
+/// A wrong token is answered so much later, as one of a node is.
+const WRONG: Duration = Duration::from_secs(1);
+
+/// Whoever makes a request.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    grant: Option<usize>,
+    pub user: String,
+}
+
+/// Which instance gets a call.
+pub(crate) enum Instance {
+    /// The hub chooses.
+    Any,
+    One(String),
+}
+
+impl Caller {
+    /// Looks at the token of a request.
+    pub async fn of(shared: &Shared, headers: &HeaderMap) -> Result<Self, Problem> {
+        let token = token(headers)?;
+        match shared.access.admit(token) {
+            Ok(grant) => Ok(Self { grant, user: shared.access.user(grant).to_owned() }),
+            Err(_) => {
+                if token.is_some() {
+                    tokio::time::sleep(WRONG).await;
+                }
+                let mend = "give one of the hub in the header Authorization: Bearer TOKEN";
+                let what =
+                    if token.is_some() { "this hub does not know the token" } else { "this hub asks for a token" };
+                let problem = Problem::new(ErrorCode::Unauthorized, format!("{what}: {mend}"));
+                Err(problem.with_status(StatusCode::UNAUTHORIZED).with_header(WWW_AUTHENTICATE, "Bearer"))
+            }
+        }
+    }
+
+    /// Whether it may call a method, and which instances of the service.
+    pub fn instance(&self, access: &Access, service: &Service, method: &str) -> Result<Instance, Problem> {
+        let name = &service.info.name;
+        if access.may_call(self.grant, &format!("svc.{name}.{method}")) {
+            return Ok(Instance::Any);
+        }
+        let may = |instance: &&String| access.may_call(self.grant, &format!("svc.{name}.{instance}.{method}"));
+        let allowed: Vec<_> = service.info.instances.iter().filter(may).collect();
+        if allowed.len() == service.info.instances.len() {
+            return Ok(Instance::Any);
+        }
+        let one = allowed.first().copied().cloned().map(Instance::One);
+        one.ok_or_else(|| {
+            Problem::new(ErrorCode::Unauthorized, format!("{name}.{method}: it may not be called with this token"))
+        })
+    }
+
+    /// Whether it may call a method of any instance.
+    pub fn may_call(&self, access: &Access, service: &Service, method: &str) -> bool {
+        self.instance(access, service, method).is_ok()
+    }
+
+    /// Refuses what the token does not allow to publish on.
+    pub fn check_publish(&self, access: &Access, subject: &str) -> Result<(), Problem> {
+        let is_of_protocol = subject.starts_with('$');
+        if !is_of_protocol && access.may_publish(self.grant, subject) {
+            return Ok(());
+        }
+        let text = format!("subject: {subject:?} may not be published on with this token");
+        Err(Problem::new(ErrorCode::Unauthorized, text))
+    }
+
+    /// Refuses what the token does not allow to subscribe to.
+    pub fn check_subscribe(&self, access: &Access, pattern: &str) -> Result<(), Problem> {
+        let is_of_protocol = pattern.starts_with('$');
+        if !is_of_protocol && access.may_subscribe(self.grant, pattern) {
+            return Ok(());
+        }
+        let text = format!("subject: {pattern:?} may not be subscribed to with this token");
+        Err(Problem::new(ErrorCode::Unauthorized, text))
+    }
+}
+
+fn token(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let Some(first) = all.next() else { return Ok(None) };
+    let bearer = first.to_str().ok().and_then(|text| text.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer") && all.next().is_none());
+    match bearer {
+        Some((_, token)) => Ok(Some(token.trim())),
+        None => {
+            let problem =
+                Problem::new(ErrorCode::Unauthorized, "Authorization: give one header, with Bearer and the token");
+            Err(problem.with_status(StatusCode::UNAUTHORIZED).with_header(WWW_AUTHENTICATE, "Bearer"))
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `POST /services/NAME/METHOD`: calls of public methods.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Method;
+use hyper::body::Incoming;
+use tidewire_node::values::Value;
+use tidewire_node::{Client, MethodInfo};
+
+use crate::answer::{Answer, json};
+use crate::caller::{Caller, Instance};
+use crate::catalog::{Service, Services};
+use crate::headers::{check_json, passed, stream_form, timeout, trace};
+use crate::json::{arguments, to_json};
+use crate::problem::Problem;
+use crate::request;
+use crate::routes::{Asked, only};
+use crate::server::Shared;
+use crate::streams;
+
+pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked, body: Incoming) -> Result<Answer, Problem> {
+    let [_, service, method] = asked.path.as_slice() else {
+        return Err(Problem::nothing("path: a call is POST /services/NAME/METHOD"));
+    };
+    only(asked, &[Method::POST])?;
+    let caller = Caller::of(shared, &asked.headers).await?;
+    let services = shared.catalog.services().await?;
+    let (service, method) = found(&services, service, method)?;
+    let client = client(shared, &caller, service, method, asked)?;
+    let form = if method.stream { Some(stream_form(&asked.headers)?) } else { None };
+    let body = request::read(shared, body).await?;
+    check_json(&asked.headers, &body.bytes)?;
+    let arguments = arguments(&body.bytes).map_err(Problem::invalid)?;
+    drop(body);
+    match form {
+        Some(form) => streams::of_method(shared, client.stream(&method.name, &arguments), form).await,
+        None => {
+            let result: Value = client.call(&method.name, &arguments).await?;
+            Ok(json(to_json(&result)))
+        }
+    }
+}
+
+/// A public method.
+pub(crate) fn found<'a>(
+    services: &'a Services,
+    service: &str,
+    method: &str,
+) -> Result<(&'a Service, &'a MethodInfo), Problem> {
+    let found = services.get(service).and_then(|known| Some((known, known.method(method)?)));
+    found.ok_or_else(|| {
+        Problem::nothing(format!(
+            "{service:?} has no public method {method:?}, or nobody serves it now: /openapi.json has those that there are"
+        ))
+    })
+}
+
+/// What calls a method as its caller wants it.
+pub(crate) fn client(
+    shared: &Shared,
+    caller: &Caller,
+    service: &Service,
+    method: &MethodInfo,
+    asked: &Asked,
+) -> Result<Client, Problem> {
+    let instance = caller.instance(&shared.access, service, &method.name)?;
+    let client = shared.node.client(&service.info.name).on_behalf(&caller.user, trace(&asked.headers));
+    let mut client = match instance {
+        Instance::Any => client,
+        Instance::One(id) => client.instance(id),
+    };
+    for (name, value) in passed(&asked.headers)? {
+        client = client.header(name, value);
+    }
+    let declared = method.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = timeout(&asked.headers)?.or(declared.filter(|time| !time.is_zero()));
+    Ok(match time {
+        Some(time) => client.timeout(time),
+        None => client,
+    })
+}

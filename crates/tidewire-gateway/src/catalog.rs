@@ -1,0 +1,104 @@
+//! The public services of the hub: a list that is kept until the hub tells of a change.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+use tidewire_node::{Error, MethodInfo, Node, ServiceInfo, Subscription, Visibility};
+
+/// What the hub publishes when a service comes or goes.
+const CHANGES: &str = "$hub.services.*";
+/// A list is asked for anew after so long, whatever the hub has told.
+const OLD: Duration = Duration::from_secs(60);
+
+/// A service that is public, with those of its methods that are.
+pub(crate) struct Service {
+    pub info: ServiceInfo,
+    methods: BTreeMap<String, usize>,
+}
+
+/// Public services by their names.
+pub(crate) type Services = BTreeMap<String, Service>;
+
+/// What is known of them.
+pub(crate) struct Catalog {
+    node: Node,
+    /// The lock is held for looks and assignments.
+    state: Mutex<State>,
+    /// Held by the one who asks the hub.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    services: Option<(Instant, Arc<Services>)>,
+    changes: Option<Subscription>,
+}
+
+impl Service {
+    /// One of its methods.
+    pub fn method(&self, name: &str) -> Option<&MethodInfo> {
+        self.methods.get(name).and_then(|at| self.info.methods.get(*at))
+    }
+}
+
+impl Catalog {
+    pub fn new(node: Node) -> Self {
+        Self { node, state: Mutex::default(), asking: tokio::sync::Mutex::default() }
+    }
+
+    /// The public services that there are now.
+    pub async fn services(&self) -> Result<Arc<Services>, Error> {
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
+        let _asks = self.asking.lock().await;
+        if let Some(known) = self.known() {
+            return Ok(known);
+        }
+        if self.state().changes.is_none() {
+            let changes = self.node.subscribe(CHANGES).await?;
+            self.state().changes = Some(changes);
+        }
+        // What is told from now on is newer than the list.
+        let asked = Instant::now();
+        let listed = self.node.services().await?;
+        let services = Arc::new(listed.into_iter().filter_map(public).collect::<Services>());
+        self.state().services = Some((asked, Arc::clone(&services)));
+        Ok(services)
+    }
+
+    fn known(&self) -> Option<Arc<Services>> {
+        let mut state = self.state();
+        let mut has_changed = !self.node.is_joined();
+        if let Some(changes) = &mut state.changes {
+            let mut nobody = Context::from_waker(Waker::noop());
+            while let Poll::Ready(Some(_)) = Pin::new(&mut *changes).poll_next(&mut nobody) {
+                has_changed = true;
+            }
+        }
+        if has_changed {
+            state.services = None;
+        }
+        let (asked, services) = state.services.as_ref()?;
+        (asked.elapsed() < OLD).then(|| Arc::clone(services))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What of a service is public.
+fn public(mut info: ServiceInfo) -> Option<(String, Service)> {
+    let service = info.visibility;
+    info.methods.retain(|method| method.visibility.min(service) == Visibility::Public);
+    if info.methods.is_empty() {
+        return None;
+    }
+    let methods = info.methods.iter().enumerate().map(|(at, method)| (method.name.clone(), at)).collect();
+    Some((info.name.clone(), Service { info, methods }))
+}

@@ -1,0 +1,106 @@
+//! What is known of one connection: which requests are under way on it, and when it last went on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::options::GatewayLimits;
+use crate::server::Shared;
+
+/// One connection.
+pub(crate) struct Connection {
+    born: Instant,
+    requests: AtomicUsize,
+    /// Answers that are being given.
+    answering: AtomicUsize,
+    /// Whether it has ever had a request.
+    served: AtomicUsize,
+    /// When something last happened, in milliseconds since it was born.
+    active_ms: AtomicU64,
+    /// It makes room for others.
+    pub close: Notify,
+}
+
+impl Connection {
+    pub fn new() -> Self {
+        Self {
+            born: Instant::now(),
+            requests: AtomicUsize::new(0),
+            answering: AtomicUsize::new(0),
+            served: AtomicUsize::new(0),
+            active_ms: AtomicU64::new(0),
+            close: Notify::new(),
+        }
+    }
+
+    fn touch(&self) {
+        self.active_ms.store(self.born.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Since when it has had no request; None while it has one.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.requests.load(Ordering::Relaxed) == 0;
+        is_idle.then(|| self.born + Duration::from_millis(self.active_ms.load(Ordering::Relaxed)))
+    }
+
+    /// How long it may go on as it does; None: its time is over.
+    pub fn time_left(&self, limits: &GatewayLimits) -> Option<Duration> {
+        let is_waited_for = self.requests.load(Ordering::Relaxed) > self.answering.load(Ordering::Relaxed);
+        let idle = Duration::from_millis(limits.idle_ms);
+        if is_waited_for {
+            // The call that it waits for has a deadline of its own.
+            return Some(idle);
+        }
+        let most = match self.served.load(Ordering::Relaxed) {
+            0 => Duration::from_millis(limits.read_ms),
+            _ => idle,
+        };
+        let active = Duration::from_millis(self.active_ms.load(Ordering::Relaxed));
+        let left = (active + most).checked_sub(self.born.elapsed())?;
+        Some(left.max(Duration::from_millis(1)))
+    }
+}
+
+/// A request that is under way, until the last of its answer is gone.
+pub(crate) struct Open {
+    connection: Arc<Connection>,
+    shared: Arc<Shared>,
+    is_answering: AtomicUsize,
+}
+
+impl Open {
+    pub fn new(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Arc<Self> {
+        shared.counting.requests.fetch_add(1, Ordering::Relaxed);
+        connection.requests.fetch_add(1, Ordering::Relaxed);
+        connection.served.store(1, Ordering::Relaxed);
+        connection.touch();
+        let (connection, shared) = (Arc::clone(connection), Arc::clone(shared));
+        Arc::new(Self { connection, shared, is_answering: AtomicUsize::new(0) })
+    }
+
+    /// Its answer begins.
+    pub fn answers(&self) {
+        if self.is_answering.swap(1, Ordering::Relaxed) == 0 {
+            self.connection.answering.fetch_add(1, Ordering::Relaxed);
+        }
+        self.connection.touch();
+    }
+
+    /// More of its answer is taken.
+    pub fn goes_on(&self) {
+        self.connection.touch();
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.connection.touch();
+        self.connection.answering.fetch_sub(self.is_answering.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.connection.requests.fetch_sub(1, Ordering::Relaxed);
+        if self.shared.counting.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.counting.idle.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What describes the gateway: its page, the description of its services, its health and its metrics.
+
+use std::sync::Arc;
+
+use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
+use hyper::{Method, StatusCode};
+
+use crate::answer::{Answer, Body, answer as of_type, json};
+use crate::caller::Caller;
+use crate::problem::Problem;
+use crate::routes::{Asked, only};
+use crate::server::Shared;
+use crate::{metrics, openapi};
+
+const PAGE: &str = include_str!("page/index.html");
+const SCRIPT: &str = include_str!("page/page.js");
+const STYLE: &str = include_str!("page/page.css");
+/// The page loads nothing from elsewhere, and runs nothing that it is told in a description.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";
+
+pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Problem> {
+    let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+    let is_known =
+        matches!(*path, ["" | "healthz" | "readyz" | "metrics" | "openapi.json"] | ["docs", "page.js" | "page.css"]);
+    if !is_known {
+        return Err(Problem::nothing(
+            "path: there is /services/NAME/METHOD, /subjects/SUBJECT, /openapi.json, /mcp, /healthz, /readyz and /metrics",
+        ));
+    }
+    only(asked, &[Method::GET])?;
+    Ok(match *path {
+        ["healthz"] => text(StatusCode::OK, "alive\n"),
+        ["readyz"] => ready(shared),
+        [""] => page("text/html; charset=utf-8", PAGE),
+        ["docs", "page.js"] => page("text/javascript; charset=utf-8", SCRIPT),
+        ["docs", "page.css"] => page("text/css; charset=utf-8", STYLE),
+        ["metrics"] => {
+            Caller::of(shared, &asked.headers).await?;
+            of_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", Body::whole(metrics::text(shared)))
+        }
+        _ => {
+            let caller = Caller::of(shared, &asked.headers).await?;
+            let services = shared.catalog.services().await?;
+            json(openapi::description(shared, &caller, &services).to_string())
+        }
+    })
+}
+
+/// Whether calls can be made now.
+fn ready(shared: &Shared) -> Answer {
+    match shared.node.is_joined() && !*shared.ending.borrow() {
+        true => text(StatusCode::OK, "ready\n"),
+        false => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    }
+}
+
+fn text(status: StatusCode, text: &'static str) -> Answer {
+    of_type(status, "text/plain; charset=utf-8", Body::whole(text))
+}
+
+fn page(media_type: &'static str, text: &'static str) -> Answer {
+    let mut answer = of_type(StatusCode::OK, media_type, Body::whole(text));
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    answer
+}

@@ -1,0 +1,102 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_link::HubHandle;
+use tidewire_node::{Error, Node, NodeOptions};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::address::{check_open, of_url};
+use crate::counts::Counts;
+use crate::options::GatewayOptions;
+use crate::server::Server;
+
+/// The HTTP gateway of a hub in this process. It ends when it is closed or dropped.
+pub struct Gateway {
+    server: Arc<Server>,
+    url: String,
+}
+
+impl Gateway {
+    /// Listens at `http://host:port`; with port 0 the system chooses one. When this returns, clients can connect.
+    ///
+    /// # Errors
+    /// [`GatewayError`] with `invalid_argument` if the URL or an option is not allowed, `unauthorized` if other machines could reach it in clear text,
+    /// `config_invalid` if the place is taken, `name_taken` if the hub has a node of its name.
+    pub fn listen(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, GatewayError> {
+        let address = of_url(url)?;
+        let access = hub.access();
+        check_open(address, access.is_open(), options.is_insecure)?;
+        let log = Arc::clone(&options.log);
+        let node = Node::gateway(hub, NodeOptions::named(options.name.clone()).threads(1).log(move |line| log(line)))?;
+        let server = Arc::new(Server::start(address, hub, node, access, options)?);
+        let url = format!("http://{}", server.address());
+        Ok(Self { server, url })
+    }
+
+    /// Where it listens, with the real port.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> Counts {
+        self.server.counts()
+    }
+
+    /// Waits until no request is under way, at most so long; says whether it came to that.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn idle(&self, most: Duration) -> impl Future<Output = bool> + Send + use<> {
+        let server = Arc::clone(&self.server);
+        async move { server.idle(most).await }
+    }
+
+    /// Takes no more connections and requests in, and lets those that are under way end; streams end at once. A second time does nothing.
+    pub fn close(&self) {
+        self.server.close();
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gateway({})", self.url)
+    }
+}
+
+/// Why a gateway can't be.
+#[derive(Clone, Debug)]
+pub struct GatewayError {
+    code: ErrorCode,
+    text: String,
+}
+
+impl GatewayError {
+    pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidArgument, text)
+    }
+
+    /// Which error it is.
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+}
+
+impl From<Error> for GatewayError {
+    fn from(error: Error) -> Self {
+        Self::new(error.code(), error.message())
+    }
+}
+
+impl fmt::Display for GatewayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for GatewayError {}

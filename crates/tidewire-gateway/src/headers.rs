@@ -1,0 +1,174 @@
+//! What the headers of a request say: which media types it has and takes, for whom it comes, how long it may take.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use tidewire_proto::generated::limits;
+
+use crate::problem::Problem;
+
+/// Seconds that a call may take.
+const TIMEOUT: &str = "tidewire-timeout";
+/// What the name of a header begins with that the handler gets.
+const PASSED: &str = "tidewire-header-";
+/// The header of W3C Trace Context.
+const TRACE: &str = "traceparent";
+
+/// How a stream is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamForm {
+    /// Server-sent events.
+    Events,
+    /// JSON, one value a line.
+    Lines,
+}
+
+/// The media type of a header, in small letters and without parameters.
+fn media_type(value: &str) -> String {
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Refuses a body that is not JSON.
+pub(crate) fn check_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
+    let refused = |text: String| Problem::invalid(text).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+        return Err(refused(format!("Content-Encoding: {encoding:?} is not taken: send the body as it is")));
+    }
+    let mut all = headers.get_all(CONTENT_TYPE).iter();
+    let (first, second) = (all.next(), all.next());
+    let given = first.and_then(|value| value.to_str().ok()).filter(|_| second.is_none());
+    if first.is_none() && body.is_empty() {
+        return Ok(());
+    }
+    let is_json = given.map(media_type).is_some_and(|media| {
+        media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
+    });
+    let charset = given.and_then(|value| value.split(';').skip(1).find_map(|one| one.trim().strip_prefix("charset=")));
+    let is_utf8 = charset.is_none_or(|charset| charset.trim_matches('"').eq_ignore_ascii_case("utf-8"));
+    if is_json && is_utf8 {
+        return Ok(());
+    }
+    Err(refused(format!("Content-Type: {:?} is not taken: send application/json in UTF-8", given.unwrap_or_default())))
+}
+
+/// How a stream is to be written, by what the client takes.
+pub(crate) fn stream_form(headers: &HeaderMap) -> Result<StreamForm, Problem> {
+    let mut best: Option<(u32, StreamForm)> = None;
+    let mut has_any = false;
+    let all = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for one in all.flat_map(|value| value.split(',')).filter(|one| !one.trim().is_empty()) {
+        has_any = true;
+        let form = match media_type(one).as_str() {
+            "text/event-stream" | "text/*" => StreamForm::Events,
+            "application/x-ndjson" | "application/jsonl" | "application/*" | "*/*" => StreamForm::Lines,
+            _ => continue,
+        };
+        let weight = quality(one);
+        if weight > 0 && best.is_none_or(|(most, _)| weight > most) {
+            best = Some((weight, form));
+        }
+    }
+    match best {
+        Some((_, form)) => Ok(form),
+        None if !has_any => Ok(StreamForm::Lines),
+        None => {
+            let text = "Accept: the answer is a stream: take text/event-stream or application/x-ndjson";
+            Err(Problem::invalid(text).with_status(StatusCode::NOT_ACCEPTABLE))
+        }
+    }
+}
+
+/// The weight of a media type, in thousandths.
+fn quality(one: &str) -> u32 {
+    let given = one.split(';').skip(1).find_map(|part| part.trim().strip_prefix("q="));
+    given
+        .and_then(|weight| weight.parse::<f32>().ok())
+        .map_or(1_000, |weight| (weight.clamp(0.0, 1.0) * 1_000.0) as u32)
+}
+
+/// How long a call may take, if the client says so.
+pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+    let Some(given) = headers.get(TIMEOUT) else { return Ok(None) };
+    let max = limits::ASK_TIMEOUT_MS.max / 1_000;
+    let seconds = given.to_str().ok().and_then(|text| text.parse::<f64>().ok());
+    let time = seconds.filter(|seconds| *seconds > 0.0).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = time.filter(|time| !time.is_zero() && time.as_secs_f64() <= max as f64);
+    let wrong = || {
+        Problem::invalid(format!(
+            "Tidewire-Timeout: {given:?} is not allowed: give seconds, more than 0 and at most {max}"
+        ))
+    };
+    time.map(Some).ok_or_else(wrong)
+}
+
+/// What the handler is given of the headers, by their names there.
+pub(crate) fn passed(headers: &HeaderMap) -> Result<Vec<(String, String)>, Problem> {
+    let mut found = Vec::new();
+    for (name, value) in headers {
+        let Some(name) = name.as_str().strip_prefix(PASSED) else { continue };
+        let text = value.to_str().map_err(|_| Problem::invalid(format!("Tidewire-Header-{name}: give ASCII")))?;
+        if name.is_empty() || name.starts_with("tw-") {
+            let text = format!("Tidewire-Header-{name}: give a name behind it, which does not begin with tw-");
+            return Err(Problem::invalid(text));
+        }
+        found.push((name.to_owned(), text.to_owned()));
+    }
+    let most = limits::CALL_HEADERS.default as usize;
+    if found.len() > most {
+        return Err(Problem::invalid(format!("Tidewire-Header: {} are too many: call_headers={most}", found.len())));
+    }
+    Ok(found)
+}
+
+/// The trace that a request is a part of: 32 hexadecimal digits.
+pub(crate) fn trace(headers: &HeaderMap) -> Option<&str> {
+    let parts: Vec<&str> = headers.get(TRACE).and_then(|value: &HeaderValue| value.to_str().ok())?.split('-').collect();
+    let [_, trace, _, _] = *parts else { return None };
+    let is_trace = trace.len() == 32 && trace.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    (is_trace && trace.bytes().any(|digit| digit != b'0')).then_some(trace)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+    use super::{StreamForm, check_json, stream_form, timeout, trace};
+
+    fn with(name: impl Into<HeaderName>, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name.into(), HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn the_form_of_a_stream_is_what_the_client_prefers() {
+        let form = |accept| stream_form(&with(ACCEPT, accept)).ok();
+        assert_eq!(stream_form(&HeaderMap::new()).ok(), Some(StreamForm::Lines));
+        assert_eq!(form("text/event-stream"), Some(StreamForm::Events));
+        assert_eq!(form("application/x-ndjson;q=0.5, text/event-stream"), Some(StreamForm::Events));
+        assert_eq!(form("Application/JSONL, text/event-stream;q=0.9"), Some(StreamForm::Lines));
+        assert_eq!(form("*/*"), Some(StreamForm::Lines));
+        assert_eq!(form("application/json"), None);
+        assert_eq!(form("text/event-stream;q=0"), None);
+    }
+
+    #[test]
+    fn a_body_is_json_in_utf_8() {
+        let taken = |value| check_json(&with(CONTENT_TYPE, value), b"[]").is_ok();
+        assert!(taken("application/json") && taken("application/json; charset=UTF-8") && taken("application/ld+json"));
+        assert!(!taken("text/plain") && !taken("application/json; charset=latin-1") && !taken("application/jsonx"));
+        assert!(check_json(&HeaderMap::new(), b"").is_ok() && check_json(&HeaderMap::new(), b"[]").is_err());
+    }
+
+    #[test]
+    fn times_and_traces_are_read() {
+        let time = |value| timeout(&with(HeaderName::from_static("tidewire-timeout"), value)).ok().flatten();
+        assert_eq!(time("1.5"), Some(std::time::Duration::from_millis(1_500)));
+        for wrong in ["0", "-1", "nan", "inf", "1e300", "soon"] {
+            assert_eq!(time(wrong), None, "{wrong}");
+        }
+        let of = |value: &'static str| trace(&with(HeaderName::from_static("traceparent"), value)).map(str::to_owned);
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        assert_eq!(of("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").as_deref(), Some(id));
+        assert_eq!(of("00-00000000000000000000000000000000-00f067aa0ba902b7-01"), None);
+    }
+}

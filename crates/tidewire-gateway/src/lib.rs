@@ -1,0 +1,44 @@
+//! The HTTP gateway of a hub: its public services and its subjects for programs that speak HTTP/1.1 or HTTP/2 and JSON.
+//!
+//! `POST /services/NAME/METHOD` calls, `/subjects/SUBJECT` publishes and subscribes, `/openapi.json` describes, `/mcp` offers the same methods as
+//! tools; `spec/http.md` in the repository has all of it. The gateway is a node of its hub like any other, but for what it may say of those who call
+//! through it: who they are, and that they came from outside.
+//!
+//! ```
+//! use tidewire_gateway::{Gateway, GatewayOptions};
+//! use tidewire_link::{HubHandle, HubOptions, Runtime};
+//!
+//! let runtime = Runtime::start("hub")?;
+//! let hub = HubHandle::new(&runtime, HubOptions::new("hub"), |line| eprintln!("{line}"));
+//! let gateway = Gateway::listen(&hub, "http://127.0.0.1:0", GatewayOptions::named("hub-http"))?;
+//! assert!(gateway.url().starts_with("http://127.0.0.1:"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod answer;
+mod caller;
+mod calls;
+mod catalog;
+mod connection;
+mod counts;
+mod documents;
+mod gateway;
+mod headers;
+mod json;
+mod mcp;
+mod metrics;
+mod openapi;
+mod options;
+mod problem;
+mod request;
+mod routes;
+mod server;
+mod streams;
+mod subjects;
+
+pub use counts::Counts;
+pub use gateway::{Gateway, GatewayError};
+pub use options::{GatewayLimits, GatewayOptions};

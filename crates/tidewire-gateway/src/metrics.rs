@@ -1,0 +1,59 @@
+//! The metrics of the gateway and its hub, as Prometheus reads them.
+
+use std::fmt::Write as _;
+
+use crate::counts::CLASSES_MS;
+use crate::server::Shared;
+
+/// The text of all metrics.
+pub(crate) fn text(shared: &Shared) -> String {
+    let (mut out, counting) = (String::with_capacity(4_096), &shared.counting);
+    let (http, hub) = (counting.counts(), shared.hub.counts());
+    for (name, kind, help, value) in [
+        ("tidewire_http_connections", "gauge", "Connections that are open.", http.connections),
+        ("tidewire_http_requests_open", "gauge", "Requests that are under way, streams included.", http.requests),
+        ("tidewire_http_streams", "gauge", "Streams that are under way.", http.streams),
+        (
+            "tidewire_http_closed_total",
+            "counter",
+            "Connections that were closed to make room, or stood still.",
+            http.closed,
+        ),
+        ("tidewire_hub_nodes", "gauge", "Nodes that have joined the hub.", hub.nodes),
+        ("tidewire_hub_forwarded_total", "counter", "Frames that the hub has passed on.", hub.forwarded),
+        ("tidewire_hub_calls_total", "counter", "Calls that the hub has passed on.", hub.calls),
+        ("tidewire_hub_published_total", "counter", "Published messages that the hub has passed on.", hub.published),
+        ("tidewire_hub_dropped_total", "counter", "Published messages whose receivers had no room.", hub.dropped),
+        ("tidewire_hub_refused_total", "counter", "What the hub has refused.", hub.refused),
+    ] {
+        head(&mut out, name, kind, help);
+        line(&mut out, name, "", value);
+    }
+    let name = "tidewire_http_requests_total";
+    head(&mut out, name, "counter", "Requests that were answered.");
+    for ((route, status), count) in counting.answers() {
+        line(&mut out, name, &format!("{{route=\"{}\",status=\"{status}\"}}", route.name()), count);
+    }
+    let name = "tidewire_http_request_seconds";
+    head(&mut out, name, "histogram", "Time from the head of a request to that of its answer.");
+    for (route, times) in counting.times() {
+        let (route, mut sum) = (route.name(), 0);
+        let ends = CLASSES_MS.iter().map(|ms| (*ms as f64 / 1_000.0).to_string()).chain(["+Inf".to_owned()]);
+        for (end, count) in ends.zip(times.classes) {
+            sum += count;
+            line(&mut out, &format!("{name}_bucket"), &format!("{{route=\"{route}\",le=\"{end}\"}}"), sum);
+        }
+        let _ = writeln!(out, "{name}_sum{{route=\"{route}\"}} {}", times.sum_us as f64 / 1e6);
+        line(&mut out, &format!("{name}_count"), &format!("{{route=\"{route}\"}}"), sum);
+    }
+    out
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to memory does not fail.
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn line(out: &mut String, name: &str, labels: &str, value: u64) {
+    let _ = writeln!(out, "{name}{labels} {value}");
+}

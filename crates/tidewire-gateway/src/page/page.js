@@ -1,0 +1,75 @@
+// Shows the description of the services, and lets one try their methods. What a description says is text, and never markup.
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const make = (name, text = "", parts = []) => {
+  const element = document.createElement(name);
+  element.textContent = text;
+  element.append(...parts);
+  return element;
+};
+const headers = () => {
+  const token = byId("token").value;
+  return token ? { authorization: `Bearer ${token}` } : {};
+};
+
+async function load() {
+  const place = byId("services");
+  const answer = await fetch("/openapi.json", { headers: headers() });
+  const told = await answer.json();
+  if (!answer.ok) {
+    const problem = make("p", told.detail);
+    problem.className = "problem";
+    place.replaceChildren(problem);
+    return;
+  }
+  byId("title").textContent = told.info.title;
+  const sections = told.tags.map((tag) => section(told, tag)).filter(Boolean);
+  place.replaceChildren(...(sections.length ? sections : [make("p", "No public services now.")]));
+}
+
+function section(told, tag) {
+  const own = Object.entries(told.paths).filter(([, path]) => path.post.tags[0] === tag.name);
+  if (!own.length) return null;
+  return make("section", "", [make("h2", tag.name), make("p", tag.description), ...own.map(([path, { post }]) => method(path, post))]);
+}
+
+function method(path, post) {
+  const schema = post.requestBody.content["application/json"].schema.anyOf[0];
+  const answers = post.responses["200"].content;
+  const isStream = "text/event-stream" in answers;
+  const result = isStream ? answers["text/event-stream"]["x-item-schema"] : answers["application/json"].schema;
+  const body = make("textarea");
+  body.value = JSON.stringify(example(schema), null, 2);
+  body.setAttribute("aria-label", `arguments of ${post.operationId}`);
+  const shown = make("pre");
+  const button = make("button", "Call");
+  button.type = "button";
+  button.addEventListener("click", () => call(path, body.value, shown));
+  return make("details", "", [
+    make("summary", "", [make("code", post.operationId), ` ${post.summary || ""}${isStream ? " (stream)" : ""}`]),
+    make("h3", "Arguments"), make("pre", JSON.stringify(schema.properties ?? {}, null, 2)),
+    make("h3", isStream ? "Items" : "Result"), make("pre", JSON.stringify(result, null, 2)),
+    body, button, shown,
+  ]);
+}
+
+function example(schema) {
+  const entries = Object.entries(schema.properties ?? {}).filter(([name]) => (schema.required ?? []).includes(name));
+  return Object.fromEntries(entries.map(([name, one]) => [name, { string: "", integer: 0, number: 0, boolean: false, array: [], object: {} }[one.type] ?? null]));
+}
+
+async function call(path, body, shown) {
+  shown.textContent = "";
+  try {
+    const answer = await fetch(path, { method: "POST", headers: { ...headers(), "content-type": "application/json" }, body });
+    shown.className = answer.ok ? "" : "problem";
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let part = await reader.read(); !part.done; part = await reader.read()) shown.append(part.value);
+  } catch (wrong) {
+    shown.textContent = String(wrong);
+  }
+}
+
+byId("load").addEventListener("click", load);
+load();

@@ -1,0 +1,96 @@
+//! What a client is told of an error: problem details as RFC 9457 has them.
+
+use std::fmt;
+
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use tidewire_node::Error;
+use tidewire_proto::generated::errors::ErrorCode;
+
+/// The media type.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// Why a request is not answered with what it asked for.
+pub(crate) struct Problem {
+    pub status: StatusCode,
+    code: ErrorCode,
+    retryable: bool,
+    detail: String,
+    /// The type of the error that a handler has raised.
+    error: Option<String>,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The connection can't be used for another request.
+    pub is_last: bool,
+}
+
+impl Problem {
+    /// A problem with the status that the table of errors has for its code.
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let (retryable, detail) = (code.retryable(), detail.into());
+        Self { status, code, retryable, detail, error: None, headers: Vec::new(), is_last: false }
+    }
+
+    /// Something in the request is not allowed.
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidArgument, detail)
+    }
+
+    /// There is nothing at a path.
+    pub fn nothing(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::NoSuchTarget, detail)
+    }
+
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
+        self.headers.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
+        self
+    }
+
+    /// The connection is closed behind it.
+    pub fn last(mut self) -> Self {
+        self.is_last = true;
+        self
+    }
+
+    pub fn retryable(&self) -> bool {
+        self.retryable
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let mut told = json!({
+            "type": format!("urn:tidewire:error:{}", self.code),
+            "title": self.code.meaning(),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code.as_str(),
+            "retryable": self.retryable,
+        });
+        if let (Some(error), Some(told)) = (&self.error, told.as_object_mut()) {
+            told.insert("error".to_owned(), error.as_str().into());
+        }
+        told
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let mut problem = Self::new(error.code(), error.message());
+        problem.error = error.remote().map(|remote| remote.type_name.clone());
+        // Nothing of it has begun: another instance may take it.
+        problem.retryable |= error.code() == ErrorCode::NodeStopped;
+        problem
+    }
+}
+
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Problem({} {}: {})", self.status.as_u16(), self.code, self.detail)
+    }
+}

@@ -1,0 +1,185 @@
+//! From a request to its answer: what must hold for every request, and which part of the gateway has it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ALLOW, CONNECTION,
+    CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, StatusCode, Version};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::address::{host_of, is_plain};
+use crate::answer::{Answer, nothing, problem};
+use crate::connection::{Connection, Open};
+use crate::counts::Route;
+use crate::problem::Problem;
+use crate::server::Shared;
+use crate::{calls, documents, mcp, subjects};
+
+/// A request without its body.
+pub(crate) struct Asked {
+    pub method: Method,
+    /// The parts of its path, decoded.
+    pub path: Vec<String>,
+    pub query: String,
+    pub headers: HeaderMap,
+}
+
+/// Answers a request, whatever becomes of it.
+pub(crate) async fn answer(
+    shared: Arc<Shared>,
+    connection: Arc<Connection>,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    let (began, open) = (Instant::now(), Open::new(&shared, &connection));
+    let (parts, body) = request.into_parts();
+    // What follows a body in chunks may be read otherwise by a proxy in front: nothing follows on such a connection.
+    let is_last = parts.version < Version::HTTP_2 && parts.headers.contains_key(TRANSFER_ENCODING);
+    let origin = parts.headers.get(ORIGIN).cloned();
+    let route = route_of(parts.uri.path());
+    let mut answer = match routed(&shared, route, parts, body).await {
+        Ok(answer) => answer,
+        Err(wrong) => problem(wrong),
+    };
+    let headers = answer.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    share(&shared, origin.as_ref(), headers);
+    if is_last {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    shared.counting.answered(route, answer.status().as_u16(), began.elapsed());
+    answer.body_mut().of(open);
+    Ok(answer)
+}
+
+fn route_of(path: &str) -> Route {
+    match path.split('/').nth(1).unwrap_or_default() {
+        "services" => Route::Services,
+        "subjects" => Route::Subjects,
+        "mcp" => Route::Mcp,
+        _ => Route::Documents,
+    }
+}
+
+async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming) -> Result<Answer, Problem> {
+    let asked = checked(shared, parts)?;
+    if let Some(answer) = preflight(&asked) {
+        return Ok(answer);
+    }
+    match route {
+        Route::Services => calls::answer(shared, &asked, body).await,
+        Route::Subjects => subjects::answer(shared, &asked, body).await,
+        Route::Mcp => mcp::answer(shared, &asked, body).await,
+        Route::Documents => documents::answer(shared, &asked).await,
+    }
+}
+
+/// What must hold for every request.
+fn checked(shared: &Shared, parts: Parts) -> Result<Asked, Problem> {
+    let headers = &parts.headers;
+    let is_first = parts.version < Version::HTTP_2;
+    if is_first && headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
+        return Err(Problem::invalid("the body has a Content-Length and a Transfer-Encoding: give one of them").last());
+    }
+    let authority = authority(&parts)?;
+    if shared.is_open() && !is_plain(&authority) && !shared.options.hosts.iter().any(|host| host == host_of(&authority))
+    {
+        let text =
+            format!("Host: {authority:?} is not a name of this gateway: use its address, or allow the name (hosts)");
+        return Err(Problem::invalid(text).with_status(StatusCode::MISDIRECTED_REQUEST));
+    }
+    if let Some(origin) = headers.get(ORIGIN)
+        && !is_allowed(shared, origin, &authority)
+    {
+        let text = format!("Origin: pages of {origin:?} may not call this gateway: allow the origin (cors)");
+        return Err(Problem::new(ErrorCode::Unauthorized, text));
+    }
+    let path = parts.uri.path().split('/').skip(1).map(decoded).collect::<Option<Vec<_>>>();
+    let path = path.ok_or_else(|| Problem::invalid("the path is not percent-encoded UTF-8"))?;
+    let query = parts.uri.query().unwrap_or_default().to_owned();
+    Ok(Asked { method: parts.method, path, query, headers: parts.headers })
+}
+
+/// The one name under which the client reached the gateway.
+fn authority(parts: &Parts) -> Result<String, Problem> {
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let (host, second) = (hosts.next(), hosts.next());
+    let host =
+        host.map(|host| host.to_str().map_err(|_| Problem::invalid("Host: it is not ASCII").last())).transpose()?;
+    let target = parts.uri.authority().map(|authority| authority.as_str());
+    let is_same = host.zip(target).is_none_or(|(host, target)| host.eq_ignore_ascii_case(target));
+    match target.or(host) {
+        Some(one) if second.is_none() && is_same && !one.contains('@') => Ok(one.to_ascii_lowercase()),
+        None if parts.version < Version::HTTP_11 => Ok("localhost".to_owned()),
+        _ => Err(Problem::invalid("Host: give one, which is the same as that of the target").last()),
+    }
+}
+
+fn is_allowed(shared: &Shared, origin: &HeaderValue, authority: &str) -> bool {
+    let Ok(origin) = origin.to_str() else { return false };
+    let is_own = origin.split_once("://").is_some_and(|(_, own)| own.eq_ignore_ascii_case(authority));
+    is_own || shared.options.origins.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin))
+}
+
+/// Lets the page of an allowed origin read the answer. Others were refused before.
+fn share(shared: &Shared, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    headers.append(VARY, HeaderValue::from_static("origin"));
+    let allowed = &shared.options.origins;
+    let shown = origin.filter(|origin| {
+        origin.to_str().is_ok_and(|origin| allowed.iter().any(|one| one == "*" || one.eq_ignore_ascii_case(origin)))
+    });
+    if let Some(origin) = shown {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after, www-authenticate"));
+    }
+}
+
+/// Answers a browser that asks before it sends a request of a page.
+fn preflight(asked: &Asked) -> Option<Answer> {
+    if asked.method != Method::OPTIONS || !asked.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+        return None;
+    }
+    let mut answer = nothing(StatusCode::NO_CONTENT);
+    let headers = answer.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*, authorization"));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    Some(answer)
+}
+
+/// Refuses other methods than those that there are.
+pub(crate) fn only(asked: &Asked, methods: &[Method]) -> Result<(), Problem> {
+    let is_head = asked.method == Method::HEAD && methods.contains(&Method::GET);
+    if is_head || methods.contains(&asked.method) {
+        return Ok(());
+    }
+    let allowed = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+    let text = format!("{} is not allowed here: use {allowed}", asked.method);
+    Err(Problem::invalid(text).with_status(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, &allowed))
+}
+
+/// A part of a path without its percent signs.
+fn decoded(part: &str) -> Option<String> {
+    if !part.contains('%') {
+        return Some(part.to_owned());
+    }
+    let (mut bytes, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
+    while let Some((first, more)) = rest.split_first() {
+        rest = more;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, more) = rest.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = more;
+    }
+    String::from_utf8(bytes).ok()
+}

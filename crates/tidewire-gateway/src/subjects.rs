@@ -1,0 +1,102 @@
+//! `/subjects/SUBJECT`: POST publishes, GET subscribes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use hyper::body::Incoming;
+use hyper::{Method, StatusCode};
+use tidewire_node::values::Value;
+use tidewire_node::{SubscribeOptions, Subscription};
+
+use crate::answer::{Answer, nothing};
+use crate::caller::Caller;
+use crate::headers::{check_json, passed, stream_form};
+use crate::json::{value, write_json};
+use crate::problem::Problem;
+use crate::request;
+use crate::routes::{Asked, only};
+use crate::server::Shared;
+use crate::streams::{Source, begin};
+
+pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked, body: Incoming) -> Result<Answer, Problem> {
+    let [_, subject] = asked.path.as_slice() else {
+        return Err(Problem::nothing("path: publish with POST, subscribe with GET on /subjects/SUBJECT"));
+    };
+    only(asked, &[Method::POST, Method::GET])?;
+    let caller = Caller::of(shared, &asked.headers).await?;
+    if asked.method == Method::POST {
+        return publish(shared, asked, &caller, subject, body).await;
+    }
+    caller.check_subscribe(&shared.access, subject)?;
+    let form = stream_form(&asked.headers)?;
+    let options = match queue(&asked.query)? {
+        Some(queue) => SubscribeOptions::default().queue(queue),
+        None => SubscribeOptions::default(),
+    };
+    let subscription = shared.node.subscribe_with(subject, options).await?;
+    // It is in force: whoever waits for the head of the answer misses nothing.
+    begin(shared, Messages(subscription), form, Duration::ZERO).await
+}
+
+async fn publish(
+    shared: &Arc<Shared>,
+    asked: &Asked,
+    caller: &Caller,
+    subject: &str,
+    body: Incoming,
+) -> Result<Answer, Problem> {
+    caller.check_publish(&shared.access, subject)?;
+    let body = request::read(shared, body).await?;
+    check_json(&asked.headers, &body.bytes)?;
+    let payload = match body.bytes.is_empty() {
+        true => Value::Nil,
+        false => value(&body.bytes).map_err(Problem::invalid)?,
+    };
+    let mut to = shared.node.subject(subject).on_behalf(&caller.user);
+    for (name, value) in passed(&asked.headers)? {
+        to = to.header(name, value);
+    }
+    to.publish(&payload)?;
+    Ok(nothing(StatusCode::ACCEPTED))
+}
+
+/// The queue group that the query names.
+fn queue(query: &str) -> Result<Option<String>, Problem> {
+    let mut found = None;
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        match part.split_once('=') {
+            Some(("queue", name)) if found.is_none() => found = Some(name.to_owned()),
+            _ => return Err(Problem::invalid(format!("query: {part:?} is not allowed: there is queue=NAME, once"))),
+        }
+    }
+    Ok(found)
+}
+
+/// What comes on a subject: its subject, headers and sender beside the payload.
+struct Messages(Subscription);
+
+impl Source for Messages {
+    fn poll_json(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Option<Result<(), Problem>>> {
+        loop {
+            let Some(message) = std::task::ready!(Pin::new(&mut self.0).poll_next(context)) else {
+                return Poll::Ready(None);
+            };
+            // What can't be read as data is for others.
+            let Ok(payload) = message.read::<Value>() else { continue };
+            let text = |text: &str| Value::Text(text.to_owned());
+            let headers = message.headers().iter().map(|(name, value)| (text(name), text(value))).collect();
+            let told = Value::Map(vec![
+                (text("subject"), text(message.subject())),
+                (text("payload"), payload),
+                (text("headers"), Value::Map(headers)),
+                (text("node"), text(message.node())),
+                (text("user"), message.user().map_or(Value::Nil, text)),
+            ]);
+            write_json(out, &told);
+            return Poll::Ready(Some(Ok(())));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The HTTP gateway of a hub in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tidewire_engine::raw::Mutex;
+use tidewire_gateway::{GatewayError, GatewayLimits, GatewayOptions};
+use tidewire_link::HubHandle;
+
+use crate::errors::error;
+use crate::fork::Own;
+use crate::link::hub::Logger;
+use crate::link::settings::Settings;
+use crate::pending::Pending;
+
+/// One place where the gateway of a hub listens.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct Gateway {
+    inner: Mutex<Option<Own<Arc<tidewire_gateway::Gateway>>>>,
+    url: String,
+}
+
+impl Gateway {
+    /// Listens at a URL, with limits by their names. When this returns, clients can connect.
+    pub fn listen(
+        py: Python<'_>,
+        hub: &HubHandle,
+        url: &str,
+        settings: GatewaySettings,
+        log: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let failed = |failure: GatewayError| error(py, failure.code().name(), &failure.to_string(), &[]);
+        let (name, limits, origins, hosts, insecure) = settings;
+        let limits = limits.iter().try_fold(GatewayLimits::default(), |all, (name, value)| all.with(name, *value));
+        let said = Logger::new(log);
+        let options = GatewayOptions::named(name)
+            .limits(limits.map_err(failed)?)
+            .origins(origins)
+            .hosts(hosts)
+            .insecure(insecure)
+            .log(move |line| said.warn(line));
+        let listening = crate::attach::detach(py, || tidewire_gateway::Gateway::listen(hub, url, options));
+        let gateway = listening.map_err(failed)?;
+        let url = gateway.url().to_owned();
+        Ok(Self { inner: Mutex::new(Some(Own::new(Arc::new(gateway)))), url })
+    }
+
+    fn gateway(&self) -> Option<Arc<tidewire_gateway::Gateway>> {
+        self.inner.lock().as_ref().and_then(|own| own.mine().map(Arc::clone))
+    }
+}
+
+/// The name of its node, limits by their names, origins, hosts, and whether other machines may reach it in clear text.
+pub type GatewaySettings = (String, Settings, Vec<String>, Vec<String>, bool);
+
+#[pymethods]
+impl Gateway {
+    /// The address, with the real port.
+    #[getter]
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether it takes clients in.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.inner.lock().is_some()
+    }
+
+    /// Takes no more requests; those that are under way go on.
+    fn goodbye(&self) {
+        if let Some(gateway) = self.gateway() {
+            gateway.close();
+        }
+    }
+
+    /// Something to await: True once no request is under way any more, False after so many seconds.
+    fn idle(&self, seconds: f64) -> Pending {
+        let most = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let idle = self.gateway().map(|gateway| gateway.idle(most));
+        let operation = async move {
+            let is_idle = match idle {
+                Some(idle) => idle.await,
+                None => true,
+            };
+            crate::attach::attach(|py| is_idle.into_py_any(py))
+        };
+        Pending::new("idle", None, Box::pin(operation))
+    }
+
+    /// Ends it, and what is under way with it.
+    fn close(&self, py: Python<'_>) {
+        let gateway = self.inner.lock().take();
+        crate::attach::detach(py, || drop(gateway));
+    }
+
+    /// What it has counted.
+    fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let counts = self.gateway().map(|gateway| gateway.counts()).unwrap_or_default();
+        let all = PyDict::new(py);
+        for (name, count) in [
+            ("connections", counts.connections),
+            ("requests", counts.requests),
+            ("streams", counts.streams),
+            ("answered", counts.answered),
+            ("closed", counts.closed),
+        ] {
+            all.set_item(name, count)?;
+        }
+        Ok(all.into_any().unbind())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Gateway {}>", self.url)
+    }
+}

@@ -1,0 +1,237 @@
+"""Calls of services over HTTP: arguments, results, errors, and whom it lets in."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tidewire as tw
+from http_support import PATIENCE, Site, ask, site, until
+
+TOKENS = (
+    tw.Token("hub-secret", "hub"),
+    tw.Token("ann-secret", "ann"),
+    tw.Token("bob-secret", "bob", call=("svc.shop.*.price",), publish=("orders.>",), subscribe=("orders.*",)),
+)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Site]:
+    with site() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Site]:
+    with site(tokens=TOKENS) as made:
+        yield made
+
+
+def test_arguments_are_given_by_position_and_by_name(place: Site) -> None:
+    assert place.call("shop/price", {"symbol": "X", "qty": 3}).value == 7.5
+    assert place.call("shop/price", {"symbol": "X"}, 4).value == 4
+    named = place.ask("POST", "/services/shop/price", {"order": {"symbol": "X", "qty": 2}, "factor": 1.5})
+    assert (named.status, named.value, named.headers["content-type"]) == (200, 3.0, "application/json")
+    nothing = place.ask("POST", "/services/shop/echo")
+    assert (nothing.status, nothing.body) == (200, b"null")
+
+
+def test_what_json_has_comes_back_as_it_was(place: Site) -> None:
+    for value in (None, True, 0, -(2**63), 2**64 - 1, 1.5, 1e300, "ü \x00 \U0001f600", [], [1, [2]], {"a": {"b": []}}):
+        assert place.call("shop/echo", value).value == value
+    long = {"rows": [{"n": n, "text": "x" * 100} for n in range(20_000)]}
+    assert place.call("shop/echo", long).value == long
+
+
+def test_other_values_have_forms_of_their_own(place: Site) -> None:
+    found = place.call("shop/kinds").value
+    assert found == {
+        "bytes": {"$type": "bytes", "base64": "AP8="},
+        "date": "2026-11-22",
+        "datetime": "2026-11-22T08:30:00Z",
+        "decimal": "1.10",
+        "uuid": "00000000-0000-0000-0000-000000000005",
+        "set": [3],
+        "tuple": [1, "two"],
+        "nan": {"$type": "float", "value": "nan"},
+        "by number": {"$type": "map", "entries": [[1, "one"]]},
+        "big": 2**64 - 1,
+        "order": {"symbol": "X", "qty": 1},
+    }
+    for form in (found["bytes"], found["nan"], found["by number"], {"$type": "map", "entries": [["$type", 1]]}):
+        assert place.call("shop/echo", form).value == form
+    assert place.call("shop/digest", {"$type": "bytes", "base64": "AAEC"}).value == "bytes 3 NoneType"
+    assert place.call("shop/digest", "AAEC", "2026-11-22T08:30:00Z").value == "bytes 3 datetime"
+    form = {"$type": "datetime", "value": "2026-11-22T08:30:00+01:00"}
+    assert place.call("shop/digest", "AAEC", form).value == "bytes 3 datetime"
+
+
+def test_bad_bodies_are_told_what_is_wrong(place: Site) -> None:
+    def told(body: bytes, media_type: str = "application/json") -> tuple[tuple[int, str], str]:
+        answer = place.ask("POST", "/services/shop/echo", body, content_type=media_type)
+        return answer.problem, answer.value["detail"]
+
+    for body, word in (
+        (b"{", "EOF"),
+        (b"[1] x", "trailing"),
+        (b"3", "neither an array nor an object"),
+        (b'{"value": 1, "value": 2}', "given twice"),
+        (b"[18446744073709551616]", "integer"),
+        (b'[{"$type": "bytes", "base64": "?"}]', "base64"),
+        (b'[{"$type": "nothing"}]', "is not a form"),
+        (b'["\xff"]', "UTF-8"),
+        (b'["\\ud800"]', "surrogate"),
+        (b"[" * 1_000, "recursion"),
+        (b'{"valu": 1}', "valu"),
+        (b"[1, 2]", "echo"),
+    ):
+        problem, detail = told(body)
+        assert problem == (400, "invalid_argument"), body
+        assert word in detail, (body, detail)
+    for media_type in ("text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""):
+        problem, detail = told(b"[]", media_type)
+        assert problem == (415, "invalid_argument")
+        assert "Content-Type" in detail
+    wrong = place.call("shop/price", {"symbol": "X", "qty": "many"})
+    assert wrong.problem == (400, "invalid_argument")
+    assert "order" in wrong.value["detail"]
+    assert place.call("shop/echo", 1, content_encoding="gzip").problem == (415, "invalid_argument")
+
+
+def test_errors_have_status_code_and_no_traceback(place: Site) -> None:
+    failed = place.call("shop/fail", "so bad")
+    assert failed.problem == (500, "remote_error")
+    assert (failed.value["error"], failed.value["retryable"]) == ("builtins:ValueError", False)
+    assert "so bad" in failed.value["detail"]
+    assert "http_support.py" not in failed.body.decode()
+    for name, status, code in (
+        ("LimitExceeded", 503, "limit_exceeded"),
+        ("Unauthorized", 403, "unauthorized"),
+        ("NoSuchTarget", 404, "no_such_target"),
+        ("PayloadTooLarge", 413, "payload_too_large"),
+    ):
+        assert place.call("shop/refuse", name).problem == (status, code)
+    refused = place.call("shop/refuse", "LimitExceeded")
+    assert (refused.headers["retry-after"], refused.value["retryable"]) == ("1", True)
+    late = place.call("shop/hang", tidewire_timeout="0.05")
+    assert late.problem == (504, "ask_timeout")
+    for wrong in ("0", "-1", "soon", "1e300"):
+        assert place.call("shop/echo", tidewire_timeout=wrong).problem == (400, "invalid_argument")
+
+
+def test_what_is_not_public_is_not_there(place: Site) -> None:
+    unknown = place.call("shop/nothing").value["detail"]
+    for path in (
+        "shop/secret",
+        "shop/nothing",
+        "hidden/secret",
+        "nobody/home",
+        "shop/gone",
+        "shop/_quote",
+        "shop/%00",
+        "shop/a.b",
+    ):
+        answer = place.call(path)
+        assert answer.problem == (404, "no_such_target"), path
+    assert place.call("shop/secret").value["detail"] == unknown.replace("nothing", "secret")
+    assert place.call("shop%2Fecho").problem == (404, "no_such_target")
+    assert place.call("shop/%ff").problem == (400, "invalid_argument")
+    for method, path, allowed in (
+        ("GET", "/services/shop/echo", "POST"),
+        ("DELETE", "/services/shop/echo", "POST"),
+        ("POST", "/openapi.json", "GET"),
+        ("PUT", "/subjects/a", "POST, GET"),
+    ):
+        answer = place.ask(method, path)
+        assert answer.problem == (405, "invalid_argument")
+        assert answer.headers["allow"] == allowed
+
+
+def test_services_that_come_and_go_are_seen_at_once(place: Site) -> None:
+    for number in range(20):
+        assert place.call("late/echo").problem == (404, "no_such_target")
+        served = place.node.serve({"echo": lambda value: value}, name="late", visibility="public")
+        assert place.call("late/echo", number).value == number
+        served.sync.stop()
+    place.node.serve({"echo": lambda value: value}, name="late", visibility="private")
+    assert place.call("late/echo", 1).problem == (404, "no_such_target")
+
+
+def test_a_call_goes_to_the_instance_of_another_node(guarded: Site) -> None:
+    url = guarded.node.listen("tide://127.0.0.1:0").url
+    with tw.Node(url, name="far", token="hub-secret") as far:
+        far.serve({"where": lambda: "far"}, name="far", visibility="public")
+        until(lambda: guarded.call("far/where", authorization="Bearer ann-secret").status == 200, "it is not served")
+        assert guarded.call("far/where", authorization="Bearer ann-secret").value == "far"
+    gone = guarded.call("far/where", authorization="Bearer ann-secret")
+    assert gone.problem == (404, "no_such_target")
+
+
+def test_tokens_say_who_calls_and_what_they_may(guarded: Site) -> None:
+    assert guarded.call("shop/echo").problem == (401, "unauthorized")
+    assert guarded.call("shop/echo").headers["www-authenticate"] == "Bearer"
+    for wrong in ("Bearer wrong-secret", "Basic YW5uOnNlY3JldA==", "Bearer", "ann-secret"):
+        assert guarded.call("shop/echo", authorization=wrong).problem == (401, "unauthorized")
+    who = guarded.call("shop/who", authorization="Bearer ann-secret").value
+    assert (who["user"], who["origin"], who["headers"]) == ("ann", "public", {})
+    assert guarded.call("shop/who_plainly", authorization="bearer ann-secret").value == "ann public"
+    assert guarded.call("shop/price", {"symbol": "X"}, authorization="Bearer bob-secret").value == 2.5
+    assert guarded.call("shop/echo", authorization="Bearer bob-secret").problem == (403, "unauthorized")
+    assert guarded.ask("GET", "/healthz").body == b"alive\n"
+    assert guarded.ask("GET", "/openapi.json").problem == (401, "unauthorized")
+    paths = guarded.ask("GET", "/openapi.json", authorization="Bearer bob-secret").value["paths"]
+    assert [*paths] == ["/services/shop/price"]
+
+
+def test_headers_and_traces_are_passed_on(place: Site) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    given = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01", "tidewire_header_shop": "north", "x_other": "1"}
+    who = place.call("shop/who", **given).value
+    assert who == {"user": None, "origin": "public", "trace": trace, "headers": {"shop": "north"}}
+    assert place.call("shop/who", tidewire_header_tw_user="eve").problem == (400, "invalid_argument")
+    assert place.call("shop/echo", **{f"tidewire_header_h{n}": "" for n in range(57)}).problem == (
+        400,
+        "invalid_argument",
+    )
+
+
+def test_a_connection_takes_many_calls(place: Site) -> None:
+    with contextlib.closing(http.client.HTTPConnection(*place.place, timeout=PATIENCE)) as connection:
+        for number in range(200):
+            assert ask(connection, "POST", "/services/shop/echo", [number]).value == number
+            assert ask(connection, "POST", "/services/shop/fail", []).status == 500
+        assert place.statistics()["connections"] >= 1
+
+
+def test_whoever_goes_away_ends_the_handler(place: Site) -> None:
+    place.shop.inside.clear()
+    place.shop.gone.clear()
+    connection = http.client.HTTPConnection(*place.place, timeout=PATIENCE)
+    connection.request("POST", "/services/shop/hang", b"")
+    assert place.shop.inside.wait(PATIENCE)
+    connection.close()
+    assert place.shop.gone.wait(PATIENCE), "its handler still runs"
+
+
+def test_a_stop_finishes_what_is_under_way_and_takes_no_more() -> None:
+    with site() as place:
+        late: Any = http.client.HTTPConnection(*place.place, timeout=PATIENCE)
+        late.request("GET", "/healthz")
+        assert late.getresponse().read() == b"alive\n"
+        stream = http.client.HTTPConnection(*place.place, timeout=PATIENCE)
+        stream.request("GET", "/subjects/news", headers={"accept": "text/event-stream"})
+        told = stream.getresponse()
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
+    last = told.read().decode()
+    assert "event: problem" in last
+    assert json.loads(last.split("data: ")[1])["code"] == "node_stopped"
+    with pytest.raises((OSError, http.client.HTTPException)):
+        ask(late, "GET", "/healthz")
+    with pytest.raises(OSError, match="refused"):
+        place.ask("GET", "/healthz")

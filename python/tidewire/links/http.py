@@ -1,0 +1,49 @@
+"""The settings of an HTTP gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidewire.errors import InvalidArgument
+from tidewire.services.names import short
+
+_GATEWAY = "http://"
+
+
+@dataclass(frozen=True)
+class Http:
+    """How a hub is reached over HTTP, for ``node.listen("http://...", http=tw.Http(...))``.
+
+    Args:
+        cors: Origins such as ``"https://shop.example"`` whose pages may call from a browser, ``"*"`` for all. By default only the gateway's
+            own pages may.
+        hosts: Names under which the gateway of a hub without tokens may be reached, besides addresses and ``localhost``.
+        limits: Limits by their names, such as ``{"http_body_bytes": 1_000_000}``; those that begin with ``http_`` on the page of limits.
+
+    Raises:
+        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits that there are not.
+    """
+
+    cors: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("cors", "hosts"):
+            texts = getattr(self, name)
+            if isinstance(texts, str) or not all(isinstance(text, str) and text for text in texts):
+                raise InvalidArgument(f"{name}: {short(texts)} is not allowed: give a tuple of text")
+        for origin in self.cors:
+            if origin != "*" and ("://" not in origin or origin.endswith("/")):
+                raise InvalidArgument(
+                    f"cors: {origin!r} is not allowed: give origins such as https://shop.example, or *"
+                )
+        for name, value in self.limits.items():
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+                raise InvalidArgument(f"limits: {name}={short(value)} is not allowed: give a whole number")
+
+
+def is_http(url: object) -> bool:
+    """Return whether a URL is that of a gateway."""
+    return isinstance(url, str) and url.startswith((_GATEWAY, "https://"))
