@@ -99,7 +99,7 @@ def test_what_is_published_over_http_is_heard_by_nodes_and_the_other_way_round(p
         assert came.wait(PATIENCE)
         assert heard == [{"id": 7}]
         place.node.publish("orders.old", {"id": 8, "raw": b"\x01"}, headers={"a": "b"})
-        first, second = (json.loads(event["data"]) for event, _ in zip(events(answer), range(2), strict=False))
+        first, second = (json.loads(event["data"]) for _, event in zip(range(2), events(answer), strict=False))
     assert first == {
         "subject": "orders.new",
         "payload": {"id": 7},
@@ -134,7 +134,7 @@ def test_members_of_a_queue_group_share_what_comes(place: Site) -> None:
         done = threading.Event()
 
         def read(answer: Any) -> None:
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
                 for line in answer:
                     found.append(json.loads(line)["payload"])
                     if len(found) == 41:
@@ -158,13 +158,13 @@ def test_subjects_are_for_tokens_that_may(place: Site) -> None:
     ):
         answer = place.ask("POST", f"/subjects/{subject.replace(' ', '%20')}", 1)
         assert answer.status == status, (subject, answer.body)
-    assert place.ask("GET", "/subjects/$hub.>").status == 403
+    assert place.ask("GET", "/subjects/$hub.%3E").status == 403
     with site(tokens=TOKENS) as guarded:
         bob = "Bearer bob-secret"
         assert guarded.ask("POST", "/subjects/orders.new", 1, authorization=bob).status == 202
         assert guarded.ask("POST", "/subjects/other", 1, authorization=bob).problem == (403, "unauthorized")
         assert guarded.ask("POST", "/subjects/orders.new", 1).problem == (401, "unauthorized")
-        assert guarded.ask("GET", "/subjects/orders.>", authorization=bob).problem == (403, "unauthorized")
+        assert guarded.ask("GET", "/subjects/orders.%3E", authorization=bob).problem == (403, "unauthorized")
         with streamed(guarded, "GET", "/subjects/orders.*", "text/event-stream", authorization=bob) as answer:
             assert answer.status == 200
             guarded.ask("POST", "/subjects/orders.new", 5, authorization=bob)

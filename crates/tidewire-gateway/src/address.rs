@@ -16,11 +16,14 @@ pub(crate) fn of_url(url: &str) -> Result<SocketAddr, GatewayError> {
     }
     let rest = url.strip_prefix("http://").ok_or_else(|| wrong("give http://host:port"))?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.contains(['/', '?', '#', '@']) {
+        return Err(wrong("give http://host:port, and nothing behind it"));
+    }
     let (host, port) = rest.rsplit_once(':').ok_or_else(|| wrong("the port is missing: give http://host:port"))?;
     let port: u16 = port.parse().map_err(|_| wrong("give a port of 0 to 65535; with 0 the system chooses"))?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    if host.is_empty() || host.contains(['/', '?', '#', '@']) {
-        return Err(wrong("give http://host:port, and nothing behind it"));
+    if host.is_empty() {
+        return Err(wrong("the host is missing: give http://host:port"));
     }
     let mut found =
         (host, port).to_socket_addrs().map_err(|error| wrong(&format!("{error}: give a name of this machine")))?;

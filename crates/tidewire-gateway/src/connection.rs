@@ -1,7 +1,7 @@
 //! What is known of one connection: which requests are under way on it, and when it last went on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -20,7 +20,8 @@ pub(crate) struct Connection {
     /// When something last happened, in milliseconds since it was born.
     active_ms: AtomicU64,
     /// It makes room for others.
-    pub close: Notify,
+    close: Notify,
+    is_closing: AtomicBool,
 }
 
 impl Connection {
@@ -32,7 +33,24 @@ impl Connection {
             served: AtomicUsize::new(0),
             active_ms: AtomicU64::new(0),
             close: Notify::new(),
+            is_closing: AtomicBool::new(false),
         }
+    }
+
+    /// Ends it, to make room for others. False: that was said before.
+    pub fn close(&self) -> bool {
+        let is_first = !self.is_closing.swap(true, Ordering::AcqRel);
+        self.close.notify_one();
+        is_first
+    }
+
+    /// Waits until it is to end.
+    pub async fn closing(&self) {
+        self.close.notified().await;
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
     }
 
     fn touch(&self) {

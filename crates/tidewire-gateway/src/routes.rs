@@ -7,8 +7,8 @@ use std::time::Instant;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ALLOW, CONNECTION,
-    CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ALLOW, CONNECTION, HOST,
+    HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Version};
@@ -83,10 +83,6 @@ async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming
 /// What must hold for every request.
 fn checked(shared: &Shared, parts: Parts) -> Result<Asked, Problem> {
     let headers = &parts.headers;
-    let is_first = parts.version < Version::HTTP_2;
-    if is_first && headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
-        return Err(Problem::invalid("the body has a Content-Length and a Transfer-Encoding: give one of them").last());
-    }
     let authority = authority(&parts)?;
     if shared.is_open() && !is_plain(&authority) && !shared.options.hosts.iter().any(|host| host == host_of(&authority))
     {

@@ -146,10 +146,9 @@ impl Shared {
     /// Closes the connection that has been idle for the longest time. False: all are at work.
     fn make_room(&self) -> bool {
         let kept = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = kept.iter().filter_map(Weak::upgrade).filter_map(|one| Some((one.idle_since()?, one)));
-        let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
-        oldest.close.notify_one();
-        true
+        let open = kept.iter().filter_map(Weak::upgrade).filter(|one| !one.is_closing());
+        let idle = open.filter_map(|one| Some((one.idle_since()?, one)));
+        idle.min_by_key(|(since, _)| *since).is_some_and(|(_, oldest)| oldest.close())
     }
 }
 
@@ -232,7 +231,7 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream, connection: Arc<Connecti
         tokio::select! {
             biased;
             _ = talk.as_mut() => return,
-            () = connection.close.notified() => break,
+            () = connection.closing() => break,
             _ = ending.wait_for(|ends| *ends), if !is_ending => {
                 is_ending = true;
                 talk.as_mut().graceful_shutdown();
