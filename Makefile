@@ -34,18 +34,18 @@ demo: .make/extension .make/flights ## Build, and run the demonstrations: the fl
 	@$(BIN)/python examples/precision/main.py
 
 .PHONY: test
-test: test-rust test-loom test-python test-attack test-demo test-fuzz ## Build, and pass all tests
+test: test-rust test-loom test-python test-js test-attack test-demo test-fuzz ## Build, and pass all tests
 	$(call say,all tests passed)
 
 .PHONY: lint
-lint: .make/venv .make/extension ## Check format, lints, types, generated files and the import table
+lint: .make/venv .make/extension .make/js ## Check format, lints, types, generated files and the import table
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
 	@for package in fuzz bench/rust bench/rpc; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/schemars -- -D warnings
 	$(call say,ruff)
-	@$(BIN)/ruff check python tools examples bench crates
-	@$(BIN)/ruff format --check python tools examples bench crates
+	@$(BIN)/ruff check python tools examples bench crates js
+	@$(BIN)/ruff format --check python tools examples bench crates js
 	$(call say,Rust documentation)
 	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio,tidewire-node/schemars
 	$(call say,mypy and stubtest)
@@ -55,6 +55,8 @@ lint: .make/venv .make/extension ## Check format, lints, types, generated files 
 	$(call say,pyright)
 	@command -v node >/dev/null || { echo "pyright needs Node.js, and there is no node: apt-get install nodejs"; exit 1; }
 	@$(BIN)/pyright --project examples/typed --pythonpath $(BIN)/python
+	$(call say,biome and tsc)
+	@cd js && npm run --silent lint
 	$(call say,generated files and the import table)
 	@$(BIN)/python tools/generate.py --check
 	@$(BIN)/python tools/check_imports.py
@@ -108,6 +110,12 @@ test-python: .make/extension .make/flights ## Python tests
 	$(call say,Python tests)
 	@cd python && ../$(BIN)/python -m pytest
 
+.PHONY: test-js
+test-js: .make/extension .make/js ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
+	$(call say,tests of the TypeScript client)
+	@cd js && npm run --silent build
+	@cd js && npm run --silent test
+
 .PHONY: test-demo
 test-demo: .make/extension .make/flights ## The demonstrations on 20,000 flights and 200 races, and the benchmarks' smoke run
 	$(call say,the demonstration on the first 20 000 flights)
@@ -158,7 +166,7 @@ histories: .make/extension ## Random histories over links: HISTORIES of them (20
 .PHONY: clean
 clean: ## Remove what was built
 	$(call say,removing what was built)
-	@rm -rf target .make $(VENV) dist out fuzz/target bench/rust/target bench/rpc/target bench/pekko/target python/tidewire/*.so
+	@rm -rf target .make $(VENV) dist out js/node_modules js/packages/*/dist js/packages/*/build fuzz/target bench/rust/target bench/rpc/target bench/pekko/target python/tidewire/*.so
 
 .make:
 	@mkdir -p .make
@@ -181,6 +189,12 @@ clean: ## Remove what was built
 .make/extension: .make/venv $(RUST_SOURCES) python/pyproject.toml
 	$(call say,building the extension with maturin)
 	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
+	@touch $@
+
+.make/js: js/package.json js/package-lock.json | .make
+	$(call say,packages of the TypeScript client)
+	@command -v npm >/dev/null || { echo "the TypeScript client needs Node.js 20 and npm: apt-get install nodejs npm"; exit 1; }
+	@cd js && npm ci --no-fund --no-audit --loglevel=error
 	@touch $@
 
 .make/flights: .make/venv $(wildcard examples/flights/requirements.txt)

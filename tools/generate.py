@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tables import SETTERS, Row, read_errors, read_limits
+from typescript import typescript_errors, typescript_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 120
@@ -46,12 +47,15 @@ def outputs() -> dict[Path, str]:
     limits = read_limits(ROOT / "spec/limits.toml")
     errors = read_errors(ROOT / "spec/errors.toml")
     rust = ROOT / "crates/tidewire-proto/src/generated"
+    typescript = ROOT / "js/packages/client/src/generated"
     return {
         rust / "mod.rs": rust_module(),
         rust / "limits.rs": rust_limits(limits),
         rust / "errors.rs": rust_errors(errors),
         ROOT / "python/tidewire/_limits.py": python_limits(limits),
         ROOT / "python/tidewire/errors.py": python_errors(errors),
+        typescript / "limits.ts": typescript_limits(limits, ORIGIN.format("limits.toml")),
+        typescript / "errors.ts": typescript_errors(errors, ORIGIN.format("errors.toml")),
         ROOT / "docs/reference/limits.md": page_of_limits(limits),
         ROOT / "docs/reference/errors.md": page_of_errors(errors),
     }

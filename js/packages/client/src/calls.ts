@@ -1,0 +1,402 @@
+/** Calls of other nodes: one value, or a stream of items. */
+import { TidewireError } from "./error.js";
+import type { Fields, Id } from "./frames.js";
+import { AskTimeout, InvalidArgument, LinkLost, NodeStopped, NoResponders, WireError } from "./generated/errors.js";
+import { LINK_RESENDS, STREAM_CREDIT } from "./generated/limits.js";
+import { Queue } from "./queue.js";
+import type { Giving, References } from "./references.js";
+import type { Runtime } from "./runtime.js";
+import { type Caller, type Session, told } from "./session.js";
+import { asyncDispose } from "./symbols.js";
+import { decodeLenient } from "./text.js";
+import { readValue, type Take } from "./values/reader.js";
+import { type Give, writeValue } from "./values/writer.js";
+
+/** What calls are made with. */
+export interface CallSite {
+	readonly runtime: Runtime;
+	readonly references: References;
+	/** Ends when there is a link, or none will come; false: not within that time. */
+	joined(timeoutMs: number): Promise<void>;
+	/** The instance of a service that is on a node. */
+	instanceAt(service: string, node: string): Promise<string>;
+}
+
+/** A call as it is to be made. */
+export interface Plan {
+	/** What errors call it. */
+	readonly title: string;
+	/** The subject for an instance, where the call is for one. */
+	readonly subject: (instance?: string) => string;
+	readonly service?: string;
+	readonly value: unknown;
+	readonly fields: Fields;
+	readonly lane: number;
+	/** Milliseconds; undefined: what its kind has. */
+	readonly timeoutMs: number | undefined;
+	readonly defaultMs: number;
+	readonly choice: number;
+	readonly again: boolean;
+	readonly signal: AbortSignal | undefined;
+	/** The number of the node that is called, where that is known. */
+	readonly peer?: number;
+	/** Whether functions and objects may be given. */
+	readonly gives: boolean;
+	/** Is told that what was called has gone. */
+	readonly gone?: () => void;
+}
+
+const RESEND_MS = 50;
+
+interface Sent {
+	readonly session: Session;
+	readonly id: Id;
+}
+
+/** Sends a call, and gives where it is then. */
+function send(
+	from: CallSite,
+	plan: Plan,
+	caller: Caller,
+	credit: number,
+	timeoutMs: number,
+	subject: string,
+	payload: Uint8Array,
+): Sent {
+	const session = from.runtime.session;
+	const { fields, lane, choice, again } = plan;
+	const outgoing = {
+		subject,
+		fields,
+		payload,
+		lane,
+		deadlineMs: timeoutMs,
+		choice,
+		credit,
+		again: again && credit === 0,
+	};
+	const id = session.call(outgoing, caller, from.runtime.now);
+	from.runtime.plan();
+	return { session, id };
+}
+
+/** Writes what is called with, and finds out where a call must go that gives something back to its owner. */
+function prepared(
+	from: CallSite,
+	plan: Plan,
+	giving: Giving | undefined,
+): { payload: Uint8Array; subject: string | Promise<string> } {
+	const give: Give | undefined = giving?.give;
+	const payload = writeValue(plan.value, give, plan.title);
+	if (giving?.owner === undefined || plan.service === undefined) {
+		return { payload, subject: plan.subject() };
+	}
+	return {
+		payload,
+		subject: from.instanceAt(plan.service, giving.owner).then(plan.subject),
+	};
+}
+
+/** Makes a call that gives one value. */
+export async function callValue(from: CallSite, plan: Plan): Promise<unknown> {
+	plan.signal?.throwIfAborted();
+	const { runtime } = from;
+	const total = plan.timeoutMs ?? plan.defaultMs;
+	const until = runtime.now + total;
+	for (let attempt = 0; ; attempt++) {
+		const giving = plan.gives ? from.references.giving(plan.peer) : undefined;
+		try {
+			const { payload, subject } = prepared(from, plan, giving);
+			const address = typeof subject === "string" ? subject : await subject;
+			return await once(from, plan, address, payload, Math.max(1, until - runtime.now));
+		} catch (error) {
+			giving?.ended(error instanceof LinkLost || error instanceof NoResponders);
+			// Whoever answered may take longer to be back than this node.
+			const isAway = error instanceof LinkLost || (attempt > 0 && error instanceof NoResponders);
+			const mayTry = plan.again && isAway && attempt < LINK_RESENDS && runtime.now < until;
+			// What came back to its owner, and a stream, are of one link.
+			if (!mayTry || giving?.isOnce) {
+				throw error;
+			}
+			await from.joined(until - runtime.now);
+			if (attempt > 0) {
+				await pause(runtime, RESEND_MS * 2 ** attempt);
+			}
+		} finally {
+			giving?.ended(false);
+		}
+	}
+}
+
+function pause(runtime: Runtime, ms: number): Promise<void> {
+	return new Promise((resolve) => {
+		runtime.timers.add(runtime.now + ms, () => resolve());
+		runtime.plan();
+	});
+}
+
+function once(from: CallSite, plan: Plan, subject: string, payload: Uint8Array, timeoutMs: number): Promise<unknown> {
+	return new Promise((resolve, reject) => {
+		const { signal } = plan;
+		const end = (): void => signal?.removeEventListener("abort", abort);
+		const caller: Caller = {
+			replied: (bytes) => {
+				end();
+				try {
+					resolve(readValue(bytes, from.references.take));
+				} catch (error) {
+					reject(error);
+				}
+			},
+			item: () => {},
+			over: () => {
+				end();
+				reject(new WireError(`${plan.title}: it ended without a value`));
+			},
+			failed: (failure) => {
+				end();
+				reject(errorOf(failure, plan, from.references.take));
+			},
+		};
+		let sent: Sent | undefined;
+		const abort = (): void => {
+			end();
+			sent?.session.cancel(sent.id);
+			from.runtime.plan();
+			reject(signal?.reason);
+		};
+		try {
+			signal?.throwIfAborted();
+			sent = send(from, plan, caller, 0, timeoutMs, subject, payload);
+			signal?.addEventListener("abort", abort);
+		} catch (error) {
+			reject(error);
+		}
+	});
+}
+
+type Failure = Parameters<Caller["failed"]>[0];
+const REMOTE_ERROR = 15;
+const GONE = 30;
+
+function errorOf(failure: Failure, plan: Plan, take: Take): unknown {
+	if (failure instanceof TidewireError) {
+		if (failure instanceof AskTimeout) {
+			failure.message = failure.message.replace(/^[^:]*/, plan.title);
+		}
+		return failure;
+	}
+	if (failure.number === GONE) {
+		plan.gone?.();
+	}
+	if (failure.number !== REMOTE_ERROR) {
+		const error = told(failure.number, `${plan.title}: ${decodeLenient(failure.payload)}`);
+		// Another instance may take it, or this one when it is back.
+		return error instanceof NodeStopped ? Object.assign(error, { retryable: true }) : error;
+	}
+	try {
+		const error = readValue(failure.payload, take);
+		return error instanceof Error ? error : new WireError(`${plan.title}: it failed with a value that is no error`);
+	} catch {
+		return told(REMOTE_ERROR, decodeLenient(failure.payload));
+	}
+}
+
+interface Waiter {
+	readonly resolve: (result: IteratorResult<unknown, undefined>) => void;
+	readonly reject: (error: unknown) => void;
+}
+
+/** The items of a call that gives a stream. To leave a loop early, `return()`, closes the generator there, and waits for that. */
+export class Stream implements AsyncIterableIterator<unknown, undefined, undefined> {
+	private sent: Sent | undefined;
+	private begun = false;
+	private readonly items = new Queue<Uint8Array>();
+	private readonly waiters = new Queue<Waiter>();
+	private end: { readonly error: unknown } | undefined;
+	private taken = 0;
+	private isUnread = false;
+	private giving: Giving | undefined;
+	private closed: (() => void)[] = [];
+
+	constructor(
+		private readonly from: CallSite,
+		private readonly plan: Plan,
+	) {}
+
+	[Symbol.asyncIterator](): this {
+		return this;
+	}
+
+	/** The next item. Several may wait for items: each gets one, in order. */
+	next(): Promise<IteratorResult<unknown, undefined>> {
+		this.begin();
+		const item = this.items.shift();
+		if (item !== undefined) {
+			return this.read(item);
+		}
+		if (this.end !== undefined) {
+			return this.ended();
+		}
+		return new Promise((resolve, reject) => this.waiters.push({ resolve, reject }));
+	}
+
+	/** Reads no more, and waits until the other side has closed its generator. */
+	async return(): Promise<IteratorResult<unknown, undefined>> {
+		this.begun = true;
+		this.isUnread = true;
+		this.items.clear();
+		for (let waiter = this.waiters.shift(); waiter !== undefined; waiter = this.waiters.shift()) {
+			waiter.resolve({ done: true, value: undefined });
+		}
+		if (this.sent !== undefined && this.end === undefined) {
+			this.sent.session.want(this.sent.id, 0);
+			this.from.runtime.plan();
+			await new Promise<void>((resolve) => this.closed.push(resolve));
+		}
+		this.finish({ error: undefined });
+		return { done: true, value: undefined };
+	}
+
+	/** The same, for `await using`. */
+	async [asyncDispose](): Promise<void> {
+		await this.return();
+	}
+
+	private begin(): void {
+		if (this.begun) {
+			return;
+		}
+		this.begun = true;
+		const { plan, from } = this;
+		try {
+			plan.signal?.throwIfAborted();
+			this.giving = plan.gives ? from.references.giving(plan.peer) : undefined;
+			const { payload, subject } = prepared(from, plan, this.giving);
+			if (typeof subject === "string") {
+				this.open(subject, payload);
+			} else {
+				subject.then(
+					(address) => this.open(address, payload),
+					(error: unknown) => this.finish({ error }),
+				);
+			}
+		} catch (error) {
+			this.finish({ error });
+		}
+	}
+
+	private open(subject: string, payload: Uint8Array): void {
+		if (this.end !== undefined || this.isUnread) {
+			return;
+		}
+		try {
+			this.sent = send(this.from, this.plan, this.caller, STREAM_CREDIT, this.plan.timeoutMs ?? 0, subject, payload);
+			this.plan.signal?.addEventListener("abort", this.abort);
+		} catch (error) {
+			this.finish({ error });
+		}
+	}
+
+	private readonly abort = (): void => {
+		this.sent?.session.cancel(this.sent.id);
+		this.from.runtime.plan();
+		this.finish({ error: this.plan.signal?.reason });
+	};
+
+	private readonly caller: Caller = {
+		item: (payload) => {
+			if (this.isUnread) {
+				return;
+			}
+			const waiter = this.waiters.shift();
+			if (waiter === undefined) {
+				this.items.push(payload);
+			} else {
+				this.read(payload).then(waiter.resolve, waiter.reject);
+			}
+		},
+		over: () => this.finish({ error: undefined }),
+		replied: () => {
+			const text = "it gives one value: await it, rather than read it with `for await`";
+			this.finish({
+				error: new InvalidArgument(`${this.plan.title}: ${text}`),
+			});
+		},
+		failed: (failure) =>
+			this.finish({
+				error: errorOf(failure, this.plan, this.from.references.take),
+			}),
+	};
+
+	private async read(payload: Uint8Array): Promise<IteratorResult<unknown, undefined>> {
+		this.taken++;
+		if (this.taken >= STREAM_CREDIT / 2 && this.end === undefined && this.sent !== undefined) {
+			this.sent.session.want(this.sent.id, this.taken);
+			this.from.runtime.plan();
+			this.taken = 0;
+		}
+		return {
+			done: false,
+			value: readValue(payload, this.from.references.take),
+		};
+	}
+
+	/** An error comes once; then it is over. */
+	private ended(): Promise<IteratorResult<unknown, undefined>> {
+		const error = this.end?.error;
+		this.end = { error: undefined };
+		return error === undefined ? Promise.resolve({ done: true, value: undefined }) : Promise.reject(error);
+	}
+
+	private finish(end: { readonly error: unknown }): void {
+		if (this.end !== undefined) {
+			return;
+		}
+		this.end = this.isUnread ? { error: undefined } : end;
+		this.plan.signal?.removeEventListener("abort", this.abort);
+		this.giving?.ended(end.error instanceof LinkLost || end.error instanceof NoResponders);
+		for (const closed of this.closed.splice(0)) {
+			closed();
+		}
+		for (let waiter = this.waiters.shift(); waiter !== undefined; waiter = this.waiters.shift()) {
+			this.ended().then(waiter.resolve, waiter.reject);
+		}
+	}
+}
+
+/**
+ * A call that has not been made yet: `await` makes it and gives its value, `for await` makes it and reads its items. Like a promise it is made once,
+ * however often it is awaited.
+ */
+export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
+	readonly [Symbol.toStringTag] = "Invocation";
+	private made: Promise<unknown> | undefined;
+
+	constructor(
+		private readonly value: () => Promise<unknown>,
+		private readonly stream: () => AsyncIterableIterator<unknown, undefined, undefined>,
+	) {}
+
+	// biome-ignore lint/suspicious/noThenProperty: to be awaited is what it is for.
+	then<A = unknown, B = never>(
+		fulfilled?: ((value: unknown) => A | PromiseLike<A>) | null,
+		rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+	): Promise<A | B> {
+		this.made ??= this.value();
+		return this.made.then(fulfilled, rejected);
+	}
+
+	catch<B = never>(rejected?: ((reason: unknown) => B | PromiseLike<B>) | null): Promise<unknown> {
+		return this.then(undefined, rejected);
+	}
+
+	finally(run?: (() => void) | null): Promise<unknown> {
+		this.made ??= this.value();
+		return this.made.finally(run);
+	}
+
+	[Symbol.asyncIterator](): AsyncIterableIterator<unknown, undefined, undefined> {
+		return this.stream();
+	}
+}

@@ -1,0 +1,10 @@
+/** The base of all errors of Tidewire; `code` is stable, and `retryable` says whether the same call may succeed later. */
+export class TidewireError extends Error {
+	override readonly name: string = "TidewireError";
+	/** Stable and machine-readable, as in `docs/reference/errors.md`. */
+	readonly code: string = "tidewire_error";
+	/** Whether it makes sense to try the same call again after a pause. */
+	readonly retryable: boolean = false;
+	/** The traceback of the other side as text; empty if there is none. */
+	remoteTraceback = "";
+}

@@ -1,0 +1,417 @@
+/** Runs the calls that other nodes make: admits them, runs their handlers, and writes what they give. */
+import { type CallContext, within } from "./context.js";
+import { TidewireError } from "./error.js";
+import { type Fields, fieldText } from "./frames.js";
+import { AskTimeout, CallCancelled, LimitExceeded, NodeStopped } from "./generated/errors.js";
+import { SERVICE_CONCURRENCY, SERVICE_STREAMS, SERVICE_WAITING } from "./generated/limits.js";
+import { Queue } from "./queue.js";
+import type { Runtime } from "./runtime.js";
+import type { Callee, Incoming, Session } from "./session.js";
+import { decode, encode } from "./text.js";
+import type { Timer } from "./timers.js";
+import { type Give, writeValue } from "./values/writer.js";
+
+const INVALID_ARGUMENT = 9;
+const ASK_TIMEOUT = 3;
+const NODE_STOPPED = 13;
+const LIMIT_EXCEEDED = 14;
+const REMOTE_ERROR = 15;
+const CANCELLED = 29;
+/** The caller's own clock comes to the deadline at about the same time, and knows best how the call went. */
+const LATE_MS = 100;
+
+/** What has become of the calls of one service. */
+export interface ServiceStatistics {
+	readonly calls: number;
+	readonly errors: number;
+	readonly cancelled: number;
+	/** Calls and streams whose handlers run. */
+	readonly inFlight: number;
+	/** Calls and streams that wait for a handler. */
+	readonly waiting: number;
+}
+
+/** A call that is to be run. */
+export interface Work {
+	readonly call: Incoming;
+	readonly session: Session;
+	readonly title: string;
+	readonly streams: boolean;
+	/** Reads the arguments and begins the handler. */
+	readonly run: () => unknown;
+	readonly give: Give | undefined;
+	/** Called once the handler has ended. */
+	readonly over?: () => void;
+}
+
+/** Handlers that run at the same time: calls and streams each have their own room. */
+export class Host {
+	private readonly rooms = [
+		{
+			max: SERVICE_CONCURRENCY,
+			inside: new Set<Running>(),
+			waiting: new Queue<Running>(),
+		},
+		{
+			max: SERVICE_STREAMS,
+			inside: new Set<Running>(),
+			waiting: new Queue<Running>(),
+		},
+	] as const;
+	private isClosed = false;
+	private counts = { calls: 0, errors: 0, cancelled: 0 };
+	private whenIdle: (() => void)[] = [];
+
+	constructor(private readonly runtime: Runtime) {}
+
+	statistics(): ServiceStatistics {
+		const [calls, streams] = this.rooms;
+		return {
+			...this.counts,
+			inFlight: calls.inside.size + streams.inside.size,
+			waiting: calls.waiting.size + streams.waiting.size,
+		};
+	}
+
+	/** Takes a call in, or tells its caller why not. */
+	take(work: Work, now: number): Callee | undefined {
+		const { call, session } = work;
+		if (this.isClosed) {
+			session.fail(call.id, NODE_STOPPED, encode("the service has stopped"));
+			return undefined;
+		}
+		if (work.streams !== call.credit > 0) {
+			const text = work.streams
+				? "it is a stream, and the call gives no credit for items: read it as a stream, rather than await it"
+				: "it gives one value: await it, rather than read it as a stream";
+			session.fail(call.id, INVALID_ARGUMENT, encode(`${work.title}: ${text}`));
+			return undefined;
+		}
+		const room = this.rooms[work.streams ? 1 : 0];
+		const running = new Running(this.runtime, work, now, (failed) => this.left(running, failed));
+		if (room.inside.size < room.max) {
+			room.inside.add(running);
+			this.begin(running);
+		} else if (room.waiting.size < SERVICE_WAITING) {
+			room.waiting.push(running);
+		} else {
+			session.fail(
+				call.id,
+				LIMIT_EXCEEDED,
+				encode(`service_waiting=${SERVICE_WAITING}: so many calls wait already: try again later`),
+			);
+			work.over?.();
+			return undefined;
+		}
+		return running;
+	}
+
+	/** Ends streams, which may have no end, and waits for calls; then takes none any more. */
+	async drain(): Promise<void> {
+		this.isClosed = true;
+		for (const running of this.rooms[1].inside) {
+			running.cut();
+		}
+		for (const room of this.rooms) {
+			for (let next = room.waiting.shift(); next !== undefined; next = room.waiting.shift()) {
+				next.cut();
+			}
+		}
+		if (this.rooms.some((room) => room.inside.size > 0)) {
+			await new Promise<void>((resolve) => this.whenIdle.push(resolve));
+		}
+	}
+
+	/** Ends everything. */
+	cut(): void {
+		this.isClosed = true;
+		for (const room of this.rooms) {
+			for (const running of room.inside) {
+				running.cut();
+			}
+		}
+	}
+
+	private begin(running: Running): void {
+		this.counts.calls++;
+		// Not before the message has been read to its end: a handler may say something that changes the link.
+		this.runtime.shell.soon(() => running.begin());
+	}
+
+	private left(running: Running, outcome: Outcome): void {
+		const room = this.rooms[running.work.streams ? 1 : 0];
+		if (outcome !== "done") {
+			this.counts[outcome]++;
+		}
+		if (!room.inside.delete(running)) {
+			return;
+		}
+		for (let next = room.waiting.shift(); next !== undefined; next = room.waiting.shift()) {
+			if (!next.isOver) {
+				room.inside.add(next);
+				this.begin(next);
+				break;
+			}
+		}
+		if (this.rooms.every((one) => one.inside.size === 0)) {
+			for (const idle of this.whenIdle.splice(0)) {
+				idle();
+			}
+		}
+	}
+}
+
+type Outcome = "done" | "errors" | "cancelled";
+type AnyIterator = AsyncIterator<unknown> | Iterator<unknown>;
+
+/** One call, from its coming to its end. */
+class Running implements Callee {
+	isOver = false;
+	/** The caller has gone: nothing can be answered. */
+	private isGone = false;
+	private isUnread = false;
+	private credit: number;
+	private readonly controller = new AbortController();
+	private wake: (() => void) | undefined;
+	private iterator: AnyIterator | undefined;
+	private readonly timer: Timer | undefined;
+	private readonly until: number;
+	private context: CallContext | undefined;
+
+	constructor(
+		private readonly runtime: Runtime,
+		readonly work: Work,
+		now: number,
+		private readonly left: (outcome: Outcome) => void,
+	) {
+		const { deadlineMs, credit } = work.call;
+		this.credit = credit;
+		this.until = deadlineMs > 0 ? now + deadlineMs : Number.POSITIVE_INFINITY;
+		this.timer = deadlineMs > 0 ? runtime.timers.add(this.until, () => this.late()) : undefined;
+	}
+
+	cancelled(): void {
+		this.isGone = true;
+		this.stop(new CallCancelled("the caller cancelled, or has gone"));
+		if (this.context === undefined || this.work.streams === false) {
+			// What a function still does, nobody waits for.
+			this.over("cancelled");
+		}
+	}
+
+	wanted(items: number): void {
+		if (items > 0) {
+			this.credit += items;
+			this.wake?.();
+			return;
+		}
+		this.isUnread = true;
+		this.stop(new CallCancelled("the caller reads no more"));
+	}
+
+	/** The service ends, and with it what may have no end. */
+	cut(): void {
+		this.fail(NODE_STOPPED, encode(new NodeStopped("the service has stopped").message));
+		this.isGone = true;
+		this.stop(new NodeStopped("the service has stopped"));
+		if (this.context === undefined) {
+			this.over("cancelled");
+		}
+	}
+
+	begin(): void {
+		if (this.isOver) {
+			return;
+		}
+		const { call, session, run, title } = this.work;
+		const peer = session.peer(call.origin);
+		const { controller, until, runtime } = this;
+		this.context = {
+			node: peer.name,
+			user: peer.user,
+			headers: headersOf(call.fields),
+			trace: fieldText(call.fields, "tw-trace"),
+			signal: controller.signal,
+			get remaining() {
+				return Math.max(0, until - runtime.now);
+			},
+		};
+		let result: unknown;
+		try {
+			result = within(this.context, run);
+		} catch (error) {
+			this.failed(error);
+			return;
+		}
+		if (this.work.streams) {
+			this.stream(result).catch((error: unknown) => this.failed(error));
+		} else if (isThenable(result)) {
+			result.then(
+				(value) => this.reply(value),
+				(error: unknown) => this.failed(error),
+			);
+		} else if (isGenerator(result)) {
+			this.failed(
+				new TidewireError(
+					`${title}: it gave an iterator, and is not known as a stream: serve it with \`stream: true\``,
+				),
+			);
+		} else {
+			this.reply(result);
+		}
+	}
+
+	private reply(value: unknown): void {
+		if (this.isOver) {
+			return;
+		}
+		const { call, session, give, title } = this.work;
+		try {
+			session.reply(call.id, writeValue(value, give, `${title}: result`));
+		} catch (error) {
+			this.failed(error);
+			return;
+		}
+		this.runtime.plan();
+		this.over("done");
+	}
+
+	private async stream(result: unknown): Promise<void> {
+		const iterator = iteratorOf(result, this.work.title);
+		this.iterator = iterator;
+		const { call, session, give, title } = this.work;
+		try {
+			while (!this.stopped) {
+				if (this.credit <= 0 || !session.hasRoom(call.id)) {
+					await this.room(session);
+					continue;
+				}
+				const { done, value } = await within(this.context as CallContext, () => iterator.next());
+				if (done || this.stopped) {
+					break;
+				}
+				this.credit--;
+				session.item(call.id, writeValue(value, give, `${title}: item`));
+				this.runtime.plan();
+			}
+		} finally {
+			await this.close();
+		}
+		session.over(call.id);
+		this.runtime.plan();
+		this.over(this.isGone ? "cancelled" : "done");
+	}
+
+	private get stopped(): boolean {
+		return this.isGone || this.isUnread || this.isOver;
+	}
+
+	private room(session: Session): Promise<void> {
+		return new Promise((resolve) => {
+			this.wake = resolve;
+			if (this.credit > 0) {
+				this.runtime.when(() => {
+					const mayGoOn = this.stopped || session.hasRoom(this.work.call.id);
+					if (mayGoOn) {
+						resolve();
+					}
+					return mayGoOn;
+				});
+			}
+		});
+	}
+
+	/** Closes the generator, once: its `finally` runs. */
+	private async close(): Promise<void> {
+		const iterator = this.iterator;
+		this.iterator = undefined;
+		await iterator?.return?.();
+	}
+
+	private stop(reason: Error): void {
+		this.controller.abort(reason);
+		this.wake?.();
+	}
+
+	private late(): void {
+		this.stop(new AskTimeout(`${this.work.title}: its deadline passed while the handler was at work`));
+		this.isUnread = this.work.streams;
+		this.runtime.timers.add(this.until + LATE_MS, () => {
+			if (!this.isGone) {
+				this.fail(ASK_TIMEOUT, encode("its deadline passed while the handler was at work"));
+				this.isGone = true;
+				this.over("cancelled");
+			}
+		});
+	}
+
+	private failed(error: unknown): void {
+		if (this.isOver) {
+			return;
+		}
+		if (this.isGone) {
+			this.over("cancelled");
+			return;
+		}
+		if (error instanceof CallCancelled && this.controller.signal.aborted) {
+			this.fail(CANCELLED, encode(error.message));
+		} else if (error instanceof LimitExceeded) {
+			this.fail(LIMIT_EXCEEDED, encode(error.message));
+		} else {
+			const thrown = error instanceof Error ? error : new Error(String(error));
+			this.fail(REMOTE_ERROR, writeValue(thrown, undefined, "error"));
+		}
+		this.over("errors");
+	}
+
+	private fail(number: number, payload: Uint8Array): void {
+		this.work.session.fail(this.work.call.id, number, payload);
+		this.runtime.plan();
+	}
+
+	private over(outcome: Outcome): void {
+		if (this.isOver) {
+			return;
+		}
+		this.isOver = true;
+		this.runtime.timers.cancel(this.timer);
+		this.work.over?.();
+		this.left(outcome);
+	}
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+	return typeof (value as { then?: unknown } | null)?.then === "function";
+}
+
+function isGenerator(value: unknown): boolean {
+	const like = value as {
+		next?: unknown;
+		[Symbol.iterator]?: unknown;
+		[Symbol.asyncIterator]?: unknown;
+	} | null;
+	return (
+		typeof like?.next === "function" &&
+		(Symbol.iterator in (like as object) || Symbol.asyncIterator in (like as object))
+	);
+}
+
+function iteratorOf(value: unknown, title: string): AnyIterator {
+	const like = value as Partial<AsyncIterable<unknown> & Iterable<unknown>> | null;
+	const iterator = like?.[Symbol.asyncIterator]?.() ?? like?.[Symbol.iterator]?.();
+	if (iterator === undefined) {
+		throw new TidewireError(`${title}: it gave no iterator, and is declared as a stream`);
+	}
+	return iterator;
+}
+
+/** The headers of a message, but for those of the protocol. */
+export function headersOf(fields: Fields): Record<string, string> {
+	const headers: Record<string, string> = {};
+	for (const [name, value] of fields) {
+		if (!name.startsWith("tw-") && !Object.hasOwn(headers, name)) {
+			headers[name] = decode(value, 0, value.length) ?? "";
+		}
+	}
+	return headers;
+}

@@ -1,0 +1,119 @@
+/**
+ * Tidewire in JavaScript: a node that joins a hub over WebSocket, calls services and serves some, publishes and subscribes.
+ *
+ * @packageDocumentation
+ */
+import { open } from "#socket";
+import { type ConnectOptions, join, type Node } from "./node.js";
+import { shellOf } from "./platform.js";
+
+/**
+ * Joins a hub, and leaves it with `await node.close()`, or at the end of an `await using`.
+ *
+ * @param url Where the hub listens: ws://host:port, or wss://host:port.
+ * @throws InvalidArgument if the URL or an option is not allowed; LinkLost if no hub can be reached; Unauthorized, NameTaken or VersionMismatch if it refuses.
+ */
+export function connect(url: string, options: ConnectOptions = {}): Promise<Node> {
+	return join(shellOf(open), url, options);
+}
+
+export type {
+	Answer,
+	AnyService,
+	Call,
+	Client,
+	Items,
+	Method,
+	UntypedClient,
+} from "./client.js";
+export { type CallContext, context } from "./context.js";
+export type {
+	MethodInfo,
+	Schema,
+	ServiceInfo,
+	Visibility,
+} from "./discovery.js";
+export { TidewireError } from "./error.js";
+export {
+	ActorStopped,
+	AlreadyStarted,
+	AskCycle,
+	AskTimeout,
+	CallCancelled,
+	CampaignError,
+	CodeChanged,
+	ConfigError,
+	InvalidArgument,
+	InvalidSubject,
+	LimitExceeded,
+	LinkLost,
+	MailboxFull,
+	MessageExpired,
+	NameTaken,
+	NodeStopped,
+	NoReply,
+	NoResponders,
+	NoSuchCampaign,
+	NoSuchTarget,
+	PayloadTooLarge,
+	PoolFailed,
+	PoolStopped,
+	RemoteError,
+	RemoteGone,
+	StoreUnavailable,
+	TaskQuarantined,
+	TaskTimeout,
+	Unauthorized,
+	Unhandled,
+	UnknownDispatcher,
+	VersionMismatch,
+	WireError,
+	WorkerLost,
+} from "./generated/errors.js";
+export type { ServiceStatistics } from "./hosting.js";
+export type { MethodOptions } from "./methods.js";
+export type {
+	ConnectOptions,
+	Node,
+	NodeEvents,
+	NodeStatistics,
+	ServeOptions,
+	ServiceHandle,
+} from "./node.js";
+export {
+	type CallOptions,
+	Named,
+	named,
+	type Policy,
+	type Priority,
+} from "./options.js";
+export {
+	Remote,
+	type RemoteFunction,
+	type RemoteObject,
+	remote,
+} from "./references.js";
+export type {
+	Envelope,
+	Listener,
+	SubscribeOptions,
+	Subscription,
+} from "./subscriptions.js";
+export {
+	ByteArray,
+	Complex,
+	DateTime,
+	Decimal,
+	Duration,
+	FrozenSet,
+	LocalDate,
+	LocalDateTime,
+	LocalTime,
+	NdArray,
+	record,
+	Tuple,
+	type TypedArray,
+	tuple,
+	typeOf,
+	UUID,
+} from "./values/kinds.js";

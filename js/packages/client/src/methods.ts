@@ -1,0 +1,126 @@
+/** What can be called of an object: its functions by their names. */
+import type { Schema, Visibility } from "./discovery.js";
+import { InvalidArgument } from "./generated/errors.js";
+
+/** What others are told of a method, and how it is called. */
+export interface MethodOptions {
+	readonly description?: string;
+	/** JSON Schema of its arguments as an object by their names, or the names alone, in order: then it can be called by name. */
+	readonly parameters?: Schema | readonly string[];
+	/** JSON Schema of its result; of one item, if it is a stream. */
+	readonly result?: Schema;
+	/** Whether it gives a stream; generators do by themselves. */
+	readonly stream?: boolean;
+	/** Whether it may be called again where it is not known whether a call was handled. */
+	readonly idempotent?: boolean;
+	/** Milliseconds that a call may take where its caller says nothing. */
+	readonly timeout?: number;
+	readonly visibility?: Visibility;
+}
+
+/** A method as it is run. */
+export interface Bound {
+	readonly name: string;
+	readonly streams: boolean;
+	readonly run: (args: unknown[]) => unknown;
+	/** The names of its parameters, where they are known. */
+	readonly parameters: readonly string[] | undefined;
+}
+
+type AnyFunction = (this: unknown, ...args: unknown[]) => unknown;
+
+const TOKEN = /^[^\s.*>\p{Cc}]+$/u;
+/** What every client has besides the methods of its service. */
+const RESERVED = new Set(["with", "then", "sync", "with_"]);
+
+export function boundFunction(
+	name: string,
+	run: AnyFunction,
+	options: MethodOptions | undefined,
+	self?: unknown,
+): Bound {
+	const parameters = options?.parameters;
+	const names = Array.isArray(parameters)
+		? (parameters as readonly string[])
+		: Object.keys((parameters as { properties?: object } | undefined)?.properties ?? {});
+	return {
+		name,
+		streams: options?.stream ?? isGenerator(run),
+		run: (args) => run.apply(self, args),
+		parameters: parameters === undefined ? undefined : names,
+	};
+}
+
+/** The methods of an object: its own functions, and those of its class. Names that begin with an underscore are not served. */
+export function boundMethods(target: object, options: Readonly<Record<string, MethodOptions>>): Map<string, Bound> {
+	const found = new Map<string, Bound>();
+	for (
+		let of: object | null = target;
+		of !== null && of !== Object.prototype;
+		of = Object.getPrototypeOf(of) as object | null
+	) {
+		for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(of))) {
+			const run: unknown = property.value;
+			if (typeof run !== "function" || name === "constructor" || name.startsWith("_") || found.has(name)) {
+				continue;
+			}
+			if (!TOKEN.test(name) || RESERVED.has(name)) {
+				throw new InvalidArgument(
+					`method ${JSON.stringify(name)} is not allowed: give a name without dots, blanks, '*' and '>', other than ${[...RESERVED].join(", ")}`,
+				);
+			}
+			found.set(name, boundFunction(name, run as AnyFunction, options[name], target));
+		}
+	}
+	const unknown = Object.keys(options).find((name) => !found.has(name));
+	if (unknown !== undefined) {
+		throw new InvalidArgument(
+			`methods: ${JSON.stringify(unknown)} is none of its functions: there are ${[...found.keys()].join(", ")}`,
+		);
+	}
+	return found;
+}
+
+const GENERATORS = new Set(["GeneratorFunction", "AsyncGeneratorFunction"]);
+
+function isGenerator(run: AnyFunction): boolean {
+	return GENERATORS.has((run as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? "");
+}
+
+/** The arguments of a call, in the order of the parameters. */
+export function argumentsOf(value: unknown, bound: Bound, title: string): unknown[] {
+	if (value === null) {
+		return [];
+	}
+	const both = Array.isArray(value) && value.length === 2 && Array.isArray(value[0]) && isMap(value[1]);
+	if (Array.isArray(value) && !(both && value.constructor === Array)) {
+		return [...(value as unknown[])];
+	}
+	const positional = both ? [...((value as unknown[][])[0] as unknown[])] : [];
+	const named: unknown = both ? (value as unknown[])[1] : value;
+	if (!isMap(named)) {
+		throw new InvalidArgument(`${title}: the arguments are a ${typeof value}: send a list of them, or a map by name`);
+	}
+	for (const [name, argument] of Object.entries(named)) {
+		const at = bound.parameters?.indexOf(name) ?? -1;
+		if (bound.parameters === undefined) {
+			throw new InvalidArgument(
+				`${title}: ${name}: its parameters have no names: call it by position, or serve it with methods: { ${bound.name}: { parameters: [...] } }`,
+			);
+		}
+		if (at < 0) {
+			throw new InvalidArgument(
+				`${title}: ${JSON.stringify(name)} is not the name of a parameter: there are ${bound.parameters.join(", ")}`,
+			);
+		}
+		if (at < (both ? ((value as unknown[][])[0] as unknown[]).length : 0)) {
+			throw new InvalidArgument(`${title}: ${name}: it is given twice, by position and by name`);
+		}
+		positional[at] = argument;
+	}
+	return positional;
+}
+
+function isMap(value: unknown): value is object {
+	return typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+}

@@ -1,0 +1,877 @@
+/** A node: what a program does with its link to a hub. */
+import { type CallSite, callValue, Invocation, type Plan, Stream } from "./calls.js";
+import { type Answer, type AnyService, type Client, clientOf } from "./client.js";
+import { type Instance, readInstances, type ServiceInfo, services, type Visibility } from "./discovery.js";
+import { TidewireError } from "./error.js";
+import { type Id, NORMAL } from "./frames.js";
+import { ERRORS, InvalidArgument, LinkLost, NodeStopped, NoResponders, Unauthorized } from "./generated/errors.js";
+import * as limits from "./generated/limits.js";
+import { Host, headersOf, type ServiceStatistics } from "./hosting.js";
+import type { Joined, LinkEvents } from "./link.js";
+import { argumentsOf, type Bound, boundMethods, type MethodOptions } from "./methods.js";
+import {
+	type CallOptions,
+	checkOptions,
+	checkTimeout,
+	choiceOf,
+	headerFields,
+	laneOf,
+	type Priority,
+	shown,
+	splitArguments,
+} from "./options.js";
+import { References } from "./references.js";
+import { Runtime } from "./runtime.js";
+import { Serving, said } from "./serving.js";
+import type { Callee, Incoming, Message, Session } from "./session.js";
+import type { Shell } from "./shell.js";
+import { checkSubject, covers } from "./subjects.js";
+import {
+	type Envelope,
+	type Listener,
+	Subscribed,
+	type SubscribeOptions,
+	type Subscription,
+	Subscriptions,
+} from "./subscriptions.js";
+import { asyncDispose } from "./symbols.js";
+import { encode } from "./text.js";
+import { tuple } from "./values/kinds.js";
+import { readValue } from "./values/reader.js";
+import { writeValue } from "./values/writer.js";
+
+/** How a node joins its hub. */
+export interface ConnectOptions {
+	/** Who it is, where the hub asks for that. */
+	readonly token?: string;
+	/** Its name, unique on the hub; one that nobody else has if nothing is said. */
+	readonly name?: string;
+	/** How long a hub that is not there yet is looked for, in milliseconds (0); one that refuses is not asked again. */
+	readonly joinTimeout?: number;
+	/** Milliseconds (5,000): after twice this time without a word of the hub the link is lost. */
+	readonly heartbeat?: number;
+	/** The longest payload that it takes, in bytes (268,435,456). */
+	readonly payloadBytes?: number;
+	/** Ends the attempt to join. */
+	readonly signal?: AbortSignal;
+}
+
+/** What `node.serve` is told. */
+export interface ServeOptions {
+	readonly description?: string;
+	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
+	readonly visibility?: Visibility;
+	/** The id of this instance; one that nobody else has if nothing is said. */
+	readonly instance?: string;
+	/** What others are told of single methods. */
+	readonly methods?: Readonly<Record<string, MethodOptions>>;
+}
+
+/** An instance of a service that this node serves. */
+export interface ServiceHandle {
+	readonly name: string;
+	readonly instance: string;
+	statistics(): ServiceStatistics;
+	/** Takes no more calls, ends its streams, and waits for the calls that came. */
+	stop(): Promise<void>;
+	[Symbol.asyncDispose](): Promise<void>;
+}
+
+/** What a node tells by itself. */
+export interface NodeEvents {
+	/** It has joined its hub, for the first time or again: services and subscriptions are on their way back. */
+	joined: (hub: string) => void;
+	/** Its link was lost; it is looked for again. */
+	lost: (reason: string) => void;
+	/** There is no link, and none will come; with the error, if that is not because of `close()`. */
+	closed: (error: TidewireError | undefined) => void;
+}
+
+/** Counts of a node. */
+export interface NodeStatistics {
+	readonly name: string;
+	/** The name of the hub; null while there is no link. */
+	readonly hub: string | null;
+	/** How often a link was lost. */
+	readonly lost: number;
+	/** Messages of the link since it was joined, bytes that wait to be sent, and messages published that found no room. */
+	readonly link: {
+		readonly sent: number;
+		readonly received: number;
+		readonly dropped: number;
+		readonly waitingBytes: number;
+	};
+	/** Calls, streams and subscriptions of this node, and calls of others, that are open. */
+	readonly open: { readonly mine: number; readonly theirs: number };
+	readonly subscriptions: number;
+	readonly services: number;
+	/** Functions, objects and streams that were given to others, and that are held of them. */
+	readonly remote: { readonly given: number; readonly held: number };
+}
+
+const NO_SUCH_TARGET = 7;
+const NUMBERS = new Map([...ERRORS].map(([number, made]) => [new made().code, number]));
+const LIST_MS = 5000;
+const NAME = /^[^\s.*>\p{Cc}]{1,255}$/u;
+
+/** Joins a hub with a shell; `connect` does so with that of the platform. */
+export function join(shell: Shell, url: string, options: ConnectOptions = {}): Promise<Node> {
+	return Node.join(shell, url, options);
+}
+
+/** A node that has joined a hub. `connect` makes one. */
+export class Node {
+	/** Its name on the hub. */
+	readonly name: string;
+	private readonly runtime: Runtime;
+	private readonly references: References;
+	private readonly objects: Host;
+	private readonly answering: Host;
+	private readonly subscriptions = new Subscriptions();
+	private readonly servings = new Set<Serving>();
+	private readonly byService = new Map<string, Serving>();
+	private readonly listeners = new Map<keyof NodeEvents, Set<(...args: never[]) => void>>();
+	private readonly waiting = new Set<(error?: TidewireError) => void>();
+	private current: Joined | undefined;
+	private losses = 0;
+	private ending: Promise<void> | undefined;
+
+	private constructor(shell: Shell, url: string, options: ConnectOptions) {
+		this.name = options.name ?? `js-${randomName(shell)}`;
+		const link = {
+			name: this.name,
+			token: options.token,
+			joinTimeoutMs: options.joinTimeout ?? 0,
+			heartbeatMs: options.heartbeat ?? limits.LINK_HEARTBEAT_MS,
+			backoffMs: limits.LINK_BACKOFF_MS,
+			backoffMaxMs: limits.LINK_BACKOFF_MAX_MS,
+			payloadBytes: options.payloadBytes ?? limits.PAYLOAD_BYTES,
+			random: () => (shell.randomBytes(1)[0] as number) / 255,
+		};
+		this.runtime = new Runtime(shell, url, link, this.events);
+		this.references = new References(this.runtime, () => this.site, this.name);
+		this.objects = new Host(this.runtime);
+		this.answering = new Host(this.runtime);
+	}
+
+	/** @internal */
+	static async join(shell: Shell, url: string, options: ConnectOptions): Promise<Node> {
+		check(url, options);
+		options.signal?.throwIfAborted();
+		const node = new Node(shell, url, options);
+		const abort = (): void => node.runtime.link.close();
+		options.signal?.addEventListener("abort", abort);
+		try {
+			node.runtime.start();
+			await node.joinedWithin(Number.POSITIVE_INFINITY);
+		} catch (error) {
+			node.runtime.close();
+			options.signal?.throwIfAborted();
+			throw error;
+		} finally {
+			options.signal?.removeEventListener("abort", abort);
+		}
+		return node;
+	}
+
+	/** The name of its hub; undefined while there is no link. */
+	get hub(): string | undefined {
+		return this.current?.hub;
+	}
+
+	/**
+	 * A client of a service. Nothing is sent before a method is called and awaited, or read.
+	 *
+	 * @typeParam T What the service offers: `tidewire generate ts` writes it. Without it everything is unknown.
+	 */
+	client<T = AnyService>(service: string, options: CallOptions = {}): Client<T> {
+		if (typeof service !== "string" || !NAME.test(service)) {
+			throw new InvalidArgument(`client: service: ${shown(service)} is not allowed: give the name of a service`);
+		}
+		checkOptions(options);
+		return clientOf(
+			(method) =>
+				(...args: unknown[]) =>
+					this.invocation(service, method, args, options),
+			(more: CallOptions) => this.client(service, { ...options, ...more }),
+		) as Client<T>;
+	}
+
+	private invocation(service: string, method: string, args: readonly unknown[], options: CallOptions): Invocation {
+		const plan = this.plan(service, method, args, options);
+		return new Invocation(
+			() => (options.policy === "all" ? this.callAll(service, method, args, options) : callValue(this.site, plan)),
+			() => new Stream(this.site, plan),
+		);
+	}
+
+	private plan(service: string, method: string, args: readonly unknown[], options: CallOptions): Plan {
+		const [positional, byName] = splitArguments(args);
+		const title = `${service}.${method}`;
+		const subject = (instance = options.instance): string =>
+			instance === undefined ? `svc.${title}` : `svc.${service}.${instance}.${method}`;
+		checkSubject(subject(), false);
+		return {
+			title,
+			subject,
+			service,
+			value: byName === undefined ? tuple(...positional) : [tuple(...positional), byName],
+			fields: headerFields(options.headers),
+			lane: laneOf(options.priority),
+			timeoutMs: options.timeout,
+			defaultMs: limits.ASK_TIMEOUT_MS,
+			choice: choiceOf(options.policy),
+			again: options.idempotent ?? false,
+			signal: options.signal,
+			gives: true,
+		};
+	}
+
+	private async callAll(
+		service: string,
+		method: string,
+		args: readonly unknown[],
+		options: CallOptions,
+	): Promise<Answer[]> {
+		const found = (await this.instances()).filter((one) => one.info.name === service);
+		if (found.length === 0) {
+			throw new NoResponders(`${service}: nobody serves it now`);
+		}
+		const one = async (instance: string): Promise<Answer> => {
+			const { policy: _, ...rest } = options;
+			try {
+				return {
+					instance,
+					value: await callValue(this.site, this.plan(service, method, args, { ...rest, instance })),
+					error: undefined,
+				};
+			} catch (error) {
+				return { instance, value: undefined, error };
+			}
+		};
+		return Promise.all(found.map(({ info }) => one(info.instances[0] as string)));
+	}
+
+	/**
+	 * Serves the functions of an object, or of an instance of a class, under a name. Functions may be async; generators, async or not, are streams. Awaited,
+	 * it is known to the hub; while the link is lost that waits.
+	 */
+	async serve(name: string, target: object, options: ServeOptions = {}): Promise<ServiceHandle> {
+		const instance = options.instance ?? randomName(this.runtime.shell);
+		for (const [field, value] of [
+			["name", name],
+			["instance", instance],
+		]) {
+			if (typeof value !== "string" || !NAME.test(value)) {
+				throw new InvalidArgument(
+					`serve: ${field}: ${shown(value)} is not allowed: give one token without dots, blanks, '*' and '>'`,
+				);
+			}
+		}
+		const methods = boundMethods(target, options.methods ?? {});
+		if (methods.size === 0) {
+			throw new InvalidArgument(
+				`serve: ${name}: it has no functions: give an object of functions, or an instance of a class`,
+			);
+		}
+		const info = said(name, instance, methods, options);
+		const serving: Serving = new Serving(name, instance, methods, info, new Host(this.runtime), () =>
+			this.stopServing(serving),
+		);
+		const key = `svc.${name}.${instance}`;
+		if (this.byService.has(key)) {
+			throw new InvalidArgument(
+				`serve: instance: '${instance}' of '${name}' is served by this node already: choose another id`,
+			);
+		}
+		this.servings.add(serving);
+		this.byService.set(key, serving);
+		try {
+			await this.untilJoined(() => this.announce(serving));
+			serving.isKnown = true;
+		} catch (error) {
+			this.stopServing(serving);
+			throw error;
+		}
+		return serving;
+	}
+
+	private stopServing(serving: Serving): void {
+		this.servings.delete(serving);
+		this.byService.delete(`svc.${serving.name}.${serving.instance}`);
+		for (const id of serving.ids.splice(0)) {
+			this.runtime.link.session?.unsubscribe(id);
+		}
+		this.runtime.plan();
+	}
+
+	private announce(serving: Serving): Promise<void> {
+		const session = this.runtime.session;
+		const { name, instance, info } = serving;
+		serving.ids.length = 0;
+		const one = (pattern: string, queue: string, fields: readonly (readonly [string, Uint8Array])[]): Promise<void> =>
+			new Promise((resolve, reject) => {
+				const answered = (error?: TidewireError): void => (error === undefined ? resolve() : reject(error));
+				serving.ids.push(session.subscribe(pattern, queue, false, fields, answered));
+			});
+		const both = [one(`svc.${name}.${instance}.*`, "", [["service", encode(info)]]), one(`svc.${name}.*`, name, [])];
+		this.runtime.plan();
+		return Promise.all(both).then(() => {});
+	}
+
+	/**
+	 * Publishes a value on a subject, at most once to each subscriber; this node's own get it, too. Returns whether the link had room for it.
+	 *
+	 * @throws InvalidArgument if the value can't travel, with its path; Unauthorized if the token does not allow the subject; LinkLost if there is no link.
+	 */
+	publish(
+		subject: string,
+		value: unknown,
+		options: {
+			readonly headers?: Readonly<Record<string, string>>;
+			readonly priority?: Priority;
+		} = {},
+	): boolean {
+		checkSubject(subject, false);
+		const session = this.runtime.session;
+		const allowed = session.agreed.publish;
+		if (
+			subject.startsWith("$hub.") ||
+			subject.startsWith("$node.") ||
+			allowed?.every((pattern) => !covers(pattern, subject))
+		) {
+			const text = allowed
+				? `the token allows ${allowed.length > 0 ? allowed.join(" ") : "nothing"}`
+				: "it belongs to the protocol";
+			throw new Unauthorized(`publish: '${subject}' is not allowed: ${text}`);
+		}
+		const payload = writeValue(value);
+		const sent = session.publish(subject, headerFields(options.headers), payload, laneOf(options.priority));
+		this.runtime.plan();
+		const envelope: Envelope = {
+			subject,
+			value,
+			headers: { ...options.headers },
+			node: this.name,
+		};
+		for (const one of this.subscriptions.chosen(subject)) {
+			one.deliver({ envelope: () => envelope });
+		}
+		return sent;
+	}
+
+	/** Has a listener called with each message that is published on subjects of a pattern. Awaited, it is known to the hub. */
+	async subscribe(pattern: string, listener: Listener, options: SubscribeOptions = {}): Promise<Subscription> {
+		if (typeof listener !== "function") {
+			throw new InvalidArgument(`subscribe: listener: ${shown(listener)} is not allowed: give a function`);
+		}
+		return this.subscribed(pattern, listener, options);
+	}
+
+	/** The messages of a pattern, to be read in a loop. It is known to the hub once its first message is asked for; up to 1,000 wait. */
+	subscription(
+		pattern: string,
+		options: SubscribeOptions = {},
+	): AsyncIterableIterator<Envelope, undefined, undefined> & AsyncDisposable {
+		Subscriptions.check(pattern, options.queue ?? "");
+		let own: Promise<Subscribed> | undefined;
+		const begin = (): Promise<Subscribed> => {
+			own ??= this.subscribed(pattern, undefined, options);
+			return own;
+		};
+		const end = async (): Promise<IteratorResult<Envelope, undefined>> => {
+			await (await own)?.return();
+			return { done: true, value: undefined };
+		};
+		return {
+			next: async () => (await begin()).next(),
+			return: end,
+			[Symbol.asyncIterator]() {
+				void begin().catch(() => {});
+				return this;
+			},
+			[asyncDispose]: async () => {
+				await end();
+			},
+		};
+	}
+
+	private async subscribed(
+		pattern: string,
+		listener: Listener | undefined,
+		options: SubscribeOptions,
+	): Promise<Subscribed> {
+		const queue = options.queue ?? "";
+		Subscriptions.check(pattern, queue);
+		const ends = (one: Subscribed): void => {
+			if (one.id !== undefined) {
+				this.runtime.link.session?.unsubscribe(one.id);
+				this.runtime.plan();
+			}
+			this.subscriptions.remove(one);
+		};
+		const subscribed = new Subscribed(pattern, queue, listener, ends, (error) => this.runtime.shell.report(error));
+		this.subscriptions.add(subscribed);
+		try {
+			await this.untilJoined(() => this.enter(subscribed));
+			subscribed.isKnown = true;
+		} catch (error) {
+			subscribed.stop();
+			throw error;
+		}
+		return subscribed;
+	}
+
+	private enter(one: Subscribed): Promise<void> {
+		return new Promise((resolve, reject) => {
+			const answered = (error?: TidewireError): void => (error === undefined ? resolve() : reject(error));
+			this.subscriptions.at(
+				one,
+				this.runtime.session.subscribe(one.pattern, one.queue, one.listener === undefined, [], answered),
+			);
+			this.runtime.plan();
+		});
+	}
+
+	/** Asks whoever is subscribed to a subject, and gives its answer. A subscriber of this node is asked first. */
+	async request(
+		subject: string,
+		value: unknown,
+		options: Omit<CallOptions, "instance" | "policy"> = {},
+	): Promise<unknown> {
+		checkSubject(subject, false);
+		checkOptions(options);
+		const own = this.subscriptions.of(subject).find((one) => one.listener !== undefined);
+		if (own?.listener !== undefined) {
+			const copy = readValue(writeValue(value));
+			const answer: unknown = await own.listener(copy, {
+				subject,
+				value: copy,
+				headers: { ...options.headers },
+				node: this.name,
+			});
+			return readValue(writeValue(answer));
+		}
+		return callValue(this.site, {
+			...this.plainPlan(subject, value),
+			...callFields(options),
+		});
+	}
+
+	private plainPlan(subject: string, value: unknown): Plan {
+		return {
+			title: subject,
+			subject: () => subject,
+			value,
+			...callFields({}),
+			defaultMs: limits.ASK_TIMEOUT_MS,
+			choice: 0,
+			gives: false,
+		};
+	}
+
+	/** What is served, with schemas, as the hub lists it. */
+	async services(): Promise<ServiceInfo[]> {
+		return services(await this.instances());
+	}
+
+	private async instances(): Promise<Instance[]> {
+		return readInstances(
+			await callValue(this.site, {
+				...this.plainPlan("$hub.services", null),
+				timeoutMs: LIST_MS,
+			}),
+		);
+	}
+
+	/** Counts of this node. */
+	statistics(): NodeStatistics {
+		const session = this.runtime.link.session;
+		return {
+			name: this.name,
+			hub: this.current?.hub ?? null,
+			lost: this.losses,
+			link: {
+				...(session?.counts ?? { sent: 0, received: 0, dropped: 0 }),
+				waitingBytes: session?.waitingBytes ?? 0,
+			},
+			open: session?.open ?? { mine: 0, theirs: 0 },
+			subscriptions: this.subscriptions.size,
+			services: this.servings.size,
+			remote: this.references.statistics(),
+		};
+	}
+
+	/** Has a listener called when something happens, and returns what ends that. */
+	on<K extends keyof NodeEvents>(event: K, listener: NodeEvents[K]): () => void {
+		if (!["joined", "lost", "closed"].includes(event)) {
+			throw new InvalidArgument(`on: ${shown(event)} is not allowed: use 'joined', 'lost' or 'closed'`);
+		}
+		const listeners = this.listeners.get(event) ?? new Set();
+		listeners.add(listener);
+		this.listeners.set(event, listeners);
+		return () => listeners.delete(listener);
+	}
+
+	private emit<K extends keyof NodeEvents>(event: K, ...args: Parameters<NodeEvents[K]>): void {
+		for (const listener of [...(this.listeners.get(event) ?? [])]) {
+			try {
+				(listener as unknown as (...given: Parameters<NodeEvents[K]>) => void)(...args);
+			} catch (error) {
+				this.runtime.shell.report(error);
+			}
+		}
+	}
+
+	/**
+	 * Leaves the hub: takes no new calls, finishes those that came, ends the streams of its services, and closes once the hub has read everything. A second
+	 * call waits for the first.
+	 *
+	 * @param options `timeout`: milliseconds (30,000) after which what is left is cut off.
+	 */
+	close(options: { readonly timeout?: number } = {}): Promise<void> {
+		checkTimeout("close: timeout", options.timeout);
+		this.ending ??= this.drain(options.timeout ?? limits.STOP_TIMEOUT_MS);
+		return this.ending;
+	}
+
+	/** The same as `close()`, for `await using`. */
+	[asyncDispose](): Promise<void> {
+		return this.close();
+	}
+
+	private async drain(timeoutMs: number): Promise<void> {
+		const session = this.runtime.link.session;
+		if (session !== undefined) {
+			const { timers } = this.runtime;
+			await new Promise<void>((resolve) => {
+				const timer = timers.add(this.runtime.now + timeoutMs, () => resolve());
+				this.left(session)
+					.catch(() => {})
+					.finally(() => {
+						timers.cancel(timer);
+						resolve();
+					});
+				this.runtime.plan();
+			});
+		}
+		for (const host of this.hosts()) {
+			host.cut();
+		}
+		this.runtime.close();
+	}
+
+	private async left(session: Session): Promise<void> {
+		session.goodbye();
+		this.runtime.plan();
+		await Promise.all(this.hosts().map((host) => host.drain()));
+		await new Promise<void>((resolve) => {
+			this.runtime.when(() => {
+				const isSaid = session.waitingBytes === 0 || this.runtime.link.session !== session;
+				if (isSaid) {
+					session.arrived(resolve);
+					this.runtime.plan();
+				}
+				return isSaid;
+			});
+		});
+	}
+
+	private hosts(): Host[] {
+		return [this.objects, this.answering, ...[...this.servings].map((serving) => serving.host)];
+	}
+
+	// The link
+
+	private readonly events: LinkEvents = {
+		joined: (joined, session) => {
+			this.current = joined;
+			this.references.joined(joined.node);
+			session.subscribe(`$node.${joined.node}.>`, "", false, [], () => {});
+			this.restore();
+			for (const waits of [...this.waiting]) {
+				waits();
+			}
+			this.emit("joined", joined.hub);
+		},
+		lost: (reason) => {
+			this.losses++;
+			this.current = undefined;
+			this.references.lost();
+			for (const one of this.subscriptions) {
+				this.subscriptions.at(one, undefined);
+			}
+			this.emit("lost", reason);
+		},
+		closed: (error) => {
+			this.current = undefined;
+			this.references.lost();
+			for (const waits of [...this.waiting]) {
+				waits(error ?? new NodeStopped("the node was closed"));
+			}
+			for (const one of [...this.subscriptions]) {
+				one.stop();
+			}
+			this.emit("closed", error);
+		},
+		goodbye: () => {},
+		left: (origin) => this.references.left(origin),
+		published: (message) => this.published(message),
+		called: (call, now) => this.called(call, now),
+	};
+
+	/** What was known to the hub before is to be known to it again. */
+	private restore(): void {
+		const report = (error: unknown): void => {
+			if (!(error instanceof LinkLost)) {
+				this.runtime.shell.report(error);
+			}
+		};
+		for (const serving of this.servings) {
+			if (serving.isKnown) {
+				this.announce(serving).catch(report);
+			}
+		}
+		for (const one of this.subscriptions) {
+			if (one.isKnown) {
+				this.enter(one).catch(report);
+			}
+		}
+	}
+
+	/** Does something that needs the hub, as often as the link is lost meanwhile. */
+	private async untilJoined(run: () => Promise<void>): Promise<void> {
+		for (;;) {
+			await this.joinedWithin(Number.POSITIVE_INFINITY);
+			try {
+				await run();
+				return;
+			} catch (error) {
+				if (!(error instanceof LinkLost)) {
+					throw error;
+				}
+			}
+		}
+	}
+
+	private joinedWithin(timeoutMs: number): Promise<void> {
+		if (this.runtime.link.state === "joined") {
+			return Promise.resolve();
+		}
+		if (this.runtime.link.state === "closed") {
+			return Promise.reject(new NodeStopped("the node was closed: connect again"));
+		}
+		return new Promise((resolve, reject) => {
+			const { timers } = this.runtime;
+			const timer =
+				timeoutMs === Number.POSITIVE_INFINITY
+					? undefined
+					: timers.add(this.runtime.now + Math.max(0, timeoutMs), () => waits(new LinkLost(this.runtime.link.problem)));
+			const waits = (error?: TidewireError): void => {
+				this.waiting.delete(waits);
+				timers.cancel(timer);
+				if (error === undefined) {
+					resolve();
+				} else {
+					reject(error);
+				}
+			};
+			this.waiting.add(waits);
+			this.runtime.plan();
+		});
+	}
+
+	private get site(): CallSite {
+		return {
+			runtime: this.runtime,
+			references: this.references,
+			joined: (timeoutMs) => this.joinedWithin(timeoutMs),
+			instanceAt: async (service, node) => {
+				const found = (await this.instances()).find((one) => one.node === node && one.info.name === service);
+				if (found === undefined) {
+					throw new InvalidArgument(
+						`${service}: node '${node}' does not serve it: what it owns can only be given back to it`,
+					);
+				}
+				return found.info.instances[0] as string;
+			},
+		};
+	}
+
+	// What comes
+
+	private published(message: Message): void {
+		const { origin, to, subject, fields, payload } = message;
+		const node = this.runtime.link.session?.peer(origin).name ?? "";
+		let read: Envelope | undefined;
+		const envelope = (): Envelope => {
+			read ??= {
+				subject,
+				value: readValue(payload),
+				headers: headersOf(fields),
+				node,
+			};
+			return read;
+		};
+		this.subscriptions.deliver(to, subject, { envelope });
+	}
+
+	private called(call: Incoming, now: number): Callee | undefined {
+		const session = this.runtime.session;
+		try {
+			const tokens = call.subject.split(".");
+			if (tokens[0] === "$node") {
+				return this.calledObject(call, session, tokens, now);
+			}
+			const subscription = this.subscriptions.find(call.to);
+			if (subscription !== undefined) {
+				return this.asked(call, session, subscription, now);
+			}
+			const serving = [...this.servings].find((one) => one.ids.some((id) => same(id, call.to)));
+			if (serving === undefined) {
+				session.fail(call.id, NO_SUCH_TARGET, encode(`${call.subject}: nothing here answers it any more`));
+				return undefined;
+			}
+			return this.calledService(call, session, serving, now);
+		} catch (error) {
+			const thrown = error instanceof TidewireError ? error : new InvalidArgument(String(error));
+			session.fail(call.id, numberOf(thrown), encode(thrown.message));
+			return undefined;
+		} finally {
+			this.runtime.plan();
+		}
+	}
+
+	private calledService(call: Incoming, session: Session, serving: Serving, now: number): Callee | undefined {
+		const name = call.subject.slice(call.subject.lastIndexOf(".") + 1);
+		const bound = serving.methods.get(name);
+		if (bound === undefined) {
+			const text = `${serving.name} has no method '${name}': there are ${[...serving.methods.keys()].slice(0, 10).join(", ")}`;
+			session.fail(call.id, NO_SUCH_TARGET, encode(text));
+			return undefined;
+		}
+		return this.run(serving.host, call, session, `${serving.name}.${name}`, bound, now);
+	}
+
+	private calledObject(call: Incoming, session: Session, tokens: readonly string[], now: number): Callee | undefined {
+		const what = tokens[2] ?? "";
+		if (what === "claim" || what === "release") {
+			const value = readValue(call.payload);
+			this.references[what](value, call.origin);
+			session.reply(call.id, writeValue(null));
+			return undefined;
+		}
+		const entry = this.references.use(what, call.origin);
+		const name = tokens.slice(3).join(".");
+		const bound = entry.methods.get(name);
+		if (bound === undefined) {
+			session.fail(call.id, NO_SUCH_TARGET, encode(`${entry.title} has no method '${name}'`));
+			return undefined;
+		}
+		this.references.busy(entry);
+		const title = entry.kind === "object" ? `${entry.title}.${name}` : entry.title;
+		return this.run(this.objects, call, session, title, bound, now, () => this.references.idle(entry));
+	}
+
+	private run(
+		host: Host,
+		call: Incoming,
+		session: Session,
+		title: string,
+		bound: Bound,
+		now: number,
+		over?: () => void,
+	): Callee | undefined {
+		const run = (): unknown => bound.run(argumentsOf(readValue(call.payload, this.references.take), bound, title));
+		const work = {
+			call,
+			session,
+			title,
+			streams: bound.streams,
+			run,
+			give: this.references.givingTo(call.origin),
+		};
+		return host.take(over === undefined ? work : { ...work, over }, now);
+	}
+
+	private asked(call: Incoming, session: Session, subscription: Subscribed, now: number): Callee | undefined {
+		const run = (): unknown => {
+			const { subject, fields } = call;
+			const envelope: Envelope = {
+				subject,
+				value: readValue(call.payload),
+				headers: headersOf(fields),
+				node: session.peer(call.origin).name,
+			};
+			return subscription.listener?.(envelope.value, envelope);
+		};
+		return this.answering.take(
+			{
+				call,
+				session,
+				title: call.subject,
+				streams: false,
+				run,
+				give: undefined,
+			},
+			now,
+		);
+	}
+}
+
+function callFields(options: CallOptions): Pick<Plan, "fields" | "lane" | "timeoutMs" | "again" | "signal"> {
+	return {
+		fields: headerFields(options.headers),
+		lane: options.priority === undefined ? NORMAL : laneOf(options.priority),
+		timeoutMs: options.timeout,
+		again: options.idempotent ?? false,
+		signal: options.signal,
+	};
+}
+
+function check(url: string, options: ConnectOptions): void {
+	let scheme: string | undefined;
+	try {
+		scheme = new URL(url).protocol;
+	} catch {
+		scheme = undefined;
+	}
+	if (scheme !== "ws:" && scheme !== "wss:") {
+		throw new InvalidArgument(
+			`connect: url: ${shown(url)} is not allowed: give the URL of a hub, such as ws://127.0.0.1:7421 or wss://host:443/`,
+		);
+	}
+	const { name, token, joinTimeout, heartbeat, payloadBytes } = options;
+	if (
+		name !== undefined &&
+		(typeof name !== "string" || name.length === 0 || encode(name).length > limits.NAME_BYTES)
+	) {
+		throw new InvalidArgument(
+			`connect: name: ${shown(name)} is not allowed: give text of 1 to ${limits.NAME_BYTES} bytes`,
+		);
+	}
+	if (token !== undefined && typeof token !== "string") {
+		throw new InvalidArgument("connect: token: it is not text");
+	}
+	range("joinTimeout", joinTimeout, 0, 86_400_000, "ms");
+	range("heartbeat", heartbeat, 50, 3_600_000, "ms");
+	range("payloadBytes", payloadBytes, 1024, 4_294_967_296, "bytes");
+}
+
+function range(name: string, value: number | undefined, min: number, max: number, unit: string): void {
+	if (value !== undefined && !(typeof value === "number" && value >= min && value <= max)) {
+		throw new InvalidArgument(`connect: ${name}: ${shown(value)} is not allowed: give ${min} to ${max} ${unit}`);
+	}
+}
+
+function numberOf(error: TidewireError): number {
+	return NUMBERS.get(error.code) ?? 15;
+}
+
+function same(one: Id, other: Id): boolean {
+	return one.slot === other.slot && one.generation === other.generation;
+}
+
+function randomName(shell: Shell): string {
+	return Array.from(shell.randomBytes(6), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,136 @@
+/** How calls are made: named arguments, and what `client.with(...)` takes. */
+import type { Fields } from "./frames.js";
+import { InvalidArgument } from "./generated/errors.js";
+import { CALL_HEADERS } from "./generated/limits.js";
+import { encode } from "./text.js";
+
+/** Arguments by name; see `named`. */
+export class Named<T extends object = object> {
+	constructor(readonly values: T) {}
+}
+
+/** Arguments by name, as the last argument of a call: `quote("X", named({ qty: 3 }))`. */
+export function named<T extends object>(values: T): Named<T> {
+	if (typeof values !== "object" || values === null || Object.getPrototypeOf(values) !== Object.prototype) {
+		throw new InvalidArgument(`named: ${typeof values} is not allowed: give an object of arguments by name`);
+	}
+	return new Named(values);
+}
+
+/** Which calls go first where some wait. */
+export type Priority = "urgent" | "high" | "normal" | "low";
+/** Which instance gets a call: the one with the least calls in progress, the one served longest, any, or all of them. */
+export type Policy = "least_outstanding" | "first" | "random" | "all";
+
+/** How calls are made. */
+export interface CallOptions {
+	/** Milliseconds until AskTimeout: 30,000; a stream has none unless it is given here. */
+	readonly timeout?: number;
+	/** Ends the call, and its handler, when it aborts; the call fails with its reason. */
+	readonly signal?: AbortSignal;
+	readonly priority?: Priority;
+	/** What the handler finds in its context. */
+	readonly headers?: Readonly<Record<string, string>>;
+	/** The id of the instance that is called. */
+	readonly instance?: string;
+	readonly policy?: Policy;
+	/** Whether the call is made again when the link is lost: say so of methods that may run twice. */
+	readonly idempotent?: boolean;
+}
+
+const LANES: Readonly<Record<Priority, number>> = {
+	urgent: 0,
+	high: 1,
+	normal: 2,
+	low: 3,
+};
+const CHOICES: Readonly<Record<Policy, number>> = {
+	least_outstanding: 0,
+	first: 1,
+	random: 2,
+	all: 0,
+};
+const KNOWN = new Set(["timeout", "signal", "priority", "headers", "instance", "policy", "idempotent"]);
+const TIMEOUT_MAX = 86_400_000;
+
+export function laneOf(priority: Priority | undefined): number {
+	return LANES[priority ?? "normal"];
+}
+
+export function choiceOf(policy: Policy | undefined): number {
+	return CHOICES[policy ?? "least_outstanding"];
+}
+
+/** Refuses options that are not allowed. */
+export function checkOptions(options: CallOptions): void {
+	const refuse = (name: string, value: unknown, mend: string): never => {
+		throw new InvalidArgument(`with: ${name}: ${shown(value)} is not allowed: ${mend}`);
+	};
+	const unknown = Object.keys(options).find((name) => !KNOWN.has(name));
+	if (unknown !== undefined) {
+		refuse(unknown, unknown, `there is no such option; there are ${[...KNOWN].join(", ")}`);
+	}
+	const { priority, headers, instance, policy } = options;
+	checkTimeout("with: timeout", options.timeout);
+	if (priority !== undefined && !Object.hasOwn(LANES, priority)) {
+		refuse("priority", priority, "use 'urgent', 'high', 'normal' or 'low'");
+	}
+	if (policy !== undefined && !Object.hasOwn(CHOICES, policy)) {
+		refuse("policy", policy, "use 'least_outstanding', 'first', 'random' or 'all'");
+	}
+	if (instance !== undefined && (typeof instance !== "string" || !/^[^\s.*>]+$/.test(instance))) {
+		refuse("instance", instance, "give the id of an instance");
+	}
+	if (instance !== undefined && policy === "all") {
+		refuse("instance", instance, "not beside policy 'all': give one of them");
+	}
+	if (headers !== undefined) {
+		headerFields(headers, "with: headers");
+	}
+}
+
+/** Refuses what is no timeout in milliseconds. */
+export function checkTimeout(name: string, value: unknown): void {
+	if (value !== undefined && !(typeof value === "number" && value > 0 && value <= TIMEOUT_MAX)) {
+		throw new InvalidArgument(
+			`${name}: ${shown(value)} is not allowed: give milliseconds, more than 0 and at most ${TIMEOUT_MAX}`,
+		);
+	}
+}
+
+/** Headers as the fields of a frame. */
+export function headerFields(headers: Readonly<Record<string, string>> | undefined, name = "headers"): Fields {
+	if (headers === undefined) {
+		return [];
+	}
+	const entries = Object.entries(headers);
+	if (entries.length > CALL_HEADERS || entries.some(([, value]) => typeof value !== "string")) {
+		throw new InvalidArgument(
+			`${name}: ${shown(headers)} is not allowed: give at most ${CALL_HEADERS} strings by strings`,
+		);
+	}
+	const owned = entries.find(([key]) => key.startsWith("tw-"));
+	if (owned !== undefined) {
+		throw new InvalidArgument(
+			`${name}: '${owned[0]}' is not allowed: names that begin with tw- are Tidewire's own; choose another one`,
+		);
+	}
+	return entries.map(([key, value]) => [key, encode(value)]);
+}
+
+/** Arguments by position, and those by name if there are any. */
+export function splitArguments(args: readonly unknown[]): [positional: readonly unknown[], byName: object | undefined] {
+	const last = args.at(-1);
+	return last instanceof Named ? [args.slice(0, -1), last.values] : [args, undefined];
+}
+
+/** A value in the text of an error. */
+export function shown(value: unknown): string {
+	let text: string;
+	try {
+		text = typeof value === "string" ? `'${value}'` : (JSON.stringify(value) ?? String(value));
+	} catch {
+		text = Object.prototype.toString.call(value);
+	}
+	return text.length > 80 ? `${text.slice(0, 80)}...` : text;
+}

@@ -1,0 +1,239 @@
+/** The send queue of a link: frames by lane, long payloads in chunks, bounded in bytes. */
+import { FIXED, Flag, type Head, type Id, Kind, NORMAL, putFixed, writeFrame } from "./frames.js";
+import { LINK_WINDOW_BYTES } from "./generated/limits.js";
+import { Queue } from "./queue.js";
+
+const LANES = 4;
+/** Frames that go in one message together. */
+const MESSAGE_BYTES = 65_536;
+
+/** Part of a message: bytes that are sent one after the other. */
+export type Parts = readonly Uint8Array[];
+
+interface Waiting {
+	readonly bytes: Uint8Array;
+	/** The slot that is free once this is on the wire; -1: none. */
+	readonly ends: number;
+	/** A payload whose chunks follow this frame. */
+	readonly opens?: Transfer;
+}
+
+/** A long payload on its way. */
+interface Transfer {
+	readonly id: Id;
+	readonly answer: boolean;
+	readonly lane: number;
+	readonly payload: Uint8Array;
+	readonly isPublished: boolean;
+	at: number;
+	window: number;
+	/** What its exchange, or all that is published in its lane, says after it. */
+	readonly behind: Waiting[];
+}
+
+interface Lane {
+	readonly frames: Queue<Waiting>;
+	readonly transfers: Queue<Transfer>;
+	/** What is published goes in order: one long payload at a time. */
+	publishing: Transfer | undefined;
+}
+
+export class Outbox {
+	private readonly lanes: Lane[] = Array.from({ length: LANES }, () => ({
+		frames: new Queue<Waiting>(),
+		transfers: new Queue<Transfer>(),
+		publishing: undefined,
+	}));
+	/** Long payloads by exchange and side. */
+	private readonly transfers = new Map<string, Transfer>();
+	/** Bytes that wait. */
+	bytes = 0;
+
+	/**
+	 * @param chunkBytes The longest payload that goes in one frame.
+	 * @param release Told of a slot that is free.
+	 */
+	constructor(
+		readonly chunkBytes: number,
+		private readonly release: (slot: number) => void,
+	) {}
+
+	get isEmpty(): boolean {
+		return this.bytes === 0;
+	}
+
+	/** Sends a frame, in chunks if its payload is long. `ends`: the slot that is free once it is on the wire. */
+	send(kind: Kind, flags: number, id: Id, head: Head, payload?: Uint8Array, ends = -1): void {
+		const lane = this.lanes[flags & Flag.LANE] as Lane;
+		const isPublished = kind === Kind.PUBLISH;
+		const isLong = payload !== undefined && payload.length > this.chunkBytes && kind !== Kind.CHUNK;
+		let opens: Transfer | undefined;
+		let bytes: Uint8Array;
+		if (isLong) {
+			const total = new Uint8Array(8);
+			new DataView(total.buffer).setBigUint64(0, BigInt(payload.length), true);
+			bytes = writeFrame(kind, flags | Flag.MORE, id, head, total);
+			const answer = (flags & Flag.ANSWER) !== 0;
+			opens = {
+				id,
+				answer,
+				lane: flags & Flag.LANE,
+				payload,
+				isPublished,
+				at: 0,
+				window: LINK_WINDOW_BYTES,
+				behind: [],
+			};
+			this.bytes += payload.length;
+		} else {
+			bytes = writeFrame(kind, flags, id, head, payload);
+		}
+		this.bytes += bytes.length;
+		const waiting: Waiting = opens === undefined ? { bytes, ends } : { bytes, ends, opens };
+		const before = isPublished
+			? lane.publishing
+			: this.transfers.size > 0
+				? this.transfers.get(keyOf(id, flags))
+				: undefined;
+		// Only the end of an exchange overtakes its own long payload: the rest of that does not come.
+		if (before !== undefined && !OVERTAKES.has(kind)) {
+			before.behind.push(waiting);
+		} else {
+			this.queue(lane, waiting);
+		}
+	}
+
+	/** Lets go of a long payload, and of what was to follow it, as its exchange has ended. */
+	drop(id: Id, answer: boolean): void {
+		if (this.transfers.size === 0) {
+			return;
+		}
+		const transfer = this.transfers.get(keyOf(id, answer ? Flag.ANSWER : 0));
+		if (transfer !== undefined) {
+			transfer.behind.length = 0;
+			this.bytes -= transfer.payload.length - transfer.at;
+			transfer.at = transfer.payload.length;
+			this.over(transfer);
+		}
+	}
+
+	/** The receiver of a long payload takes so many further bytes. */
+	window(id: Id, answer: boolean, bytes: number): void {
+		const transfer = this.transfers.get(keyOf(id, answer ? Flag.ANSWER : 0));
+		if (transfer !== undefined) {
+			transfer.window += bytes;
+		}
+	}
+
+	/** How much of what one exchange sends waits behind its long payload, or is that itself. */
+	waitingOf(id: Id, answer: boolean): number {
+		const transfer = this.transfers.size > 0 ? this.transfers.get(keyOf(id, answer ? Flag.ANSWER : 0)) : undefined;
+		return transfer === undefined ? 0 : transfer.payload.length - transfer.at;
+	}
+
+	/** The next message; undefined if nothing may be sent now. */
+	take(): Parts | undefined {
+		const parts: Uint8Array[] = [];
+		let length = 0;
+		for (const lane of this.lanes) {
+			for (let next = lane.frames.first; next !== undefined; next = lane.frames.first) {
+				if (length > 0 && length + next.bytes.length > MESSAGE_BYTES) {
+					return parts;
+				}
+				lane.frames.shift();
+				this.sent(lane, next);
+				parts.push(next.bytes);
+				length += next.bytes.length;
+			}
+			if (length > 0) {
+				continue;
+			}
+			const chunk = this.chunk(lane);
+			if (chunk !== undefined) {
+				return chunk;
+			}
+		}
+		return length > 0 ? parts : undefined;
+	}
+
+	private sent(lane: Lane, waiting: Waiting): void {
+		this.bytes -= waiting.bytes.length;
+		if (waiting.ends >= 0) {
+			this.release(waiting.ends);
+		}
+		if (waiting.opens !== undefined && waiting.opens.at < waiting.opens.payload.length) {
+			lane.transfers.push(waiting.opens);
+		}
+	}
+
+	/** The next chunk of a lane: its long payloads take turns. */
+	private chunk(lane: Lane): Parts | undefined {
+		for (let turns = lane.transfers.size; turns > 0; turns--) {
+			const transfer = lane.transfers.shift() as Transfer;
+			const left = transfer.payload.length - transfer.at;
+			const bytes = Math.min(this.chunkBytes, transfer.window, left);
+			if (left === 0) {
+				continue;
+			}
+			if (bytes <= 0) {
+				lane.transfers.push(transfer);
+				continue;
+			}
+			const fixed = new Uint8Array(FIXED);
+			const flags = transfer.lane | (transfer.answer ? Flag.ANSWER : 0) | (bytes < left ? Flag.MORE : 0);
+			putFixed(new DataView(fixed.buffer), Kind.CHUNK, flags, transfer.id, 0, bytes);
+			const part = transfer.payload.subarray(transfer.at, transfer.at + bytes);
+			transfer.at += bytes;
+			transfer.window -= bytes;
+			this.bytes -= bytes;
+			if (bytes < left) {
+				lane.transfers.push(transfer);
+			} else {
+				this.over(transfer);
+			}
+			return [fixed, part];
+		}
+		return undefined;
+	}
+
+	/** What was to follow a long payload follows it. */
+	private over(transfer: Transfer): void {
+		const lane = this.lanes[transfer.lane] as Lane;
+		this.transfers.delete(keyOf(transfer.id, transfer.answer ? Flag.ANSWER : 0));
+		if (transfer.isPublished) {
+			this.release(transfer.id.slot);
+		}
+		if (lane.publishing === transfer) {
+			lane.publishing = undefined;
+		}
+		const behind = transfer.behind.splice(0);
+		for (const [at, waiting] of behind.entries()) {
+			this.queue(lane, waiting);
+			if (waiting.opens !== undefined) {
+				waiting.opens.behind.push(...behind.slice(at + 1));
+				break;
+			}
+		}
+	}
+
+	private queue(lane: Lane, waiting: Waiting): void {
+		lane.frames.push(waiting);
+		if (waiting.opens !== undefined) {
+			this.transfers.set(keyOf(waiting.opens.id, waiting.opens.answer ? Flag.ANSWER : 0), waiting.opens);
+			if (waiting.opens.isPublished) {
+				lane.publishing = waiting.opens;
+			}
+		}
+	}
+}
+
+const OVERTAKES: ReadonlySet<number> = new Set([Kind.CANCEL, Kind.FAIL, Kind.CREDIT, Kind.WINDOW, Kind.ALIVE]);
+
+/** The flags of a control frame of a lane. */
+export function inLane(lane: number = NORMAL, answer = false): number {
+	return lane | (answer ? Flag.ANSWER : 0);
+}
+
+function keyOf(id: Id, flags: number): string {
+	return `${id.slot}/${id.generation}/${flags & Flag.ANSWER}`;
+}

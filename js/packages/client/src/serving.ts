@@ -1,0 +1,91 @@
+/** An instance of a service that this node serves, and what others are told of it. */
+
+import type { Id } from "./frames.js";
+import { InvalidArgument } from "./generated/errors.js";
+import type { Host, ServiceStatistics } from "./hosting.js";
+import type { Bound, MethodOptions } from "./methods.js";
+import type { ServeOptions, ServiceHandle } from "./node.js";
+import { shown } from "./options.js";
+import { asyncDispose } from "./symbols.js";
+import { encode } from "./text.js";
+
+/** A longer description is told without its schemas. */
+const SAID_BYTES_MAX = 16_000;
+
+export class Serving implements ServiceHandle {
+	/** Its exchanges with the hub. */
+	readonly ids: Id[] = [];
+	/** Whether the hub has known of it: then it is to know again when the link is back. */
+	isKnown = false;
+
+	constructor(
+		readonly name: string,
+		readonly instance: string,
+		readonly methods: ReadonlyMap<string, Bound>,
+		readonly info: string,
+		readonly host: Host,
+		private readonly ends: () => void,
+	) {}
+
+	statistics(): ServiceStatistics {
+		return this.host.statistics();
+	}
+
+	async stop(): Promise<void> {
+		this.ends();
+		await this.host.drain();
+	}
+
+	async [asyncDispose](): Promise<void> {
+		await this.stop();
+	}
+}
+
+/** What an instance says of itself, as JSON. */
+export function said(
+	name: string,
+	instance: string,
+	methods: ReadonlyMap<string, Bound>,
+	options: ServeOptions,
+): string {
+	const visibility = options.visibility ?? "private";
+	if (visibility !== "private" && visibility !== "public") {
+		throw new InvalidArgument(`serve: visibility: ${shown(visibility)} is not allowed: use 'private' or 'public'`);
+	}
+	const whole = (withSchemas: boolean): string =>
+		JSON.stringify({
+			name,
+			description: options.description ?? "",
+			visibility,
+			methods: [...methods.values()].map((bound) =>
+				method(bound, options.methods?.[bound.name] ?? {}, visibility, withSchemas),
+			),
+			events: [],
+			instances: [instance],
+		});
+	const text = whole(true);
+	return encode(text).length <= SAID_BYTES_MAX ? text : whole(false);
+}
+
+function method(bound: Bound, options: MethodOptions, visibility: string, withSchemas: boolean): object {
+	const narrower = options.visibility === "private" ? "private" : visibility;
+	return {
+		name: bound.name,
+		description: options.description ?? "",
+		parameters: withSchemas ? schemaOf(bound, options) : {},
+		result: withSchemas ? (options.result ?? {}) : {},
+		stream: bound.streams,
+		idempotent: options.idempotent ?? false,
+		timeout: options.timeout === undefined ? null : options.timeout / 1000,
+		visibility: narrower,
+		notes: [],
+	};
+}
+
+function schemaOf(bound: Bound, options: MethodOptions): unknown {
+	if (options.parameters !== undefined && !Array.isArray(options.parameters)) {
+		return options.parameters;
+	}
+	const properties = Object.fromEntries((bound.parameters ?? []).map((name) => [name, {}]));
+	return bound.parameters === undefined ? {} : { type: "object", properties, additionalProperties: false };
+}

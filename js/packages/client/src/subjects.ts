@@ -1,0 +1,74 @@
+import { InvalidSubject } from "./generated/errors.js";
+import { SUBJECT_BYTES, SUBJECT_TOKENS } from "./generated/limits.js";
+import { utf8Length } from "./text.js";
+
+const FORBIDDEN = /[\s\p{Cc}*>]/u;
+
+/** Says what keeps a text from being a subject, or from being a pattern; undefined if nothing does. */
+export function subjectProblem(text: unknown, pattern: boolean): string | undefined {
+	const what = pattern ? "pattern" : "subject";
+	if (typeof text !== "string") {
+		return `${what}: ${typeof text} is not allowed: give text`;
+	}
+	const shown = `${what} ${JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}...` : text)}`;
+	if (utf8Length(text) > SUBJECT_BYTES) {
+		return `${shown}: it has more than ${SUBJECT_BYTES} bytes; write a shorter one`;
+	}
+	const tokens = text.split(".");
+	if (tokens.length > SUBJECT_TOKENS) {
+		return `${shown}: it has more than ${SUBJECT_TOKENS} tokens; write fewer`;
+	}
+	for (const [at, token] of tokens.entries()) {
+		if (pattern && (token === "*" || (token === ">" && at === tokens.length - 1))) {
+			continue;
+		}
+		if (token === "") {
+			return `${shown}: token ${at + 1} is empty; write at least one character between the dots`;
+		}
+		if (FORBIDDEN.test(token)) {
+			return `${shown}: token ${at + 1} holds a blank or a wildcard; write tokens without blanks, \`*\` and \`>\` only as whole tokens of patterns, \`>\` as the last`;
+		}
+	}
+	return undefined;
+}
+
+/** Refuses a text that is no subject, or no pattern. */
+export function checkSubject(text: unknown, pattern: boolean): asserts text is string {
+	const problem = subjectProblem(text, pattern);
+	if (problem !== undefined) {
+		throw new InvalidSubject(problem);
+	}
+}
+
+/** Whether a pattern selects a subject; both obey the rules. */
+export function matches(pattern: string, subject: string): boolean {
+	if (pattern === subject || pattern === ">") {
+		return true;
+	}
+	const wanted = pattern.split(".");
+	const tokens = subject.split(".");
+	for (const [at, token] of wanted.entries()) {
+		if (token === ">") {
+			return tokens.length > at;
+		}
+		if (at >= tokens.length || (token !== "*" && token !== tokens[at])) {
+			return false;
+		}
+	}
+	return wanted.length === tokens.length;
+}
+
+/** Whether everything that `narrow` selects is selected by `wide`, too. */
+export function covers(wide: string, narrow: string): boolean {
+	const [one, other] = [wide.split("."), narrow.split(".")];
+	for (const [at, token] of one.entries()) {
+		if (token === ">") {
+			return other.length > at;
+		}
+		const theirs = other[at];
+		if (theirs === undefined || theirs === ">" || (token !== "*" && token !== theirs)) {
+			return false;
+		}
+	}
+	return one.length === other.length;
+}

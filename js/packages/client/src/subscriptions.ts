@@ -1,0 +1,250 @@
+/** What this node is subscribed to, and who of it gets a message. */
+import type { Id } from "./frames.js";
+import { InvalidArgument, LimitExceeded } from "./generated/errors.js";
+import { SUBSCRIPTION_CAPACITY } from "./generated/limits.js";
+import { Queue } from "./queue.js";
+import { checkSubject, matches } from "./subjects.js";
+import { asyncDispose } from "./symbols.js";
+
+/** One message, with what came with it. */
+export interface Envelope {
+	readonly subject: string;
+	readonly value: unknown;
+	readonly headers: Readonly<Record<string, string>>;
+	/** The name of the node that published it; empty for the hub itself. */
+	readonly node: string;
+}
+
+/** Handles what is published; what it returns answers whoever asked. */
+export type Listener = (value: unknown, envelope: Envelope) => unknown;
+
+export interface SubscribeOptions {
+	/** Members of a queue group with one pattern share its messages: each goes to one of them. */
+	readonly queue?: string;
+}
+
+/** One subscription of this node, until `stop()`. */
+export interface Subscription {
+	readonly pattern: string;
+	/** Messages that came, that found no room among the 1,000 that may wait, and whose listener failed. */
+	statistics(): {
+		readonly received: number;
+		readonly dropped: number;
+		readonly errors: number;
+	};
+	/** Ends it; nothing is delivered after that. */
+	stop(): void;
+	[Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A message before its value is read. */
+export interface Unread {
+	readonly envelope: () => Envelope;
+}
+
+export class Subscribed implements Subscription, AsyncIterableIterator<Envelope, undefined, undefined> {
+	/** Its exchange with the hub; undefined while there is no link. */
+	id: Id | undefined;
+	isStopped = false;
+	/** Whether the hub has known of it: then it is to know again when the link is back. */
+	isKnown = false;
+	private readonly waiting = new Queue<Unread>();
+	private readonly readers = new Queue<(result: IteratorResult<Envelope, undefined>) => void>();
+	private isBusy = false;
+	private counts = { received: 0, dropped: 0, errors: 0 };
+
+	constructor(
+		readonly pattern: string,
+		readonly queue: string,
+		/** Undefined: it is read in a loop, and answers nothing. */
+		readonly listener: Listener | undefined,
+		private readonly ends: (subscription: Subscribed) => void,
+		private readonly report: (error: unknown) => void,
+	) {}
+
+	statistics(): {
+		readonly received: number;
+		readonly dropped: number;
+		readonly errors: number;
+	} {
+		return { ...this.counts };
+	}
+
+	stop(): void {
+		if (!this.isStopped) {
+			this.isStopped = true;
+			this.waiting.clear();
+			this.ends(this);
+			this.finish();
+		}
+	}
+
+	async [asyncDispose](): Promise<void> {
+		this.stop();
+	}
+
+	/** Takes a message: the listener handles one at a time, in order. */
+	deliver(message: Unread): void {
+		this.counts.received++;
+		const reader = this.listener === undefined ? this.readers.shift() : undefined;
+		if (reader !== undefined) {
+			reader({ done: false, value: message.envelope() });
+		} else if (this.waiting.size >= SUBSCRIPTION_CAPACITY) {
+			this.counts.dropped++;
+		} else {
+			this.waiting.push(message);
+			if (this.listener !== undefined && !this.isBusy) {
+				void this.handle(this.listener);
+			}
+		}
+	}
+
+	private async handle(listener: Listener): Promise<void> {
+		this.isBusy = true;
+		// Not within the call that published it.
+		await undefined;
+		for (let next = this.waiting.shift(); next !== undefined; next = this.waiting.shift()) {
+			try {
+				const envelope = next.envelope();
+				const handled = listener(envelope.value, envelope);
+				if (handled instanceof Promise) {
+					await handled;
+				}
+			} catch (error) {
+				this.counts.errors++;
+				this.report(error);
+			}
+		}
+		this.isBusy = false;
+	}
+
+	[Symbol.asyncIterator](): this {
+		return this;
+	}
+
+	async next(): Promise<IteratorResult<Envelope, undefined>> {
+		for (;;) {
+			const message = this.waiting.shift();
+			if (message !== undefined) {
+				return { done: false, value: message.envelope() };
+			}
+			if (this.isStopped) {
+				return { done: true, value: undefined };
+			}
+			return new Promise((resolve) => this.readers.push(resolve));
+		}
+	}
+
+	async return(): Promise<IteratorResult<Envelope, undefined>> {
+		this.stop();
+		return { done: true, value: undefined };
+	}
+
+	private finish(): void {
+		for (let reader = this.readers.shift(); reader !== undefined; reader = this.readers.shift()) {
+			reader({ done: true, value: undefined });
+		}
+	}
+}
+
+const REMEMBERED = 1000;
+const SUBSCRIPTIONS = 10_000;
+
+/** All subscriptions of a node. */
+export class Subscriptions {
+	private readonly all = new Set<Subscribed>();
+	private readonly byId = new Map<string, Subscribed>();
+	/** Which ones match a subject, for the last subjects. */
+	private readonly matching = new Map<string, readonly Subscribed[]>();
+	private turn = 0;
+
+	get size(): number {
+		return this.all.size;
+	}
+
+	[Symbol.iterator](): Iterator<Subscribed> {
+		return this.all.values();
+	}
+
+	static check(pattern: unknown, queue: unknown): asserts pattern is string {
+		checkSubject(pattern, true);
+		if (typeof queue !== "string" || queue.length > 255) {
+			throw new InvalidArgument("queue: give text of at most 255 bytes");
+		}
+	}
+
+	add(subscription: Subscribed): void {
+		if (this.all.size >= SUBSCRIPTIONS) {
+			throw new LimitExceeded(`link_subscriptions=${SUBSCRIPTIONS}: this node has so many already: stop some`);
+		}
+		this.all.add(subscription);
+		this.matching.clear();
+	}
+
+	remove(subscription: Subscribed): void {
+		this.all.delete(subscription);
+		this.at(subscription, undefined);
+		this.matching.clear();
+	}
+
+	/** Notes which exchange with the hub a subscription has. */
+	at(subscription: Subscribed, id: Id | undefined): void {
+		if (subscription.id !== undefined) {
+			this.byId.delete(keyOf(subscription.id));
+		}
+		subscription.id = id;
+		if (id !== undefined) {
+			this.byId.set(keyOf(id), subscription);
+		}
+	}
+
+	find(id: Id): Subscribed | undefined {
+		return this.byId.get(keyOf(id));
+	}
+
+	/** Those that match a subject. */
+	of(subject: string): readonly Subscribed[] {
+		let found = this.matching.get(subject);
+		if (found === undefined) {
+			found = [...this.all].filter((one) => matches(one.pattern, subject));
+			if (this.matching.size >= REMEMBERED) {
+				this.matching.clear();
+			}
+			this.matching.set(subject, found);
+		}
+		return found;
+	}
+
+	/** Those that get what this node itself publishes: all, but of each queue group one, in turn. */
+	chosen(subject: string): readonly Subscribed[] {
+		const found = this.of(subject);
+		if (found.every((one) => one.queue === "")) {
+			return found;
+		}
+		const groups = new Map<string, Subscribed[]>();
+		for (const one of found.filter((member) => member.queue !== "")) {
+			const key = `${one.queue} ${one.pattern}`;
+			groups.set(key, [...(groups.get(key) ?? []), one]);
+		}
+		const turn = this.turn++;
+		const members = [...groups.values()].map((group) => group[turn % group.length] as Subscribed);
+		return [...found.filter((one) => one.queue === ""), ...members];
+	}
+
+	/** Takes what the hub has sent: for one subscription, or for all that match outside of queue groups. */
+	deliver(to: Id, subject: string, message: Unread): void {
+		if (to.generation !== 0) {
+			this.find(to)?.deliver(message);
+			return;
+		}
+		for (const one of this.of(subject)) {
+			if (one.queue === "") {
+				one.deliver(message);
+			}
+		}
+	}
+}
+
+function keyOf(id: Id): string {
+	return `${id.slot}/${id.generation}`;
+}

@@ -1,0 +1,531 @@
+/** Stories with a hub and a node of Python, both ways. */
+import assert from "node:assert/strict";
+import test, { after, before, describe } from "node:test";
+import {
+	AskTimeout,
+	connect,
+	context,
+	InvalidArgument,
+	LimitExceeded,
+	LinkLost,
+	NdArray,
+	type Node,
+	NoResponders,
+	named,
+	RemoteError,
+	type RemoteFunction,
+	RemoteGone,
+	remote,
+	typeOf,
+} from "tidewire";
+import { Peer } from "./python.js";
+
+interface Quote {
+	symbol: string;
+	price: number;
+	qty: number;
+}
+
+interface Pricing {
+	quote(symbol: string, qty?: number): Promise<Quote>;
+	ticks(symbol: string, count?: number): AsyncIterable<number>;
+	slow(): Promise<string>;
+	state(): Promise<{ open: number; cancelled: number }>;
+	steady(seconds: number): Promise<string>;
+	broken(text: string): Promise<null>;
+	refused(): Promise<null>;
+	headers(): Promise<Record<string, string>>;
+}
+
+interface Driver {
+	call(service: string, method: string, args: unknown[], kwargs: object): Promise<unknown>;
+	read(service: string, method: string, args: unknown[], count: number): Promise<unknown[]>;
+	failure(service: string, method: string, args: unknown[]): Promise<Record<string, string>>;
+	give_up(service: string, method: string, seconds: number): Promise<string>;
+	callback(service: string): Promise<number[]>;
+	publish(subject: string, value: unknown, times?: number): Promise<null>;
+	request(subject: string, value: unknown): Promise<unknown>;
+}
+
+interface Shop {
+	pack(boxes: number, progress: (box: number) => unknown): Promise<string>;
+	keep(kept: (value: number) => unknown): Promise<null>;
+	use_kept(value: number): Promise<unknown>;
+	total(numbers: AsyncIterable<number> | Iterable<number>): Promise<number>;
+	first(numbers: AsyncIterable<number>, count: number): Promise<number[]>;
+	greet(cart: unknown): Promise<string>;
+	counter(): Promise<unknown>;
+	adder(by: number): Promise<RemoteFunction<(number: number) => Promise<number>>>;
+	is_mine(counter: unknown): Promise<boolean>;
+}
+
+interface Counter {
+	add(by?: number): Promise<number>;
+	upto(end: number): AsyncIterable<number>;
+	dispose(): void;
+}
+
+/** Waits until something is so, and asks again only when a turn of the other side has passed. */
+async function until(check: () => Promise<boolean> | boolean, what: string): Promise<void> {
+	for (const end = Date.now() + 10_000; Date.now() < end; ) {
+		if (await check()) {
+			return;
+		}
+		await new Promise((resolve) => setTimeout(resolve, 5));
+	}
+	assert.fail(`not within 10 s: ${what}`);
+}
+
+describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
+	let hub: Peer;
+	let server: Peer;
+	let node: Node;
+
+	before(async () => {
+		hub = await Peer.start("hub");
+		server = await Peer.start("server", hub.url);
+		node = await connect(hub.url, { name: "page" });
+	});
+
+	after(async () => {
+		await node?.close();
+		await server?.stop();
+		await hub?.stop();
+	});
+
+	test("calls, by position and by name", async () => {
+		const pricing = node.client<Pricing>("pricing");
+		const quote = await pricing.quote("X", named({ qty: 3 }));
+		assert.deepEqual(quote, { symbol: "X", price: 7.5, qty: 3 });
+		assert.equal(typeOf(quote), "__main__:Quote");
+		assert.equal((await pricing.quote("Y", 2)).price, 5);
+		const many = await Promise.all(Array.from({ length: 500 }, (_, qty) => pricing.quote("X", qty)));
+		assert.deepEqual(
+			many.map(({ price }) => price),
+			Array.from({ length: 500 }, (_, qty) => qty * 2.5),
+		);
+		assert.deepEqual(await pricing.with({ headers: { tenant: "ana" }, priority: "high" }).headers(), { tenant: "ana" });
+	});
+
+	test("errors have code, type and the traceback of the other side", async () => {
+		const pricing = node.client<Pricing>("pricing");
+		await assert.rejects(pricing.broken("salt"), (error) => {
+			assert.ok(error instanceof RemoteError);
+			assert.equal(error.code, "remote_error");
+			assert.equal(error.typeName, "KeyError");
+			assert.match(error.message, /KeyError: 'salt'/);
+			assert.match(error.remoteTraceback, /raise KeyError\(text\)/);
+			return true;
+		});
+		await assert.rejects(
+			pricing.refused(),
+			(error) => error instanceof LimitExceeded && error.retryable && /the till is full/.test(error.message),
+		);
+		await assert.rejects(Promise.resolve(node.client("nobody").there?.()), NoResponders);
+		await assert.rejects(pricing.quote("X", named({ wrong: 1 })), InvalidArgument);
+		await assert.rejects(
+			Promise.resolve(node.client("pricing").ticks?.("X")),
+			(error) => error instanceof InvalidArgument && /it is a stream/.test(error.message),
+		);
+	});
+
+	test("a deadline, and a signal that aborts, cancel the handler there", async () => {
+		const pricing = node.client<Pricing>("pricing");
+		const before = (await pricing.state()).cancelled;
+		await assert.rejects(pricing.with({ timeout: 50 }).slow(), AskTimeout);
+		const controller = new AbortController();
+		const aborted = assert.rejects(pricing.with({ signal: controller.signal }).slow(), /enough/);
+		await until(async () => (await pricing.state()).cancelled === before + 1, "the late call was cancelled");
+		controller.abort(new Error("enough"));
+		await aborted;
+		await until(async () => (await pricing.state()).cancelled === before + 2, "the aborted call was cancelled");
+	});
+
+	test("a stream is read with credit, and an early end closes the generator there", async () => {
+		const pricing = node.client<Pricing>("pricing");
+		const seen: number[] = [];
+		for await (const tick of pricing.ticks("X")) {
+			seen.push(tick);
+			if (seen.length === 200) {
+				break;
+			}
+		}
+		assert.deepEqual(
+			seen,
+			Array.from({ length: 200 }, (_, n) => n * 0.5),
+		);
+		assert.equal((await pricing.state()).open, 0);
+		let count = 0;
+		for await (const _ of pricing.ticks("X", 1000)) {
+			count++;
+		}
+		assert.equal(count, 1000);
+	});
+
+	test("functions, objects and streams as arguments", async () => {
+		const shop = node.client<Shop>("shop");
+		const seen: number[] = [];
+		assert.equal(await shop.pack(3, (box: number) => seen.push(box)), "packed");
+		assert.deepEqual(seen, [0, 1, 2]);
+		assert.equal(
+			await shop.total(
+				(async function* () {
+					for (let n = 1; n <= 200; n++) {
+						yield n;
+					}
+				})(),
+			),
+			20_100,
+		);
+		let closed = false;
+		const endless = (async function* () {
+			try {
+				for (let n = 0; ; n++) {
+					yield n;
+				}
+			} finally {
+				closed = true;
+			}
+		})();
+		assert.deepEqual(await shop.first(endless, 3), [0, 1, 2]);
+		await until(() => closed, "the generator was closed");
+		const cart = remote({
+			title: async (name: string) => `the cart of ${name}`,
+		});
+		assert.equal(await shop.greet(cart), "the cart of Ana");
+	});
+
+	test("a callback outlives its call, until it is disposed of", async () => {
+		const shop = node.client<Shop>("shop");
+		const double = remote((value: number) => value * 2);
+		await shop.keep(double as unknown as (value: number) => number);
+		assert.equal(await shop.use_kept(21), 42);
+		assert.equal(node.statistics().remote.given, 1);
+		double.dispose();
+		await assert.rejects(shop.use_kept(21), RemoteGone);
+		assert.equal(node.statistics().remote.given, 0);
+	});
+
+	test("functions and objects as results, given back to their owner, and let go", async () => {
+		const shop = node.client<Shop>("shop");
+		const add = await shop.adder(3);
+		assert.equal(await add(4), 7);
+		add.dispose();
+		await assert.rejects(add(4), RemoteGone);
+		const counter = (await shop.counter()) as Counter;
+		assert.equal(await counter.add(), 1);
+		assert.equal(await counter.add(named({ by: 4 }) as unknown as number), 5);
+		const items: number[] = [];
+		for await (const item of counter.upto(5)) {
+			items.push(item);
+		}
+		assert.deepEqual(items, [0, 1, 2, 3, 4]);
+		assert.equal(await shop.is_mine(counter), true);
+		counter.dispose();
+		await until(() => node.statistics().remote.held === 0, "nothing is held");
+	});
+
+	test("Python calls what a page serves", async () => {
+		let closed = 0;
+		let aborted = 0;
+		const serving = await node.serve(
+			"math",
+			{
+				add: (a: number, b: number) => a + b,
+				async *count(n: number) {
+					try {
+						for (let i = 0; i < n; i++) {
+							yield i;
+						}
+					} finally {
+						closed++;
+					}
+				},
+				fail: (text: string) => {
+					throw new RangeError(text);
+				},
+				who: () => context().node,
+				slow: () =>
+					new Promise((_, reject) => {
+						const { signal } = context();
+						signal.addEventListener("abort", () => {
+							aborted++;
+							reject(signal.reason as Error);
+						});
+					}),
+				each: async (count: number, callback: (n: number) => Promise<unknown>) => {
+					for (let n = 0; n < count; n++) {
+						await callback(n);
+					}
+				},
+			},
+			{
+				description: "Numbers.",
+				methods: { add: { parameters: ["a", "b"], description: "Add." } },
+			},
+		);
+		const driver = node.client<Driver>("driver");
+		assert.equal(await driver.call("math", "add", [2, 3], {}), 5);
+		assert.equal(await driver.call("math", "add", [2], { b: 4 }), 6);
+		assert.deepEqual(await driver.read("math", "count", [3], 100), [0, 1, 2]);
+		assert.deepEqual(
+			await driver.read("math", "count", [1e9], 150),
+			Array.from({ length: 150 }, (_, n) => n),
+		);
+		assert.equal(closed, 2);
+		assert.equal(await driver.call("math", "who", [], {}), "server");
+		assert.deepEqual(await driver.callback("math"), [0, 1, 2]);
+		const failure = await driver.failure("math", "fail", ["too far"]);
+		assert.equal(failure.type, "RemoteError");
+		assert.equal(failure.type_name, "javascript:RangeError");
+		assert.match(failure.traceback ?? "", /hub\.test/);
+		const missing = await driver.failure("math", "nothing", []);
+		assert.equal(missing.type, "NoSuchMethod");
+		const unnamed = await driver.failure("math", "add", [1]);
+		assert.equal(unnamed.type, undefined); // NaN is a value
+		assert.equal(await driver.give_up("math", "slow", 0.05), "late");
+		await until(() => aborted === 1, "the handler was told");
+		const info = (await node.services()).find(({ name }) => name === "math");
+		assert.equal(info?.description, "Numbers.");
+		assert.deepEqual(
+			info?.methods.map(({ name, stream }) => [name, stream]),
+			[
+				["add", false],
+				["count", true],
+				["fail", false],
+				["who", false],
+				["slow", false],
+				["each", false],
+			],
+		);
+		assert.ok(serving.statistics().calls >= 8);
+		await serving.stop();
+		await until(async () => !(await node.services()).some(({ name }) => name === "math"), "it is not listed any more");
+	});
+
+	test("several instances: the hub chooses, or the caller, or all are asked", async () => {
+		const blue = await node.serve("places", { where: () => "blue" }, { instance: "blue" });
+		const green = await node.serve("places", { where: () => "green" }, { instance: "green" });
+		const places = node.client<{ where(): Promise<string> }>("places");
+		assert.equal(await places.with({ instance: "green" }).where(), "green");
+		assert.equal(await places.with({ policy: "first" }).where(), "blue");
+		const answers = (await places.with({ policy: "all" }).where()) as unknown as { instance: string; value: string }[];
+		assert.deepEqual(answers.map(({ instance, value }) => `${instance} ${value}`).sort(), ["blue blue", "green green"]);
+		await blue.stop();
+		assert.equal(await places.where(), "green");
+		await green.stop();
+	});
+
+	test("subjects: published here and there, queue groups, loops and requests", async () => {
+		const driver = node.client<Driver>("driver");
+		const seen: unknown[] = [];
+		const subscription = await node.subscribe("orders.*", (value, { subject, node: from }) => {
+			seen.push([subject, value, from]);
+		});
+		node.publish("orders.created", { id: 7 });
+		await driver.publish("orders.paid", { id: 8 });
+		await until(() => seen.length === 2, "both came");
+		assert.deepEqual(seen, [
+			["orders.created", { id: 7 }, "page"],
+			["orders.paid", { id: 8 }, "server"],
+		]);
+		subscription.stop();
+		const shared: string[] = [];
+		await using one = await node.subscribe("jobs", () => shared.push("one"), {
+			queue: "workers",
+		});
+		await using two = await node.subscribe("jobs", () => shared.push("two"), {
+			queue: "workers",
+		});
+		await driver.publish("jobs", 1, 100);
+		await until(() => shared.length === 100, "each job came once");
+		assert.ok(one.statistics().received > 0 && two.statistics().received > 0);
+		const found: unknown[] = [];
+		const reading = (async () => {
+			for await (const { value } of node.subscription("ticks.>")) {
+				found.push(value);
+				if (found.length === 3) {
+					break;
+				}
+			}
+		})();
+		await until(async () => {
+			await driver.publish("ticks.a.b", found.length);
+			return found.length === 3;
+		}, "three ticks came");
+		await reading;
+		assert.equal(await node.request("double", 21, { timeout: 1000 }), 42);
+		const triple = await node.subscribe("triple", (value) => (value as number) * 3);
+		assert.equal(await driver.request("triple", 14), 42);
+		assert.equal(await node.request("triple", 14), 42);
+		triple.stop();
+		await assert.rejects(node.request("nobody.there", 1), NoResponders);
+		assert.equal(node.statistics().subscriptions, 2);
+	});
+
+	test("every type of Python comes, and goes back as what it was", async () => {
+		const values = node.client<{
+			names(): Promise<string[]>;
+			get(name: string): Promise<unknown>;
+			check(name: string, value: unknown): Promise<string>;
+			type_of(value: unknown): Promise<string>;
+			echo(value: unknown): Promise<unknown>;
+		}>("values");
+		for (const name of await values.names()) {
+			assert.equal(await values.check(name, await values.get(name)), "", name);
+		}
+		assert.equal(await values.type_of(3), "int 3");
+		assert.equal(await values.type_of(2 ** 53), "float 9007199254740992.0");
+		assert.equal(await values.type_of(new Float32Array([1, 2])), "ndarray array([1., 2.], dtype=float32)");
+		const far = new NdArray(
+			Float64Array.from({ length: 300_000 }, (_, at) => at),
+			[100, 3000],
+		);
+		const back = (await values.echo(far)) as NdArray<Float64Array>;
+		assert.deepEqual(back.shape, [100, 3000]);
+		assert.equal(back.data[299_999], 299_999);
+		assert.equal(await values.type_of(new Error("odd")), "RemoteError RemoteError('javascript:Error: odd')");
+	});
+
+	test("the values of every type that is not in Python's list", async () => {
+		const echo = async (value: unknown): Promise<unknown> => await node.client("values").echo?.(value);
+		const samples = [
+			2n ** 63n,
+			-(2n ** 63n),
+			-0,
+			1e300,
+			new Map<unknown, unknown>([
+				[1, "a"],
+				["b", null],
+			]),
+			new Set([1, "x"]),
+			new Date(5),
+			{ __proto__x: 1 },
+		];
+		for (const sample of samples) {
+			assert.deepEqual(await echo(sample), sample);
+		}
+		assert.equal(await echo(undefined), null);
+		const bytes = new Uint8Array(100_000).fill(7);
+		assert.deepEqual(await echo(bytes), bytes);
+	});
+
+	test("100,000 messages leave nothing behind", async () => {
+		const echo = node.client<{ echo(value: unknown): Promise<unknown> }>("values");
+		let handled = 0;
+		const counting = await node.subscribe("growth", () => handled++);
+		const round = async (count: number): Promise<void> => {
+			for (let done = 0; done < count; done += 500) {
+				await Promise.all(Array.from({ length: 500 }, (_, n) => echo.echo(n)));
+			}
+			for (let done = 0; done < count; done += 500) {
+				for (let n = 0; n < 500; n++) {
+					node.publish("growth", n);
+				}
+				await until(() => handled >= done + 500, "published messages were handled");
+			}
+			handled = 0;
+		};
+		await round(10_000);
+		const collect = (globalThis as { gc?: () => void }).gc;
+		collect?.();
+		const before = process.memoryUsage().heapUsed;
+		await round(50_000);
+		collect?.();
+		const grown = process.memoryUsage().heapUsed - before;
+		assert.ok(grown < 8 * 2 ** 20, `${grown} bytes more`);
+		counting.stop();
+		assert.equal(node.statistics().open.theirs, 0);
+	});
+
+	test("a name that is taken, a token that is wrong, a hub that is not there", async () => {
+		await assert.rejects(
+			connect(hub.url, { name: "server" }),
+			(error) => (error as { code: string }).code === "name_taken",
+		);
+		await assert.rejects(
+			connect("ws://127.0.0.1:9"),
+			(error) => error instanceof LinkLost && /could not be reached/.test(error.message),
+		);
+		await assert.rejects(connect("http://127.0.0.1:1"), InvalidArgument);
+	});
+
+	test("a node that closes finishes its calls, and ends its streams", async () => {
+		const closing = await connect(hub.url, { name: "closing" });
+		let begun = (): void => {};
+		const beginning = new Promise<void>((resolve) => {
+			begun = resolve;
+		});
+		await closing.serve("late", {
+			answer: async () => {
+				begun();
+				await new Promise((resolve) => setTimeout(resolve, 100));
+				return "answered";
+			},
+			async *endless() {
+				for (let n = 0; ; n++) {
+					yield n;
+					await new Promise((resolve) => setTimeout(resolve, 1));
+				}
+			},
+		});
+		const late = node.client<{
+			answer(): Promise<string>;
+			endless(): AsyncIterable<number>;
+		}>("late");
+		const answer = Promise.resolve(late.answer());
+		const reading = (async () => {
+			for await (const _ of late.endless()) {
+				// It reads on until it is cut.
+			}
+		})();
+		const cut = assert.rejects(reading, (error) => (error as { code: string }).code === "node_stopped");
+		await beginning;
+		await closing.close();
+		assert.equal(await answer, "answered");
+		await cut;
+	});
+});
+
+describe("a hub that is killed", { timeout: 60_000 }, () => {
+	test("is joined again, with services and subscriptions", async () => {
+		let hub = await Peer.start("hub");
+		const port = new URL(hub.url).port;
+		let server = await Peer.start("server", hub.url);
+		const node = await connect(hub.url, { name: "page" });
+		const seen: unknown[] = [];
+		await node.serve("math", { add: (a: number, b: number) => a + b });
+		await node.subscribe("news", (value) => {
+			seen.push(value);
+		});
+		const open = assert.rejects(Promise.resolve(node.client<Pricing>("pricing").slow()), LinkLost);
+		const kept = node.client<Pricing>("pricing").with({ idempotent: true, timeout: 20_000 }).steady(0.01);
+		const steady = Promise.resolve(kept);
+		await steady;
+		const again = Promise.resolve(
+			node.client<Pricing>("pricing").with({ idempotent: true, timeout: 30_000 }).steady(1),
+		).catch((error: unknown) => error);
+		await node.client<Pricing>("pricing").state();
+		const lost = new Promise((resolve) => node.on("lost", resolve));
+		const joined = new Promise((resolve) => node.on("joined", resolve));
+		await hub.stop();
+		await lost;
+		await open;
+		assert.equal(node.hub, undefined);
+		assert.throws(() => node.publish("news", 1), LinkLost);
+		await server.stop();
+		hub = await Peer.start("hub", port);
+		await joined;
+		server = await Peer.start("server", hub.url);
+		const driver = node.client<Driver>("driver");
+		await until(async () => (await node.services()).length > 4, "all services are back");
+		assert.equal(await driver.call("math", "add", [1, 2], {}), 3);
+		await driver.publish("news", "back");
+		await until(() => seen.length === 1, "the subscription is back");
+		const outcome = await again;
+		assert.ok(outcome === "steady" || outcome instanceof NoResponders, String(outcome));
+		await node.close();
+		await server.stop();
+		await hub.stop();
+	});
+});

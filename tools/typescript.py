@@ -1,0 +1,108 @@
+"""Writes the tables of `spec/` as TypeScript, for the client in `js/packages/client`."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+
+from tables import Row
+
+WIDTH = 120
+USED_LIMITS = (
+    "call_headers",
+    "ask_timeout_ms",
+    "link_backoff_max_ms",
+    "link_backoff_ms",
+    "link_chunk_bytes",
+    "link_compressed_bytes",
+    "link_fields",
+    "link_frame_bytes",
+    "link_greeting_ms",
+    "link_head_bytes",
+    "link_heartbeat_ms",
+    "link_in_flight",
+    "link_queue_bytes",
+    "link_resends",
+    "link_window_bytes",
+    "name_bytes",
+    "payload_bytes",
+    "remote_lease_ms",
+    "remote_objects",
+    "service_concurrency",
+    "service_streams",
+    "service_waiting",
+    "stop_timeout_ms",
+    "stream_credit",
+    "subject_bytes",
+    "subject_tokens",
+    "subscription_capacity",
+    "value_depth",
+    "value_inline_bytes",
+)
+"""The limits that the client knows; the others are those of engines and hubs."""
+
+TYPES = {
+    "int | None": "number | null",
+    "str | None": "string | null",
+    "list[str]": "readonly string[]",
+    "str": "string",
+}
+EMPTY = {"int | None": "null", "str | None": "null", "list[str]": "[]", "str": '""'}
+
+
+def typescript_limits(rows: list[Row], origin: str) -> str:
+    known = {row["name"]: row for row in rows}
+    missing = [name for name in USED_LIMITS if name not in known]
+    if missing:
+        raise SystemExit(f"tools/typescript.py: USED_LIMITS: {missing} are not in spec/limits.toml")
+    parts = [f"// {origin}\n"]
+    parts.extend(_limit(known[name]) for name in sorted(USED_LIMITS))
+    return "\n".join(parts)
+
+
+def _limit(row: Row) -> str:
+    comment = _comment([f"{row['meaning']} In {row['unit']}.", f"At the limit: {row['overflow']}"])
+    return f"{comment}export const {row['name'].upper()} = {_grouped(row['default'])};\n"
+
+
+def typescript_errors(rows: list[Row], origin: str) -> str:
+    parts = [f'// {origin}\nimport {{ TidewireError }} from "../error.js";\n']
+    parts.extend(_error(row) for row in rows)
+    known = "".join(f"\t[{row['number']}, {row['name']}],\n" for row in rows)
+    parts.append(
+        "/** The classes by the numbers that travel on the wire. */\n"
+        f"export const ERRORS: ReadonlyMap<number, new (message?: string) => TidewireError> = new Map([\n{known}]);\n"
+    )
+    return "\n".join(parts)
+
+
+def _error(row: Row) -> str:
+    lines = [
+        f"export class {row['name']} extends {row.get('parent', 'TidewireError')} {{",
+        f'\toverride readonly name: string = "{row["name"]}";',
+        f'\toverride readonly code: string = "{row["code"]}";',
+        f"\toverride readonly retryable: boolean = {str(row['retryable']).lower()};",
+    ]
+    for field in row.get("fields", []):
+        if field["name"] == "message":
+            continue
+        # Every error has the traceback of the other side, and its base class says so.
+        if field["name"] == "remote_traceback":
+            continue
+        lines.append(f"\t/** {field['meaning']} */")
+        lines.append(f"\t{_camel(field['name'])}: {TYPES[field['type']]} = {EMPTY[field['type']]};")
+    return _comment([row["meaning"], row["mend"]]) + "\n".join(lines) + "\n}\n"
+
+
+def _comment(paragraphs: list[str]) -> str:
+    lines = [line for text in paragraphs for line in textwrap.wrap(text, WIDTH - 3, break_long_words=False)]
+    return "/**\n" + "".join(f" * {line}\n" for line in lines) + " */\n"
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+
+
+def _grouped(number: int) -> str:
+    return f"{number:_}" if number >= 10_000 else json.dumps(number)
