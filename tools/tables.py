@@ -22,6 +22,7 @@ SETTERS = {
     "spawn": "spawn",
     "supervision": "supervision of an actor",
     "call": "call",
+    "nats": "URL of NATS",
     "serve": "serve",
     "http": "`--http-set`, `listen`",
     "fixed": "nobody: fixed",

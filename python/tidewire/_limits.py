@@ -311,3 +311,30 @@ HTTP_STREAMS: Final = Limit("http_streams", "streams", 1024, 1, 1_000_000)
 
 HTTP_REQUESTS: Final = Limit("http_requests", "requests", 100, 1, 65_536)
 """Requests at once on one connection of HTTP/2."""
+
+NATS_CONNECT_TIMEOUT_MS: Final = Limit("nats_connect_timeout_ms", "ms", 5000, 10, 600_000)
+"""How long a connection to one NATS server may take, with TLS and login (`connect_timeout_ms`)."""
+
+NATS_REQUEST_TIMEOUT_MS: Final = Limit("nats_request_timeout_ms", "ms", 5000, 10, 600_000)
+"""How long NATS may take to answer a request, or to ack a message (`request_timeout_ms`)."""
+
+NATS_PUBLISH_TIMEOUT_MS: Final = Limit("nats_publish_timeout_ms", "ms", 30_000, 10, 3_600_000)
+"""How long a message may wait for its ack while servers are away or change (`publish_timeout_ms`)."""
+
+NATS_PING_INTERVAL_MS: Final = Limit("nats_ping_interval_ms", "ms", 2000, 50, 600_000)
+"""Pause between two pings; a server that leaves three unanswered is lost (`ping_interval_ms`)."""
+
+NATS_RECONNECT_WAIT_MAX_MS: Final = Limit("nats_reconnect_wait_max_ms", "ms", 1000, 1, 600_000)
+"""Longest pause between two attempts to connect again (`reconnect_wait_max_ms`)."""
+
+NATS_IN_FLIGHT: Final = Limit("nats_in_flight", "messages", 4096, 1, 4096)
+"""Messages that one connection to NATS has sent and that have no ack yet; a server buffers 10,000 of a stream."""
+
+NATS_WAITING_MESSAGES: Final = Limit("nats_waiting_messages", "messages", 262_144, 1, 262_144)
+"""Messages that wait at this client for their turn to be sent to NATS."""
+
+NATS_WAITING_BYTES: Final = Limit("nats_waiting_bytes", "bytes", 268_435_456, 1, 268_435_456)
+"""Payload that waits at this client for its turn to be sent to NATS."""
+
+NATS_DEAD_LETTERS: Final = Limit("nats_dead_letters", "dead letters", 100_000, 1, 100_000)
+"""Dead letters that NATS keeps of one stream."""

@@ -587,6 +587,59 @@ pub const HTTP_STREAMS: Limit = Limit { name: "http_streams", unit: "streams", d
 /// At the limit: The client waits, as it is told of the number.
 pub const HTTP_REQUESTS: Limit = Limit { name: "http_requests", unit: "requests", default: 100, min: 1, max: 65_536 };
 
+/// How long a connection to one NATS server may take, with TLS and login (`connect_timeout_ms`).
+///
+/// At the limit: The next server of the URL is tried; after the last the home is Unreachable.
+pub const NATS_CONNECT_TIMEOUT_MS: Limit =
+    Limit { name: "nats_connect_timeout_ms", unit: "ms", default: 5000, min: 10, max: 600_000 };
+
+/// How long NATS may take to answer a request, or to ack a message (`request_timeout_ms`).
+///
+/// At the limit: The call fails with Unreachable; what it asked for may have happened.
+pub const NATS_REQUEST_TIMEOUT_MS: Limit =
+    Limit { name: "nats_request_timeout_ms", unit: "ms", default: 5000, min: 10, max: 600_000 };
+
+/// How long a message may wait for its ack while servers are away or change (`publish_timeout_ms`).
+///
+/// At the limit: Its publishing fails with Unreachable.
+pub const NATS_PUBLISH_TIMEOUT_MS: Limit =
+    Limit { name: "nats_publish_timeout_ms", unit: "ms", default: 30_000, min: 10, max: 3_600_000 };
+
+/// Pause between two pings; a server that leaves three unanswered is lost (`ping_interval_ms`).
+///
+/// At the limit: The connection is closed, and another server is tried.
+pub const NATS_PING_INTERVAL_MS: Limit =
+    Limit { name: "nats_ping_interval_ms", unit: "ms", default: 2000, min: 50, max: 600_000 };
+
+/// Longest pause between two attempts to connect again (`reconnect_wait_max_ms`).
+///
+/// At the limit: Further attempts wait as long as this.
+pub const NATS_RECONNECT_WAIT_MAX_MS: Limit =
+    Limit { name: "nats_reconnect_wait_max_ms", unit: "ms", default: 1000, min: 1, max: 600_000 };
+
+/// Messages that one connection to NATS has sent and that have no ack yet; a server buffers 10,000 of a stream.
+///
+/// At the limit: Further messages wait for their turn at this client.
+pub const NATS_IN_FLIGHT: Limit = Limit { name: "nats_in_flight", unit: "messages", default: 4096, min: 1, max: 4096 };
+
+/// Messages that wait at this client for their turn to be sent to NATS.
+///
+/// At the limit: Publishing fails with Busy.
+pub const NATS_WAITING_MESSAGES: Limit =
+    Limit { name: "nats_waiting_messages", unit: "messages", default: 262_144, min: 1, max: 262_144 };
+
+/// Payload that waits at this client for its turn to be sent to NATS.
+///
+/// At the limit: Publishing fails with Busy.
+pub const NATS_WAITING_BYTES: Limit =
+    Limit { name: "nats_waiting_bytes", unit: "bytes", default: 268_435_456, min: 1, max: 268_435_456 };
+
+/// Dead letters that NATS keeps of one stream.
+///
+/// At the limit: The oldest goes.
+pub const NATS_DEAD_LETTERS: Limit =
+    Limit { name: "nats_dead_letters", unit: "dead letters", default: 100_000, min: 1, max: 100_000 };
+
 /// All limits, in the order of the table.
 pub const ALL: &[&Limit] = &[
     &MAILBOX_CAPACITY,
@@ -687,4 +740,13 @@ pub const ALL: &[&Limit] = &[
     &HTTP_IDLE_MS,
     &HTTP_STREAMS,
     &HTTP_REQUESTS,
+    &NATS_CONNECT_TIMEOUT_MS,
+    &NATS_REQUEST_TIMEOUT_MS,
+    &NATS_PUBLISH_TIMEOUT_MS,
+    &NATS_PING_INTERVAL_MS,
+    &NATS_RECONNECT_WAIT_MAX_MS,
+    &NATS_IN_FLIGHT,
+    &NATS_WAITING_MESSAGES,
+    &NATS_WAITING_BYTES,
+    &NATS_DEAD_LETTERS,
 ];

@@ -353,13 +353,152 @@ export class CodeChanged extends CampaignError {
 	override readonly retryable: boolean = false;
 }
 
+/**
+ * A home of streams, buckets and leases can't do it; the message names the value and the mend.
+ * Do what the message says.
+ */
+export class HomeError extends TidewireError {
+	override readonly name: string = "HomeError";
+	override readonly code: string = "home_error";
+	override readonly retryable: boolean = false;
+	/** What went wrong, for programs: `disk`, `foreign`, `closed`, ... */
+	kind: string | null = null;
+}
+
+/**
+ * There is no stream, consumer or bucket of this name, or it was deleted.
+ * Make it first, or look at what there is with `tidewire stream ls`.
+ */
+export class NotFound extends HomeError {
+	override readonly name: string = "NotFound";
+	override readonly code: string = "not_found";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * What has this name has other settings; the message names the first that differs.
+ * Ask for it with the settings that it has, or delete it first.
+ */
+export class SettingsDiffer extends HomeError {
+	override readonly name: string = "SettingsDiffer";
+	override readonly code: string = "settings_differ";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * The stream or bucket is at its limit, and refuses more.
+ * Purge it, or make it with a larger limit or with full="drop_old".
+ */
+export class StreamFull extends HomeError {
+	override readonly name: string = "StreamFull";
+	override readonly code: string = "stream_full";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * The delivery was settled before, or its event was given to another since.
+ * Settle each delivery once; call `event.working()` while a long handler runs, or give the consumer a longer ack_wait.
+ */
+export class StaleDelivery extends HomeError {
+	override readonly name: string = "StaleDelivery";
+	override readonly code: string = "stale_delivery";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * The key has another revision than was expected.
+ * Read the key again, decide anew, and write with the revision that was read.
+ */
+export class RevisionConflict extends HomeError {
+	override readonly name: string = "RevisionConflict";
+	override readonly code: string = "revision_conflict";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * The time of the lease was over, or somebody else holds it.
+ * Stop what the lease protects, and acquire it anew.
+ */
+export class LeaseLost extends HomeError {
+	override readonly name: string = "LeaseLost";
+	override readonly code: string = "lease_lost";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * Somebody else held the lease for as long as was waited.
+ * Wait longer, or try again after a pause.
+ */
+export class LeaseHeld extends HomeError {
+	override readonly name: string = "LeaseHeld";
+	override readonly code: string = "lease_held";
+	override readonly retryable: boolean = true;
+}
+
+/**
+ * Too much waits to be stored; nothing of the call was looked at.
+ * Try again after a pause, or publish through `stream.publisher`, which waits for room.
+ */
+export class HomeBusy extends HomeError {
+	override readonly name: string = "HomeBusy";
+	override readonly code: string = "home_busy";
+	override readonly retryable: boolean = true;
+}
+
+/**
+ * Another process has the data folder open; one process writes it at a time.
+ * Stop that process, or join it: start it with `tidewire up --data DIR`, and use its address.
+ */
+export class DataInUse extends HomeError {
+	override readonly name: string = "DataInUse";
+	override readonly code: string = "data_in_use";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * What is stored contradicts its checksums; the message names the file and the place.
+ * Look at it with `tidewire log check DIR`, and rescue what is whole with `tidewire log salvage`.
+ */
+export class DataCorrupt extends HomeError {
+	override readonly name: string = "DataCorrupt";
+	override readonly code: string = "data_corrupt";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * This home can't do it; the message says why.
+ * Do without it, or use a home that can: the guide of streams has a table.
+ */
+export class Unsupported extends HomeError {
+	override readonly name: string = "Unsupported";
+	override readonly code: string = "unsupported";
+	override readonly retryable: boolean = false;
+}
+
+/**
+ * There is no connection to the servers of the home, or they don't answer.
+ * Start them, or try again: publish with an `id`, so that what was stored is stored once.
+ */
+export class HomeUnavailable extends HomeError {
+	override readonly name: string = "HomeUnavailable";
+	override readonly code: string = "home_unavailable";
+	override readonly retryable: boolean = true;
+}
+
+/**
+ * Messages of a publisher were not stored, or it is not known whether they were.
+ * Look at `failures`, and publish those again, with the same ids.
+ */
+export class PublishFailed extends HomeError {
+	override readonly name: string = "PublishFailed";
+	override readonly code: string = "publish_failed";
+	override readonly retryable: boolean = false;
+	/** One line each: the number of the message in its publisher, from 0, its id, its error. */
+	failures: readonly string[] = [];
+}
+
 /** The classes by the numbers that travel on the wire. */
-export const ERRORS: ReadonlyMap<
-	number,
-	new (
-		message?: string,
-	) => TidewireError
-> = new Map([
+export const ERRORS: ReadonlyMap<number, new (message?: string) => TidewireError> = new Map([
 	[1, MailboxFull],
 	[2, ActorStopped],
 	[3, AskTimeout],
@@ -394,4 +533,18 @@ export const ERRORS: ReadonlyMap<
 	[32, StoreUnavailable],
 	[33, NoSuchCampaign],
 	[34, CodeChanged],
+	[35, HomeError],
+	[36, NotFound],
+	[37, SettingsDiffer],
+	[38, StreamFull],
+	[39, StaleDelivery],
+	[40, RevisionConflict],
+	[41, LeaseLost],
+	[42, LeaseHeld],
+	[43, HomeBusy],
+	[44, DataInUse],
+	[45, DataCorrupt],
+	[46, Unsupported],
+	[47, HomeUnavailable],
+	[48, PublishFailed],
 ]);

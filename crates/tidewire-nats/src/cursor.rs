@@ -1,0 +1,153 @@
+//! Cursors: consumers without state on the server's disk, for reading and watching. One that was left at a place is kept for
+//! a few seconds, so that whoever reads on needs no new one.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::Message;
+use serde_json::{Value, json};
+use tidewire_backend::home::HomeResult;
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::connection::Connection;
+use crate::message::Place;
+use crate::pulling::{End, Pull, Puller, Wait};
+
+/// How long a server keeps a cursor that nobody uses.
+const INACTIVE: Duration = Duration::from_secs(30);
+/// How long this client does; less, so that what it keeps is there.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+const KEPT: usize = 64;
+
+/// Where a cursor begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum From {
+    Sequence(u64),
+    Time(u64),
+    /// The newest message of each subject.
+    Newest,
+}
+
+/// What a cursor reads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Selection {
+    pub stream: String,
+    /// Empty: all.
+    pub filter: Vec<String>,
+}
+
+/// A place in a stream, on the server.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    pub selection: Selection,
+    name: String,
+    puller: Puller,
+    clean: bool,
+}
+
+/// Cursors that were left at a place.
+#[derive(Debug, Default)]
+pub(crate) struct Cursors {
+    left: Mutex<HashMap<(Selection, u64), (Instant, Cursor)>>,
+}
+
+impl Cursors {
+    /// The cursor that was left in front of a sequence.
+    pub fn take(&self, selection: &Selection, next: u64) -> Option<Cursor> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain(|_, (since, _)| since.elapsed() < KEPT_FOR);
+        left.remove(&(selection.clone(), next)).map(|(_, cursor)| cursor)
+    }
+
+    /// Leaves a cursor in front of a sequence.
+    pub fn leave(&self, cursor: Cursor, next: u64) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor.clean && left.len() < KEPT {
+            left.insert((cursor.selection.clone(), next), (Instant::now(), cursor));
+        }
+    }
+
+    pub fn forget(&self, stream: &str) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).retain(|(selection, _), _| selection.stream != stream);
+    }
+}
+
+impl Cursor {
+    pub async fn open(connection: &Connection, selection: &Selection, from: From) -> HomeResult<Self> {
+        let puller = Puller::new(connection).await?;
+        let name = connection.client.new_inbox().replace('.', "-");
+        let mut config = json!({
+            "name": name,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "inactive_threshold": INACTIVE.as_nanos() as u64,
+            "mem_storage": true,
+            "num_replicas": 1,
+        });
+        if !selection.filter.is_empty() {
+            config["filter_subjects"] = json!(selection.filter);
+        }
+        config["deliver_policy"] = match from {
+            From::Sequence(sequence) => {
+                config["opt_start_seq"] = json!(sequence.max(1));
+                json!("by_start_sequence")
+            }
+            From::Time(time_us) => {
+                config["opt_start_time"] = json!(clock::written(time_us));
+                json!("by_start_time")
+            }
+            From::Newest => json!("last_per_subject"),
+        };
+        let stream = &selection.stream;
+        let body = json!({"stream_name": stream, "config": config, "action": "create"});
+        let made = connection.api(&format!("CONSUMER.CREATE.{stream}.{name}"), &body).await;
+        made.map_err(|failure| failure.of_stream(connection, stream))?;
+        Ok(Self { selection: selection.clone(), name, puller, clean: true })
+    }
+
+    /// The next messages, with their places.
+    pub async fn next(&mut self, connection: &Connection, pull: Pull) -> (Vec<(Place, Message)>, End) {
+        let mut taken = Vec::new();
+        let end = self.puller.pull(connection, &self.selection.stream, &self.name, pull, &mut taken).await;
+        self.clean = end.is_clean();
+        let placed = |message: Message| Some((Place::read(message.reply.as_deref()?)?, message));
+        (taken.into_iter().filter_map(placed).collect(), end)
+    }
+
+    /// Tells the server that the cursor is not needed any more; one that is not told forgets it by itself.
+    pub async fn close(self, connection: &Connection) {
+        let subject = connection.subject(&format!("CONSUMER.DELETE.{}.{}", self.selection.stream, self.name));
+        drop(connection.client.publish_with_reply(subject, connection.client.new_inbox(), Default::default()).await);
+    }
+}
+
+/// Everything that a selection has, from a place on, until there is no more or `visit` says that it is enough.
+pub(crate) async fn scan(
+    connection: &Connection,
+    selection: &Selection,
+    from: From,
+    mut visit: impl FnMut(Place, Message) -> bool,
+) -> HomeResult<()> {
+    let mut cursor = Cursor::open(connection, selection, from).await?;
+    loop {
+        let (messages, end) = cursor.next(connection, Pull { messages: 1_000, bytes: 0, wait: Wait::No }).await;
+        let more = messages.into_iter().all(|(place, message)| visit(place, message));
+        match end {
+            End::Whole if more => (),
+            End::Away(error) => return Err(error),
+            End::Gone => return Err(connection.away("a cursor was lost")),
+            _ => {
+                cursor.close(connection).await;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The last sequence of a stream, as its leader has it, and how many servers keep it.
+pub(crate) fn last_of(info: &Value) -> (u64, bool) {
+    let last = info["state"]["last_seq"].as_u64().unwrap_or_default();
+    (last, info["config"]["num_replicas"].as_u64().unwrap_or(1) > 1)
+}

@@ -1,0 +1,119 @@
+//! Fetching: what is ready of a consumer, or the first event that becomes it.
+
+use std::time::Duration;
+
+use async_nats::Message;
+use tidewire_backend::home::{Delivery, Fetch, HomeErrorKind, HomeResult};
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::consumers;
+use crate::message::{self, Place};
+use crate::names;
+use crate::pulling::{End, Pull, Puller, Wait};
+use crate::settling::{Handed, how};
+use crate::shared::Shared;
+
+/// The longest wait that is asked of a server at once: whoever is asked may go.
+const WAIT_AT_ONCE: Duration = Duration::from_secs(20);
+
+/// Deliveries that are ready; waits for the first.
+pub(crate) async fn fetch(shared: &Shared, stream: &str, consumer: &str, fetch: Fetch) -> HomeResult<Vec<Delivery>> {
+    if fetch.max_messages == 0 {
+        return Err(shared
+            .connection
+            .error(HomeErrorKind::Invalid, "max_messages: 0 fetches nothing: write 1 or more"));
+    }
+    shared.consumers.settings(shared, stream, consumer).await?;
+    let until = Instant::now() + clock::span(fetch.wait_us);
+    let patience = Instant::now() + clock::span(fetch.wait_us).max(shared.connection.settings.request_timeout);
+    let mut puller = shared.pullers.take(&shared.connection, stream, consumer).await?;
+    loop {
+        let mut taken = Vec::new();
+        let end = round(shared, &mut puller, stream, consumer, fetch, until, &mut taken).await;
+        let clean = end.is_clean();
+        if !taken.is_empty() || (clean && Instant::now() >= until) {
+            if clean {
+                shared.pullers.keep(stream, consumer, puller);
+            }
+            return Ok(handed(shared, stream, consumer, taken).await);
+        }
+        match end {
+            // It may have been made anew somewhere else.
+            End::Gone => consumers::info(shared, stream, consumer).await.map(|_| ())?,
+            End::Away(error) if error.kind() == HomeErrorKind::Closed || Instant::now() >= patience => {
+                return Err(error);
+            }
+            End::Away(_) => {
+                // Nobody answers for a consumer that is gone, either.
+                consumers::info(shared, stream, consumer).await?;
+                Puller::pause(patience).await;
+            }
+            _ => (),
+        }
+        if !clean {
+            puller = Puller::new(&shared.connection).await?;
+        }
+    }
+}
+
+/// What is ready; if nothing is, the first that comes, and what has become ready with it.
+async fn round(
+    shared: &Shared,
+    puller: &mut Puller,
+    stream: &str,
+    consumer: &str,
+    fetch: Fetch,
+    until: Instant,
+    taken: &mut Vec<Message>,
+) -> End {
+    let connection = &shared.connection;
+    let ready = Pull { messages: fetch.max_messages, bytes: fetch.max_bytes, wait: Wait::Brief };
+    let one = Pull { messages: 1, bytes: 0, wait: Wait::Brief };
+    match puller.pull(connection, stream, consumer, ready, taken).await {
+        End::TooLarge if taken.is_empty() => return puller.pull(connection, stream, consumer, one, taken).await,
+        End::Empty if taken.is_empty() => (),
+        end => return end,
+    }
+    let wait = until.saturating_duration_since(Instant::now()).min(WAIT_AT_ONCE);
+    if wait < Duration::from_millis(1) {
+        return End::Empty;
+    }
+    let end = puller.pull(connection, stream, consumer, Pull { wait: Wait::For(wait), ..one }, taken).await;
+    let size = taken.iter().map(|message| message.payload.len() as u32).sum::<u32>();
+    if taken.is_empty() || fetch.max_messages == 1 || size >= fetch.max_bytes {
+        return end;
+    }
+    let more = Pull { messages: fetch.max_messages - 1, bytes: fetch.max_bytes - size, wait: Wait::Brief };
+    puller.pull(connection, stream, consumer, more, taken).await
+}
+
+/// The deliveries of what has come, noted as out.
+async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Message>) -> Vec<Delivery> {
+    let mut deliveries = Vec::with_capacity(taken.len());
+    let mut handed = Vec::with_capacity(taken.len());
+    for message in taken {
+        let Some(reply) = message.reply.clone() else { continue };
+        let Some(place) = Place::read(&reply) else { continue };
+        let again = names::is_ours(&message.subject).then_some(place.sequence);
+        let Some(event) = message::event(message, place.sequence, place.time_us) else {
+            // Its subject is none of ours, such as one of 300 tokens: nobody here can ever handle it.
+            let term = how::term("the subject of this event can't be read");
+            drop(shared.connection.client.publish(reply, term).await);
+            continue;
+        };
+        handed.push((event.sequence, Handed { delivery: place.delivery, reply, again }));
+        deliveries.push(Delivery { event, delivery: place.delivery });
+    }
+    shared.out.note(stream, consumer, handed);
+    deliveries
+}
+
+/// Gives back what nobody looks at.
+pub(crate) async fn give_back(shared: &Shared, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
+    for delivery in deliveries {
+        if let Some(handed) = shared.out.take(stream, consumer, delivery.event.sequence, delivery.delivery) {
+            drop(shared.connection.client.publish(handed.reply, how::nak(0)).await);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The home: the ports on top of one connection, each call a task of its runtime.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidewire_backend::home::{
+    Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Changes, ConsumerInfo, ConsumerSettings,
+    DeadLetter, Delivery, Entry, Expect, Fetch, Grant, Home, HomeError, HomeErrorKind, HomeResult, KeyValue, LeaseInfo,
+    Leases, NewMessage, Order, Page, Purge, Read, Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer,
+};
+use tidewire_proto::subject::{Pattern, Subject};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+use crate::connection::Connection;
+use crate::publishing::Publisher;
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::streams::WITH_BATCHES;
+use crate::{consumers, dead, fetching, keyvalue, leases, names, reading, settling, streams};
+
+/// Streams, buckets and leases on NATS.
+pub struct Nats {
+    shared: Arc<Shared>,
+    publisher: Publisher,
+    capabilities: Capabilities,
+    place: String,
+    closed: watch::Sender<bool>,
+    /// Taken when the home goes, which may be within another runtime.
+    runtime: Option<Runtime>,
+}
+
+impl Nats {
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](crate::open).
+    pub fn connect(settings: Settings) -> HomeResult<Self> {
+        let place = settings.shown();
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("tidewire-nats").enable_all().build();
+        let runtime = runtime.map_err(|error| {
+            HomeError::new(
+                HomeErrorKind::Busy,
+                format!("{place}: no thread can be begun ({error}): end others, then try again"),
+            )
+        })?;
+        // On a thread of the runtime: this one may belong to another.
+        let (teller, opened) = answer();
+        runtime.spawn(async move {
+            let opened = async {
+                let connection = Arc::new(Connection::open(settings).await?);
+                let streams = Arc::default();
+                let publisher = Publisher::start(Arc::clone(&connection), Arc::clone(&streams)).await?;
+                Ok((Arc::new(Shared::new(connection, streams)), publisher))
+            };
+            drop(teller.tell(opened.await));
+        });
+        let opened = opened.wait();
+        let (shared, publisher) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        let capabilities = capabilities(&shared.connection);
+        let closed = watch::Sender::new(false);
+        Ok(Self { shared, publisher, capabilities, place, closed, runtime: Some(runtime) })
+    }
+
+    /// Begins a call. It ends when the home is closed.
+    fn run<T, F>(&self, call: impl FnOnce(Arc<Shared>) -> F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = HomeResult<T>> + Send + 'static,
+    {
+        let Some(runtime) = self.runtime.as_ref().filter(|_| !*self.closed.borrow()) else {
+            return Answer::ready(Err(self.ended()));
+        };
+        let (teller, answer) = answer();
+        let (call, ended) = (call(Arc::clone(&self.shared)), self.ended());
+        let mut closed = self.closed.subscribe();
+        runtime.spawn(async move {
+            let result = tokio::select! {
+                result = call => result,
+                _ = closed.wait_for(|closed| *closed) => Err(ended),
+            };
+            drop(teller.tell(result));
+        });
+        answer
+    }
+
+    fn ended(&self) -> HomeError {
+        self.shared.connection.error(HomeErrorKind::Closed, "the home was closed: open it again")
+    }
+}
+
+/// What servers of this version can do.
+fn capabilities(connection: &Connection) -> Capabilities {
+    let order = "JetStream delivers without regard to keys: leave order out, or take max_in_flight 1";
+    let capabilities = Capabilities::all().without(Capability::KeyOrder, order);
+    if connection.version >= WITH_BATCHES {
+        return capabilities;
+    }
+    let old = format!("nats-server {} can't do it: install {WITH_BATCHES} or newer", connection.version);
+    capabilities.without(Capability::Delay, old.clone()).without(Capability::Batch, old)
+}
+
+impl Home for Nats {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn close(&self) -> Answer<()> {
+        let Some(runtime) = &self.runtime else { return Answer::ready(Ok(())) };
+        let (teller, answer) = answer();
+        let (shared, idle) = (Arc::clone(&self.shared), self.publisher.idle());
+        self.closed.send_replace(true);
+        runtime.spawn(async move {
+            idle.await;
+            // A connection that is lost has nothing to be drained.
+            drop(shared.connection.client.drain().await);
+            drop(teller.tell(Ok(())));
+        });
+        answer
+    }
+}
+
+impl Streams for Nats {
+    fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo> {
+        self.run(|shared| async move { streams::create(&shared, settings).await })
+    }
+
+    fn stream_info(&self, stream: &str) -> Answer<StreamInfo> {
+        let stream = stream.to_owned();
+        self.run(|shared| async move { streams::info(&shared, &stream).await })
+    }
+
+    fn list_streams(&self) -> Answer<Vec<StreamInfo>> {
+        self.run(|shared| async move { streams::list(&shared).await })
+    }
+
+    fn delete_stream(&self, stream: &str) -> Answer<()> {
+        let stream = stream.to_owned();
+        self.run(|shared| async move { streams::delete(&shared, &stream).await })
+    }
+
+    fn purge(&self, stream: &str, purge: Purge) -> Answer<u64> {
+        let stream = stream.to_owned();
+        self.run(|shared| async move { streams::purge(&shared, &stream, purge).await })
+    }
+
+    fn publish(&self, stream: &str, messages: Vec<NewMessage>, whole: bool) -> Answer<Vec<HomeResult<Ack>>> {
+        if *self.closed.borrow() {
+            return Answer::ready(Err(self.ended()));
+        }
+        if let Err(error) = names::check("stream", stream) {
+            return Answer::ready(Err(error));
+        }
+        self.publisher.publish(&self.shared.connection, stream, messages, whole)
+    }
+
+    fn read(&self, stream: &str, read: Read) -> Answer<Page> {
+        let stream = stream.to_owned();
+        self.run(|shared| async move { reading::read(&shared, &stream, read).await })
+    }
+
+    fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo> {
+        if settings.order == Order::Key
+            && let Err(error) = self.capabilities.need(Capability::KeyOrder, "order")
+        {
+            return Answer::ready(Err(error));
+        }
+        let stream = stream.to_owned();
+        self.run(|shared| async move { consumers::create(&shared, &stream, settings).await })
+    }
+
+    fn consumer_info(&self, stream: &str, consumer: &str) -> Answer<ConsumerInfo> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { consumers::info(&shared, &stream, &consumer).await })
+    }
+
+    fn list_consumers(&self, stream: &str) -> Answer<Vec<ConsumerInfo>> {
+        let stream = stream.to_owned();
+        self.run(|shared| async move { consumers::list(&shared, &stream).await })
+    }
+
+    fn delete_consumer(&self, stream: &str, consumer: &str) -> Answer<()> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { consumers::delete(&shared, &stream, &consumer).await })
+    }
+
+    fn fetch(&self, stream: &str, consumer: &str, fetch: Fetch) -> Answer<Vec<Delivery>> {
+        let Some(runtime) = self.runtime.as_ref().filter(|_| !*self.closed.borrow()) else {
+            return Answer::ready(Err(self.ended()));
+        };
+        let (teller, answer) = answer();
+        let (shared, stream, consumer) = (Arc::clone(&self.shared), stream.to_owned(), consumer.to_owned());
+        let (mut closed, ended) = (self.closed.subscribe(), self.ended());
+        runtime.spawn(async move {
+            let fetched = tokio::select! {
+                fetched = fetching::fetch(&shared, &stream, &consumer, fetch) => fetched,
+                _ = closed.wait_for(|closed| *closed) => Err(ended),
+            };
+            if let Err(Ok(unwanted)) = teller.tell(fetched) {
+                fetching::give_back(&shared, &stream, &consumer, unwanted).await;
+            }
+        });
+        answer
+    }
+
+    fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { settling::settle(&shared, &stream, &consumer, settled).await })
+    }
+
+    fn pause(&self, stream: &str, consumer: &str, until_us: Option<u64>) -> Answer<()> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { consumers::pause(&shared, &stream, &consumer, until_us).await })
+    }
+
+    fn resume(&self, stream: &str, consumer: &str) -> Answer<()> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { consumers::resume(&shared, &stream, &consumer).await })
+    }
+
+    fn seek(&self, stream: &str, consumer: &str, start: Start) -> Answer<()> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { consumers::seek(&shared, &stream, &consumer, start).await })
+    }
+
+    fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { dead::list(&shared, &stream, &consumer, from, max).await })
+    }
+
+    fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { dead::requeue(&shared, &stream, &consumer, sequences).await })
+    }
+
+    fn drop_dead(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        self.run(|shared| async move { dead::discard(&shared, &stream, &consumer, sequences).await })
+    }
+}
+
+impl KeyValue for Nats {
+    fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo> {
+        self.run(|shared| async move { keyvalue::create(&shared, settings).await })
+    }
+
+    fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo> {
+        let bucket = bucket.to_owned();
+        self.run(|shared| async move { keyvalue::info(&shared, &bucket).await })
+    }
+
+    fn list_buckets(&self) -> Answer<Vec<BucketInfo>> {
+        self.run(|shared| async move { keyvalue::list(&shared).await })
+    }
+
+    fn delete_bucket(&self, bucket: &str) -> Answer<()> {
+        let bucket = bucket.to_owned();
+        self.run(|shared| async move { keyvalue::delete_bucket(&shared, &bucket).await })
+    }
+
+    fn put(&self, bucket: &str, key: Subject, value: Bytes, expect: Expect, ttl_us: Option<u64>) -> Answer<u64> {
+        let bucket = bucket.to_owned();
+        self.run(|shared| async move { keyvalue::put(&shared, &bucket, &key, value, expect, ttl_us).await })
+    }
+
+    fn get(&self, bucket: &str, key: Subject, revision: Option<u64>) -> Answer<Option<Entry>> {
+        let bucket = bucket.to_owned();
+        self.run(|shared| async move { keyvalue::get(&shared, &bucket, &key, revision).await })
+    }
+
+    fn delete(&self, bucket: &str, key: Subject, expect: Expect, purge: bool) -> Answer<u64> {
+        let bucket = bucket.to_owned();
+        self.run(|shared| async move { keyvalue::delete(&shared, &bucket, &key, expect, purge).await })
+    }
+
+    fn keys(&self, bucket: &str, filter: Pattern, after: Option<Subject>, max: u32) -> Answer<Vec<Subject>> {
+        let bucket = bucket.to_owned();
+        self.run(|shared| async move { keyvalue::keys(&shared, &bucket, &filter, after, max).await })
+    }
+
+    fn history(&self, bucket: &str, key: Subject) -> Answer<Vec<Entry>> {
+        let bucket = bucket.to_owned();
+        self.run(|shared| async move { keyvalue::history(&shared, &bucket, &key).await })
+    }
+
+    fn watch(&self, bucket: &str, watch: Watch) -> Answer<Changes> {
+        let bucket = bucket.to_owned();
+        self.run(|shared| async move { keyvalue::watch(&shared, &bucket, watch).await })
+    }
+}
+
+impl Leases for Nats {
+    fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Answer<Grant> {
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        self.run(|shared| async move { leases::acquire(&shared, &name, &holder, ttl_us, wait_us).await })
+    }
+
+    fn renew(&self, name: &str, fence: u64) -> Answer<Grant> {
+        let name = name.to_owned();
+        self.run(|shared| async move { leases::renew(&shared, &name, fence).await })
+    }
+
+    fn release(&self, name: &str, fence: u64) -> Answer<bool> {
+        let name = name.to_owned();
+        self.run(|shared| async move { leases::release(&shared, &name, fence).await })
+    }
+
+    fn lease_info(&self, name: &str) -> Answer<Option<LeaseInfo>> {
+        let name = name.to_owned();
+        self.run(|shared| async move { leases::info(&shared, &name).await })
+    }
+
+    fn list_leases(&self) -> Answer<Vec<LeaseInfo>> {
+        self.run(|shared| async move { leases::list(&shared).await })
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.closed.send_replace(true);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for Nats {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Nats").field("place", &self.place).finish_non_exhaustive()
+    }
+}

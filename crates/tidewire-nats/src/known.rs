@@ -1,0 +1,136 @@
+//! What is known of streams: their subjects, and what their configuration allows. Asked for once, then remembered.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tidewire_backend::home::{Durability, HomeError, HomeErrorKind, HomeResult};
+use tidewire_proto::subject::Pattern;
+
+use crate::connection::{Connection, Failure};
+use crate::names;
+use crate::streams::DEDUPE;
+
+/// A stream as its server has it, as far as publishing and reading need it.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// What users may publish to.
+    pub subjects: Vec<Pattern>,
+    /// Whether ids are looked at.
+    pub dedupe: bool,
+    pub durability: Durability,
+    pub batches: bool,
+    pub delays: bool,
+    pub ttls: bool,
+    pub again: bool,
+}
+
+/// Streams that were looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    known: Mutex<HashMap<String, Arc<Known>>>,
+}
+
+impl Streams {
+    pub fn get(&self, stream: &str) -> Option<Arc<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(stream).cloned()
+    }
+
+    pub fn forget(&self, stream: &str) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(stream);
+    }
+
+    /// Takes over what the server says of a stream.
+    pub fn learn(&self, connection: &Connection, stream: &str, info: &Value) -> Arc<Known> {
+        let known = Arc::new(Known::read(connection, stream, &info["config"]));
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(stream.to_owned(), Arc::clone(&known));
+        known
+    }
+
+    /// What is known of a stream; asks if nothing is.
+    pub async fn find(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<Known>> {
+        match self.get(stream) {
+            Some(known) => Ok(known),
+            None => self.look(connection, stream).await,
+        }
+    }
+
+    /// Asks the server for a stream.
+    pub async fn look(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<Known>> {
+        let found = connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await;
+        match found {
+            Ok(info) => Ok(self.learn(connection, stream, &info)),
+            Err(failure) => {
+                let error = failure.of_stream(connection, stream);
+                if error.kind() == HomeErrorKind::NotFound {
+                    self.forget(stream);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Known {
+    pub fn read(connection: &Connection, stream: &str, config: &Value) -> Self {
+        let texts = config["subjects"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let all: Vec<_> = texts.collect();
+        let durability = match config["num_replicas"].as_u64() {
+            Some(2..) => Durability::Replicated,
+            _ if connection.settings.synced && config["storage"] == "file" => Durability::Disk,
+            _ => Durability::Memory,
+        };
+        Self {
+            // A stream of others may take subjects that are none of ours.
+            subjects: all
+                .iter()
+                .filter(|text| !names::is_ours(text))
+                .filter_map(|text| Pattern::new(text).ok())
+                .collect(),
+            dedupe: config["metadata"][DEDUPE] != "0",
+            durability,
+            batches: config["allow_atomic"] == true,
+            delays: config["allow_msg_schedules"] == true && all.contains(&names::delayed(stream, ">").as_str()),
+            ttls: config["allow_msg_ttl"] == true,
+            again: all.contains(&names::again(stream, "*").as_str()),
+        }
+    }
+
+    pub fn takes(&self, subject: &str) -> bool {
+        self.subjects.iter().any(|pattern| pattern.matches_str(subject))
+    }
+}
+
+impl Failure {
+    /// The error of a call that names a stream.
+    pub fn of_stream(self, connection: &Connection, stream: &str) -> HomeError {
+        match self {
+            Self::Refused { code: 10_059, .. } => {
+                let words = format!("stream: there is no {stream:?}: create it, or check its name");
+                connection.error(HomeErrorKind::NotFound, &words)
+            }
+            other => other.plain(connection, stream),
+        }
+    }
+
+    /// The error of a refusal that nothing special is known of.
+    pub fn plain(self, connection: &Connection, what: &str) -> HomeError {
+        match self {
+            Self::Away(error) => error,
+            Self::Refused { code, words } => connection.error(kind(code), &format!("{what}: {words} ({code})")),
+        }
+    }
+}
+
+/// What a number of JetStream's errors means.
+pub(crate) const fn kind(code: u64) -> HomeErrorKind {
+    match code {
+        10_014 | 10_037 | 10_059 => HomeErrorKind::NotFound,
+        10_008 | 10_009 => HomeErrorKind::Unreachable,
+        10_002 | 10_023 | 10_028 | 10_047 | 10_077 | 10_122 => HomeErrorKind::Full,
+        10_167 => HomeErrorKind::Busy,
+        10_071 | 10_164 => HomeErrorKind::Revision,
+        10_035 | 10_039 | 10_076 => HomeErrorKind::Unsupported,
+        _ => HomeErrorKind::Invalid,
+    }
+}

@@ -1,0 +1,56 @@
+//! Streams, key-value buckets and leases on NATS JetStream: the home for more than one machine.
+//!
+//! [`open`] connects, and gives a [`Home`]. Subjects are those of NATS, streams are JetStream's, buckets are NATS KV: what
+//! others have made can be read here, and the other way round. What is Tidewire's own stands in subjects that begin with
+//! `$TW.`, and in streams named `<stream>@dead`.
+//!
+//! A home has a runtime of its own, on one thread; its callers need none.
+
+#![forbid(unsafe_code)]
+
+mod base64;
+mod clock;
+mod connection;
+mod consumers;
+mod cursor;
+mod dead;
+mod fetching;
+mod home;
+mod keyvalue;
+mod known;
+mod leases;
+mod message;
+mod names;
+mod publishing;
+mod pulling;
+mod reading;
+mod settings;
+mod settling;
+mod shared;
+mod streams;
+mod version;
+
+use std::sync::Arc;
+
+use tidewire_backend::home::{Home, HomeResult};
+
+pub use home::Nats;
+pub use settings::{Login, Settings, Tls};
+
+/// Connects to the servers of a URL: `nats://user:password@host:4222`; [`Settings`] has its options. Blocks until the
+/// connection is there, at most for `connect_timeout_ms` for each server and `request_timeout_ms` for JetStream.
+///
+/// A connection that is lost is made again, for as long as it takes. Calls that wait meanwhile go on; what the servers may
+/// have done and not answered fails with [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) unless it may
+/// be done twice.
+///
+/// # Errors
+///
+/// [`Invalid`](tidewire_backend::home::HomeErrorKind::Invalid) if the URL, or a file that it names, can't be used,
+/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) if no server answers,
+/// [`Denied`](tidewire_backend::home::HomeErrorKind::Denied) if it refuses the login or TLS can't be agreed on, and
+/// [`Unsupported`](tidewire_backend::home::HomeErrorKind::Unsupported) if it is too old or has no JetStream. No error shows a
+/// password, a token or a seed.
+pub fn open(url: &str) -> HomeResult<Arc<dyn Home>> {
+    Ok(Arc::new(Nats::connect(Settings::read(url)?)?))
+}

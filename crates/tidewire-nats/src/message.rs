@@ -1,0 +1,195 @@
+//! Messages of NATS as events, and the other way round.
+
+use async_nats::{HeaderMap, HeaderName, HeaderValue, Message};
+use bytes::Bytes;
+use tidewire_backend::home::{Event, Headers, HomeError, HomeErrorKind, HomeResult, NewMessage};
+use tidewire_proto::subject::Subject;
+
+use crate::clock;
+use crate::names::{ID, KEY, MSG_ID, ORIGIN, TTL};
+
+/// Where a delivered message stands, as its reply subject says:
+/// `$JS.ACK.[domain.account.]stream.consumer.deliveries.sequence.number.time.pending[.random]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub sequence: u64,
+    pub delivery: u32,
+    pub time_us: u64,
+    pub pending: u64,
+}
+
+impl Place {
+    pub fn read(reply: &str) -> Option<Self> {
+        let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
+        let tokens = match tokens.len() {
+            7 => &tokens[2..],
+            9 | 10 => &tokens[4..],
+            _ => return None,
+        };
+        Some(Self {
+            delivery: tokens[0].parse().ok()?,
+            sequence: tokens[1].parse().ok()?,
+            time_us: tokens[3].parse::<u64>().ok()? / 1_000,
+            pending: tokens[4].parse().ok()?,
+        })
+    }
+}
+
+/// The event of a message of a stream. One that is delivered anew is what it was at first.
+pub(crate) fn event(message: Message, sequence: u64, time_us: u64) -> Option<Event> {
+    let Some(headers) = message.headers else {
+        let subject = Subject::new(&message.subject).ok()?;
+        return Some(Event {
+            sequence,
+            time_us,
+            subject,
+            payload: message.payload,
+            key: None,
+            id: None,
+            headers: vec![],
+        });
+    };
+    let text = |name: &str| headers.get(name).map(|value| value.as_str().to_owned());
+    let (sequence, time_us, subject) = text(ORIGIN).and_then(|origin| read_origin(&origin)).unwrap_or((
+        sequence,
+        time_us,
+        message.subject.to_string(),
+    ));
+    let (key, id) = (text(KEY), text(ID).or_else(|| text(MSG_ID)));
+    Some(Event {
+        sequence,
+        time_us,
+        subject: Subject::new(&subject).ok()?,
+        payload: message.payload,
+        key,
+        id,
+        headers: plain(&headers),
+    })
+}
+
+/// Headers that are neither the server's nor ours.
+fn plain(headers: &HeaderMap) -> Headers {
+    let foreign = |name: &&HeaderName| !is_reserved(name.as_ref());
+    let names = headers.iter().filter(|(name, _)| foreign(name));
+    // The driver keeps them in no order; a list without one would differ from read to read.
+    let mut found: Headers = names
+        .flat_map(|(name, values)| values.iter().map(|value| (name.to_string(), value.as_str().to_owned())))
+        .collect();
+    found.sort_by(|(left, _), (right, _)| left.cmp(right));
+    found
+}
+
+fn is_reserved(name: &str) -> bool {
+    ["nats-", "tidewire-"]
+        .iter()
+        .any(|start| name.get(..start.len()).is_some_and(|part| part.eq_ignore_ascii_case(start)))
+}
+
+/// Headers of a message on its way into a stream; none if it has nothing to say.
+///
+/// `dedupe` says whether the server looks at ids.
+pub(crate) fn headers(message: &NewMessage, dedupe: bool) -> HomeResult<Option<HeaderMap>> {
+    if message.key.is_none() && message.id.is_none() && message.headers.is_empty() && message.ttl_us.is_none() {
+        return Ok(None);
+    }
+    let mut map = HeaderMap::new();
+    for (name, value) in &message.headers {
+        if is_reserved(name) {
+            let mend = "names that begin with Nats- and Tidewire- are taken: choose another";
+            return Err(HomeError::new(HomeErrorKind::Invalid, format!("headers: {name:?}: {mend}")));
+        }
+        append(&mut map, "headers", name, value)?;
+    }
+    if let Some(key) = &message.key {
+        append(&mut map, "key", KEY, key)?;
+    }
+    if let Some(id) = &message.id {
+        append(&mut map, "id", if dedupe { MSG_ID } else { ID }, id)?;
+    }
+    if let Some(ttl_us) = message.ttl_us {
+        append(&mut map, "ttl", TTL, &clock::ttl_header(ttl_us))?;
+    }
+    Ok(Some(map))
+}
+
+/// Adds a header that NATS can carry.
+pub(crate) fn append(map: &mut HeaderMap, field: &str, name: &str, value: &str) -> HomeResult<()> {
+    let refuse = |what: &str, mend: &str| {
+        Err(HomeError::new(HomeErrorKind::Invalid, format!("{field}: {what:?} can't be a header of NATS: {mend}")))
+    };
+    let Some(header) = name.parse::<HeaderName>().ok().filter(|_| !name.is_empty()) else {
+        return refuse(name, "write a name of visible ASCII characters without a colon");
+    };
+    // Blanks at the ends are lost on the way.
+    let Ok(said) = value.parse::<HeaderValue>() else { return refuse(value, "write it without line breaks") };
+    if value.trim() != value {
+        return refuse(value, "write it without blanks at its ends");
+    }
+    map.append(header, said);
+    Ok(())
+}
+
+/// What an event that is delivered anew was at first.
+pub(crate) fn origin(event: &Event) -> String {
+    format!("{} {} {}", event.sequence, event.time_us, event.subject)
+}
+
+fn read_origin(text: &str) -> Option<(u64, u64, String)> {
+    let mut parts = text.splitn(3, ' ');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.to_owned()))
+}
+
+/// Bytes on the way, as limits count them.
+pub(crate) const fn weight(message: &NewMessage) -> u64 {
+    message.payload.len() as u64 + 64
+}
+
+/// An event as the message that it came from.
+pub(crate) fn again(event: &Event) -> NewMessage {
+    NewMessage {
+        subject: event.subject.clone(),
+        payload: Bytes::clone(&event.payload),
+        key: event.key.clone(),
+        id: None,
+        headers: event.headers.clone(),
+        deliver_at_us: None,
+        ttl_us: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, headers};
+    use tidewire_backend::home::NewMessage;
+    use tidewire_proto::subject::Subject;
+
+    #[test]
+    fn reply_subjects_say_where_a_message_stands() {
+        let place = Place { sequence: 9, delivery: 2, time_us: 5_000, pending: 3 };
+        for reply in [
+            "$JS.ACK.orders.billing.2.9.7.5000000.3",
+            "$JS.ACK.hub.ACCOUNT.orders.billing.2.9.7.5000000.3",
+            "$JS.ACK._.ACCOUNT.orders.billing.2.9.7.5000000.3.random",
+        ] {
+            assert_eq!(Place::read(reply), Some(place), "{reply}");
+        }
+        for reply in ["", "_INBOX.1", "$JS.ACK.orders.billing.2.9.7.5000000", "$JS.ACK.orders.billing.x.9.7.5000000.3"]
+        {
+            assert_eq!(Place::read(reply), None, "{reply}");
+        }
+    }
+
+    #[test]
+    fn headers_that_nats_can_not_carry_are_refused() {
+        let message = |name: &str, value: &str| {
+            let mut message = NewMessage::new(Subject::new("a").unwrap(), "");
+            message.headers.push((name.to_owned(), value.to_owned()));
+            headers(&message, true).map(|map| map.unwrap()).map_err(|error| error.message().to_owned())
+        };
+        assert!(message("content-type", "a b").is_ok());
+        for (name, value) in [("nats-TTL", "1s"), ("a b", ""), ("a:", ""), ("", ""), ("a", "b\r\nc"), ("a", " b")] {
+            let error = message(name, value).expect_err(name);
+            assert!(error.starts_with("headers: ") && error.contains(": "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Names on the server: streams of their own for dead letters, subjects for what is delayed or delivered anew.
+
+use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
+
+/// Headers of a message that are Tidewire's.
+pub(crate) const KEY: &str = "Tidewire-Key";
+pub(crate) const ID: &str = "Tidewire-Id";
+pub(crate) const ORIGIN: &str = "Tidewire-Origin";
+pub(crate) const MSG_ID: &str = "Nats-Msg-Id";
+pub(crate) const TTL: &str = "Nats-TTL";
+
+/// The bucket of leases.
+pub(crate) const LEASES: &str = "TIDEWIRE_LEASES";
+
+const NAME_MAX: usize = 64;
+
+/// Checks the name of a stream, consumer or bucket.
+pub(crate) fn check(what: &str, name: &str) -> HomeResult<()> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain) {
+        return Ok(());
+    }
+    let mend = format!("write letters, digits, _ and -, 1 to {NAME_MAX} characters");
+    Err(HomeError::new(HomeErrorKind::Invalid, format!("{what}: {name:?} is no name: {mend}")))
+}
+
+/// True for streams that people made to publish into: neither buckets nor what belongs to another stream.
+pub(crate) fn is_stream(name: &str) -> bool {
+    check("stream", name).is_ok() && !name.starts_with("KV_") && !name.starts_with("OBJ_")
+}
+
+/// The stream of a stream's dead letters. Its name is none that a user may give.
+pub(crate) fn dead(stream: &str) -> String {
+    format!("{stream}@dead")
+}
+
+/// Where the dead letters of a consumer are, or those of all with `*`.
+pub(crate) fn dead_subject(stream: &str, consumer: &str) -> String {
+    format!("$TW.dead.{stream}.{consumer}")
+}
+
+/// Where a server says that it has given up on an event.
+pub(crate) fn given_up(stream: &str, consumer: &str) -> String {
+    format!("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{stream}.{consumer}")
+}
+
+/// Where what waits for its time is, until the server publishes it.
+pub(crate) fn delayed(stream: &str, number: impl std::fmt::Display) -> String {
+    format!("$TW.delay.{stream}.{number}")
+}
+
+/// Where events are that one consumer gets anew.
+pub(crate) fn again(stream: &str, consumer: &str) -> String {
+    format!("$TW.again.{stream}.{consumer}")
+}
+
+/// True for subjects of ours in a user's stream.
+pub(crate) fn is_ours(subject: &str) -> bool {
+    subject.starts_with("$TW.")
+}
+
+/// The stream behind a bucket.
+pub(crate) fn bucket(bucket: &str) -> String {
+    format!("KV_{bucket}")
+}

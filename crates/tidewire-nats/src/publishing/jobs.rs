@@ -1,0 +1,87 @@
+//! Calls of `publish` on their way: what is still to be sent of each, and the results that have come.
+
+use std::collections::HashMap;
+use std::vec;
+
+use tidewire_backend::home::{Ack, HomeError, HomeResult, NewMessage, Teller};
+
+use super::Room;
+
+/// One call, before anything of it was sent.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub stream: String,
+    pub whole: bool,
+    /// True if the stream was looked up because a message did not fit what was known of it.
+    pub looked: bool,
+    pub messages: vec::IntoIter<NewMessage>,
+    pub count: usize,
+    teller: Teller<Vec<HomeResult<Ack>>>,
+    room: Room,
+}
+
+impl Job {
+    pub fn new(
+        stream: &str,
+        messages: Vec<NewMessage>,
+        whole: bool,
+        teller: Teller<Vec<HomeResult<Ack>>>,
+        room: Room,
+    ) -> Self {
+        let count = messages.len();
+        Self { stream: stream.to_owned(), whole, looked: false, messages: messages.into_iter(), count, teller, room }
+    }
+
+    /// Its stream was looked up: what does not fit now is wrong.
+    pub fn looked(mut self) -> Self {
+        self.looked = true;
+        self
+    }
+
+    /// Nothing of it was looked at.
+    pub fn fail(self, error: HomeError) {
+        drop(self.room);
+        drop(self.teller.tell(Err(error)));
+    }
+}
+
+/// The results of a call, as they come.
+#[derive(Debug)]
+struct Results {
+    found: Vec<Option<HomeResult<Ack>>>,
+    missing: usize,
+    teller: Teller<Vec<HomeResult<Ack>>>,
+    room: Room,
+}
+
+/// Calls that were begun.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    calls: HashMap<u64, Results>,
+    next: u64,
+}
+
+impl Begun {
+    /// Begins a call; gives its number, and what is to be sent.
+    pub fn begin(&mut self, job: Job) -> (u64, vec::IntoIter<NewMessage>) {
+        self.next += 1;
+        let found = (0..job.count).map(|_| None).collect();
+        let results = Results { found, missing: job.count, teller: job.teller, room: job.room };
+        self.calls.insert(self.next, results);
+        (self.next, job.messages)
+    }
+
+    /// Takes the result of a message; the last one answers the call.
+    pub fn finish(&mut self, call: u64, index: usize, result: HomeResult<Ack>) {
+        let Some(results) = self.calls.get_mut(&call) else { return };
+        if results.found[index].replace(result).is_none() {
+            results.missing -= 1;
+        }
+        if results.missing == 0
+            && let Some(results) = self.calls.remove(&call)
+        {
+            drop(results.room);
+            drop(results.teller.tell(Ok(results.found.into_iter().flatten().collect())));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Pulls: requests for the next messages of a consumer, over subscriptions that are used again.
+//!
+//! A server sends what was asked for to the subscription of whoever asked, under the subjects of the messages, and a status
+//! when there is no more. One subscription has one request under way, so that each knows what is its own.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::{Message, StatusCode, Subscriber};
+use futures_util::StreamExt;
+use serde_json::json;
+use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::connection::Connection;
+
+/// What an answer may take longer than a server was asked to wait.
+const MARGIN: Duration = Duration::from_secs(2);
+/// Subscriptions of one consumer that are kept for later.
+const KEPT: usize = 16;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pull {
+    pub messages: u32,
+    /// 0: any number.
+    pub bytes: u32,
+    pub wait: Wait,
+}
+
+/// How long a server waits for the first message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    /// Not at all.
+    No,
+    /// As long as it needs to see that it may deliver nothing: of a consumer with as many deliveries out as it may have it
+    /// says nothing at once.
+    Brief,
+    For(Duration),
+}
+
+const BRIEF: Duration = Duration::from_millis(5);
+
+/// Why a pull ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Everything that was asked for has come.
+    Whole,
+    /// There is no more for the moment.
+    Empty,
+    /// The next message alone is larger than the bytes that were asked for.
+    TooLarge,
+    /// There is no such consumer, or not any more.
+    Gone,
+    /// The connection was lost, or the consumer has no leader for the moment.
+    Away(HomeError),
+}
+
+/// A subscription for one pull at a time.
+#[derive(Debug)]
+pub(crate) struct Puller {
+    inbox: String,
+    messages: Subscriber,
+    number: u64,
+    lost: watch::Receiver<u64>,
+}
+
+/// Pullers of consumers that are not in use.
+#[derive(Debug, Default)]
+pub(crate) struct Pullers {
+    idle: Mutex<HashMap<(String, String), Vec<Puller>>>,
+}
+
+impl Pullers {
+    pub async fn take(&self, connection: &Connection, stream: &str, consumer: &str) -> HomeResult<Puller> {
+        let key = (stream.to_owned(), consumer.to_owned());
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&key).and_then(Vec::pop);
+        match idle {
+            Some(puller) => Ok(puller),
+            None => Puller::new(connection).await,
+        }
+    }
+
+    /// Keeps a puller whose last pull has ended by itself.
+    pub fn keep(&self, stream: &str, consumer: &str, puller: Puller) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle.entry((stream.to_owned(), consumer.to_owned())).or_default();
+        if kept.len() < KEPT {
+            kept.push(puller);
+        }
+    }
+
+    /// A consumer is gone.
+    pub fn forget(&self, stream: &str, consumer: Option<&str>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(of, name), _| of != stream || consumer.is_some_and(|consumer| consumer != name));
+    }
+}
+
+impl Puller {
+    pub async fn new(connection: &Connection) -> HomeResult<Self> {
+        let inbox = connection.client.new_inbox();
+        let messages = connection.client.subscribe(format!("{inbox}.*")).await;
+        let messages = messages.map_err(|error| connection.away(&error.to_string()))?;
+        Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
+    }
+
+    /// Asks for messages, and takes what comes until the server says that this is all.
+    pub async fn pull(
+        &mut self,
+        connection: &Connection,
+        stream: &str,
+        consumer: &str,
+        pull: Pull,
+        taken: &mut Vec<Message>,
+    ) -> End {
+        self.lost.mark_unchanged();
+        self.number += 1;
+        let inbox = format!("{}.{}", self.inbox, self.number);
+        let mut body = json!({"batch": pull.messages});
+        if pull.bytes > 0 {
+            body["max_bytes"] = json!(pull.bytes);
+        }
+        let wait = match pull.wait {
+            Wait::No => Duration::ZERO,
+            Wait::Brief => BRIEF,
+            Wait::For(wait) => wait,
+        };
+        if !matches!(pull.wait, Wait::For(_)) {
+            body["no_wait"] = json!(true);
+        }
+        if !wait.is_zero() {
+            body["expires"] = json!(wait.as_nanos() as u64);
+        }
+        let subject = connection.subject(&format!("CONSUMER.MSG.NEXT.{stream}.{consumer}"));
+        let sent = connection.client.publish_with_reply(subject, inbox.clone(), body.to_string().into()).await;
+        if let Err(error) = sent {
+            return End::Away(connection.away(&error.to_string()));
+        }
+        let until = Instant::now() + wait + MARGIN.min(connection.settings.request_timeout);
+        let wanted = taken.len() + pull.messages as usize;
+        while taken.len() < wanted {
+            let message = tokio::select! {
+                message = timeout_at(until, self.messages.next()) => message,
+                Ok(()) = self.lost.changed() => return End::Away(connection.away("the connection was lost")),
+            };
+            match message {
+                Err(_) => return End::Away(connection.away("a pull was not answered")),
+                Ok(None) => return End::Away(connection.error(HomeErrorKind::Closed, "the connection was closed")),
+                Ok(Some(message)) => match message.status {
+                    None => taken.push(message),
+                    // A status of an earlier pull, which came after all of its messages had.
+                    Some(_) if *message.subject != *inbox => (),
+                    Some(status) => return end(connection, status, &message),
+                },
+            }
+        }
+        End::Whole
+    }
+
+    /// Waits a moment after a server was away, or until it is time.
+    pub async fn pause(until: Instant) {
+        sleep_until((Instant::now() + Duration::from_millis(50)).min(until)).await;
+    }
+}
+
+impl End {
+    /// True if nothing more can come to the subscription.
+    pub const fn is_clean(&self) -> bool {
+        matches!(self, Self::Whole | Self::Empty | Self::TooLarge)
+    }
+}
+
+fn end(connection: &Connection, status: StatusCode, message: &Message) -> End {
+    let words = message.description.as_deref().unwrap_or_default();
+    match status.as_u16() {
+        404 | 408 => End::Empty,
+        409 if words.contains("MaxBytes") => End::TooLarge,
+        409 if words.contains("Consumer Deleted") => End::Gone,
+        409 if words.contains("Leadership") || words.contains("Shutdown") => {
+            End::Away(connection.away("the consumer changes its server"))
+        }
+        409 => End::Empty,
+        503 => End::Away(connection.away("nobody answers for the consumer")),
+        code => End::Away(connection.away(&format!("a pull was answered with {code} {words}"))),
+    }
+}

@@ -1,0 +1,149 @@
+//! The settings of a connection to NATS: a URL with its options, read and checked before anything is sent.
+
+mod login;
+mod query;
+mod servers;
+mod tls;
+
+use std::fmt;
+use std::time::Duration;
+
+use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
+use tidewire_proto::generated::limits::{self, Limit};
+
+pub use login::Login;
+pub use tls::Tls;
+
+use query::Query;
+
+/// Where NATS is, who asks, how the way is secured, and how long anything may take.
+///
+/// It is read from a URL, `nats://user:password@host:4222,other:4222?name=billing`, whose options are:
+///
+/// | option | value | when nothing is said |
+/// |---|---|---|
+/// | `creds` | path of a credentials file (JWT and nkey), as `nsc` writes it | none |
+/// | `nkey` | path of a file with the seed of a user's nkey | none |
+/// | `name` | name of this client, as the server lists it | `tidewire` |
+/// | `domain` | JetStream domain | the account's own |
+/// | `tls_ca` | path of a PEM file with who is trusted to sign the server's certificate | what the system trusts |
+/// | `tls_cert`, `tls_key` | paths of this client's certificate and key, PEM | none |
+/// | `tls_first` | `true`: TLS begins before the server says anything | `false` |
+/// | `connect_timeout_ms`, `request_timeout_ms` | how long a connection and an answer may take | 5,000 |
+/// | `synced` | `true`: the servers run with `sync_interval: always`, so that an ack says "disk" | `false` |
+/// | `publish_timeout_ms` | how long a message may wait for its ack, while servers are away or change | 30,000 |
+/// | `ping_interval_ms` | pause between two pings; a server that leaves three unanswered is lost | 2,000 |
+/// | `reconnect_wait_max_ms` | longest pause between two attempts to connect again | 1,000 |
+///
+/// `tls://` demands TLS; `nats://` uses it where the server does. `nats://TOKEN@host` gives a token.
+#[derive(Clone)]
+pub struct Settings {
+    pub(crate) servers: Vec<String>,
+    pub(crate) login: Login,
+    pub(crate) tls: Tls,
+    pub(crate) name: String,
+    pub(crate) domain: Option<String>,
+    pub(crate) synced: bool,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) publish_timeout: Duration,
+    pub(crate) ping_interval: Duration,
+    pub(crate) reconnect_wait_max: Duration,
+}
+
+impl Settings {
+    /// Reads a URL, and the files that it names.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](HomeErrorKind::Invalid) if the URL, an option, or a file that it names can't be used. No error shows a
+    /// password, a token or a seed.
+    pub fn read(url: &str) -> HomeResult<Self> {
+        let (demands_tls, rest) = match url.split_once("://") {
+            Some(("nats", rest)) => (false, rest),
+            Some(("tls", rest)) => (true, rest),
+            Some((scheme, _)) => {
+                return Err(wrong("url", format!("{scheme}:// is no way to NATS"), "begin it with nats:// or tls://"));
+            }
+            None => return Err(wrong("url", "it names no way".to_owned(), "begin it with nats:// or tls://")),
+        };
+        let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut query = Query::read(options)?;
+        let place = place.strip_suffix('/').unwrap_or(place);
+        let (who, hosts) = place.rsplit_once('@').map_or((None, place), |(who, hosts)| (Some(who), hosts));
+        let settings = Self {
+            servers: servers::read(hosts)?,
+            login: Login::read(who, &mut query)?,
+            tls: Tls::read(demands_tls, &mut query)?,
+            name: name(&mut query)?,
+            domain: domain(&mut query)?,
+            synced: query.flag("synced")?,
+            connect_timeout: query.duration("connect_timeout_ms", &limits::NATS_CONNECT_TIMEOUT_MS)?,
+            request_timeout: query.duration("request_timeout_ms", &limits::NATS_REQUEST_TIMEOUT_MS)?,
+            publish_timeout: query.duration("publish_timeout_ms", &limits::NATS_PUBLISH_TIMEOUT_MS)?,
+            ping_interval: query.duration("ping_interval_ms", &limits::NATS_PING_INTERVAL_MS)?,
+            reconnect_wait_max: query.duration("reconnect_wait_max_ms", &limits::NATS_RECONNECT_WAIT_MAX_MS)?,
+        };
+        query.end()?;
+        Ok(settings)
+    }
+
+    /// The servers, as errors show them.
+    pub fn shown(&self) -> String {
+        format!("NATS at {}", self.servers.join(", "))
+    }
+
+    /// The servers, as the driver takes them.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        let scheme = if self.tls.required { "tls" } else { "nats" };
+        self.servers.iter().map(|server| format!("{scheme}://{server}")).collect()
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Settings")
+            .field("servers", &self.servers)
+            .field("login", &self.login)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An option that can't be used: which, why, and what to do.
+fn wrong(option: &str, why: String, mend: &str) -> HomeError {
+    HomeError::new(HomeErrorKind::Invalid, format!("NATS: {option}: {why}: {mend}"))
+}
+
+fn name(query: &mut Query) -> HomeResult<String> {
+    let Some(name) = query.take("name") else { return Ok("tidewire".to_owned()) };
+    if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+        let why = format!("{name:?} is no name of a client");
+        return Err(wrong("name", why, "write 1 to 128 bytes without control characters"));
+    }
+    Ok(name)
+}
+
+fn domain(query: &mut Query) -> HomeResult<Option<String>> {
+    let Some(domain) = query.take("domain") else { return Ok(None) };
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    if domain.is_empty() || !domain.chars().all(plain) {
+        let why = format!("{domain:?} is no JetStream domain");
+        return Err(wrong("domain", why, "write letters, digits, - and _"));
+    }
+    Ok(Some(domain))
+}
+
+/// A number of milliseconds within its limit.
+fn milliseconds(option: &str, value: &str, limit: &Limit) -> HomeResult<Duration> {
+    match value.parse::<u64>() {
+        Ok(number) if (limit.min..=limit.max).contains(&number) => Ok(Duration::from_millis(number)),
+        _ => {
+            let why = format!("{value:?} is no number of milliseconds in its limits");
+            Err(wrong(option, why, &format!("write a whole number from {} to {}", limit.min, limit.max)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

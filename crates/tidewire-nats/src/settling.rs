@@ -1,0 +1,257 @@
+//! Settling: what became of deliveries, said to the server and confirmed by it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use async_nats::{StatusCode, Subject, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tidewire_backend::home::{ConsumerSettings, Fault, HomeErrorKind, HomeResult, Settle, Settlement};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::connection::Connection;
+use crate::dead;
+use crate::shared::Shared;
+
+/// Deliveries of one consumer that are noted. A consumer has fewer out, if it is one of ours.
+const NOTED: usize = 65_536;
+const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// A delivery that is out.
+#[derive(Clone, Debug)]
+pub(crate) struct Handed {
+    pub delivery: u32,
+    pub reply: Subject,
+    /// Of an event that is delivered anew: the sequence of its copy.
+    pub again: Option<u64>,
+}
+
+type Of = (String, String);
+
+/// Deliveries that are out, by consumer and sequence, and subscriptions for the server's answers.
+#[derive(Debug, Default)]
+pub(crate) struct Out {
+    handed: Mutex<HashMap<Of, BTreeMap<u64, Handed>>>,
+    boxes: Mutex<Vec<Answers>>,
+}
+
+impl Out {
+    pub fn note(&self, stream: &str, consumer: &str, handed: Vec<(u64, Handed)>) {
+        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
+        out.extend(handed);
+        while out.len() > NOTED {
+            out.pop_first();
+        }
+    }
+
+    /// Takes a delivery that is out. None: it was settled, or the event was delivered again.
+    pub fn take(&self, stream: &str, consumer: &str, sequence: u64, delivery: u32) -> Option<Handed> {
+        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        let out = all.get_mut(&(stream.to_owned(), consumer.to_owned()))?;
+        if out.get(&sequence)?.delivery != delivery {
+            return None;
+        }
+        out.remove(&sequence)
+    }
+
+    pub fn forget(&self, stream: &str, consumer: Option<&str>) {
+        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(of, name), _| of != stream || consumer.is_some_and(|consumer| consumer != name));
+    }
+}
+
+/// A subscription on which the server answers.
+#[derive(Debug)]
+struct Answers {
+    inbox: String,
+    messages: Subscriber,
+    number: u64,
+    lost: watch::Receiver<u64>,
+}
+
+/// What is said of deliveries, on the wire.
+pub(crate) mod how {
+    use bytes::Bytes;
+
+    pub(crate) const ACK: Bytes = Bytes::from_static(b"+ACK");
+    pub(crate) const WORKING: Bytes = Bytes::from_static(b"+WPI");
+
+    pub(crate) fn nak(delay_us: u64) -> Bytes {
+        if delay_us == 0 {
+            return Bytes::from_static(b"-NAK");
+        }
+        format!("-NAK {{\"delay\": {}}}", crate::clock::nanos(delay_us)).into()
+    }
+
+    pub(crate) fn term(reason: &str) -> Bytes {
+        format!("+TERM {}", reason.replace(['\r', '\n'], " ")).into()
+    }
+}
+
+/// One delivery on its way to being settled.
+struct Step {
+    at: usize,
+    sequence: u64,
+    handed: Handed,
+    said: Bytes,
+    /// It is not out any more afterwards.
+    last: bool,
+}
+
+/// Says what became of deliveries. Each has a result of its own.
+pub(crate) async fn settle(
+    shared: &Shared,
+    stream: &str,
+    consumer: &str,
+    settled: Vec<Settle>,
+) -> HomeResult<Vec<HomeResult<()>>> {
+    let settings = shared.consumers.settings(shared, stream, consumer).await?;
+    let mut results: Vec<HomeResult<()>> = settled.iter().map(|_| Ok(())).collect();
+    let mut steps = Vec::with_capacity(settled.len());
+    for (at, settle) in settled.into_iter().enumerate() {
+        let Settle { sequence, delivery, how } = settle;
+        match shared.out.take(stream, consumer, sequence, delivery) {
+            None => results[at] = Err(stale(&shared.connection, sequence, delivery)),
+            Some(handed) => match said(shared, stream, &settings, sequence, delivery, how).await {
+                Ok((said, last)) => steps.push(Step { at, sequence, handed, said, last }),
+                Err(error) => {
+                    shared.out.note(stream, consumer, vec![(sequence, handed)]);
+                    results[at] = Err(error);
+                }
+            },
+        }
+    }
+    let confirmed = say(shared, &steps).await;
+    for (step, confirmed) in steps.into_iter().zip(confirmed) {
+        let Step { at, sequence, handed, last, .. } = step;
+        if let (true, true, Some(copy)) = (confirmed, last, handed.again) {
+            forget_copy(shared, stream, copy).await;
+        }
+        if !confirmed {
+            results[at] =
+                Err(shared.connection.away(&format!("event {sequence}: nobody has confirmed what became of it")));
+        }
+        if !confirmed || !last {
+            // It can be settled again, unless it was delivered again meanwhile.
+            shared.out.put_back(stream, consumer, sequence, handed);
+        }
+    }
+    Ok(results)
+}
+
+impl Out {
+    fn put_back(&self, stream: &str, consumer: &str, sequence: u64, handed: Handed) {
+        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
+        out.entry(sequence).or_insert(handed);
+    }
+}
+
+/// What is said of a delivery, and whether that is the last of it. What is given up is kept as a dead letter first.
+async fn said(
+    shared: &Shared,
+    stream: &str,
+    settings: &ConsumerSettings,
+    sequence: u64,
+    delivery: u32,
+    how: Settlement,
+) -> HomeResult<(Bytes, bool)> {
+    let keep = async |reason: &str, fault: Option<Fault>| {
+        let fault = fault.unwrap_or_default();
+        dead::keep(shared, stream, &settings.name, sequence, delivery, reason, &fault).await
+    };
+    match how {
+        Settlement::Ack => Ok((how::ACK, true)),
+        Settlement::Working => Ok((how::WORKING, false)),
+        Settlement::Nak { fault, .. } if settings.max_deliver > 0 && delivery >= settings.max_deliver => {
+            keep("max_deliver", fault).await?;
+            Ok((how::term("max_deliver"), true))
+        }
+        Settlement::Nak { delay_us, .. } => {
+            let backoff = settings.backoff_us.get(delivery as usize - 1).or(settings.backoff_us.last());
+            Ok((how::nak(delay_us.or(backoff.copied()).unwrap_or(0)), true))
+        }
+        Settlement::Term { reason, fault } => {
+            keep(&reason, fault).await?;
+            Ok((how::term(&reason), true))
+        }
+    }
+}
+
+/// Says all of it, and waits until the server has taken it. Said twice it is the same.
+async fn say(shared: &Shared, steps: &[Step]) -> Vec<bool> {
+    let connection = &shared.connection;
+    let mut confirmed = vec![false; steps.len()];
+    let until = Instant::now() + connection.settings.request_timeout;
+    while !steps.is_empty() {
+        let kept = shared.out.boxes.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let answers = match kept {
+            Some(answers) => Ok(answers),
+            None => Answers::new(connection).await,
+        };
+        if let Ok(mut answers) = answers {
+            answers.round(connection, steps, &mut confirmed, until).await;
+            if confirmed.iter().all(|confirmed| *confirmed) {
+                shared.out.boxes.lock().unwrap_or_else(PoisonError::into_inner).push(answers);
+                return confirmed;
+            }
+        }
+        if Instant::now() + RETRY_PAUSE >= until {
+            return confirmed;
+        }
+        sleep(RETRY_PAUSE).await;
+    }
+    confirmed
+}
+
+impl Answers {
+    async fn new(connection: &Connection) -> HomeResult<Self> {
+        let inbox = connection.client.new_inbox();
+        let messages = connection.client.subscribe(format!("{inbox}.*")).await;
+        let messages = messages.map_err(|error| connection.away(&error.to_string()))?;
+        Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
+    }
+
+    /// Says what is not confirmed yet, and takes the answers.
+    async fn round(&mut self, connection: &Connection, steps: &[Step], confirmed: &mut [bool], until: Instant) {
+        self.lost.mark_unchanged();
+        let first = self.number;
+        let mut waiting = 0;
+        for (at, step) in steps.iter().enumerate().filter(|(at, _)| !confirmed[*at]).collect::<Vec<_>>() {
+            let reply = format!("{}.{}", self.inbox, first + at as u64);
+            let sent = connection.client.publish_with_reply(step.handed.reply.clone(), reply, step.said.clone()).await;
+            waiting += usize::from(sent.is_ok());
+        }
+        self.number += steps.len() as u64;
+        // An answer that does not come was lost with a server; there is time for a second try.
+        let attempt = (Instant::now() + connection.settings.request_timeout / 3).min(until);
+        while waiting > 0 {
+            let answer = tokio::select! {
+                answer = timeout_at(attempt, self.messages.next()) => answer,
+                Ok(()) = self.lost.changed() => return,
+            };
+            let Ok(Some(answer)) = answer else { return };
+            let number = answer.subject.rsplit('.').next().and_then(|number| number.parse::<u64>().ok());
+            let at = number.and_then(|number| number.checked_sub(first)).map(|at| at as usize);
+            let Some(at) = at.filter(|at| *at < steps.len()) else { continue };
+            waiting -= 1;
+            confirmed[at] = answer.status != Some(StatusCode::NO_RESPONDERS);
+        }
+    }
+}
+
+/// The copy of an event that was delivered anew is settled: nobody needs it any more.
+async fn forget_copy(shared: &Shared, stream: &str, copy: u64) {
+    let body: Value = json!({"seq": copy, "no_erase": true});
+    drop(shared.connection.api(&format!("STREAM.MSG.DELETE.{stream}"), &body).await);
+}
+
+fn stale(connection: &Connection, sequence: u64, delivery: u32) -> tidewire_backend::home::HomeError {
+    let words = format!(
+        "event {sequence}, delivery {delivery}: it was settled before, or delivered again since: settle each delivery once, within ack_wait"
+    );
+    connection.error(HomeErrorKind::Stale, &words)
+}

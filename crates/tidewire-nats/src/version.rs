@@ -1,0 +1,35 @@
+//! The version of a nats-server.
+
+use std::fmt;
+
+/// Major, minor and patch number. What stands behind them, such as `-RC.1`, does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version(pub u32, pub u32, pub u32);
+
+impl Version {
+    /// Reads `2.12.1`; what is no number counts as 0.
+    pub fn read(text: &str) -> Self {
+        let mut numbers = text.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        Self(next(), next(), next())
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Version;
+
+    #[test]
+    fn versions_order_by_their_numbers() {
+        assert_eq!(Version::read("2.11.0-RC.1"), Version(2, 11, 0));
+        assert!(Version::read("2.9.25") < Version::read("2.11.0"));
+        assert!(Version::read("2.12.10") > Version::read("2.12.9"));
+        assert_eq!(Version::read("").to_string(), "0.0.0");
+    }
+}

@@ -1,0 +1,141 @@
+//! Stories of buckets: keys with dots, compare-and-set, history, watching, times to live.
+
+use bytes::Bytes;
+use tidewire_backend::home::{BucketSettings, Expect, Home, HomeErrorKind, Watch};
+
+use crate::servers::{home, pattern, subject, unique};
+
+fn bucket(home: &dyn Home, history: u32) -> String {
+    let settings = BucketSettings { history, ..BucketSettings::new(&unique("bucket")) };
+    home.create_bucket(settings).wait().unwrap().settings.name
+}
+
+fn put(home: &dyn Home, bucket: &str, key: &str, value: &str, expect: Expect) -> Result<u64, HomeErrorKind> {
+    let put = home.put(bucket, subject(key), Bytes::copy_from_slice(value.as_bytes()), expect, None);
+    put.wait().map_err(|error| error.kind())
+}
+
+fn get(home: &dyn Home, bucket: &str, key: &str) -> Option<String> {
+    let entry = home.get(bucket, subject(key), None).wait().unwrap();
+    entry.map(|entry| String::from_utf8(entry.value.unwrap().to_vec()).unwrap())
+}
+
+#[test]
+fn a_key_has_dots_and_its_newest_value() {
+    let Some(home) = home() else { return };
+    let name = bucket(&*home, 1);
+    assert_eq!(get(&*home, &name, "limits.eu.max"), None);
+    assert_eq!(put(&*home, &name, "limits.eu.max", "1", Expect::Any), Ok(1));
+    assert_eq!(put(&*home, &name, "limits.eu.max", "2", Expect::Any), Ok(2));
+    assert_eq!(get(&*home, &name, "limits.eu.max").as_deref(), Some("2"));
+    let error = home.put(&name, subject("a$b"), Bytes::new(), Expect::Any, None).wait().unwrap_err();
+    assert!(
+        error.kind() == HomeErrorKind::Invalid && error.message().contains("key: \"a$b\" is none that NATS takes"),
+        "{error}"
+    );
+    let error = home.get("nowhere", subject("a"), None).wait().unwrap_err();
+    assert!(
+        error.kind() == HomeErrorKind::NotFound && error.message().contains("bucket: there is no \"nowhere\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_change_happens_only_if_what_is_expected_is_so() {
+    let Some(home) = home() else { return };
+    let name = bucket(&*home, 5);
+    assert_eq!(put(&*home, &name, "k", "1", Expect::Absent), Ok(1));
+    assert_eq!(put(&*home, &name, "k", "x", Expect::Absent), Err(HomeErrorKind::Revision));
+    assert_eq!(put(&*home, &name, "k", "2", Expect::Revision(1)), Ok(2));
+    let error = home.put(&name, subject("k"), Bytes::new(), Expect::Revision(1), None).wait().unwrap_err();
+    assert!(error.message().contains("key \"k\" has revision 2, and revision 1 was expected"), "{error}");
+    let delete = |expect| home.delete(&name, subject("k"), expect, false).wait().map_err(|error| error.kind());
+    assert_eq!(delete(Expect::Revision(1)), Err(HomeErrorKind::Revision));
+    assert_eq!(delete(Expect::Revision(2)), Ok(3));
+    assert_eq!(delete(Expect::Any), Ok(3), "there is nothing to be deleted");
+    assert_eq!(get(&*home, &name, "k"), None);
+    assert_eq!(put(&*home, &name, "k", "3", Expect::Absent), Ok(4), "a deleted key is absent");
+    let history = home.history(&name, subject("k")).wait().unwrap();
+    let values: Vec<_> = history.iter().map(|entry| entry.value.as_deref()).collect();
+    assert_eq!(values, [Some(&b"1"[..]), Some(b"2"), None, Some(b"3")]);
+    assert_eq!(home.get(&name, subject("k"), Some(2)).wait().unwrap().unwrap().value.unwrap(), "2");
+    home.delete(&name, subject("k"), Expect::Any, true).wait().unwrap();
+    assert_eq!(home.history(&name, subject("k")).wait().unwrap().len(), 1, "a purge leaves that it was deleted");
+}
+
+#[test]
+fn of_many_who_create_a_key_one_does() {
+    let Some(home) = home() else { return };
+    let name = bucket(&*home, 1);
+    let puts: Vec<_> = (0..32)
+        .map(|number| home.put(&name, subject("only.one"), Bytes::from(vec![number]), Expect::Absent, None))
+        .collect();
+    let done: Vec<_> = puts.into_iter().map(|put| put.wait().map_err(|error| error.kind())).collect();
+    assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 1);
+    assert!(done.iter().all(|done| matches!(done, Ok(1) | Err(HomeErrorKind::Revision))), "{done:?}");
+}
+
+#[test]
+fn keys_are_listed_in_order() {
+    let Some(home) = home() else { return };
+    let name = bucket(&*home, 1);
+    for key in ["b.2", "a.1", "b.1", "c"] {
+        put(&*home, &name, key, "x", Expect::Any).unwrap();
+    }
+    home.delete(&name, subject("c"), Expect::Any, false).wait().unwrap();
+    let keys = |filter: &str, after: Option<&str>, max| {
+        let keys = home.keys(&name, pattern(filter), after.map(subject), max).wait().unwrap();
+        keys.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(">", None, 10), ["a.1", "b.1", "b.2"]);
+    assert_eq!(keys("b.*", None, 10), ["b.1", "b.2"]);
+    assert_eq!(keys(">", Some("a.1"), 1), ["b.1"]);
+    let info = home.bucket_info(&name).wait().unwrap();
+    assert_eq!((info.keys, info.revision), (3, 5));
+    assert!(home.list_buckets().wait().unwrap().iter().any(|info| info.settings.name == name));
+    home.delete_bucket(&name).wait().unwrap();
+    assert_eq!(home.bucket_info(&name).wait().unwrap_err().kind(), HomeErrorKind::NotFound);
+}
+
+#[test]
+fn a_watcher_sees_what_there_is_and_what_changes() {
+    let Some(home) = home() else { return };
+    let name = bucket(&*home, 1);
+    for (key, value) in [("a.x", "1"), ("a.y", "1"), ("a.x", "2"), ("b", "1")] {
+        put(&*home, &name, key, value, Expect::Any).unwrap();
+    }
+    let watch = |after, max| Watch { filter: pattern("a.>"), after, max, wait_us: 20_000_000 };
+    let first = home.watch(&name, watch(0, 1)).wait().unwrap();
+    assert_eq!((first.entries[0].key.as_str(), first.upto, first.more), ("a.y", 2, true));
+    let second = home.watch(&name, watch(first.upto, 10)).wait().unwrap();
+    assert_eq!((second.entries.len(), second.entries[0].key.as_str(), second.upto, second.more), (1, "a.x", 3, false));
+    let waiting = home.watch(&name, watch(second.upto, 10));
+    put(&*home, &name, "b", "2", Expect::Any).unwrap();
+    home.delete(&name, subject("a.x"), Expect::Any, false).wait().unwrap();
+    let changed = waiting.wait().unwrap();
+    assert_eq!((changed.entries[0].key.as_str(), &changed.entries[0].value, changed.upto), ("a.x", &None, 6));
+    let nothing = home.watch(&name, Watch { wait_us: 1_000, ..watch(6, 10) }).wait().unwrap();
+    assert_eq!((nothing.entries.len(), nothing.upto, nothing.more), (0, 6, false));
+}
+
+#[test]
+fn an_entry_goes_when_its_time_is_over_and_watchers_are_told() {
+    let Some(home) = home() else { return };
+    let name = bucket(&*home, 1);
+    home.put(&name, subject("short"), Bytes::from_static(b"x"), Expect::Any, Some(1_000_000)).wait().unwrap();
+    let watch = Watch { filter: pattern(">"), after: 1, max: 10, wait_us: 20_000_000 };
+    let over = home.watch(&name, watch).wait().unwrap();
+    assert_eq!((over.entries[0].key.as_str(), &over.entries[0].value), ("short", &None));
+    assert_eq!(get(&*home, &name, "short"), None);
+    put(&*home, &name, "short", "y", Expect::Absent).unwrap();
+}
+
+#[test]
+fn a_bucket_with_other_settings_is_refused() {
+    let Some(home) = home() else { return };
+    let name = bucket(&*home, 1);
+    let error = home.create_bucket(BucketSettings { history: 2, ..BucketSettings::new(&name) }).wait().unwrap_err();
+    assert!(error.kind() == HomeErrorKind::Differs && error.message().contains("history: bucket"), "{error}");
+    let error = home.create_bucket(BucketSettings { history: 65, ..BucketSettings::new("many") }).wait().unwrap_err();
+    assert!(error.kind() == HomeErrorKind::Invalid && error.message().contains("history: 65"), "{error}");
+}

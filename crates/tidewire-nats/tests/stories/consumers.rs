@@ -1,0 +1,301 @@
+//! Stories of consumers: who gets what, what becomes of failures, dead letters, pauses, moves.
+
+use std::time::Instant;
+
+use tidewire_backend::home::{
+    ConsumerSettings, Delivery, Fault, Fetch, Home, HomeErrorKind, Order, Settle, Settlement, Start,
+};
+
+use crate::servers::{home, message, pattern, publish_numbers, stream};
+
+const SECOND_US: u64 = 1_000_000;
+
+fn at_once(count: u32) -> Fetch {
+    Fetch { max_messages: count, max_bytes: 1 << 20, wait_us: 0 }
+}
+
+fn waiting(count: u32) -> Fetch {
+    Fetch { wait_us: 20 * SECOND_US, ..at_once(count) }
+}
+
+fn consumer(name: &str) -> ConsumerSettings {
+    ConsumerSettings { start: Start::All, ..ConsumerSettings::new(name) }
+}
+
+fn settled(delivery: &Delivery, how: Settlement) -> Settle {
+    Settle { sequence: delivery.event.sequence, delivery: delivery.delivery, how }
+}
+
+fn settle(home: &dyn Home, stream: &str, name: &str, delivery: &Delivery, how: Settlement) {
+    home.settle(stream, name, vec![settled(delivery, how)]).wait().unwrap().remove(0).unwrap();
+}
+
+fn nak(delay_us: u64) -> Settlement {
+    Settlement::Nak {
+        delay_us: Some(delay_us),
+        fault: Some(Fault { error: "Oops".to_owned(), traceback: "line 1".to_owned() }),
+    }
+}
+
+fn sequences(deliveries: &[Delivery]) -> Vec<u64> {
+    deliveries.iter().map(|delivery| delivery.event.sequence).collect()
+}
+
+#[test]
+fn those_who_fetch_from_one_consumer_compete() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "compete");
+    home.create_consumer(&name, consumer("billing")).wait().unwrap();
+    publish_numbers(&*home, &name, 100);
+    let fetches: Vec<_> = (0..5).map(|_| home.fetch(&name, "billing", waiting(20))).collect();
+    let mut seen: Vec<_> = fetches.into_iter().flat_map(|fetch| fetch.wait().unwrap()).collect();
+    while seen.len() < 100 {
+        seen.extend(home.fetch(&name, "billing", waiting(100)).wait().unwrap());
+    }
+    let results =
+        home.settle(&name, "billing", seen.iter().map(|one| settled(one, Settlement::Ack)).collect()).wait().unwrap();
+    results.into_iter().for_each(Result::unwrap);
+    let mut order = sequences(&seen);
+    order.sort_unstable();
+    assert_eq!(order, (1..=100).collect::<Vec<_>>());
+    let info = home.consumer_info(&name, "billing").wait().unwrap();
+    assert_eq!((info.acked_to, info.lag, info.in_flight), (100, 0, 0));
+}
+
+#[test]
+fn an_event_goes_to_the_consumers_whose_filters_select_it() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "filter");
+    let filtered = |who: &str, filter: &[&str]| {
+        let filter = filter.iter().map(|rest| pattern(&format!("{name}.{rest}"))).collect();
+        home.create_consumer(&name, ConsumerSettings { filter, ..consumer(who) }).wait().unwrap();
+    };
+    filtered("one", &["a.*"]);
+    filtered("two", &["a.*", "b.>"]);
+    filtered("covered", &["a.x", "a.*"]);
+    filtered("all", &[]);
+    for rest in ["a.x", "a.y", "b.x.y", "c"] {
+        home.publish(&name, vec![message(&name, rest, "x")], false).wait().unwrap();
+    }
+    for (who, expected) in [("one", &[1, 2][..]), ("two", &[1, 2, 3]), ("covered", &[1, 2]), ("all", &[1, 2, 3, 4])] {
+        assert_eq!(sequences(&home.fetch(&name, who, at_once(100)).wait().unwrap()), expected, "{who}");
+    }
+    let filter = vec![pattern(&format!("{name}.*.x")), pattern(&format!("{name}.a.*"))];
+    let error = home.create_consumer(&name, ConsumerSettings { filter, ..consumer("both") }).wait().unwrap_err();
+    assert!(
+        error.kind() == HomeErrorKind::Invalid && error.message().contains("select some of the same subjects"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_poisoned_event_is_delivered_as_often_as_was_said_and_then_dead() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "poison");
+    let settings = ConsumerSettings { max_deliver: 3, backoff_us: vec![20_000], ..consumer("billing") };
+    home.create_consumer(&name, settings).wait().unwrap();
+    publish_numbers(&*home, &name, 1);
+    let begun = Instant::now();
+    for delivery in 1..=3 {
+        let [one] = &home.fetch(&name, "billing", waiting(1)).wait().unwrap()[..] else { panic!("one is ready") };
+        assert_eq!(one.delivery, delivery);
+        let fault = Some(Fault { error: format!("ValueError: {delivery}"), traceback: "File x, line 1".to_owned() });
+        settle(&*home, &name, "billing", one, Settlement::Nak { delay_us: None, fault });
+    }
+    assert!(begun.elapsed().as_millis() >= 40, "two pauses of 20 ms");
+    let [letter] = &home.dead_letters(&name, "billing", 0, 10).wait().unwrap()[..] else { panic!("one is dead") };
+    assert_eq!((letter.sequence, letter.deliveries, letter.reason.as_str()), (1, 3, "max_deliver"));
+    assert_eq!((letter.fault.error.as_str(), letter.fault.traceback.as_str()), ("ValueError: 3", "File x, line 1"));
+    assert_eq!(&letter.event.as_ref().unwrap().payload[..], b"0");
+    let info = home.consumer_info(&name, "billing").wait().unwrap();
+    assert_eq!((info.dead, info.lag, info.in_flight), (1, 0, 0));
+    assert_eq!(home.stream_info(&name).wait().unwrap().dead, 1);
+}
+
+#[test]
+fn dead_letters_are_delivered_anew_or_dropped() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "requeue");
+    home.create_consumer(&name, consumer("billing")).wait().unwrap();
+    home.create_consumer(&name, consumer("other")).wait().unwrap();
+    publish_numbers(&*home, &name, 3);
+    for one in home.fetch(&name, "billing", at_once(10)).wait().unwrap() {
+        settle(&*home, &name, "billing", &one, Settlement::Term { reason: "no\nuse".to_owned(), fault: None });
+    }
+    let dead = || home.dead_letters(&name, "billing", 0, 10).wait().unwrap();
+    assert_eq!(dead().iter().map(|letter| letter.sequence).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(home.dead_letters(&name, "billing", 2, 1).wait().unwrap()[0].sequence, 2);
+    assert_eq!(home.drop_dead(&name, "billing", vec![1, 77]).wait().unwrap(), 1);
+    assert_eq!(home.requeue(&name, "billing", vec![3]).wait().unwrap(), 1);
+    assert_eq!(dead().iter().map(|letter| letter.sequence).collect::<Vec<_>>(), [2]);
+    assert_eq!(home.stream_info(&name).wait().unwrap().messages, 3, "a copy is nobody's event");
+    let [one] = &home.fetch(&name, "billing", waiting(10)).wait().unwrap()[..] else { panic!("one was requeued") };
+    assert_eq!((one.event.sequence, one.delivery, &one.event.payload[..]), (3, 1, &b"2"[..]));
+    assert_eq!(one.event.subject.as_str(), format!("{name}.n"));
+    settle(&*home, &name, "billing", one, Settlement::Ack);
+    assert_eq!(sequences(&home.fetch(&name, "other", at_once(10)).wait().unwrap()), [1, 2, 3]);
+    let info = home.stream_info(&name).wait().unwrap();
+    assert_eq!((info.messages, info.dead), (3, 1));
+}
+
+#[test]
+fn an_event_whose_process_died_in_its_last_delivery_is_dead_too() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "died");
+    let settings = ConsumerSettings { max_deliver: 1, ack_wait_us: 100_000, backoff_us: vec![], ..consumer("billing") };
+    home.create_consumer(&name, settings).wait().unwrap();
+    publish_numbers(&*home, &name, 1);
+    assert_eq!(home.fetch(&name, "billing", waiting(1)).wait().unwrap().len(), 1);
+    // Nobody says anything of it. The server gives it up when somebody asks for more.
+    let until = Instant::now() + std::time::Duration::from_secs(20);
+    let letter = loop {
+        assert!(home.fetch(&name, "billing", Fetch { wait_us: 100_000, ..at_once(1) }).wait().unwrap().is_empty());
+        if let Some(letter) = home.dead_letters(&name, "billing", 0, 1).wait().unwrap().pop() {
+            break letter;
+        }
+        assert!(Instant::now() < until, "it never died");
+    };
+    assert_eq!((letter.sequence, letter.deliveries, letter.reason.as_str()), (1, 1, "max_deliver"));
+    assert_eq!(letter.fault.error, "no ack within 0.1 s");
+}
+
+#[test]
+fn what_is_not_settled_in_time_is_delivered_again_and_the_first_is_stale() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "late");
+    let settings = ConsumerSettings { ack_wait_us: 300_000, backoff_us: vec![], ..consumer("billing") };
+    home.create_consumer(&name, settings).wait().unwrap();
+    publish_numbers(&*home, &name, 1);
+    let first = home.fetch(&name, "billing", waiting(1)).wait().unwrap().remove(0);
+    let second = home.fetch(&name, "billing", waiting(1)).wait().unwrap().remove(0);
+    assert_eq!((first.delivery, second.delivery), (1, 2));
+    let late =
+        home.settle(&name, "billing", vec![settled(&first, Settlement::Ack)]).wait().unwrap().remove(0).unwrap_err();
+    assert!(late.kind() == HomeErrorKind::Stale && late.message().contains("event 1, delivery 1"), "{late}");
+    settle(&*home, &name, "billing", &second, Settlement::Working);
+    settle(&*home, &name, "billing", &second, Settlement::Ack);
+    let twice =
+        home.settle(&name, "billing", vec![settled(&second, Settlement::Ack)]).wait().unwrap().remove(0).unwrap_err();
+    assert_eq!(twice.kind(), HomeErrorKind::Stale);
+}
+
+#[test]
+fn who_works_keeps_what_it_has() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "works");
+    let settings = ConsumerSettings { ack_wait_us: 400_000, backoff_us: vec![], ..consumer("billing") };
+    home.create_consumer(&name, settings).wait().unwrap();
+    publish_numbers(&*home, &name, 1);
+    let one = home.fetch(&name, "billing", waiting(1)).wait().unwrap().remove(0);
+    for _ in 0..8 {
+        // An empty fetch is the pause: it gives whatever is delivered again.
+        let again = home.fetch(&name, "billing", Fetch { wait_us: 150_000, ..at_once(1) }).wait().unwrap();
+        assert!(again.is_empty(), "{again:?}");
+        settle(&*home, &name, "billing", &one, Settlement::Working);
+    }
+    settle(&*home, &name, "billing", &one, Settlement::Ack);
+}
+
+#[test]
+fn a_delay_holds_back_one_event_only() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "delay");
+    home.create_consumer(&name, consumer("billing")).wait().unwrap();
+    publish_numbers(&*home, &name, 2);
+    let first = home.fetch(&name, "billing", at_once(1)).wait().unwrap().remove(0);
+    let begun = Instant::now();
+    settle(&*home, &name, "billing", &first, nak(300_000));
+    let second = home.fetch(&name, "billing", waiting(1)).wait().unwrap().remove(0);
+    assert_eq!(second.event.sequence, 2);
+    let again = home.fetch(&name, "billing", waiting(1)).wait().unwrap().remove(0);
+    assert_eq!((again.event.sequence, again.delivery), (1, 2));
+    assert!(begun.elapsed().as_millis() >= 300, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_slow_consumer_has_no_more_out_than_it_may() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "slow");
+    home.create_consumer(&name, ConsumerSettings { max_in_flight: 10, ..consumer("billing") }).wait().unwrap();
+    publish_numbers(&*home, &name, 50);
+    let out = home.fetch(&name, "billing", at_once(100)).wait().unwrap();
+    assert_eq!(out.len(), 10);
+    assert!(home.fetch(&name, "billing", at_once(100)).wait().unwrap().is_empty());
+    let info = home.consumer_info(&name, "billing").wait().unwrap();
+    assert_eq!((info.in_flight, info.lag), (10, 50));
+    assert!(info.oldest_time_us.is_some());
+    let waiting = home.fetch(&name, "billing", waiting(100));
+    settle(&*home, &name, "billing", &out[0], Settlement::Ack);
+    assert_eq!(sequences(&waiting.wait().unwrap()), [11]);
+}
+
+#[test]
+fn a_paused_consumer_delivers_when_it_is_resumed() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "pause");
+    home.create_consumer(&name, consumer("billing")).wait().unwrap();
+    home.pause(&name, "billing", None).wait().unwrap();
+    publish_numbers(&*home, &name, 1);
+    assert_eq!(home.consumer_info(&name, "billing").wait().unwrap().paused_until_us, Some(u64::MAX));
+    assert!(home.fetch(&name, "billing", Fetch { wait_us: 200_000, ..at_once(1) }).wait().unwrap().is_empty());
+    let waiting = home.fetch(&name, "billing", waiting(1));
+    home.resume(&name, "billing").wait().unwrap();
+    assert_eq!(waiting.wait().unwrap().len(), 1);
+    assert_eq!(home.consumer_info(&name, "billing").wait().unwrap().paused_until_us, None);
+}
+
+#[test]
+fn a_consumer_that_is_moved_goes_on_there() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "seek");
+    home.create_consumer(&name, consumer("billing")).wait().unwrap();
+    publish_numbers(&*home, &name, 10);
+    let out = home.fetch(&name, "billing", at_once(10)).wait().unwrap();
+    home.seek(&name, "billing", Start::Sequence(8)).wait().unwrap();
+    let stale = home.settle(&name, "billing", vec![settled(&out[0], Settlement::Ack)]).wait().unwrap().remove(0);
+    assert_eq!(stale.unwrap_err().kind(), HomeErrorKind::Stale);
+    assert_eq!(sequences(&home.fetch(&name, "billing", waiting(10)).wait().unwrap()), [8, 9, 10]);
+    home.seek(&name, "billing", Start::New).wait().unwrap();
+    publish_numbers(&*home, &name, 1);
+    assert_eq!(sequences(&home.fetch(&name, "billing", waiting(10)).wait().unwrap()), [11]);
+}
+
+#[test]
+fn who_waits_for_a_consumer_that_is_deleted_is_told() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "deleted");
+    home.create_consumer(&name, consumer("billing")).wait().unwrap();
+    assert!(home.fetch(&name, "billing", at_once(1)).wait().unwrap().is_empty());
+    let waiting = home.fetch(&name, "billing", waiting(1));
+    home.delete_consumer(&name, "billing").wait().unwrap();
+    let error = waiting.wait().unwrap_err();
+    assert_eq!(error.kind(), HomeErrorKind::NotFound, "{error}");
+    let error = home.fetch(&name, "billing", at_once(1)).wait().unwrap_err();
+    assert!(error.message().contains("consumer: there is no \"billing\" of stream"), "{error}");
+    assert!(home.list_consumers(&name).wait().unwrap().is_empty());
+}
+
+#[test]
+fn other_settings_and_what_nats_can_not_do_are_refused() {
+    let Some(home) = home() else { return };
+    let name = stream(&*home, "refused");
+    home.create_consumer(&name, consumer("billing")).wait().unwrap();
+    let same = ConsumerSettings { start: Start::New, ..consumer("billing") };
+    assert_eq!(home.create_consumer(&name, same).wait().unwrap().settings.start, Start::All);
+    let error =
+        home.create_consumer(&name, ConsumerSettings { max_deliver: 9, ..consumer("billing") }).wait().unwrap_err();
+    assert!(
+        error.kind() == HomeErrorKind::Differs
+            && error.message().contains("max_deliver: consumer \"billing\" has 5, and 9"),
+        "{error}"
+    );
+    let keyed = ConsumerSettings { order: Order::Key, ..consumer("keyed") };
+    let error = home.create_consumer(&name, keyed).wait().unwrap_err();
+    assert!(
+        error.kind() == HomeErrorKind::Unsupported && error.message().starts_with("order: JetStream delivers without"),
+        "{error}"
+    );
+    let error =
+        home.create_consumer(&name, ConsumerSettings { max_in_flight: 0, ..consumer("none") }).wait().unwrap_err();
+    assert!(error.message().contains("max_in_flight: 0"), "{error}");
+}

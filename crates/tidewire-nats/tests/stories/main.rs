@@ -1,0 +1,11 @@
+//! The home on NATS, with real servers: connecting, streams, consumers, buckets, leases, a cluster.
+//!
+//! The servers are those that `tools/servers.py` starts; each story has streams of its own.
+
+mod buckets;
+mod cluster;
+mod connecting;
+mod consumers;
+mod leases;
+mod servers;
+mod streams;
