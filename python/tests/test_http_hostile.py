@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 import tidewire as tw
 from http_support import PATIENCE, Site, ask, site, until
+from link_frames import CALL, FAIL, ID, PUBLISH, REPLY, Raw, called, fields, frame, published
 
 HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 
@@ -224,6 +225,34 @@ def test_callers_that_vanish_leave_nothing_behind(place: Site) -> None:
 def test_only_the_gateway_says_for_whom_a_call_is_made(place: Site) -> None:
     with pytest.raises(tw.InvalidArgument, match="tw-"):
         place.node.client("shop").with_(headers={"tw-user": "eve"})
+    heard: list[object] = []
+    place.node.subscribe("forged", heard.append)
+    raw = Raw.joined(place.node.listen("tide://127.0.0.1:0").url)
+    try:
+        for name, value in (("tw-user", "ann"), ("tw-origin", "public"), ("tw-origin", "node")):
+            extra = fields(**{"tw-trace": "0" * 32, name: value})
+            raw.send(frame(CALL, called(b"svc.shop.who_plainly", extra), b"\xc0", id=ID))
+            kind, head, payload = answered(raw)
+            assert (kind, int.from_bytes(head[:2], "little")) == (FAIL, 19), payload
+            assert name.encode() in payload
+            raw.send(frame(PUBLISH, published(b"forged", extra), b"\x01"))
+        raw.send(frame(PUBLISH, published(b"forged"), b"\x02"))
+        until(lambda: heard, "what is not forged does not come")
+        assert heard == [2]
+        raw.send(frame(CALL, called(b"svc.shop.who_plainly"), b"\xc0", id=2 * ID))
+        assert answered(raw)[2].endswith(b"None private")
+    finally:
+        raw.close()
+
+
+def answered(raw: Raw) -> tuple[int, bytes, bytes]:
+    """The next answer to a call."""
+    while True:
+        received = raw.receive()
+        assert received is not None, "the hub has closed the link"
+        kind, head, payload = received[0], received[-2], received[-1]
+        if kind in (FAIL, REPLY):
+            return kind, head, payload
 
 
 def test_bad_settings_are_told_at_once() -> None:

@@ -184,6 +184,17 @@ Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for t
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
 
+@app.command(epilog="Example: tidewire mcp http://127.0.0.1:8080")
+def mcp(
+    url: Annotated[str, typer.Argument(help="The HTTP gateway of a hub (tidewire up --http).")],
+    token: TokenText = None,
+) -> None:
+    """Offer the public methods of a hub as tools (MCP) over stdin and stdout."""
+    from tidewire.commands.mcp import mcp
+
+    raise typer.Exit(mcp(url, token))
+
+
 def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
     """Make a command of a function that gets a ``talk.Hub`` first: with the options that say which one, and how to join it."""
 

@@ -350,6 +350,17 @@ impl ErrorCode {
             Self::StoreUnavailable => 503,
             Self::NoSuchCampaign => 404,
             Self::CodeChanged => 409,
+            Self::NotFound => 404,
+            Self::SettingsDiffer => 409,
+            Self::StreamFull => 507,
+            Self::StaleDelivery => 409,
+            Self::RevisionConflict => 409,
+            Self::LeaseLost => 409,
+            Self::LeaseHeld => 409,
+            Self::HomeBusy => 503,
+            Self::Unsupported => 501,
+            Self::HomeUnavailable => 503,
+            Self::PublishFailed => 502,
             _ => 500,
         }
     }

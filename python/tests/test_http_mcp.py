@@ -1,0 +1,123 @@
+"""The public methods as tools, with the official client of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tidewire as tw
+from http_support import PATIENCE, Site, site, until
+
+pytest.importorskip("mcp", reason="the official client of MCP is not installed")
+
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+
+TOKENS = (tw.Token("hub-secret"), tw.Token("bob-secret", "bob", call=("svc.shop.price",)))
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Site]:
+    with site() as made:
+        yield made
+
+
+def text(result: Any) -> str:
+    (content,) = result.content
+    return str(content.text)
+
+
+async def try_tools(client: Any, place: Site) -> None:
+    listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert {"shop-price", "shop-echo", "shop-count"} <= listed.keys()
+    assert not {"shop-secret", "hidden-secret"} & listed.keys()
+    assert listed["shop-price"].description == "Say what an order costs."
+    assert "order" in listed["shop-price"].input_schema["properties"]
+    done = await client.call_tool("shop-price", {"order": {"symbol": "X", "qty": 3}})
+    assert (text(done), done.structured_content, done.is_error) == ("7.5", {"result": 7.5}, False)
+    counted = await client.call_tool("shop-count", {"to": 3})
+    assert counted.structured_content == {"result": [0, 1, 2]}
+    endless = await client.call_tool("shop-count", {"to": 100_000})
+    assert len(endless.structured_content["result"]) == 1_000
+    failed = await client.call_tool("shop-fail", {"text": "so bad"})
+    assert failed.is_error
+    assert json.loads(text(failed))["code"] == "remote_error"
+    assert "so bad" in text(failed)
+    assert "Traceback" not in text(failed)
+    for name in ("shop-nothing", "shop-secret", "hidden-secret"):
+        with pytest.raises(MCPError, match="no tool"):
+            await client.call_tool(name, {})
+    wrong = await client.call_tool("shop-price", {"order": 3})
+    assert wrong.is_error
+    assert json.loads(text(wrong))["code"] == "invalid_argument"
+    many = [client.call_tool("shop-echo", {"value": number}) for number in range(50)]
+    assert [one.structured_content["result"] for one in await asyncio.gather(*many)] == list(range(50))
+
+
+def test_tools_over_http(place: Site) -> None:
+    async def main() -> None:
+        async with Client(f"{place.url}/mcp") as client:
+            await try_tools(client, place)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def test_tools_over_stdio(place: Site) -> None:
+    async def main() -> None:
+        command = StdioServerParameters(command=sys.executable, args=["-m", "tidewire", "mcp", place.url])
+        async with Client(stdio_client(command)) as client:
+            await try_tools(client, place)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def test_a_tool_that_is_cancelled_ends_its_handler(place: Site) -> None:
+    async def main() -> None:
+        command = StdioServerParameters(command=sys.executable, args=["-m", "tidewire", "mcp", place.url])
+        async with Client(stdio_client(command)) as client:
+            place.shop.inside.clear()
+            place.shop.gone.clear()
+            task = asyncio.create_task(client.call_tool("shop-hang", {}))
+            await asyncio.to_thread(place.shop.inside.wait, PATIENCE)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert await asyncio.to_thread(place.shop.gone.wait, PATIENCE), "its handler still runs"
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def test_messages_that_are_none_are_told_so(place: Site) -> None:
+    def said(body: bytes) -> Any:
+        answer = place.ask("POST", "/mcp", body, content_type="application/json")
+        assert answer.status == 200
+        return answer.value["error"]["code"]
+
+    assert said(b"{") == -32_700
+    assert said(b"[]") == -32_700
+    assert said(b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}') == -32_600
+    assert said(b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}') == -32_600
+    assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}') == -32_601
+    assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}') == -32_602
+    twice = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "shop-echo", "arguments": {"a": 1, "a": 2}}}'
+    assert said(twice) == -32_602
+    note = place.ask("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert (note.status, note.body) == (202, b"")
+    assert place.ask("GET", "/mcp").status == 405
+    assert place.ask("POST", "/mcp", {}, mcp_protocol_version="1999-01-01").problem == (400, "invalid_argument")
+    assert place.ask("POST", "/mcp", {}, origin="https://evil.example").problem == (403, "unauthorized")
+
+
+def test_tools_are_those_of_the_token() -> None:
+    with site(tokens=TOKENS) as guarded:
+        listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        assert guarded.ask("POST", "/mcp", listing).problem == (401, "unauthorized")
+        until(lambda: guarded.ask("GET", "/readyz").status == 200, "it is not ready")
+        tools = guarded.ask("POST", "/mcp", listing, authorization="Bearer bob-secret").value["result"]["tools"]
+        assert [tool["name"] for tool in tools] == ["shop-price"]
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "shop-who", "arguments": {}}}
+        told = guarded.ask("POST", "/mcp", call, authorization="Bearer bob-secret").value["result"]
+        assert told["isError"]
+        assert json.loads(told["content"][0]["text"])["code"] == "unauthorized"

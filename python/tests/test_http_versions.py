@@ -1,0 +1,168 @@
+"""HTTP/2 in clear text, the descriptions, and the command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import tidewire as tw
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from http_support import PATIENCE, Site, site, until
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Site]:
+    with site() as made:
+        yield made
+
+
+def test_many_calls_share_one_connection_of_http_2(place: Site) -> None:
+    async def main() -> None:
+        async with httpx.AsyncClient(http1=False, http2=True, base_url=place.url, timeout=PATIENCE) as client:
+            calls = [client.post("/services/shop/echo", json=[number]) for number in range(200)]
+            answers = await asyncio.gather(*calls)
+            assert [answer.json() for answer in answers] == list(range(200))
+            assert {answer.http_version for answer in answers} == {"HTTP/2"}
+            assert (await client.post("/services/shop/secret", json=[])).json()["code"] == "no_such_target"
+            async with client.stream("POST", "/services/shop/count", json=[1_000]) as stream:
+                assert [json.loads(line) async for line in stream.aiter_lines()] == list(range(1_000))
+            assert place.statistics()["connections"] == 1
+
+    asyncio.run(main())
+
+
+def test_a_stream_of_http_2_that_is_reset_ends_its_handler(place: Site) -> None:
+    talk = socket.create_connection(place.place, timeout=PATIENCE)
+    two = H2Connection(H2Configuration(client_side=True))
+    two.initiate_connection()
+    try:
+        for path in ("hang", "forever"):
+            place.shop.inside.clear()
+            place.shop.gone.clear()
+            stream = two.get_next_available_stream_id()
+            head = {":method": "POST", ":scheme": "http", ":authority": "localhost", ":path": f"/services/shop/{path}"}
+            two.send_headers(stream, list(head.items()), end_stream=True)
+            talk.sendall(two.data_to_send())
+            assert place.shop.inside.wait(PATIENCE)
+            two.reset_stream(stream)
+            talk.sendall(two.data_to_send())
+            assert place.shop.gone.wait(PATIENCE), path
+        until(lambda: place.statistics()["requests"] == 0, "they are still counted")
+    finally:
+        talk.close()
+
+
+def test_the_services_are_described(place: Site) -> None:
+    told = place.ask("GET", "/openapi.json").value
+    assert told["openapi"] == "3.1.0"
+    assert "/services/shop/secret" not in told["paths"]
+    assert not [path for path in told["paths"] if "hidden" in path]
+    price = told["paths"]["/services/shop/price"]["post"]
+    assert (price["operationId"], price["summary"]) == ("shop.price", "Say what an order costs.")
+    named, positional = price["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    assert named["properties"]["order"] == {"$ref": "#/components/schemas/shop.price.arguments.Order"}
+    assert [*named["properties"]] == ["order", "factor"]
+    assert len(positional["prefixItems"]) == 2
+    assert price["responses"]["200"]["content"]["application/json"]["schema"] == {"type": "number"}
+    assert "text/event-stream" in told["paths"]["/services/shop/count"]["post"]["responses"]["200"]["content"]
+    digest = told["paths"]["/services/shop/digest"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert {"$ref": "#/components/schemas/Bytes"} in digest["anyOf"][0]["properties"]["data"]["anyOf"]
+    # Every reference leads somewhere.
+    text = json.dumps(told)
+    for part in text.split('"$ref": "#/components/schemas/')[1:]:
+        assert part.split('"')[0] in told["components"]["schemas"]
+
+
+def test_the_page_loads_nothing_from_elsewhere(place: Site) -> None:
+    page = place.ask("GET", "/")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+    assert page.headers["x-content-type-options"] == "nosniff"
+    for path in ("/docs/page.js", "/docs/page.css"):
+        assert place.ask("GET", path).status == 200
+        assert path in page.body.decode()
+    assert "//" not in page.body.decode().replace("<!doctype html>", "")
+
+
+def test_metrics_count_what_happens(place: Site) -> None:
+    def metrics() -> dict[str, float]:
+        lines = place.ask("GET", "/metrics").body.decode().splitlines()
+        return {
+            name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        }
+
+    before = metrics()
+    for _ in range(5):
+        assert place.call("shop/echo", 1).status == 200
+    place.call("shop/nothing")
+    after = metrics()
+    done, missing = (
+        'tidewire_http_requests_total{route="services",status="200"}',
+        'tidewire_http_requests_total{route="services",status="404"}',
+    )
+    assert after[done] - before.get(done, 0) == 5
+    assert after[missing] - before.get(missing, 0) == 1
+    count = 'tidewire_http_request_seconds_count{route="services"}'
+    assert after[count] == after['tidewire_http_request_seconds_bucket{route="services",le="+Inf"}']
+    assert after["tidewire_hub_calls_total"] > 0
+    assert place.ask("GET", "/readyz").body == b"ready\n"
+    assert place.ask("HEAD", "/healthz").body == b""
+
+
+def test_the_command_opens_a_gateway(tmp_path: Path) -> None:
+    config = tmp_path / "hub.toml"
+    config.write_text(
+        '[hub]\nlisten = ["tide://127.0.0.1:0"]\nhttp = ["127.0.0.1:0"]\ncors = ["https://shop.example"]\n'
+        "http_limits = { http_body_bytes = 100 }\n"
+    )
+    hub = subprocess.Popen(
+        [sys.executable, "-m", "tidewire", "up", "--json", "--config", str(config)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert hub.stdout
+        link, web = json.loads(hub.stdout.readline())["urls"]
+        assert urlsplit(web).scheme == "http"
+        with tw.Node(link, name="far") as far:
+            far.serve({"double": lambda number: number * 2}, name="far", visibility="public")
+            double = f"{web}/services/far/double"
+            until(lambda: httpx.post(double, json=[21]).status_code == 200, "it is not served")
+            assert httpx.post(double, json=[21]).json() == 42
+            assert httpx.post(double, json=["x" * 200]).json()["code"] == "payload_too_large"
+            page = httpx.post(double, json=[1], headers={"origin": "https://shop.example"})
+            assert page.headers["access-control-allow-origin"] == "https://shop.example"
+        hub.send_signal(signal.SIGTERM)
+        assert hub.wait(PATIENCE) == 0, hub.stderr
+    finally:
+        hub.kill()
+        hub.communicate()
+
+
+def test_wrong_options_of_the_command_are_told(tmp_path: Path) -> None:
+    config = tmp_path / "hub.toml"
+    config.write_text('[hub]\nlisten = ["tide://127.0.0.1:0"]\nhttp_limits = { http_streams = "many" }\n')
+    for arguments, word in (
+        (["--config", str(config)], "hub.http_limits"),
+        (["--listen", "tide://127.0.0.1:0", "--http", "0.0.0.0:0"], "clear text"),
+        (["--listen", "tide://127.0.0.1:0", "--http", "127.0.0.1:0", "--cors", "shop.example"], "cors"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "tidewire", "up", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert (done.returncode, word in done.stderr) == (1, True), done.stderr

@@ -1,0 +1,149 @@
+"""``tidewire mcp``: the tools of a gateway for programs that speak the Model Context Protocol over stdin and stdout."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import sys
+import threading
+from contextlib import closing, suppress
+from typing import Any, TextIO
+from urllib.parse import urlsplit
+
+import tidewire as tw
+
+_INTERNAL = -32_603
+_CANCELLED = "notifications/cancelled"
+_VERSION = "MCP-Protocol-Version"
+# Requests under way at once; the next one waits.
+_REQUESTS_MAX = 64
+
+
+def mcp(url: str, token: str | None) -> int:
+    """Pass messages on until stdin ends, and return the exit code.
+
+    Args:
+        url: The gateway, ``http://host:port``.
+        token: For hubs that ask for one; TIDEWIRE_TOKEN where nothing is said.
+
+    Each line of stdin is one message of JSON-RPC, and so is each line of stdout. A request that is cancelled ends its call.
+    """
+    try:
+        relay = Relay(url, token or os.environ.get("TIDEWIRE_TOKEN"), sys.stdout)
+    except tw.InvalidArgument as wrong:
+        print(f"mcp: {wrong}", file=sys.stderr)
+        return 2
+    for line in sys.stdin:
+        if line.strip():
+            relay.take(line)
+    relay.finish()
+    return 0
+
+
+class Relay:
+    """Passes requests on to a gateway, several at once, and writes what it answers.
+
+    Args:
+        url: The gateway.
+        token: Its token, or None.
+        out: Where answers go.
+    """
+
+    def __init__(self, url: str, token: str | None, out: TextIO) -> None:
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        is_gateway = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/", "/mcp")
+        if not is_gateway or (port is None and ":" in parts.netloc.rpartition("]")[2]):
+            raise tw.InvalidArgument(
+                f"URL: {url!r} is not allowed: give that of a gateway, such as http://127.0.0.1:8080 (tidewire up --http)"
+            )
+        self._place = (parts.scheme, str(parts.hostname), port)
+        self._headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
+        self._out = out
+        self._writes = threading.Lock()
+        self._room = threading.BoundedSemaphore(_REQUESTS_MAX)
+        self._open: dict[str, http.client.HTTPConnection] = {}
+        self._threads: list[threading.Thread] = []
+
+    def take(self, line: str) -> None:
+        """Pass one message on."""
+        try:
+            message: Any = json.loads(line)
+        except ValueError:
+            message = None
+        message = message if isinstance(message, dict) else {}
+        if message.get("method") == _CANCELLED:
+            self._cancel(message)
+            return
+        self._room.acquire()
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        # A client speaks of nothing else before it has heard how to.
+        if message.get("method") == "initialize":
+            self._pass(line, message)
+            return
+        thread = threading.Thread(target=self._pass, args=(line, message), name="mcp", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def finish(self) -> None:
+        """Wait for what is under way."""
+        for thread in self._threads:
+            thread.join()
+
+    def _pass(self, line: str, message: dict[str, Any]) -> None:
+        key = json.dumps(message.get("id"))
+        connection = self._connection()
+        self._open[key] = connection
+        try:
+            with closing(connection):
+                connection.request("POST", "/mcp", line.encode(), self._headers)
+                answer = connection.getresponse()
+                status, told = answer.status, answer.read().decode()
+        except (OSError, http.client.HTTPException) as lost:
+            status, told = 0, f"the gateway can't be reached: {lost or type(lost).__name__}"
+        finally:
+            was_cancelled = self._open.pop(key, None) is None
+            self._room.release()
+        if was_cancelled or "id" not in message or "method" not in message:
+            return
+        if status != 200:
+            told = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": _error(told)})
+        elif message["method"] == "initialize":
+            with suppress(ValueError, KeyError, TypeError):
+                self._headers[_VERSION] = json.loads(told)["result"]["protocolVersion"]
+        self._write(told)
+
+    def _cancel(self, message: dict[str, Any]) -> None:
+        params = message.get("params")
+        key = json.dumps(params.get("requestId") if isinstance(params, dict) else None)
+        connection = self._open.pop(key, None)
+        if connection is not None and connection.sock is not None:
+            # Whoever reads of it hears the end; the gateway cancels the call.
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        scheme, host, port = self._place
+        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+        return kind(host, port)
+
+    def _write(self, line: str) -> None:
+        with self._writes:
+            self._out.write(line.replace("\n", " ") + "\n")
+            self._out.flush()
+
+
+def _error(told: str) -> dict[str, Any]:
+    """Return the error of JSON-RPC for a problem of the gateway."""
+    try:
+        problem = json.loads(told)
+        return {"code": _INTERNAL, "message": problem["detail"], "data": problem}
+    except (ValueError, KeyError, TypeError):
+        return {"code": _INTERNAL, "message": told or "the gateway gave no answer"}
