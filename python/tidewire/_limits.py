@@ -276,6 +276,54 @@ SERVICE_WAITING: Final = Limit("service_waiting", "calls", 10_000, 1, 10_000)
 SERVICE_STREAMS: Final = Limit("service_streams", "streams", 10_000, 1, 10_000)
 """Streams that one instance of a service writes at once, of coroutines and of plain functions each."""
 
+STREAMS: Final = Limit("streams", "streams", 500, 500, 500)
+"""Streams of one data folder."""
+
+STREAM_CONSUMERS: Final = Limit("stream_consumers", "consumers", 10_000, 10_000, 10_000)
+"""Consumers of one stream of a data folder."""
+
+EVENT_BYTES: Final = Limit("event_bytes", "bytes", 8_388_608, 8_388_608, 8_388_608)
+"""The payload of one message of a stream."""
+
+EVENT_HEADER_BYTES: Final = Limit("event_header_bytes", "bytes", 65_536, 65_536, 65_536)
+"""The headers of one message of a stream, names and values."""
+
+EVENT_NAME_BYTES: Final = Limit("event_name_bytes", "bytes", 256, 256, 256)
+"""The key, and the id, of one message of a stream; the holder of a lease."""
+
+DEDUPE_IDS: Final = Limit("dedupe_ids", "ids", 1_000_000, 1_000_000, 1_000_000)
+"""Ids that a stream of a data folder remembers within its window."""
+
+CONSUMER_IN_FLIGHT: Final = Limit("consumer_in_flight", "deliveries", 1000, 1, 65_536)
+"""Deliveries of one consumer that are not settled."""
+
+CONSUMER_PARKED: Final = Limit("consumer_parked", "events", 100_000, 100_000, 100_000)
+"""Events of a consumer that wait for earlier ones of their keys, and gaps between events that are done."""
+
+CONSUMER_DEAD_LETTERS: Final = Limit("consumer_dead_letters", "dead letters", 10_000, 10_000, 10_000)
+"""Dead letters of one consumer."""
+
+FAULT_BYTES: Final = Limit("fault_bytes", "bytes", 16_384, 16_384, 16_384)
+"""The error, the traceback and the reason of a dead letter, each."""
+
+HOME_INTAKE_BYTES: Final = Limit("home_intake_bytes", "bytes", 67_108_864, 67_108_864, 67_108_864)
+"""What waits to be stored in one data folder."""
+
+BUCKET_VALUE_BYTES: Final = Limit("bucket_value_bytes", "bytes", 1_048_576, 1_048_576, 1_048_576)
+"""One value of a key-value bucket."""
+
+BUCKET_BYTES: Final = Limit("bucket_bytes", "bytes", 67_108_864, 1, 1_073_741_824)
+"""Keys and values of one bucket of a data folder, history included; they are held in memory."""
+
+BUCKET_DELETED: Final = Limit("bucket_deleted", "keys", 10_000, 10_000, 10_000)
+"""Deleted keys of a bucket that are remembered for those who watch it."""
+
+LEASES: Final = Limit("leases", "leases", 10_000, 10_000, 10_000)
+"""Names of leases in one data folder."""
+
+SEGMENT_BYTES: Final = Limit("segment_bytes", "bytes", 67_108_864, 4096, 1_073_741_824)
+"""A file of a stream; a stream with max_bytes has smaller ones, of an eighth of it."""
+
 SERVICE_METHODS: Final = Limit("service_methods", "methods", 1000, 1000, 1000)
 """Methods and event handlers of one service."""
 

@@ -37,6 +37,8 @@ pub enum HomeErrorKind {
     LeaseLost,
     /// Somebody else held the lease for as long as was waited.
     LeaseHeld,
+    /// There are as many streams, consumers or leases as there may be.
+    Limit,
     /// The home takes nothing more for the moment: too much waits to be stored.
     Busy,
     /// The folder is in use by another process.
@@ -80,7 +82,7 @@ impl HomeError {
 
 impl HomeErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Invalid,
         Self::Unsupported,
         Self::NotFound,
@@ -90,6 +92,7 @@ impl HomeErrorKind {
         Self::Revision,
         Self::LeaseLost,
         Self::LeaseHeld,
+        Self::Limit,
         Self::Busy,
         Self::Locked,
         Self::Disk,
@@ -112,6 +115,7 @@ impl HomeErrorKind {
             Self::Revision => "revision",
             Self::LeaseLost => "lease_lost",
             Self::LeaseHeld => "lease_held",
+            Self::Limit => "limit",
             Self::Busy => "busy",
             Self::Locked => "locked",
             Self::Disk => "disk",

@@ -4,5 +4,6 @@ mod backoff;
 mod campaign;
 mod histogram;
 mod link;
+mod stream;
 mod tree;
 mod wheel;

@@ -522,6 +522,98 @@ pub const SERVICE_WAITING: Limit =
 pub const SERVICE_STREAMS: Limit =
     Limit { name: "service_streams", unit: "streams", default: 10_000, min: 1, max: 10_000 };
 
+/// Streams of one data folder.
+///
+/// At the limit: Making another fails with LimitExceeded.
+pub const STREAMS: Limit = Limit { name: "streams", unit: "streams", default: 500, min: 500, max: 500 };
+
+/// Consumers of one stream of a data folder.
+///
+/// At the limit: Making another fails with LimitExceeded.
+pub const STREAM_CONSUMERS: Limit =
+    Limit { name: "stream_consumers", unit: "consumers", default: 10_000, min: 10_000, max: 10_000 };
+
+/// The payload of one message of a stream.
+///
+/// At the limit: Publishing it fails with InvalidArgument.
+pub const EVENT_BYTES: Limit =
+    Limit { name: "event_bytes", unit: "bytes", default: 8_388_608, min: 8_388_608, max: 8_388_608 };
+
+/// The headers of one message of a stream, names and values.
+///
+/// At the limit: Publishing it fails with InvalidArgument.
+pub const EVENT_HEADER_BYTES: Limit =
+    Limit { name: "event_header_bytes", unit: "bytes", default: 65_536, min: 65_536, max: 65_536 };
+
+/// The key, and the id, of one message of a stream; the holder of a lease.
+///
+/// At the limit: The call fails with InvalidArgument.
+pub const EVENT_NAME_BYTES: Limit = Limit { name: "event_name_bytes", unit: "bytes", default: 256, min: 256, max: 256 };
+
+/// Ids that a stream of a data folder remembers within its window.
+///
+/// At the limit: The oldest id is forgotten.
+pub const DEDUPE_IDS: Limit =
+    Limit { name: "dedupe_ids", unit: "ids", default: 1_000_000, min: 1_000_000, max: 1_000_000 };
+
+/// Deliveries of one consumer that are not settled.
+///
+/// At the limit: Further events stay in the stream.
+pub const CONSUMER_IN_FLIGHT: Limit =
+    Limit { name: "consumer_in_flight", unit: "deliveries", default: 1000, min: 1, max: 65_536 };
+
+/// Events of a consumer that wait for earlier ones of their keys, and gaps between events that are done.
+///
+/// At the limit: Nothing more is read for it until there are fewer.
+pub const CONSUMER_PARKED: Limit =
+    Limit { name: "consumer_parked", unit: "events", default: 100_000, min: 100_000, max: 100_000 };
+
+/// Dead letters of one consumer.
+///
+/// At the limit: The dead letter of the oldest event is forgotten; the event stays in the stream.
+pub const CONSUMER_DEAD_LETTERS: Limit =
+    Limit { name: "consumer_dead_letters", unit: "dead letters", default: 10_000, min: 10_000, max: 10_000 };
+
+/// The error, the traceback and the reason of a dead letter, each.
+///
+/// At the limit: It is cut off.
+pub const FAULT_BYTES: Limit = Limit { name: "fault_bytes", unit: "bytes", default: 16_384, min: 16_384, max: 16_384 };
+
+/// What waits to be stored in one data folder.
+///
+/// At the limit: The call fails with HomeBusy.
+pub const HOME_INTAKE_BYTES: Limit =
+    Limit { name: "home_intake_bytes", unit: "bytes", default: 67_108_864, min: 67_108_864, max: 67_108_864 };
+
+/// One value of a key-value bucket.
+///
+/// At the limit: Writing it fails with InvalidArgument.
+pub const BUCKET_VALUE_BYTES: Limit =
+    Limit { name: "bucket_value_bytes", unit: "bytes", default: 1_048_576, min: 1_048_576, max: 1_048_576 };
+
+/// Keys and values of one bucket of a data folder, history included; they are held in memory.
+///
+/// At the limit: Writing more fails with StreamFull.
+pub const BUCKET_BYTES: Limit =
+    Limit { name: "bucket_bytes", unit: "bytes", default: 67_108_864, min: 1, max: 1_073_741_824 };
+
+/// Deleted keys of a bucket that are remembered for those who watch it.
+///
+/// At the limit: The oldest is forgotten.
+pub const BUCKET_DELETED: Limit =
+    Limit { name: "bucket_deleted", unit: "keys", default: 10_000, min: 10_000, max: 10_000 };
+
+/// Names of leases in one data folder.
+///
+/// At the limit: Acquiring another fails with LimitExceeded.
+pub const LEASES: Limit = Limit { name: "leases", unit: "leases", default: 10_000, min: 10_000, max: 10_000 };
+
+/// A file of a stream; a stream with max_bytes has smaller ones, of an eighth of it.
+///
+/// At the limit: A new file is begun.
+pub const SEGMENT_BYTES: Limit =
+    Limit { name: "segment_bytes", unit: "bytes", default: 67_108_864, min: 4096, max: 1_073_741_824 };
+
 /// Methods and event handlers of one service.
 ///
 /// At the limit: Its declaration fails with InvalidArgument.
@@ -728,6 +820,22 @@ pub const ALL: &[&Limit] = &[
     &SERVICE_CONCURRENCY,
     &SERVICE_WAITING,
     &SERVICE_STREAMS,
+    &STREAMS,
+    &STREAM_CONSUMERS,
+    &EVENT_BYTES,
+    &EVENT_HEADER_BYTES,
+    &EVENT_NAME_BYTES,
+    &DEDUPE_IDS,
+    &CONSUMER_IN_FLIGHT,
+    &CONSUMER_PARKED,
+    &CONSUMER_DEAD_LETTERS,
+    &FAULT_BYTES,
+    &HOME_INTAKE_BYTES,
+    &BUCKET_VALUE_BYTES,
+    &BUCKET_BYTES,
+    &BUCKET_DELETED,
+    &LEASES,
+    &SEGMENT_BYTES,
     &SERVICE_METHODS,
     &STREAM_AHEAD,
     &CALL_HEADERS,

@@ -1,0 +1,20 @@
+//! Streams, consumers, leases and key-value buckets as state machines: no files, no clock.
+//!
+//! - [`record`]: the records of a log, as bytes with checksums.
+//! - [`scan`]: what a segment of a log still holds after a crash.
+//! - [`log`]: sequences, limits, ids and segments of one stream.
+//! - [`consumer`]: a cursor over a stream: what is out, what waits, what is done.
+//! - [`lease`]: timed exclusive rights with fencing tokens.
+//! - [`keyvalue`]: a bucket of keys with revisions, history and times to live.
+//! - [`ranges`]: sets of sequences as ranges.
+//!
+//! Times are microseconds of the wall clock, given with each call.
+
+pub mod consumer;
+pub mod dedupe;
+pub mod keyvalue;
+pub mod lease;
+pub mod log;
+pub mod ranges;
+pub mod record;
+pub mod scan;

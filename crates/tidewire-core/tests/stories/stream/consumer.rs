@@ -1,0 +1,219 @@
+//! What a consumer delivers, when, and in which order.
+
+use proptest::prelude::*;
+use tidewire_core::stream::consumer::{Change, Consumer, Options, Settlement, Stale};
+
+const SECOND: u64 = 1_000_000;
+
+fn options() -> Options {
+    Options {
+        ack_wait_us: 30 * SECOND,
+        max_deliver: 3,
+        backoff_us: vec![SECOND, 5 * SECOND],
+        max_in_flight: 10,
+        by_key: false,
+        parked_max: 100,
+        dead_max: 100,
+    }
+}
+
+fn nak(delay_us: Option<u64>) -> Settlement {
+    Settlement::Nak { delay_us, fault: Some(("ValueError: no".to_owned(), "line 7".to_owned())) }
+}
+
+/// Takes what is ready: sequences and delivery numbers.
+fn take(consumer: &mut Consumer, now_us: u64) -> Vec<(u64, u32)> {
+    consumer.tick(now_us);
+    std::iter::from_fn(|| consumer.first_ready().map(|sequence| (sequence, consumer.take(sequence, now_us)))).collect()
+}
+
+#[test]
+fn a_poison_message_comes_as_often_as_it_may_with_growing_delays_and_is_dead_then() {
+    let mut consumer = Consumer::new(options(), 1);
+    assert!(consumer.offer(1, true, None, 0));
+    assert_eq!(take(&mut consumer, 0), [(1, 1)]);
+    consumer.settle(1, 1, nak(None), 0).expect("it is out");
+    assert_eq!(take(&mut consumer, SECOND - 1), []);
+    assert_eq!(take(&mut consumer, SECOND), [(1, 2)]);
+    consumer.settle(1, 2, nak(None), SECOND).expect("it is out");
+    assert_eq!(take(&mut consumer, 6 * SECOND - 1), []);
+    assert_eq!(take(&mut consumer, 6 * SECOND), [(1, 3)]);
+    consumer.settle(1, 3, nak(None), 7 * SECOND).expect("it is out");
+    assert_eq!(take(&mut consumer, 1_000 * SECOND), []);
+    let dead = &consumer.dead()[&1];
+    let said = (dead.deliveries, dead.reason.as_str(), dead.error.as_str(), dead.traceback.as_str());
+    assert_eq!(said, (3, "max_deliver", "ValueError: no", "line 7"));
+    assert_eq!(consumer.acked_to(), 1);
+    assert!(consumer.requeue(1, 0) && !consumer.requeue(1, 0));
+    assert_eq!(take(&mut consumer, 0), [(1, 1)]);
+}
+
+#[test]
+fn an_ack_that_is_late_counts_until_the_event_goes_out_again() {
+    let mut consumer = Consumer::new(Options { backoff_us: Vec::new(), ..options() }, 1);
+    for sequence in 1..=2 {
+        consumer.offer(sequence, true, None, 0);
+    }
+    assert_eq!(take(&mut consumer, 0).len(), 2);
+    consumer.tick(30 * SECOND);
+    assert_eq!(consumer.settle(1, 1, Settlement::Ack, 31 * SECOND), Ok(()));
+    assert_eq!(take(&mut consumer, 31 * SECOND), [(2, 2)]);
+    assert_eq!(consumer.settle(2, 1, Settlement::Ack, 32 * SECOND), Err(Stale));
+    assert_eq!(consumer.settle(2, 2, Settlement::Ack, 32 * SECOND), Ok(()));
+    assert_eq!(consumer.settle(2, 2, Settlement::Ack, 32 * SECOND), Err(Stale), "acked twice");
+    assert_eq!(consumer.settle(9, 1, Settlement::Ack, 32 * SECOND), Err(Stale), "never delivered");
+}
+
+#[test]
+fn what_says_that_it_works_is_not_given_to_another() {
+    let mut consumer = Consumer::new(options(), 1);
+    consumer.offer(1, true, None, 0);
+    take(&mut consumer, 0);
+    for second in (20..200).step_by(20) {
+        consumer.settle(1, 1, Settlement::Working, second * SECOND).expect("it is out");
+        assert_eq!(take(&mut consumer, (second + 19) * SECOND), []);
+    }
+}
+
+#[test]
+fn a_key_that_fails_holds_back_itself_alone() {
+    let mut consumer = Consumer::new(Options { by_key: true, ..options() }, 1);
+    for (sequence, key) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "a")] {
+        consumer.offer(sequence, true, Some(key), 0);
+    }
+    consumer.offer(6, true, None, 0);
+    assert_eq!(take(&mut consumer, 0), [(1, 1), (2, 1), (6, 1)]);
+    consumer.settle(1, 1, nak(None), 0).expect("it is out");
+    consumer.settle(2, 1, Settlement::Ack, 0).expect("it is out");
+    assert_eq!(take(&mut consumer, 0), [(4, 1)], "b goes on while a waits");
+    assert_eq!(take(&mut consumer, SECOND), [(1, 2)]);
+    consumer.settle(1, 2, Settlement::Term { reason: "no".to_owned(), fault: None }, SECOND).expect("it is out");
+    assert_eq!(take(&mut consumer, SECOND), [(3, 1)], "a goes on when its first is dead");
+    consumer.settle(3, 1, Settlement::Ack, SECOND).expect("it is out");
+    assert_eq!(take(&mut consumer, SECOND), [(5, 1)]);
+}
+
+#[test]
+fn credit_bounds_what_is_out_and_a_pause_stops_it() {
+    let mut consumer = Consumer::new(options(), 1);
+    for sequence in 1..=20 {
+        consumer.offer(sequence, true, None, 0);
+    }
+    assert_eq!(take(&mut consumer, 0).len(), 10);
+    assert!(!consumer.has_room() && !consumer.wants_more());
+    consumer.settle(1, 1, Settlement::Ack, 0).expect("it is out");
+    consumer.pause(50);
+    assert_eq!(take(&mut consumer, 49), []);
+    assert_eq!(take(&mut consumer, 50), [(11, 1)]);
+}
+
+#[test]
+fn a_crash_in_the_last_delivery_ends_in_the_dead_letters() {
+    let mut consumer = Consumer::new(Options { max_deliver: 1, ..options() }, 1);
+    consumer.offer(1, true, None, 0);
+    take(&mut consumer, 0);
+    let changes = consumer.take_changes();
+    let mut again = Consumer::new(Options { max_deliver: 1, ..options() }, 1);
+    changes.into_iter().for_each(|change| again.restore(change, 0));
+    assert!(!again.offer(1, true, None, 0), "it would kill its process again and again");
+    assert_eq!(again.dead()[&1].reason, "max_deliver");
+    assert_eq!(again.acked_to(), 1);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Offer(bool, u8),
+    Take,
+    Settle(u8, u8),
+    Wait(u32),
+    Requeue(u8),
+    Crash(bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (any::<bool>(), 0..4_u8).prop_map(|(selected, key)| Step::Offer(selected, key)),
+        4 => Just(Step::Take),
+        4 => (any::<u8>(), 0..4_u8).prop_map(|(which, how)| Step::Settle(which, how)),
+        2 => (0..20_000_000_u32).prop_map(Step::Wait),
+        1 => any::<u8>().prop_map(Step::Requeue),
+        1 => any::<bool>().prop_map(Step::Crash),
+    ];
+    proptest::collection::vec(step, 1..120)
+}
+
+proptest! {
+    /// Whatever happens, crashes included: each selected event is acked once or dead, of a key one at a time.
+    #[test]
+    fn every_event_gets_done_and_none_twice(steps in steps(), by_key in any::<bool>()) {
+        let options = Options { by_key, ..options() };
+        let mut consumer = Consumer::new(options.clone(), 1);
+        let mut journal: Vec<Change> = Vec::new();
+        let (mut now_us, mut stream, mut out) = (0, Vec::new(), Vec::<(u64, u32)>::new());
+        let (mut acked, mut selected) = (Vec::new(), Vec::new());
+        for step in steps.into_iter().chain([Step::Crash(true)]).chain((0..400).flat_map(|_| {
+            [Step::Wait(31_000_000), Step::Take, Step::Settle(0, 0), Step::Settle(0, 0)]
+        })) {
+            match step {
+                Step::Offer(is, key) => stream.push((is, format!("k{key}"))),
+                Step::Take => {
+                    consumer.tick(now_us);
+                    while consumer.wants_more() && (consumer.next() as usize) <= stream.len() {
+                        let next = consumer.next();
+                        let (is, key) = &stream[next as usize - 1];
+                        consumer.offer(next, *is, Some(key), now_us);
+                        if *is && !selected.contains(&next) {
+                            selected.push(next);
+                        }
+                    }
+                    let taken = take(&mut consumer, now_us);
+                    for (sequence, _) in &taken {
+                        prop_assert!(!acked.contains(sequence), "{sequence} came after its ack");
+                    }
+                    out.extend(taken);
+                }
+                Step::Settle(which, how) if !out.is_empty() => {
+                    let (sequence, delivery) = out.remove(which as usize % out.len());
+                    let how = match how {
+                        0 | 1 => Settlement::Ack,
+                        2 => nak(None),
+                        _ => Settlement::Term { reason: "x".to_owned(), fault: None },
+                    };
+                    let ack = how == Settlement::Ack;
+                    if consumer.settle(sequence, delivery, how, now_us).is_ok() && ack {
+                        acked.push(sequence);
+                    }
+                }
+                Step::Settle(..) => {}
+                Step::Wait(us) => {
+                    now_us += u64::from(us);
+                    consumer.tick(now_us);
+                }
+                Step::Requeue(which) => {
+                    let dead: Vec<u64> = consumer.dead().keys().copied().collect();
+                    if let Some(sequence) = dead.get(which as usize % dead.len().max(1)) {
+                        consumer.requeue(*sequence, now_us);
+                    }
+                }
+                Step::Crash(whole) => {
+                    journal.extend(consumer.take_changes());
+                    if whole {
+                        journal = consumer.snapshot();
+                    }
+                    let mut again = Consumer::new(options.clone(), 1);
+                    journal.iter().cloned().for_each(|change| again.restore(change, now_us));
+                    prop_assert_eq!(again.dead(), consumer.dead());
+                    consumer = again;
+                    out.clear();
+                }
+            }
+            journal.extend(consumer.take_changes());
+        }
+        for sequence in selected {
+            let dead = consumer.dead().contains_key(&sequence);
+            prop_assert!(acked.contains(&sequence) != dead, "{sequence}: acked {}, dead {dead}", !dead);
+        }
+        prop_assert_eq!(consumer.acked_to(), consumer.next() - 1);
+        prop_assert_eq!((consumer.in_flight(), consumer.waiting(), consumer.parked()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,6 @@
+//! Streams: consumers, leases and buckets in virtual time.
+
+mod consumer;
+mod keyvalue;
+mod lease;
+mod log;

@@ -1,0 +1,134 @@
+//! What the files of a folder hold, and the rescue of what is whole in damaged ones.
+
+use std::path::Path;
+
+use tidewire_backend::home::{HomeResult, NewMessage};
+use tidewire_core::stream::record::{Event, Segment, headers_of};
+use tidewire_core::stream::scan::{Tail, salvage as salvage_segment, scan};
+use tidewire_proto::subject::Subject;
+
+use crate::disk::{Disk, Real, read_all};
+use crate::folder::wrong::disk_error;
+
+/// What one file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Its name in the folder.
+    pub file: String,
+    /// How many whole writes it has.
+    pub groups: u64,
+    /// How many whole events, or changes of the state.
+    pub records: u64,
+    /// The bytes of them.
+    pub bytes: u64,
+    /// What is wrong with it; None: nothing.
+    pub damage: Option<String>,
+    /// A crash has torn its last write: so many bytes, of which nothing was acked. Opening the folder cuts them off.
+    pub torn_bytes: u64,
+}
+
+/// Looks at every file of a folder. Changes nothing.
+///
+/// # Errors
+///
+/// `Disk`.
+pub fn check(path: &Path) -> HomeResult<Vec<Checked>> {
+    let mut disk = Real::new(path).map_err(|error| disk_error("open", &path.display().to_string(), &error))?;
+    let mut all = Vec::new();
+    for name in log_files(&mut disk)? {
+        let bytes = load(&mut disk, &name)?;
+        let mut records = 0;
+        let scanned = scan(&bytes, &mut |_| records += 1);
+        let (damage, torn_bytes) = match scanned.tail {
+            Tail::Clean if scanned.segment.is_none() => (Some("it has no head".to_owned()), 0),
+            Tail::Clean => (None, 0),
+            Tail::Torn(bytes) => (None, bytes),
+            Tail::Corrupt { at, proof } => {
+                (Some(format!("damaged at byte {at}: what was synced by byte {proof} has changed")), 0)
+            }
+            Tail::Newer(version) => (Some(format!("its format is version {version}, of a newer Tidewire")), 0),
+        };
+        all.push(Checked { file: name, groups: scanned.groups, records, bytes: scanned.end, damage, torn_bytes });
+    }
+    Ok(all)
+}
+
+/// An event that was rescued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rescued {
+    /// Where it lies.
+    pub file: String,
+    /// Its place in its stream.
+    pub sequence: u64,
+    /// When it was stored.
+    pub time_us: u64,
+    /// What it was.
+    pub message: NewMessage,
+}
+
+/// Gives every whole event of the streams of a folder, in order of file and place. Changes nothing.
+///
+/// # Errors
+///
+/// `Disk`.
+pub fn salvage(path: &Path, visit: &mut dyn FnMut(&str, Rescued)) -> HomeResult<u64> {
+    let mut disk = Real::new(path).map_err(|error| disk_error("open", &path.display().to_string(), &error))?;
+    let mut count = 0;
+    for name in log_files(&mut disk)? {
+        let Some(stream) = name.strip_prefix("streams/").and_then(|rest| rest.split('.').next()) else { continue };
+        let bytes = load(&mut disk, &name)?;
+        let Some(id) = Segment::decode(&bytes).ok().map(|segment| segment.id).or_else(|| id_of_groups(&bytes)) else {
+            continue;
+        };
+        salvage_segment(&bytes, id, &mut |_, event| {
+            if let Some(rescued) = rescued(&name, event) {
+                count += 1;
+                visit(stream, rescued);
+            }
+        });
+    }
+    Ok(count)
+}
+
+/// The id of a segment whose head is damaged, from the head of its first group, which says it as well.
+fn id_of_groups(bytes: &[u8]) -> Option<u64> {
+    use tidewire_core::stream::record::{GROUP_BYTES, Group, HEAD, Kind, Parsed, parse};
+    (0..bytes.len().saturating_sub(GROUP_BYTES)).find_map(|at| {
+        let id = u64::from_le_bytes(bytes[at + HEAD..at + HEAD + 8].try_into().ok()?);
+        match parse(&bytes[at..], id, at as u64) {
+            Parsed::Record { kind: Kind::Group, body, .. } => Group::decode(body, id, at as u64).map(|_| id),
+            _ => None,
+        }
+    })
+}
+
+fn rescued(file: &str, event: Event<'_>) -> Option<Rescued> {
+    let subject = Subject::new(event.subject).ok()?;
+    let message = NewMessage {
+        subject,
+        payload: bytes::Bytes::copy_from_slice(event.payload),
+        key: event.key.map(str::to_owned),
+        id: event.id.map(str::to_owned),
+        headers: headers_of(event.headers).unwrap_or_default(),
+        deliver_at_us: event.due_us,
+        ttl_us: event.expires_us.map(|expires| expires.saturating_sub(event.due_us.unwrap_or(event.time_us))),
+    };
+    Some(Rescued { file: file.to_owned(), sequence: event.sequence, time_us: event.time_us, message })
+}
+
+fn log_files(disk: &mut Real) -> HomeResult<Vec<String>> {
+    let mut names = Vec::new();
+    let mut dirs = vec!["state".to_owned()];
+    let streams = disk.names("streams").map_err(|error| disk_error("read", "streams", &error))?;
+    dirs.extend(streams.into_iter().map(|stream| format!("streams/{stream}")));
+    for dir in dirs {
+        let inside = disk.names(&dir).map_err(|error| disk_error("read", &dir, &error))?;
+        names.extend(inside.into_iter().filter(|name| name.ends_with(".log")).map(|name| format!("{dir}/{name}")));
+    }
+    Ok(names)
+}
+
+fn load(disk: &mut Real, name: &str) -> HomeResult<Vec<u8>> {
+    let file = disk.open(name).map_err(|error| disk_error("open", name, &error))?;
+    read_all(file.as_ref()).map_err(|error| disk_error("read", name, &error))
+}

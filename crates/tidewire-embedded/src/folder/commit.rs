@@ -1,0 +1,134 @@
+//! What makes calls last: one write and one sync for all that came since the last.
+
+use tidewire_backend::home::HomeResult;
+use tidewire_core::stream::lease::Granted;
+
+use super::Folder;
+use super::wrong::disk_error;
+use crate::state::{Journal, Keeping, Op};
+
+impl Folder {
+    /// Writes and syncs everything that was called: it survives a loss of power when this returns. Gives the streams that
+    /// have new events.
+    ///
+    /// # Errors
+    ///
+    /// `Disk`: it is not known what of it is on the disk; open the folder anew.
+    pub fn commit(&mut self, now_us: u64) -> HomeResult<Vec<String>> {
+        let mut published = Vec::new();
+        let touched = std::mem::take(&mut self.touched);
+        for name in &touched {
+            if let Some(stream) = self.streams.get_mut(name)
+                && stream.files.commit()?
+            {
+                published.push(name.clone());
+            }
+        }
+        self.journal.write(now_us)?;
+        if self.urgent {
+            self.journal.sync()?;
+            self.urgent = false;
+        }
+        // Only now: that they were purged is on the disk.
+        for name in &touched {
+            let id = self.draw();
+            let Self { disk, streams, .. } = self;
+            if let Some(stream) = streams.get_mut(name) {
+                stream.files.retire(disk.as_mut(), id, now_us)?;
+            }
+        }
+        self.remove_doomed()?;
+        if self.journal.has_grown() {
+            self.compact(now_us)?;
+        }
+        Ok(published)
+    }
+
+    /// Writes what was called, without a sync: it survives the end of this process, and is synced with what comes next.
+    ///
+    /// # Errors
+    ///
+    /// `Disk`, as of `commit`.
+    pub fn write(&mut self, now_us: u64) -> HomeResult<()> {
+        self.journal.write(now_us)
+    }
+
+    /// Whether `commit` has something to do that somebody waits for.
+    pub fn has_urgent(&self) -> bool {
+        self.urgent || !self.touched.is_empty()
+    }
+
+    /// Removes what is too old. To be called every few seconds.
+    ///
+    /// # Errors
+    ///
+    /// `Disk`, as of `commit`.
+    pub fn retire(&mut self, now_us: u64) -> HomeResult<()> {
+        let names: Vec<String> = self.streams.keys().cloned().collect();
+        for name in names {
+            let id = self.draw();
+            let Self { disk, streams, .. } = self;
+            let stream = streams.get_mut(&name).expect("it was listed");
+            if stream.settings.max_age_us.is_some() && stream.files.log.group_bytes() == 0 {
+                stream.files.retire(disk.as_mut(), id, now_us)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs everything, and says on the disk that it is so.
+    ///
+    /// # Errors
+    ///
+    /// `Disk`, as of `commit`.
+    pub fn close(&mut self, now_us: u64) -> HomeResult<()> {
+        self.commit(now_us)?;
+        self.journal.close(now_us)?;
+        self.streams.values_mut().try_for_each(|stream| stream.files.close())
+    }
+
+    fn remove_doomed(&mut self) -> HomeResult<()> {
+        for dir in std::mem::take(&mut self.doomed) {
+            self.disk.remove_dir(&dir).map_err(|error| disk_error("remove", &dir, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Begins a new journal with the whole state, and removes the old one.
+    fn compact(&mut self, now_us: u64) -> HomeResult<()> {
+        let old = self.journal.number();
+        let keeping = Keeping { reserve: self.sizes.reserve_bytes, compact_bytes: self.sizes.compact_bytes };
+        let numbers = (old + 1, self.draw());
+        let state = self.whole_state(now_us);
+        self.journal = Journal::begin(self.disk.as_mut(), keeping, numbers, state.into_iter(), now_us)?;
+        let name = super::files::log_name(crate::state::DIR, old);
+        self.disk.remove(&name).map_err(|error| disk_error("remove", &name, &error))
+    }
+
+    fn whole_state(&self, now_us: u64) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for stream in self.streams.values() {
+            ops.push(Op::Stream(stream.number, stream.settings.clone()));
+            ops.push(Op::First(stream.number, stream.files.log.first()));
+            for (name, cursor) in &stream.cursors {
+                ops.push(Op::Consumer(stream.number, cursor.settings.clone(), cursor.machine.acked_to() + 1));
+                ops.push(Op::Cursor(stream.number, name.clone(), cursor.machine.snapshot()));
+            }
+        }
+        for (name, kept) in &self.buckets {
+            ops.push(Op::Bucket(kept.settings.clone()));
+            ops.extend(kept.bucket.entries().map(|entry| Op::Entry(name.clone(), entry.clone())));
+            ops.push(Op::Revision(name.clone(), kept.bucket.revision()));
+        }
+        for (name, lease) in self.leases.iter() {
+            let (name, fence) = (name.to_owned(), lease.fence);
+            ops.push(match lease.held.as_ref().filter(|held| held.until_us > now_us) {
+                Some(held) => Op::Granted(Granted { name, fence, holder: held.holder.clone(), ttl_us: held.ttl_us }),
+                None => Op::Released(name, fence),
+            });
+        }
+        // So that numbers of streams that are gone are not used again.
+        ops.push(Op::Newest(self.next_number - 1));
+        ops
+    }
+}

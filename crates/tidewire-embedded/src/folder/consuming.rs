@@ -1,0 +1,419 @@
+//! Consumers of a folder's streams: fetched from, settled, paused, moved; their dead letters.
+
+use tidewire_backend::home::{
+    ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Fault, Fetch, HomeError, HomeErrorKind, HomeResult, Order,
+    Settle, Settlement, Start,
+};
+use tidewire_core::stream::consumer::Settlement as How;
+use tidewire_core::stream::consumer::{Consumer, Options};
+use tidewire_proto::generated::limits;
+
+use super::files::Place;
+use super::names::{check_consumer, check_count, clipped};
+use super::reading::{Subjects, is_shown, selects, taken};
+use super::streams::{same, spelled_us};
+use super::{Cursor, Folder};
+use crate::state::Op;
+
+/// How many events are looked at for one fetch, so that others get their turn.
+const LOOKED_AT: u32 = 20_000;
+
+/// What a fetch has found.
+#[derive(Debug)]
+pub struct Fetched {
+    /// What goes out.
+    pub deliveries: Vec<Delivery>,
+    /// There is more to be looked at.
+    pub more: bool,
+}
+
+impl Folder {
+    /// Makes a consumer, or finds that it is there.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Invalid`, `Differs`, `Limit`.
+    pub fn create_consumer(
+        &mut self,
+        stream: &str,
+        settings: ConsumerSettings,
+        now_us: u64,
+    ) -> HomeResult<ConsumerInfo> {
+        check_consumer(&settings)?;
+        let known = self.stream(stream)?;
+        let (number, name) = (known.number, settings.name.clone());
+        if let Some(cursor) = known.cursors.get(&name) {
+            same_settings(&cursor.settings, &settings)?;
+            return self.consumer_info(stream, &name);
+        }
+        check_count("consumers", known.cursors.len(), &limits::STREAM_CONSUMERS)?;
+        let next = self.sequence_of(stream, settings.start)?;
+        self.keep(&Op::Consumer(number, settings.clone(), next));
+        let cursor = Cursor::new(settings, next, now_us);
+        self.stream_mut(stream)?.cursors.insert(name.clone(), cursor);
+        self.consumer_info(stream, &name)
+    }
+
+    /// What there is of a consumer.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Disk`, `Corrupt`.
+    pub fn consumer_info(&mut self, stream: &str, consumer: &str) -> HomeResult<ConsumerInfo> {
+        let Self { disk, streams, .. } = self;
+        let known = streams.get_mut(stream).ok_or_else(|| super::wrong::not_found("stream", stream))?;
+        let cursor = known.cursors.get(consumer).ok_or_else(|| super::wrong::not_found("consumer", consumer))?;
+        let (machine, settings) = (&cursor.machine, cursor.settings.clone());
+        let last = known.files.log.durable();
+        let mut info = ConsumerInfo {
+            acked_to: machine.acked_to(),
+            in_flight: machine.in_flight() as u64,
+            waiting: (machine.waiting() + machine.parked()) as u64,
+            lag: last.saturating_sub(machine.acked_to()),
+            redelivered: machine.redelivered(),
+            dead: machine.dead().len() as u64,
+            oldest_time_us: None,
+            paused_until_us: machine.paused_until_us(),
+            settings,
+        };
+        let oldest = machine.oldest().unwrap_or(machine.acked_to() + 1);
+        if oldest <= last {
+            known.files.read(disk.as_mut(), &mut Place::before(oldest), &mut |event, _| {
+                info.oldest_time_us = Some(event.time_us);
+                false
+            })?;
+        }
+        Ok(info)
+    }
+
+    /// Every consumer of a stream.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Disk`, `Corrupt`.
+    pub fn list_consumers(&mut self, stream: &str) -> HomeResult<Vec<ConsumerInfo>> {
+        let names: Vec<String> = self.stream(stream)?.cursors.keys().cloned().collect();
+        names.iter().map(|name| self.consumer_info(stream, name)).collect()
+    }
+
+    /// Deletes a consumer.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn delete_consumer(&mut self, stream: &str, consumer: &str) -> HomeResult<()> {
+        let (number, _) = self.cursor_mut(stream, consumer)?;
+        self.stream_mut(stream)?.cursors.remove(consumer);
+        self.keep(&Op::ConsumerGone(number, consumer.to_owned()));
+        Ok(())
+    }
+
+    /// Takes deliveries that are ready. What went out is in the journal, and is written with the next `write`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Disk`, `Corrupt`.
+    pub fn fetch(&mut self, stream: &str, consumer: &str, fetch: Fetch, now_us: u64) -> HomeResult<Fetched> {
+        let Self { disk, streams, journal, .. } = self;
+        let known = streams.get_mut(stream).ok_or_else(|| super::wrong::not_found("stream", stream))?;
+        let number = known.number;
+        let Some(mut cursor) = known.cursors.remove(consumer) else {
+            return Err(super::wrong::not_found("consumer", consumer));
+        };
+        cursor.used_us = now_us;
+        cursor.machine.tick(now_us);
+        let mut fetching = Fetching { deliveries: Vec::new(), bytes: 0, left: LOOKED_AT, fetch, now_us };
+        let result = fetching.run(disk.as_mut(), known, &mut cursor);
+        let changes = cursor.machine.take_changes();
+        if !changes.is_empty() {
+            journal.append(&Op::Cursor(number, consumer.to_owned(), changes));
+        }
+        known.cursors.insert(consumer.to_owned(), cursor);
+        result?;
+        Ok(Fetched { more: fetching.left == 0, deliveries: fetching.deliveries })
+    }
+
+    /// Gives back what nobody took.
+    pub fn give_back(&mut self, stream: &str, consumer: &str, deliveries: &[Delivery], now_us: u64) {
+        if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
+            for Delivery { event, delivery } in deliveries {
+                cursor.machine.give_back(event.sequence, *delivery, now_us);
+            }
+            self.note(stream, consumer, false);
+        }
+    }
+
+    /// Says what became of deliveries. It holds once `commit` has returned.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; each has its own `Stale`.
+    pub fn settle(
+        &mut self,
+        stream: &str,
+        consumer: &str,
+        settled: Vec<Settle>,
+        now_us: u64,
+    ) -> HomeResult<Vec<HomeResult<()>>> {
+        let (_, cursor) = self.cursor_mut(stream, consumer)?;
+        cursor.used_us = now_us;
+        let results = settled.into_iter().map(|Settle { sequence, delivery, how }| {
+            let settled = cursor.machine.settle(sequence, delivery, converted(how), now_us);
+            settled.map_err(|_stale| stale(consumer, sequence, delivery))
+        });
+        let results = results.collect();
+        self.note(stream, consumer, true);
+        Ok(results)
+    }
+
+    /// Delivers nothing until then, or goes on.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn pause(&mut self, stream: &str, consumer: &str, until_us: Option<u64>) -> HomeResult<()> {
+        let (_, cursor) = self.cursor_mut(stream, consumer)?;
+        match until_us {
+            Some(until_us) => cursor.machine.pause(until_us),
+            None => cursor.machine.resume(),
+        }
+        self.note(stream, consumer, true);
+        Ok(())
+    }
+
+    /// Goes to another place.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Disk`, `Corrupt`.
+    pub fn seek(&mut self, stream: &str, consumer: &str, start: Start) -> HomeResult<()> {
+        let next = self.sequence_of(stream, start)?;
+        let (_, cursor) = self.cursor_mut(stream, consumer)?;
+        cursor.machine.seek(next);
+        cursor.place = Place::before(next);
+        self.note(stream, consumer, true);
+        Ok(())
+    }
+
+    /// Dead letters, from a sequence on.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Disk`, `Corrupt`.
+    pub fn dead_letters(
+        &mut self,
+        stream: &str,
+        consumer: &str,
+        (from, max): (u64, u32),
+        now_us: u64,
+    ) -> HomeResult<Vec<DeadLetter>> {
+        let (_, cursor) = self.cursor_mut(stream, consumer)?;
+        let dead: Vec<_> =
+            cursor.machine.dead().range(from..).take(max as usize).map(|(_, dead)| dead.clone()).collect();
+        let Self { disk, streams, .. } = self;
+        let known = streams.get_mut(stream).expect("it was found");
+        let letters = dead.into_iter().map(|dead| {
+            Ok(DeadLetter {
+                event: known.event(disk.as_mut(), dead.sequence, now_us)?,
+                sequence: dead.sequence,
+                deliveries: dead.deliveries,
+                dead_at_us: dead.dead_at_us,
+                reason: dead.reason,
+                fault: Fault { error: dead.error, traceback: dead.traceback },
+            })
+        });
+        letters.collect()
+    }
+
+    /// Delivers dead letters anew, or forgets them. Gives how many of them there were.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn end_dead(
+        &mut self,
+        stream: &str,
+        consumer: &str,
+        sequences: &[u64],
+        requeue: bool,
+        now_us: u64,
+    ) -> HomeResult<u64> {
+        let (_, cursor) = self.cursor_mut(stream, consumer)?;
+        let machine = &mut cursor.machine;
+        let end =
+            |sequence: &&u64| if requeue { machine.requeue(**sequence, now_us) } else { machine.drop_dead(**sequence) };
+        let ended = sequences.iter().filter(end).count();
+        self.note(stream, consumer, true);
+        Ok(ended as u64)
+    }
+
+    /// Does what is due at consumers: ack waits, delays, pauses, and the end of those that nobody uses. Gives the streams in
+    /// which something may be ready now.
+    pub fn tick_consumers(&mut self, now_us: u64, is_awaited: &dyn Fn(&str, &str) -> bool) -> Vec<(String, String)> {
+        let (mut due, mut unused) = (Vec::new(), Vec::new());
+        for (stream, known) in &self.streams {
+            for (name, cursor) in &known.cursors {
+                if cursor.machine.next_deadline_us().is_some_and(|at| at <= now_us) {
+                    due.push((stream.clone(), name.clone()));
+                }
+                let span = cursor.settings.inactive_us;
+                if span > 0 && cursor.used_us.saturating_add(span) <= now_us && !is_awaited(stream, name) {
+                    unused.push((stream.clone(), name.clone()));
+                }
+            }
+        }
+        for (stream, name) in unused {
+            let _gone = self.delete_consumer(&stream, &name);
+        }
+        for (stream, name) in &due {
+            if let Ok((_, cursor)) = self.cursor_mut(stream, name) {
+                cursor.machine.tick(now_us);
+                self.note(stream, name, false);
+            }
+        }
+        due
+    }
+
+    /// When to call [`tick_consumers`](Self::tick_consumers) next.
+    pub fn next_consumer_us(&self) -> Option<u64> {
+        let cursors = self.streams.values().flat_map(|stream| stream.cursors.values());
+        cursors
+            .flat_map(|cursor| {
+                let span = cursor.settings.inactive_us;
+                let unused = (span > 0).then(|| cursor.used_us.saturating_add(span));
+                cursor.machine.next_deadline_us().into_iter().chain(unused)
+            })
+            .min()
+    }
+
+    /// Takes the changes of a consumer into the journal.
+    fn note(&mut self, stream: &str, consumer: &str, urgent: bool) {
+        let Ok((number, cursor)) = self.cursor_mut(stream, consumer) else { return };
+        let changes = cursor.machine.take_changes();
+        if !changes.is_empty() {
+            self.journal.append(&Op::Cursor(number, consumer.to_owned(), changes));
+            self.urgent |= urgent;
+        }
+    }
+}
+
+/// One fetch.
+struct Fetching {
+    deliveries: Vec<Delivery>,
+    bytes: usize,
+    left: u32,
+    fetch: Fetch,
+    now_us: u64,
+}
+
+impl Fetching {
+    fn is_full(&self) -> bool {
+        let most = self.fetch.max_messages.max(1) as usize;
+        self.deliveries.len() >= most || (self.bytes >= self.fetch.max_bytes as usize && !self.deliveries.is_empty())
+    }
+
+    fn run(
+        &mut self,
+        disk: &mut dyn crate::disk::Disk,
+        stream: &mut super::Stream,
+        cursor: &mut Cursor,
+    ) -> HomeResult<()> {
+        while !self.is_full() && self.left > 0 {
+            if let Some(sequence) = cursor.machine.first_ready() {
+                // It was read before: a failed one, or one that waited for its key.
+                self.left -= 1;
+                match stream.event(disk, sequence, self.now_us)? {
+                    Some(event) => {
+                        self.bytes += event.payload.len();
+                        let delivery = cursor.machine.take(sequence, self.now_us);
+                        self.deliveries.push(Delivery { event, delivery });
+                    }
+                    None => cursor.machine.gone(sequence, self.now_us),
+                }
+            } else if !cursor.machine.wants_more() || !self.read_on(disk, stream, cursor)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Offers further events. False if there are none.
+    fn read_on(
+        &mut self,
+        disk: &mut dyn crate::disk::Disk,
+        stream: &mut super::Stream,
+        cursor: &mut Cursor,
+    ) -> HomeResult<bool> {
+        let Cursor { settings, machine, place, .. } = cursor;
+        machine.skip_to(stream.files.log.first());
+        if machine.next() > stream.files.log.durable() {
+            return Ok(false);
+        }
+        if place.next != machine.next() {
+            *place = Place::before(machine.next());
+        }
+        let oldest_us = stream.files.log.oldest_time_us(self.now_us);
+        let mut subjects = Subjects::default();
+        stream.files.read(disk, place, &mut |event, chunk| {
+            self.left -= 1;
+            let selected = is_shown(event, oldest_us, self.now_us) && selects(&settings.filter, event.subject);
+            if machine.offer(event.sequence, selected, event.key, self.now_us)
+                && let Some(event) = taken(event, chunk, &mut subjects)
+            {
+                self.bytes += event.payload.len();
+                let delivery = machine.take(event.sequence, self.now_us);
+                self.deliveries.push(Delivery { event, delivery });
+            }
+            !self.is_full() && self.left > 0 && machine.wants_more() && machine.first_ready().is_none()
+        })?;
+        Ok(true)
+    }
+}
+
+impl Cursor {
+    pub(super) fn new(settings: ConsumerSettings, next: u64, now_us: u64) -> Self {
+        let options = Options {
+            ack_wait_us: settings.ack_wait_us,
+            max_deliver: settings.max_deliver,
+            backoff_us: settings.backoff_us.clone(),
+            max_in_flight: settings.max_in_flight as usize,
+            by_key: settings.order == Order::Key,
+            parked_max: limits::CONSUMER_PARKED.max as usize,
+            dead_max: limits::CONSUMER_DEAD_LETTERS.max as usize,
+        };
+        Self { settings, machine: Consumer::new(options, next), place: Place::before(next), used_us: now_us }
+    }
+}
+
+fn converted(how: Settlement) -> How {
+    let fault = |fault: Option<Fault>| fault.map(|fault| (clipped(fault.error), clipped(fault.traceback)));
+    match how {
+        Settlement::Ack => How::Ack,
+        Settlement::Nak { delay_us, fault: given } => How::Nak { delay_us, fault: fault(given) },
+        Settlement::Term { reason, fault: given } => How::Term { reason: clipped(reason), fault: fault(given) },
+        Settlement::Working => How::Working,
+    }
+}
+
+fn stale(consumer: &str, sequence: u64, delivery: u32) -> HomeError {
+    let text = format!(
+        "consumer {consumer:?}: delivery {delivery} of event {sequence} is not out: it was settled before, or came to another"
+    );
+    HomeError::new(HomeErrorKind::Stale, text)
+}
+
+fn same_settings(has: &ConsumerSettings, asked: &ConsumerSettings) -> HomeResult<()> {
+    let fields = |settings: &ConsumerSettings| {
+        let backoff: Vec<f64> = settings.backoff_us.iter().map(|delay| *delay as f64 / 1_000_000.0).collect();
+        [
+            ("filter", format!("{:?}", settings.filter.iter().map(AsRef::<str>::as_ref).collect::<Vec<_>>())),
+            ("ack_wait", spelled_us(Some(settings.ack_wait_us))),
+            ("max_deliver", settings.max_deliver.to_string()),
+            ("backoff", format!("{backoff:?} s")),
+            ("max_in_flight", settings.max_in_flight.to_string()),
+            ("order", format!("{:?}", settings.order)),
+            ("inactive", spelled_us(Some(settings.inactive_us))),
+        ]
+    };
+    same("consumer", &has.name, &fields(has), &fields(asked))
+}

@@ -1,0 +1,399 @@
+//! The files of one stream: its segments with an index beside each, recovered when they are opened.
+
+use std::io;
+
+use bytes::Bytes;
+use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
+use tidewire_core::stream::log::{Options, SegmentInfo, StreamLog, Write};
+use tidewire_core::stream::record::{Event, Kind, Parsed, SEGMENT_BYTES, Segment, parse};
+use tidewire_core::stream::scan::{Tail, scan};
+
+use super::Notice;
+use super::wrong::{corrupt, disk_error, sync_error};
+use crate::disk::{Disk, File, read_all};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
+/// The most space that is taken ahead of what is written.
+const RESERVE_MAX: u64 = 16 << 20;
+
+/// The segments of a stream.
+pub struct StreamFiles {
+    /// What decides.
+    pub log: StreamLog,
+    dir: String,
+    reserve: u64,
+    active: Option<Box<dyn File>>,
+    reserved: u64,
+    /// The sealed segment that was read last.
+    sealed: Option<(u64, Box<dyn File>)>,
+}
+
+/// A place in the segments of a stream, for reading on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    base: u64,
+    offset: u64,
+    /// The next event to be read.
+    pub next: u64,
+}
+
+impl Place {
+    /// Before an event.
+    pub const fn before(sequence: u64) -> Self {
+        Self { base: 0, offset: 0, next: sequence }
+    }
+}
+
+/// How the files of a stream are kept.
+pub struct Keeping<'a> {
+    /// Where.
+    pub dir: &'a str,
+    /// The space that is taken ahead, at least.
+    pub reserve: u64,
+    /// Events before it were purged.
+    pub first: u64,
+    /// The time.
+    pub now_us: u64,
+}
+
+impl StreamFiles {
+    /// Opens the segments of a stream. What a crash has torn is cut off, and noted.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version wrote.
+    pub fn recover(
+        disk: &mut dyn Disk,
+        keeping: &Keeping<'_>,
+        options: Options,
+        notices: &mut Vec<Notice>,
+    ) -> HomeResult<Self> {
+        let mut bases = Vec::new();
+        for name in disk.names(keeping.dir).map_err(|error| disk_error("read", keeping.dir, &error))? {
+            bases.extend(name.strip_suffix(".log").and_then(|base| base.parse::<u64>().ok()));
+        }
+        let mut segments: Vec<SegmentInfo> = Vec::new();
+        let (mut active, mut reserved, mut ids) = (None, 0, Vec::new());
+        for (place, base) in bases.iter().enumerate() {
+            let newest = place + 1 == bases.len();
+            let mut opening = Opening { disk, keeping, base: *base, ids: &mut ids, notices };
+            let found = if newest { opening.newest()? } else { Some((opening.sealed(options.dedupe_us)?, None)) };
+            let Some((segment, file)) = found else { continue };
+            if let Some(before) = segments.last().filter(|before| before.last + 1 != segment.base) {
+                let text = format!("a segment is missing: events {} to {}", before.last + 1, segment.base - 1);
+                return Err(corrupt(keeping.dir, &text));
+            }
+            segments.push(segment);
+            if let Some((file, length)) = file {
+                (active, reserved) = (Some(file), length);
+            }
+        }
+        let mut log = StreamLog::new(options, segments, keeping.first);
+        ids.iter().for_each(|(id, sequence, time_us): &(String, u64, u64)| log.remember(id, *sequence, *time_us));
+        Ok(Self { log, dir: keeping.dir.to_owned(), reserve: keeping.reserve, active, reserved, sealed: None })
+    }
+
+    /// Makes the first segment, or a new one if it is time for it.
+    pub fn prepare(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<()> {
+        let full = self.log.should_roll(now_us);
+        // After a purge the next sequence may be beyond the newest segment.
+        let beyond = self.log.segments().back().is_some_and(|newest| newest.last + 1 != self.log.next());
+        if full || beyond || self.active.is_none() { self.roll(disk, id, now_us) } else { Ok(()) }
+    }
+
+    fn roll(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<()> {
+        self.seal(disk);
+        let base = self.log.next();
+        let name = log_name(&self.dir, base);
+        let made = (|| {
+            disk.make_dir(&self.dir)?;
+            let mut file = disk.create(&name)?;
+            let head = Segment { id, base, created_us: now_us }.encode();
+            file.reserve(self.reserve.max(head.len() as u64))?;
+            file.write_at(0, &head)?;
+            file.sync()?;
+            disk.sync_dir(&self.dir)?;
+            Ok::<_, io::Error>(file)
+        })();
+        let file = made.map_err(|error| disk_error("make", &name, &error))?;
+        self.reserved = self.reserve.max(SEGMENT_BYTES as u64);
+        self.log.rolled(SegmentInfo::new(id, base, SEGMENT_BYTES as u64));
+        self.active = Some(file);
+        Ok(())
+    }
+
+    /// Writes the index of the newest segment beside it. It is made anew from the segment if it gets lost.
+    fn seal(&mut self, disk: &mut dyn Disk) {
+        let Some(newest) = self.log.segments().back() else { return };
+        let Some(mut file) = self.active.take() else { return };
+        // None of it is needed: the space is given back sooner, the next start is faster.
+        let _cut = file.set_length(newest.bytes);
+        let written = disk.create(&index_name(&self.dir, newest.base));
+        let _written = written.and_then(|mut index| index.write_at(0, &newest.encode()));
+    }
+
+    /// Writes and syncs what was appended. False if that was nothing.
+    pub fn commit(&mut self) -> HomeResult<bool> {
+        let Some(write) = self.log.take_group() else { return Ok(false) };
+        self.write(&write)?;
+        self.log.synced();
+        Ok(true)
+    }
+
+    /// Says at the end that everything is synced.
+    pub fn close(&mut self) -> HomeResult<()> {
+        if self.active.is_none() {
+            return Ok(());
+        }
+        self.log.closing_mark().map_or(Ok(()), |write| self.write(&write))
+    }
+
+    fn write(&mut self, write: &Write) -> HomeResult<()> {
+        let file = self.active.as_mut().expect("what was appended has a segment");
+        let end = write.offset + write.bytes.len() as u64;
+        let written = (|| {
+            if end > self.reserved {
+                let ahead = write.offset.clamp(self.reserve, RESERVE_MAX.max(self.reserve));
+                file.reserve(end + ahead)?;
+                self.reserved = end + ahead;
+            }
+            file.write_at(write.offset, &write.bytes)
+        })();
+        written.map_err(|error| disk_error("write", &self.dir, &error))?;
+        file.sync().map_err(|error| sync_error(&self.dir, &error))
+    }
+
+    /// Removes the segments that are over.
+    pub fn retire(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<()> {
+        // What is all purged goes too, once there is another segment for the next event.
+        let newest = self.log.segments().back();
+        if newest.is_some_and(|newest| newest.last >= newest.base && newest.last < self.log.first())
+            || (self.log.should_roll(now_us) && self.active.is_some())
+        {
+            self.roll(disk, id, now_us)?;
+        }
+        for segment in self.log.retire(now_us) {
+            self.sealed = None;
+            for name in [index_name(&self.dir, segment.base), log_name(&self.dir, segment.base)] {
+                disk.remove(&name).map_err(|error| disk_error("remove", &name, &error))?;
+            }
+            // One after another: a loss of power must not bring one back and leave a gap behind it.
+            disk.sync_dir(&self.dir).map_err(|error| sync_error(&self.dir, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Reads events from a place on, as long as `visit` says so and there are synced ones.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` at an event whose checksum is wrong.
+    pub fn read(
+        &mut self,
+        disk: &mut dyn Disk,
+        place: &mut Place,
+        visit: &mut dyn FnMut(&Event<'_>, &Bytes) -> bool,
+    ) -> HomeResult<()> {
+        place.next = place.next.max(self.log.segments().front().map_or(1, |oldest| oldest.base));
+        while place.next <= self.log.durable() {
+            let after = self.log.segments().partition_point(|segment| segment.base <= place.next);
+            let segment = &self.log.segments()[after - 1];
+            if place.base != segment.base {
+                let offset = segment.place_of(place.next).unwrap_or(SEGMENT_BYTES as u64);
+                (place.base, place.offset) = (segment.base, offset);
+            }
+            // What is appended, and not synced yet, is not there yet.
+            let (id, last, end) = (segment.id, segment.last.min(self.log.durable()), segment.bytes);
+            if place.next > last {
+                return Err(corrupt(&self.dir, &format!("event {} is in no segment", place.next)));
+            }
+            self.read_segment(disk, place, (id, last, end), visit)?;
+            if place.next <= last {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads on within one segment, until its end or until `visit` has had enough.
+    fn read_segment(
+        &mut self,
+        disk: &mut dyn Disk,
+        place: &mut Place,
+        (id, last, end): (u64, u64, u64),
+        visit: &mut dyn FnMut(&Event<'_>, &Bytes) -> bool,
+    ) -> HomeResult<()> {
+        let name = log_name(&self.dir, place.base);
+        let mut size = CHUNK;
+        while place.next <= last {
+            let wanted = usize::try_from(end.saturating_sub(place.offset)).unwrap_or(usize::MAX).min(size);
+            let mut chunk = vec![0; wanted];
+            let file = self.file(disk, place.base, &name)?;
+            let read = file.read_at(place.offset, &mut chunk).map_err(|error| disk_error("read", &name, &error))?;
+            chunk.truncate(read);
+            let chunk = Bytes::from(chunk);
+            let mut at = 0;
+            loop {
+                match parse(&chunk[at..], id, place.offset + at as u64) {
+                    Parsed::Record { kind: Kind::Event, body, length } => {
+                        let event = Event::decode(body).ok_or_else(|| damaged(&name, place.offset + at as u64))?;
+                        at += length;
+                        if event.sequence >= place.next {
+                            place.next = event.sequence + 1;
+                            if !visit(&event, &chunk) {
+                                place.offset += at as u64;
+                                return Ok(());
+                            }
+                        }
+                        if event.sequence == last {
+                            break;
+                        }
+                    }
+                    Parsed::Record { length, .. } => at += length,
+                    Parsed::Short(needed) if at > 0 || chunk.len() < needed && wanted == size => {
+                        size = needed.max(CHUNK);
+                        break;
+                    }
+                    // A chunk may end between two records.
+                    Parsed::Empty if at == chunk.len() && at > 0 => break,
+                    _ => return Err(damaged(&name, place.offset + at as u64)),
+                }
+            }
+            place.offset += at as u64;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, disk: &mut dyn Disk, base: u64, name: &str) -> HomeResult<&dyn File> {
+        if self.log.segments().back().is_some_and(|newest| newest.base == base)
+            && let Some(active) = &self.active
+        {
+            return Ok(active.as_ref());
+        }
+        if self.sealed.as_ref().is_none_or(|(sealed, _)| *sealed != base) {
+            let file = disk.open(name).map_err(|error| disk_error("open", name, &error))?;
+            self.sealed = Some((base, file));
+        }
+        Ok(self.sealed.as_ref().expect("it was opened").1.as_ref())
+    }
+
+    /// A place at which the first event of this time or later is, or before it by a few.
+    pub fn place_at_time(&self, time_us: u64) -> Place {
+        let segments = self.log.segments();
+        let at = segments.partition_point(|segment| segment.last_time_us < time_us && segment.last >= segment.base);
+        Place::before(segments.get(at).map_or(self.log.next(), |segment| segment.base).max(self.log.first()))
+    }
+}
+
+/// One segment while it is opened.
+struct Opening<'a, 'b> {
+    disk: &'a mut dyn Disk,
+    keeping: &'a Keeping<'b>,
+    base: u64,
+    ids: &'a mut Vec<(String, u64, u64)>,
+    notices: &'a mut Vec<Notice>,
+}
+
+type Active = Option<(Box<dyn File>, u64)>;
+
+impl Opening<'_, '_> {
+    /// The newest segment, which a crash may have torn. None if it was never written whole: it is removed then.
+    fn newest(&mut self) -> HomeResult<Option<(SegmentInfo, Active)>> {
+        let name = log_name(self.keeping.dir, self.base);
+        let (mut file, bytes) = self.load(&name)?;
+        let (info, tail, end) = self.scan(&name, &bytes)?;
+        let Some(info) = info else {
+            self.disk.remove(&name).map_err(|error| disk_error("remove", &name, &error))?;
+            self.notices.push(Notice::torn(&name, 0, bytes.len() as u64));
+            return Ok(None);
+        };
+        // An index is written when a segment gets no more: this one does.
+        let index = index_name(self.keeping.dir, self.base);
+        self.disk.remove(&index).map_err(|error| disk_error("remove", &index, &error))?;
+        let mut length = bytes.len() as u64;
+        if let Tail::Torn(torn) = tail {
+            let cut = (|| {
+                file.set_length(end)?;
+                file.reserve(end + self.keeping.reserve)?;
+                file.sync()
+            })();
+            cut.map_err(|error| disk_error("cut", &name, &error))?;
+            length = end + self.keeping.reserve;
+            self.notices.push(Notice::torn(&name, end, torn));
+        }
+        Ok(Some((info, Some((file, length)))))
+    }
+
+    /// A segment that was sealed: its index says all, unless it is lost or ids are to be remembered.
+    fn sealed(&mut self, dedupe_us: u64) -> HomeResult<SegmentInfo> {
+        let name = log_name(self.keeping.dir, self.base);
+        let index = self.disk.open(&index_name(self.keeping.dir, self.base));
+        let index = index.and_then(|file| read_all(file.as_ref())).unwrap_or_default();
+        if let Ok(info) = SegmentInfo::decode(&index)
+            && info.base == self.base
+            && (info.ids == 0 || info.last_time_us.saturating_add(dedupe_us) <= self.keeping.now_us)
+        {
+            let file = self.disk.open(&name).map_err(|error| disk_error("open", &name, &error))?;
+            let length = file.length().map_err(|error| disk_error("read", &name, &error))?;
+            if length < info.bytes {
+                return Err(corrupt(&name, &format!("it has {length} bytes of {}", info.bytes)));
+            }
+            return Ok(info);
+        }
+        let (_, bytes) = self.load(&name)?;
+        let (info, tail, end) = self.scan(&name, &bytes)?;
+        match (info, tail) {
+            (Some(info), Tail::Clean) => Ok(info),
+            // It was synced before the next was made.
+            _ => Err(damaged(&name, end)),
+        }
+    }
+
+    fn load(&mut self, name: &str) -> HomeResult<(Box<dyn File>, Vec<u8>)> {
+        let file = self.disk.open(name).map_err(|error| disk_error("open", name, &error))?;
+        let bytes = read_all(file.as_ref()).map_err(|error| disk_error("read", name, &error))?;
+        Ok((file, bytes))
+    }
+
+    fn scan(&mut self, name: &str, bytes: &[u8]) -> HomeResult<(Option<SegmentInfo>, Tail, u64)> {
+        let head = Segment::decode(bytes).ok();
+        let mut info = head.map(|head| SegmentInfo::new(head.id, head.base, SEGMENT_BYTES as u64));
+        let mut misplaced = head.is_some_and(|head| head.base != self.base).then_some(0);
+        let scanned = scan(bytes, &mut |found| {
+            let (Some(info), Some(event)) = (&mut info, Event::decode(found.body)) else { return };
+            if event.sequence != info.last + 1 {
+                misplaced = misplaced.or(Some(found.offset));
+            }
+            info.saw(event.sequence, event.time_us, found.offset, event.id.is_some());
+            info.delayed.extend(event.due_us.map(|due_us| (due_us, event.sequence)));
+            info.released.extend(event.origin);
+            self.ids.extend(event.id.map(|id| (id.to_owned(), event.sequence, event.time_us)));
+        });
+        if let Some(info) = &mut info {
+            info.bytes = scanned.end;
+        }
+        match scanned.tail {
+            Tail::Corrupt { at, .. } => Err(damaged(name, at)),
+            Tail::Newer(version) => {
+                let text = format!("{name}: its format is version {version}; install a newer Tidewire");
+                Err(HomeError::new(HomeErrorKind::Foreign, text))
+            }
+            _ if misplaced.is_some() => Err(damaged(name, misplaced.unwrap_or(0))),
+            tail => Ok((info, tail, scanned.end)),
+        }
+    }
+}
+
+fn damaged(name: &str, at: u64) -> HomeError {
+    corrupt(name, &format!("what is at byte {at} is not what was written"))
+}
+
+/// The name of a segment.
+pub fn log_name(dir: &str, base: u64) -> String {
+    format!("{dir}/{base:020}.log")
+}
+
+fn index_name(dir: &str, base: u64) -> String {
+    format!("{dir}/{base:020}.idx")
+}

@@ -1,0 +1,165 @@
+//! Everything that a data folder holds, for one thread: streams with their consumers, buckets and leases.
+//!
+//! Calls change what is in memory and what waits to be written. [`Folder::commit`] writes and syncs it; only then may anybody
+//! learn of it. After an error of `commit` the folder must be opened anew: what is on the disk counts.
+
+mod commit;
+mod consuming;
+pub mod files;
+mod keyvalue;
+mod leasing;
+mod names;
+mod publishing;
+mod reading;
+mod recover;
+mod streams;
+pub mod wrong;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidewire_backend::home::{BucketSettings, ConsumerSettings, HomeResult, StreamSettings};
+use tidewire_core::stream::consumer::Consumer;
+use tidewire_core::stream::keyvalue::Bucket;
+use tidewire_core::stream::lease::Leases;
+
+use crate::disk::Disk;
+use crate::state::{Journal, Op};
+use files::{Place, StreamFiles};
+
+pub use consuming::Fetched;
+pub use leasing::Leased;
+pub use names::capabilities;
+
+/// What was found and mended when a folder was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Which file.
+    pub file: String,
+    /// From where on it was cut off.
+    pub at: u64,
+    /// How many bytes were written there.
+    pub bytes: u64,
+}
+
+impl Notice {
+    pub(crate) fn torn(file: &str, at: u64, bytes: u64) -> Self {
+        Self { file: file.to_owned(), at, bytes }
+    }
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file, at, bytes } = self;
+        write!(
+            out,
+            "{file}: a crash has torn the last write, of which nothing was acked: {bytes} bytes from byte {at} on"
+        )
+    }
+}
+
+/// Sizes, which tests make small.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// A segment of a stream.
+    pub segment_bytes: u64,
+    /// The space that is taken ahead of what is written, at least.
+    pub reserve_bytes: u64,
+    /// A journal that has grown by so much is written anew.
+    pub compact_bytes: u64,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        let segment_bytes = tidewire_proto::generated::limits::SEGMENT_BYTES.default;
+        Self { segment_bytes, reserve_bytes: 64 << 10, compact_bytes: 16 << 20 }
+    }
+}
+
+/// An open data folder.
+pub struct Folder {
+    disk: Box<dyn Disk>,
+    sizes: Sizes,
+    journal: Journal,
+    /// The journal has something that somebody waits for.
+    urgent: bool,
+    streams: BTreeMap<String, Stream>,
+    next_number: u64,
+    buckets: BTreeMap<String, Kept>,
+    leases: Leases,
+    /// Folders of streams that were deleted, to be removed once that is synced.
+    doomed: Vec<String>,
+    /// Streams whose segments may be over.
+    touched: BTreeSet<String>,
+    random: u64,
+    notices: Vec<Notice>,
+}
+
+struct Stream {
+    number: u64,
+    settings: StreamSettings,
+    files: StreamFiles,
+    cursors: BTreeMap<String, Cursor>,
+}
+
+struct Cursor {
+    settings: ConsumerSettings,
+    machine: Consumer,
+    /// Where the machine's next event lies.
+    place: Place,
+    used_us: u64,
+}
+
+struct Kept {
+    settings: BucketSettings,
+    bucket: Bucket,
+}
+
+impl Folder {
+    /// What was mended when it was opened.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// A number that no two segments share.
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Takes a change that somebody waits for into the journal.
+    fn keep(&mut self, op: &Op) {
+        self.journal.append(op);
+        self.urgent = true;
+    }
+
+    fn stream(&self, name: &str) -> HomeResult<&Stream> {
+        self.streams.get(name).ok_or_else(|| wrong::not_found("stream", name))
+    }
+
+    fn stream_mut(&mut self, name: &str) -> HomeResult<&mut Stream> {
+        self.streams.get_mut(name).ok_or_else(|| wrong::not_found("stream", name))
+    }
+
+    fn cursor_mut(&mut self, stream: &str, consumer: &str) -> HomeResult<(u64, &mut Cursor)> {
+        let stream = self.stream_mut(stream)?;
+        let number = stream.number;
+        let cursor = stream.cursors.get_mut(consumer);
+        Ok((number, cursor.ok_or_else(|| wrong::not_found("consumer", consumer))?))
+    }
+}
+
+impl Stream {
+    fn dir(&self) -> String {
+        stream_dir(&self.settings.name, self.number)
+    }
+}
+
+/// Where the segments of a stream are.
+fn stream_dir(name: &str, number: u64) -> String {
+    format!("{STREAMS}/{name}.{number}")
+}
+
+const STREAMS: &str = "streams";

@@ -1,0 +1,154 @@
+//! A folder as it was left, or as a crash has left it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidewire_backend::home::{HomeResult, StreamSettings};
+use tidewire_core::stream::lease::Leases;
+
+use super::files::{Keeping as StreamKeeping, StreamFiles};
+use super::streams::log_options;
+use super::wrong::{corrupt, disk_error};
+use super::{Cursor, Folder, Kept, STREAMS, Sizes, Stream, stream_dir};
+use crate::disk::Disk;
+use crate::state::{Journal, Keeping, Op};
+
+/// The state that a journal tells of.
+#[derive(Default)]
+struct Told {
+    streams: BTreeMap<u64, (StreamSettings, u64, BTreeMap<String, Cursor>)>,
+    newest_number: u64,
+    buckets: BTreeMap<String, Kept>,
+    leases: Leases,
+}
+
+impl Folder {
+    /// Opens what a disk holds; an empty one becomes an empty folder. `random` makes the ids of segments.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version wrote, `Disk`.
+    pub fn open(mut disk: Box<dyn Disk>, sizes: Sizes, random: u64, now_us: u64) -> HomeResult<Self> {
+        let mut notices = Vec::new();
+        let keeping = Keeping { reserve: sizes.reserve_bytes, compact_bytes: sizes.compact_bytes };
+        let (journal, ops) = Journal::recover(disk.as_mut(), keeping, &mut notices)?;
+        let mut told = Told::default();
+        for op in ops {
+            told.repeat(op, now_us);
+        }
+        let dirs = disk.names(STREAMS).map_err(|error| disk_error("read", "streams", &error))?;
+        let journal = match journal {
+            Some(journal) => journal,
+            None if !dirs.is_empty() => {
+                return Err(corrupt("state", "it is not there, but streams are"));
+            }
+            None => Journal::begin(disk.as_mut(), keeping, (1, random), std::iter::empty(), now_us)?,
+        };
+        let mut folder = Self {
+            disk,
+            sizes,
+            journal,
+            urgent: false,
+            streams: BTreeMap::new(),
+            next_number: told.newest_number + 1,
+            buckets: told.buckets,
+            leases: told.leases,
+            doomed: Vec::new(),
+            touched: BTreeSet::new(),
+            random,
+            notices,
+        };
+        for (number, (settings, first, cursors)) in told.streams {
+            folder.open_stream(number, settings, first, cursors, now_us)?;
+        }
+        folder.remove_orphans(&dirs)?;
+        Ok(folder)
+    }
+
+    fn open_stream(
+        &mut self,
+        number: u64,
+        settings: StreamSettings,
+        first: u64,
+        cursors: BTreeMap<String, Cursor>,
+        now_us: u64,
+    ) -> HomeResult<()> {
+        let dir = stream_dir(&settings.name, number);
+        let keeping = StreamKeeping { dir: &dir, reserve: self.sizes.reserve_bytes, first, now_us };
+        let options = log_options(&settings, self.sizes);
+        let files = StreamFiles::recover(self.disk.as_mut(), &keeping, options, &mut self.notices)?;
+        let last = files.log.durable();
+        if let Some((name, cursor)) = cursors.iter().find(|(_, cursor)| cursor.machine.acked_to() > last) {
+            let acked = cursor.machine.acked_to();
+            return Err(corrupt(
+                &dir,
+                &format!("consumer {name:?} has acked event {acked}, and the last there is is {last}"),
+            ));
+        }
+        self.streams.insert(settings.name.clone(), Stream { number, settings, files, cursors });
+        Ok(())
+    }
+
+    /// Removes what is left of streams that were deleted, or never made.
+    fn remove_orphans(&mut self, dirs: &[String]) -> HomeResult<()> {
+        let known: BTreeSet<String> = self.streams.values().map(Stream::dir).collect();
+        for dir in dirs {
+            let dir = format!("{}/{dir}", STREAMS);
+            if !known.contains(&dir) {
+                self.disk.remove_dir(&dir).map_err(|error| disk_error("remove", &dir, &error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Told {
+    fn repeat(&mut self, op: Op, now_us: u64) {
+        match op {
+            Op::Stream(number, settings) => {
+                self.newest_number = self.newest_number.max(number);
+                self.streams.insert(number, (settings, 1, BTreeMap::new()));
+            }
+            Op::StreamGone(number) => {
+                self.newest_number = self.newest_number.max(number);
+                self.streams.remove(&number);
+            }
+            Op::First(number, first) => {
+                if let Some(stream) = self.streams.get_mut(&number) {
+                    stream.1 = first;
+                }
+            }
+            Op::Consumer(number, settings, next) => {
+                if let Some(stream) = self.streams.get_mut(&number) {
+                    stream.2.insert(settings.name.clone(), Cursor::new(settings, next, now_us));
+                }
+            }
+            Op::ConsumerGone(number, name) => {
+                if let Some(stream) = self.streams.get_mut(&number) {
+                    stream.2.remove(&name);
+                }
+            }
+            Op::Cursor(number, name, changes) => {
+                let cursor = self.streams.get_mut(&number).and_then(|stream| stream.2.get_mut(&name));
+                if let Some(cursor) = cursor {
+                    changes.into_iter().for_each(|change| cursor.machine.restore(change, now_us));
+                }
+            }
+            Op::Bucket(settings) => drop(self.buckets.insert(settings.name.clone(), Kept::new(settings))),
+            Op::BucketGone(name) => drop(self.buckets.remove(&name)),
+            Op::Entry(name, entry) => {
+                if let Some(kept) = self.buckets.get_mut(&name) {
+                    kept.bucket.restore(entry);
+                }
+            }
+            Op::Revision(name, revision) => {
+                if let Some(kept) = self.buckets.get_mut(&name) {
+                    kept.bucket.restore_revision(revision);
+                }
+            }
+            Op::Granted(granted) => self.leases.restore(granted, now_us),
+            Op::Released(name, fence) => self.leases.restore_released(&name, fence),
+            Op::Newest(number) => self.newest_number = self.newest_number.max(number),
+            Op::Whole => {}
+        }
+    }
+}

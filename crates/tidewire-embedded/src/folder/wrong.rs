@@ -1,0 +1,40 @@
+//! The errors of a folder.
+
+use std::io;
+
+use tidewire_backend::home::{HomeError, HomeErrorKind};
+
+/// What the disk said.
+pub fn disk_error(what: &str, name: &str, error: &io::Error) -> HomeError {
+    let text = format!("{name}: can't {what} it: {error}; give the disk room or rights, then try again");
+    HomeError::new(HomeErrorKind::Disk, text)
+}
+
+/// The disk could not sync: it may have lost what was written, and says so once only.
+pub fn sync_error(name: &str, error: &io::Error) -> HomeError {
+    let text =
+        format!("{name}: can't sync it: {error}; nothing more is taken: mend the disk, then open the folder again");
+    HomeError::new(HomeErrorKind::Closed, text)
+}
+
+/// What has changed since it was synced.
+pub fn corrupt(name: &str, why: &str) -> HomeError {
+    let mend = "nothing was changed; look with `tidewire log check`, rescue what is whole with `tidewire log salvage`";
+    HomeError::new(HomeErrorKind::Corrupt, format!("{name}: damaged: {why}; {mend}"))
+}
+
+/// What there is not.
+pub fn not_found(what: &str, name: &str) -> HomeError {
+    HomeError::new(HomeErrorKind::NotFound, format!("{what} {name:?}: there is none; make it first"))
+}
+
+/// What is out of range.
+pub fn invalid(text: impl Into<String>) -> HomeError {
+    HomeError::new(HomeErrorKind::Invalid, text)
+}
+
+/// What exists with other settings.
+pub fn differs(what: &str, name: &str, field: &str, has: &str, asked: &str) -> HomeError {
+    let mend = "ask for what it has, or delete it first";
+    HomeError::new(HomeErrorKind::Differs, format!("{what} {name:?}: {field} is {has}, not {asked}; {mend}"))
+}

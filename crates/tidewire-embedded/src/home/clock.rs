@@ -1,0 +1,23 @@
+//! The time of a home: that of the wall when it was opened, and from then on by a clock that does not jump.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Microseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    wall_us: u64,
+    began: Instant,
+}
+
+impl Clock {
+    /// A clock that shows the time of the wall.
+    pub fn now() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { wall_us: u64::try_from(wall.as_micros()).unwrap_or(0), began: Instant::now() }
+    }
+
+    /// What it shows.
+    pub fn now_us(&self) -> u64 {
+        self.wall_us + u64::try_from(self.began.elapsed().as_micros()).unwrap_or(0)
+    }
+}

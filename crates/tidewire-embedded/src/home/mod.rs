@@ -1,0 +1,135 @@
+//! A folder as a home: calls of any thread, done by one, which syncs once for all that came during the last sync.
+
+mod calls;
+mod clock;
+mod waiting;
+mod work;
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rustix::fs::{FlockOperation, flock};
+use tidewire_backend::home::{Answer, Capabilities, Home, HomeError, HomeErrorKind, HomeResult, answer};
+
+use crate::disk::Real;
+use crate::folder::{Folder, Notice, Sizes};
+use clock::Clock;
+use work::{Shared, Work};
+
+/// How a folder is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Sizes of files.
+    pub sizes: Sizes,
+}
+
+/// A home in a folder.
+pub struct Embedded {
+    shared: Arc<Shared>,
+    place: String,
+    capabilities: Capabilities,
+    notices: Vec<Notice>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Opens a folder, which is made if it is not there. Recovers what a crash has left; see [`Embedded::notices`].
+///
+/// # Errors
+///
+/// `Locked` if another process has it open, `Disk`, `Corrupt`, `Foreign`.
+pub fn open(path: &Path, options: Options) -> HomeResult<Arc<Embedded>> {
+    let place = path.display().to_string();
+    let lock = lock(path, &place)?;
+    let clock = Clock::now();
+    let folder = open_folder(path, options.sizes, clock.now_us())?;
+    let notices = folder.notices().to_vec();
+    let shared = Arc::new(Shared::default());
+    let work = Work::new(folder, (path.to_owned(), lock), options.sizes, clock, Arc::clone(&shared));
+    let thread = thread::Builder::new().name("tidewire-home".to_owned()).spawn(move || work.run());
+    let thread = thread.map_err(|error| {
+        HomeError::new(HomeErrorKind::Disk, format!("threads: the system gives none: {error}; end some"))
+    })?;
+    let capabilities = crate::folder::capabilities();
+    Ok(Arc::new(Embedded { shared, place, capabilities, notices, thread: Mutex::new(Some(thread)) }))
+}
+
+fn open_folder(path: &Path, sizes: Sizes, now_us: u64) -> HomeResult<Folder> {
+    let disk = Real::new(path).map_err(|error| unusable(path, &error))?;
+    let random = getrandom::u64().map_err(|error| {
+        HomeError::new(HomeErrorKind::Disk, format!("random numbers: the system gives none: {error}"))
+    })?;
+    Folder::open(Box::new(disk), sizes, random, now_us)
+}
+
+fn lock(path: &Path, place: &str) -> HomeResult<File> {
+    std::fs::create_dir_all(path).map_err(|error| unusable(path, &error))?;
+    let name = path.join("tidewire.lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
+    let file = file.map_err(|error| unusable(&name, &error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mend = "stop that, or join the node that has it with its address";
+            let text = format!("{place}: another node or process has this data folder open; {mend}");
+            Err(HomeError::new(HomeErrorKind::Locked, text))
+        }
+        Err(error) => Err(unusable(&name, &error.into())),
+    }
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> HomeError {
+    let text = format!("{}: can't be used: {error}; name a folder that can be written", path.display());
+    HomeError::new(HomeErrorKind::Disk, text)
+}
+
+impl Embedded {
+    /// What was mended when the folder was opened: writes that a crash has torn, of which nothing was acked.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// How many syncs there were, and how many calls were answered by them: for measurements.
+    pub fn syncs(&self) -> (u64, u64) {
+        self.shared.syncs()
+    }
+
+    fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Home for Embedded {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn close(&self) -> Answer<()> {
+        let (teller, closed) = answer();
+        self.shared.close(teller);
+        closed
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        let (teller, closed) = answer();
+        self.shared.close(teller);
+        drop(closed);
+        self.join();
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Embedded({:?})", self.place)
+    }
+}

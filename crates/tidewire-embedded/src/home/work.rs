@@ -1,0 +1,286 @@
+//! The thread of a home: takes all calls that have come, does them, writes and syncs once, answers.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult, Teller};
+use tidewire_proto::generated::limits;
+
+use super::clock::Clock;
+use super::open_folder;
+use super::waiting::Waiting;
+use crate::folder::{Folder, Sizes};
+
+/// How often what is too old is looked for.
+const RETIRE_EVERY_US: u64 = 1_000_000;
+/// A folder that could not be written is opened anew at most so often.
+const REOPEN_EVERY_US: u64 = 500_000;
+
+/// Something to be done with the folder, or told why that can't be.
+pub type Call = Box<dyn FnOnce(HomeResult<&mut Doing<'_>>) + Send>;
+/// Something to be told, once the folder was synced, or could not be.
+type Told = Box<dyn FnOnce(HomeResult<()>) + Send>;
+
+/// What callers and the thread share.
+#[derive(Default)]
+pub struct Shared {
+    queue: Mutex<Queue>,
+    came: Condvar,
+    /// What waits to be stored.
+    intake_bytes: AtomicU64,
+    syncs: AtomicU64,
+    synced_calls: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    calls: Vec<Call>,
+    closing: Vec<Teller<()>>,
+    closed: bool,
+    sleeps: bool,
+}
+
+impl Shared {
+    /// Adds a call. False if the home is closed.
+    pub fn call(&self, call: Call) -> bool {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.closed {
+            return false;
+        }
+        queue.calls.push(call);
+        self.wake(&mut queue);
+        true
+    }
+
+    /// Asks the thread to end; answers when it has.
+    pub fn close(&self, teller: Teller<()>) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.closed && queue.closing.is_empty() {
+            drop(queue);
+            drop(teller.tell(Ok(())));
+            return;
+        }
+        queue.closed = true;
+        queue.closing.push(teller);
+        self.wake(&mut queue);
+    }
+
+    fn wake(&self, queue: &mut Queue) {
+        if std::mem::take(&mut queue.sleeps) {
+            self.came.notify_one();
+        }
+    }
+
+    /// Takes room for what waits to be stored.
+    ///
+    /// # Errors
+    ///
+    /// `Busy`.
+    pub fn take_room(&self, bytes: u64) -> HomeResult<()> {
+        let most = limits::HOME_INTAKE_BYTES.default;
+        let before = self.intake_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before > 0 && before + bytes > most {
+            self.give_room(bytes);
+            let text = format!(
+                "publish: {before} bytes wait to be stored, of at most {most} (home_intake_bytes); try again after a pause"
+            );
+            return Err(HomeError::new(HomeErrorKind::Busy, text));
+        }
+        Ok(())
+    }
+
+    /// Gives it back.
+    pub fn give_room(&self, bytes: u64) {
+        self.intake_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// How many syncs there were, and how many calls waited for them.
+    pub fn syncs(&self) -> (u64, u64) {
+        (self.syncs.load(Ordering::Relaxed), self.synced_calls.load(Ordering::Relaxed))
+    }
+}
+
+/// What a call does its work with.
+pub struct Doing<'a> {
+    /// The folder.
+    pub folder: &'a mut Folder,
+    /// Calls that wait for something.
+    pub waiting: &'a mut Waiting,
+    /// The time.
+    pub now_us: u64,
+    /// What is told after the next write, which survives the end of the process.
+    pub soon: &'a mut Vec<Told>,
+    /// What is told after the next sync.
+    pub synced: &'a mut Vec<Told>,
+}
+
+/// The thread.
+pub struct Work {
+    /// None: it could not be written, and was not opened anew yet.
+    folder: Option<Folder>,
+    /// Why it can't be used.
+    failed: Option<HomeError>,
+    reopen_at_us: u64,
+    path: PathBuf,
+    sizes: Sizes,
+    clock: Clock,
+    shared: Arc<Shared>,
+    waiting: Waiting,
+    retire_at_us: u64,
+    /// No other process writes as long as it is open.
+    lock: File,
+}
+
+impl Work {
+    pub fn new(folder: Folder, (path, lock): (PathBuf, File), sizes: Sizes, clock: Clock, shared: Arc<Shared>) -> Self {
+        let waiting = Waiting::new(Arc::clone(&shared));
+        let retire_at_us = clock.now_us() + RETIRE_EVERY_US;
+        Self {
+            folder: Some(folder),
+            failed: None,
+            reopen_at_us: 0,
+            path,
+            sizes,
+            clock,
+            shared,
+            waiting,
+            retire_at_us,
+            lock,
+        }
+    }
+
+    /// Until the home is closed.
+    pub fn run(mut self) {
+        let mut calls = Vec::new();
+        loop {
+            let closing = self.take(&mut calls);
+            self.turn(&mut calls);
+            if let Some(closing) = closing {
+                self.end(closing);
+                return;
+            }
+        }
+    }
+
+    /// Waits for calls or for a deadline. Some: the home is to be closed, these wait for it.
+    fn take(&self, calls: &mut Vec<Call>) -> Option<Vec<Teller<()>>> {
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait_us = self.next_us().saturating_sub(self.clock.now_us());
+        if queue.calls.is_empty() && !queue.closed && wait_us > 0 {
+            queue.sleeps = true;
+            // A spurious wake costs a turn without work.
+            let slept = self.shared.came.wait_timeout(queue, Duration::from_micros(wait_us));
+            queue = slept.unwrap_or_else(PoisonError::into_inner).0;
+            queue.sleeps = false;
+        }
+        std::mem::swap(calls, &mut queue.calls);
+        // Those who ask for the end from here on are told at once when it has come.
+        queue.closed.then(|| std::mem::take(&mut queue.closing))
+    }
+
+    fn next_us(&self) -> u64 {
+        if self.waiting.has_ready() {
+            return 0;
+        }
+        let mut next = self.retire_at_us.min(self.waiting.next_us());
+        if let Some(folder) = &self.folder {
+            let due =
+                [folder.next_due_us(), folder.next_consumer_us(), folder.next_bucket_us(), folder.next_lease_us()];
+            next = due.into_iter().flatten().fold(next, u64::min);
+        }
+        next
+    }
+
+    fn turn(&mut self, calls: &mut Vec<Call>) {
+        let now_us = self.clock.now_us();
+        if self.folder.is_none() {
+            self.reopen(now_us);
+        }
+        let Some(folder) = &mut self.folder else {
+            self.refuse(calls);
+            return;
+        };
+        let (mut soon, mut synced) = (Vec::new(), Vec::new());
+        let waiting = &mut self.waiting;
+        let mut doing = Doing { folder, waiting, now_us, soon: &mut soon, synced: &mut synced };
+        for call in calls.drain(..) {
+            call(Ok(&mut doing));
+        }
+        let done = doing.tick().and_then(|()| {
+            let retire = now_us >= self.retire_at_us;
+            if retire { doing.folder.retire(now_us) } else { Ok(()) }
+        });
+        if now_us >= self.retire_at_us {
+            self.retire_at_us = now_us + RETIRE_EVERY_US;
+        }
+        doing.serve();
+        let done = done.and_then(|()| doing.folder.write(now_us));
+        tell(&mut soon, &done);
+        let has_urgent = folder.has_urgent();
+        let done = done.and_then(|()| if has_urgent { folder.commit(now_us) } else { Ok(Vec::new()) });
+        if has_urgent {
+            self.shared.syncs.fetch_add(1, Ordering::Relaxed);
+            self.shared.synced_calls.fetch_add(synced.len() as u64, Ordering::Relaxed);
+        }
+        let result = done.as_ref().map(|_| ()).map_err(Clone::clone);
+        tell(&mut synced, &result);
+        match done {
+            Ok(published) => published.iter().for_each(|stream| self.waiting.published(stream)),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// What is on the disk counts: the folder is opened anew with the next call, unless the disk could not sync.
+    fn fail(&mut self, error: HomeError) {
+        self.folder = None;
+        self.waiting.lose(&error);
+        self.failed = Some(error);
+        self.reopen_at_us = 0;
+    }
+
+    fn reopen(&mut self, now_us: u64) {
+        let may = self.failed.as_ref().is_none_or(|error| error.kind() == HomeErrorKind::Disk);
+        if !may || now_us < self.reopen_at_us {
+            return;
+        }
+        self.reopen_at_us = now_us + REOPEN_EVERY_US;
+        match open_folder(&self.path, self.sizes, now_us) {
+            Ok(folder) => (self.folder, self.failed) = (Some(folder), None),
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    /// Calls that can't be done: their answers say why.
+    fn refuse(&mut self, calls: &mut Vec<Call>) {
+        let error = self.failed.clone().unwrap_or_else(closed);
+        calls.drain(..).for_each(|call| call(Err(error.clone())));
+    }
+
+    fn end(mut self, closing: Vec<Teller<()>>) {
+        let mut calls = std::mem::take(&mut self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).calls);
+        self.turn(&mut calls);
+        let now_us = self.clock.now_us();
+        let result = self.folder.as_mut().map_or(Ok(()), |folder| folder.close(now_us));
+        self.folder = None;
+        self.waiting.lose(&closed());
+        let shared = Arc::clone(&self.shared);
+        // Whoever is told may open the folder at once.
+        drop(self.lock);
+        let late = std::mem::take(&mut shared.queue.lock().unwrap_or_else(PoisonError::into_inner).closing);
+        for teller in closing.into_iter().chain(late) {
+            drop(teller.tell(result.clone()));
+        }
+    }
+}
+
+fn tell(told: &mut Vec<Told>, result: &HomeResult<()>) {
+    told.drain(..).for_each(|tell| tell(result.clone()));
+}
+
+/// What a closed home says.
+pub fn closed() -> HomeError {
+    HomeError::new(HomeErrorKind::Closed, "the home was closed; open it again")
+}

@@ -1,0 +1,290 @@
+//! The changes of a home's state, as they lie in its journal.
+
+use bytes::Bytes;
+use tidewire_backend::home::{BucketSettings, ConsumerSettings, Full, Order, Start, StreamSettings};
+use tidewire_core::stream::consumer::{Change, Dead};
+use tidewire_core::stream::keyvalue::Entry;
+use tidewire_core::stream::lease::Granted;
+
+use super::codec::{Read, Reader, Writer};
+
+/// A change of the state.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A stream was made, in the folder of this number.
+    Stream(u64, StreamSettings),
+    /// It was deleted.
+    StreamGone(u64),
+    /// Its events before this one were purged.
+    First(u64, u64),
+    /// A consumer of a stream was made; its first event.
+    Consumer(u64, ConsumerSettings, u64),
+    /// It was deleted.
+    ConsumerGone(u64, String),
+    /// It has moved on.
+    Cursor(u64, String, Vec<Change>),
+    /// A bucket was made.
+    Bucket(BucketSettings),
+    /// It was deleted.
+    BucketGone(String),
+    /// A key of a bucket was written or deleted.
+    Entry(String, Entry),
+    /// A bucket has had revisions up to this one.
+    Revision(String, u64),
+    /// A lease was given.
+    Granted(Granted),
+    /// It was given back.
+    Released(String, u64),
+    /// The greatest number that a stream was ever given.
+    Newest(u64),
+    /// Everything before it is the whole state when the journal's file was begun.
+    Whole,
+}
+
+impl Op {
+    /// Appends it.
+    pub fn write_to(&self, out: &mut Writer) {
+        match self {
+            Self::Stream(number, settings) => {
+                out.u8(1);
+                out.u64(*number);
+                stream(out, settings);
+            }
+            Self::StreamGone(number) => {
+                out.u8(2);
+                out.u64(*number);
+            }
+            Self::First(number, first) => {
+                out.u8(3);
+                out.u64(*number);
+                out.u64(*first);
+            }
+            Self::Consumer(number, settings, next) => {
+                out.u8(4);
+                out.u64(*number);
+                consumer(out, settings);
+                out.u64(*next);
+            }
+            Self::ConsumerGone(number, name) => {
+                out.u8(5);
+                out.u64(*number);
+                out.text(name);
+            }
+            Self::Cursor(number, name, changes) => {
+                out.u8(6);
+                out.u64(*number);
+                out.text(name);
+                out.list(changes, write_change);
+            }
+            Self::Bucket(settings) => {
+                out.u8(7);
+                out.text(&settings.name);
+                out.u64(settings.history.into());
+                out.maybe(settings.ttl_us);
+                out.maybe(settings.max_bytes);
+                out.u64(settings.replicas.into());
+            }
+            Self::BucketGone(name) => {
+                out.u8(8);
+                out.text(name);
+            }
+            Self::Entry(bucket, entry) => {
+                out.u8(9);
+                out.text(bucket);
+                write_entry(out, entry);
+            }
+            Self::Revision(bucket, revision) => {
+                out.u8(10);
+                out.text(bucket);
+                out.u64(*revision);
+            }
+            Self::Granted(granted) => {
+                out.u8(11);
+                out.text(&granted.name);
+                out.u64(granted.fence);
+                out.text(&granted.holder);
+                out.u64(granted.ttl_us);
+            }
+            Self::Released(name, fence) => {
+                out.u8(12);
+                out.text(name);
+                out.u64(*fence);
+            }
+            Self::Whole => out.u8(13),
+            Self::Newest(number) => {
+                out.u8(14);
+                out.u64(*number);
+            }
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn read(bytes: &[u8]) -> Read<Self> {
+        let mut from = Reader(bytes);
+        Ok(match from.u8()? {
+            1 => Self::Stream(from.u64()?, read_stream(&mut from)?),
+            2 => Self::StreamGone(from.u64()?),
+            3 => Self::First(from.u64()?, from.u64()?),
+            4 => Self::Consumer(from.u64()?, read_consumer(&mut from)?, from.u64()?),
+            5 => Self::ConsumerGone(from.u64()?, from.text()?),
+            6 => Self::Cursor(from.u64()?, from.text()?, from.list(read_change)?),
+            7 => Self::Bucket(BucketSettings {
+                name: from.text()?,
+                history: from.u32()?,
+                ttl_us: from.maybe()?,
+                max_bytes: from.maybe()?,
+                replicas: from.u32()?,
+            }),
+            8 => Self::BucketGone(from.text()?),
+            9 => Self::Entry(from.text()?, read_entry(&mut from)?),
+            10 => Self::Revision(from.text()?, from.u64()?),
+            11 => Self::Granted(Granted {
+                name: from.text()?,
+                fence: from.u64()?,
+                holder: from.text()?,
+                ttl_us: from.u64()?,
+            }),
+            12 => Self::Released(from.text()?, from.u64()?),
+            13 => Self::Whole,
+            14 => Self::Newest(from.u64()?),
+            other => return Err(format!("{other} is no change that this version knows")),
+        })
+    }
+}
+
+fn stream(out: &mut Writer, settings: &StreamSettings) {
+    out.text(&settings.name);
+    out.list(&settings.subjects, |out, pattern| out.text(pattern));
+    for limit in [settings.max_age_us, settings.max_bytes, settings.max_messages] {
+        out.maybe(limit);
+    }
+    out.u8((settings.full == Full::DropOld).into());
+    out.u64(settings.dedupe_us);
+    out.u64(settings.replicas.into());
+}
+
+fn read_stream(from: &mut Reader<'_>) -> Read<StreamSettings> {
+    Ok(StreamSettings {
+        name: from.text()?,
+        subjects: from.list(Reader::parsed)?,
+        max_age_us: from.maybe()?,
+        max_bytes: from.maybe()?,
+        max_messages: from.maybe()?,
+        full: if from.u8()? == 1 { Full::DropOld } else { Full::Refuse },
+        dedupe_us: from.u64()?,
+        replicas: from.u32()?,
+    })
+}
+
+fn consumer(out: &mut Writer, settings: &ConsumerSettings) {
+    out.text(&settings.name);
+    out.list(&settings.filter, |out, pattern| out.text(pattern));
+    out.u64(settings.ack_wait_us);
+    out.u64(settings.max_deliver.into());
+    out.list(&settings.backoff_us, |out, delay| out.u64(*delay));
+    out.u64(settings.max_in_flight.into());
+    out.u8((settings.order == Order::Key).into());
+    out.u64(settings.inactive_us);
+}
+
+fn read_consumer(from: &mut Reader<'_>) -> Read<ConsumerSettings> {
+    Ok(ConsumerSettings {
+        name: from.text()?,
+        filter: from.list(Reader::parsed)?,
+        start: Start::All,
+        ack_wait_us: from.u64()?,
+        max_deliver: from.u32()?,
+        backoff_us: from.list(Reader::u64)?,
+        max_in_flight: from.u32()?,
+        order: if from.u8()? == 1 { Order::Key } else { Order::None },
+        inactive_us: from.u64()?,
+    })
+}
+
+fn write_change(out: &mut Writer, change: &Change) {
+    match change {
+        Change::Tried { first, last, deliveries, due_us } => {
+            out.u8(1);
+            [*first, *last, u64::from(*deliveries), *due_us].into_iter().for_each(|number| out.u64(number));
+        }
+        Change::Done { first, last } => {
+            out.u8(2);
+            out.u64(*first);
+            out.u64(*last);
+        }
+        Change::Floor(floor) => {
+            out.u8(3);
+            out.u64(*floor);
+        }
+        Change::Dead(dead) => {
+            out.u8(4);
+            [dead.sequence, dead.deliveries.into(), dead.dead_at_us].into_iter().for_each(|number| out.u64(number));
+            [&dead.reason, &dead.error, &dead.traceback].into_iter().for_each(|text| out.text(text));
+        }
+        Change::Requeued(sequence) => {
+            out.u8(5);
+            out.u64(*sequence);
+        }
+        Change::Dropped(sequence) => {
+            out.u8(6);
+            out.u64(*sequence);
+        }
+        Change::Moved(next) => {
+            out.u8(7);
+            out.u64(*next);
+        }
+        Change::Paused(until) => {
+            out.u8(8);
+            out.maybe(*until);
+        }
+    }
+}
+
+fn read_change(from: &mut Reader<'_>) -> Read<Change> {
+    Ok(match from.u8()? {
+        1 => Change::Tried { first: from.u64()?, last: from.u64()?, deliveries: from.u32()?, due_us: from.u64()? },
+        2 => Change::Done { first: from.u64()?, last: from.u64()? },
+        3 => Change::Floor(from.u64()?),
+        4 => Change::Dead(Box::new(Dead {
+            sequence: from.u64()?,
+            deliveries: from.u32()?,
+            dead_at_us: from.u64()?,
+            reason: from.text()?,
+            error: from.text()?,
+            traceback: from.text()?,
+        })),
+        5 => Change::Requeued(from.u64()?),
+        6 => Change::Dropped(from.u64()?),
+        7 => Change::Moved(from.u64()?),
+        8 => Change::Paused(from.maybe()?),
+        other => return Err(format!("{other} is no change of a consumer that this version knows")),
+    })
+}
+
+fn write_entry(out: &mut Writer, entry: &Entry) {
+    out.text(&*entry.key);
+    out.u8(entry.value.is_some().into());
+    out.bytes(entry.value.as_deref().unwrap_or_default());
+    out.u64(entry.revision);
+    out.u64(entry.time_us);
+    out.maybe(entry.expires_us);
+    out.u8(entry.purged.into());
+}
+
+fn read_entry(from: &mut Reader<'_>) -> Read<Entry> {
+    let key = from.text()?.into();
+    let has_value = from.u8()? != 0;
+    let value = Bytes::copy_from_slice(from.bytes()?);
+    Ok(Entry {
+        key,
+        value: has_value.then_some(value),
+        revision: from.u64()?,
+        time_us: from.u64()?,
+        expires_us: from.maybe()?,
+        purged: from.u8()? != 0,
+    })
+}

@@ -1,0 +1,4 @@
+//! Stories of data folders: crashes, loss of power, rot, and the suite that every home passes.
+
+mod power;
+mod rot;
