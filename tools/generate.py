@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tables import SETTERS, Row, read_errors, read_limits
-from typescript import typescript_errors, typescript_limits
+from typescript import typescript_error_table, typescript_errors, typescript_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 120
@@ -56,6 +56,7 @@ def outputs() -> dict[Path, str]:
         ROOT / "python/tidewire/errors.py": python_errors(errors),
         typescript / "limits.ts": typescript_limits(limits, ORIGIN.format("limits.toml")),
         typescript / "errors.ts": typescript_errors(errors, ORIGIN.format("errors.toml")),
+        typescript / "error_table.ts": typescript_error_table(errors, ORIGIN.format("errors.toml")),
         ROOT / "docs/reference/limits.md": page_of_limits(limits),
         ROOT / "docs/reference/errors.md": page_of_errors(errors),
     }

@@ -69,12 +69,19 @@ def _limit(row: Row) -> str:
 def typescript_errors(rows: list[Row], origin: str) -> str:
     parts = [f'// {origin}\nimport {{ TidewireError }} from "../error.js";\n']
     parts.extend(_error(row) for row in rows)
+    return "\n".join(parts)
+
+
+def typescript_error_table(rows: list[Row], origin: str) -> str:
+    names = sorted(row["name"] for row in rows)
+    imported = "".join(f"\t{name},\n" for name in names)
     known = "".join(f"\t[{row['number']}, {row['name']}],\n" for row in rows)
-    parts.append(
+    return (
+        f'// {origin}\nimport type {{ TidewireError }} from "../error.js";\n'
+        f'import {{\n{imported}}} from "./errors.js";\n\n'
         "/** The classes by the numbers that travel on the wire. */\n"
         f"export const ERRORS: ReadonlyMap<number, new (message?: string) => TidewireError> = new Map([\n{known}]);\n"
     )
-    return "\n".join(parts)
 
 
 def _error(row: Row) -> str:

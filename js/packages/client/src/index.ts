@@ -34,42 +34,7 @@ export type {
 	Visibility,
 } from "./discovery.js";
 export { TidewireError } from "./error.js";
-export {
-	ActorStopped,
-	AlreadyStarted,
-	AskCycle,
-	AskTimeout,
-	CallCancelled,
-	CampaignError,
-	CodeChanged,
-	ConfigError,
-	InvalidArgument,
-	InvalidSubject,
-	LimitExceeded,
-	LinkLost,
-	MailboxFull,
-	MessageExpired,
-	NameTaken,
-	NodeStopped,
-	NoReply,
-	NoResponders,
-	NoSuchCampaign,
-	NoSuchTarget,
-	PayloadTooLarge,
-	PoolFailed,
-	PoolStopped,
-	RemoteError,
-	RemoteGone,
-	StoreUnavailable,
-	TaskQuarantined,
-	TaskTimeout,
-	Unauthorized,
-	Unhandled,
-	UnknownDispatcher,
-	VersionMismatch,
-	WireError,
-	WorkerLost,
-} from "./generated/errors.js";
+export * from "./generated/errors.js";
 export type { ServiceStatistics } from "./hosting.js";
 export type { MethodOptions } from "./methods.js";
 export type {

@@ -1,10 +1,12 @@
 /** A node: what a program does with its link to a hub. */
+
 import { type CallSite, callValue, Invocation, type Plan, Stream } from "./calls.js";
 import { type Answer, type AnyService, type Client, clientOf } from "./client.js";
 import { type Instance, readInstances, type ServiceInfo, services, type Visibility } from "./discovery.js";
 import { TidewireError } from "./error.js";
 import { type Id, NORMAL } from "./frames.js";
-import { ERRORS, InvalidArgument, LinkLost, NodeStopped, NoResponders, Unauthorized } from "./generated/errors.js";
+import { ERRORS } from "./generated/error_table.js";
+import { InvalidArgument, LinkLost, NodeStopped, NoResponders, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
 import { Host, headersOf, type ServiceStatistics } from "./hosting.js";
 import type { Joined, LinkEvents } from "./link.js";

@@ -1,4 +1,5 @@
 /** One link from WELCOME to its end: exchanges, credit, deadlines and signs of life, told the time and the frames that come. */
+
 import { Assemblies, type Progress } from "./assembly.js";
 import type { TidewireError } from "./error.js";
 import {
@@ -14,9 +15,9 @@ import {
 	readFrames,
 	readHead,
 } from "./frames.js";
+import { ERRORS } from "./generated/error_table.js";
 import {
 	AskTimeout,
-	ERRORS,
 	InvalidArgument,
 	LimitExceeded,
 	LinkLost,

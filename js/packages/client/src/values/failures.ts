@@ -1,6 +1,8 @@
 /** Errors as what travels of them, and back. */
+
 import { TidewireError } from "../error.js";
-import { ERRORS, RemoteError, WireError } from "../generated/errors.js";
+import { ERRORS } from "../generated/error_table.js";
+import { RemoteError, WireError } from "../generated/errors.js";
 
 const TEXT_MAX = 65_536;
 const OWN = "tidewire.errors:";
