@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("../../../../../", import.meta.url));
-export const PYTHON = process.env.TIDEWIRE_PYTHON ?? `${ROOT}.venv/bin/python`;
+export const PYTHON = process.env.PYTHON_OF_TESTS ?? `${ROOT}.venv/bin/python`;
 const PEER = `${ROOT}js/packages/client/test/peer.py`;
 
 export class Peer {
