@@ -22,6 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 bench = typer.Typer(help="Measure this machine, beside peers in the same run.", no_args_is_help=True)
+generate = typer.Typer(help="Write code for other languages.", no_args_is_help=True)
+app.add_typer(generate, name="generate")
 app.add_typer(bench, name="bench")
 app.add_typer(campaign, name="campaign")
 app.command(epilog="Example: tidewire worker postgres://user@host/db --processes 4")(worker)
@@ -310,6 +312,28 @@ def agents(hub: Any) -> int:
     from tidewire.commands import talk
 
     return talk.agents(hub)
+
+
+@generate.command("ts", epilog="Example: tidewire generate ts ws://127.0.0.1:7421 --out src/services.ts")
+def generate_ts(
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            help="The hub.  [default: TIDEWIRE_URL, or tide://127.0.0.1:7420]", metavar="URL", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file to write; else it is printed.", show_default=False)
+    ] = None,
+    token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+) -> None:
+    """TypeScript interfaces of the services of a hub, from their schemas: for `node.client<Services["name"]>("name")`."""
+    from tidewire.commands.talk import Hub, generate_ts
+
+    raise typer.Exit(generate_ts(Hub(url, token, False, files=(ca, cert, key)), out))
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")

@@ -215,6 +215,26 @@ def services(hub: Hub) -> int:
     return hub.run(work)
 
 
+def generate_ts(hub: Hub, out: Path | None) -> int:
+    """Write TypeScript interfaces of all services, to a file or to the standard output."""
+    from tidewire.commands.typescript import typescript
+
+    async def work(node: tw.Node) -> int:
+        text = typescript(await node.services())
+        if out is None:
+            sys.stdout.write(text)
+            return 0
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InvalidArgument(
+                f"--out: {str(out)!r} is not allowed: {error.strerror}: give a file that can be written"
+            ) from None
+        return 0
+
+    return hub.run(work)
+
+
 def nodes(hub: Hub) -> int:
     """Print the nodes of a hub."""
 

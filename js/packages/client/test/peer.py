@@ -238,7 +238,7 @@ class Driver(tw.Service):
         await self._known(service)
         try:
             await getattr(self._node.client(service), method)(*args)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             return {
                 "type": type(error).__name__,
                 "message": str(error),

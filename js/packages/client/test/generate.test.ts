@@ -1,0 +1,92 @@
+/** `tidewire generate ts`: what it writes is stable, and TypeScript holds programs to it. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import test, { after, before } from "node:test";
+import ts from "typescript";
+import { PYTHON, Peer, ROOT } from "./python.js";
+
+const FOLDER = `${ROOT}js/packages/client/build/generated`;
+let hub: Peer;
+let server: Peer;
+
+before(async () => {
+	mkdirSync(FOLDER, { recursive: true });
+	hub = await Peer.start("hub");
+	server = await Peer.start("server", hub.url);
+});
+
+after(async () => {
+	await server?.stop();
+	await hub?.stop();
+});
+
+function generate(name: string): string {
+	const out = `${FOLDER}/${name}.ts`;
+	execFileSync(PYTHON, ["-m", "tidewire", "generate", "ts", hub.url, "--out", out]);
+	return readFileSync(out, "utf8");
+}
+
+/** What `tsc --strict` says of a file. */
+function problems(file: string): string[] {
+	const options: ts.CompilerOptions = {
+		strict: true,
+		noEmit: true,
+		target: ts.ScriptTarget.ES2022,
+		module: ts.ModuleKind.NodeNext,
+		moduleResolution: ts.ModuleResolutionKind.NodeNext,
+		lib: ["lib.es2023.d.ts", "lib.esnext.disposable.d.ts", "lib.dom.d.ts"],
+		types: [],
+	};
+	const program = ts.createProgram([file], options);
+	return ts.getPreEmitDiagnostics(program).map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n"));
+}
+
+const GOOD = `
+import type { Node } from "tidewire";
+import { named } from "tidewire";
+import type { Quote, Services } from "./services.js";
+
+export async function run(node: Node): Promise<number> {
+	const pricing = node.client<Services["pricing"]>("pricing");
+	const quote: Quote = await pricing.with({ timeout: 500 }).quote("X", 3);
+	const again: Quote = await pricing.quote("X", named({ qty: 3 }));
+	for await (const tick of pricing.ticks("X")) {
+		const next: number = tick + quote.price + again.price;
+		return next;
+	}
+	const state: Record<string, number> = await pricing.state();
+	return state.open ?? 0;
+}
+
+export async function untyped(node: Node): Promise<unknown> {
+	return node.client("pricing").quote("X");
+}
+`;
+
+const WRONG = [
+	'await node.client<Services["pricing"]>("pricing").quote(3)',
+	'await node.client<Services["pricing"]>("pricing").quot("X")',
+	'const wrong: string = await node.client<Services["pricing"]>("pricing").quote("X")',
+	'for await (const item of node.client<Services["pricing"]>("pricing").quote("X")) { item; }',
+	'(await node.client("pricing").quote("X")).price',
+];
+
+test("types of a hub's services, checked with tsc --strict", () => {
+	const text = generate("services");
+	assert.match(text, /export interface Quote \{\n\tsymbol: string;\n\tprice: number;\n\tqty\?: number;\n\}/);
+	assert.match(text, /quote\(symbol: string, qty\?: number\): Promise<Quote>;/);
+	assert.match(text, /ticks\(symbol: string, count\?: number\): AsyncIterable<number>;/);
+	writeFileSync(`${FOLDER}/good.ts`, GOOD);
+	assert.deepEqual(problems(`${FOLDER}/good.ts`), []);
+	for (const [at, line] of WRONG.entries()) {
+		const file = `${FOLDER}/wrong${at}.ts`;
+		const source = `import type { Node } from "tidewire";\nimport type { Services } from "./services.js";\n`;
+		writeFileSync(file, `${source}export async function run(node: Node) {\n${line}\n;}\nexport type Used = Services;\n`);
+		assert.equal(problems(file).length, 1, `${line}: ${problems(file).join("\n")}`);
+	}
+});
+
+test("the same services give the same text", () => {
+	assert.equal(generate("one"), generate("two"));
+});
