@@ -111,7 +111,7 @@ test-python: .make/extension .make/flights ## Python tests
 	@cd python && ../$(BIN)/python -m pytest
 
 .PHONY: test-js
-test-js: .make/extension .make/js ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
+test-js: .make/extension .make/js .make/chromium ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
 	$(call say,tests of the TypeScript client)
 	@cd js && npm run --silent build
 	@cd js && npm run --silent test
@@ -195,6 +195,11 @@ clean: ## Remove what was built
 	$(call say,packages of the TypeScript client)
 	@command -v npm >/dev/null || { echo "the TypeScript client needs Node.js 20 and npm: apt-get install nodejs npm"; exit 1; }
 	@cd js && npm ci --no-fund --no-audit --loglevel=error
+	@touch $@
+
+.make/chromium: js/scripts/chromium.sh | .make
+	$(call say,Chromium for tests in a browser)
+	@js/scripts/chromium.sh
 	@touch $@
 
 .make/flights: .make/venv $(wildcard examples/flights/requirements.txt)

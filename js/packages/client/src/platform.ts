@@ -23,7 +23,7 @@ export function shellOf(open: Open): Shell {
 					? undefined
 					: setTimeout(wake, Math.min(TIMER_MAX_MS, Math.max(0, at - performance.now())));
 		},
-		soon: queueMicrotask,
+		soon: (run) => queueMicrotask(run),
 		open,
 		randomBytes: (count) => crypto.getRandomValues(new Uint8Array(count)),
 		watch: (object, collected) => registry?.register(object, collected),

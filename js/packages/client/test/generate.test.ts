@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import test, { after, before } from "node:test";
 import ts from "typescript";
-import { PYTHON, Peer, ROOT } from "./python.js";
+import { Peer, PYTHON, ROOT } from "./python.js";
 
 const FOLDER = `${ROOT}js/packages/client/build/generated`;
 let hub: Peer;
@@ -82,7 +82,10 @@ test("types of a hub's services, checked with tsc --strict", () => {
 	for (const [at, line] of WRONG.entries()) {
 		const file = `${FOLDER}/wrong${at}.ts`;
 		const source = `import type { Node } from "tidewire";\nimport type { Services } from "./services.js";\n`;
-		writeFileSync(file, `${source}export async function run(node: Node) {\n${line}\n;}\nexport type Used = Services;\n`);
+		writeFileSync(
+			file,
+			`${source}export async function run(node: Node) {\n${line}\n;}\nexport type Used = Services;\n`,
+		);
 		assert.equal(problems(file).length, 1, `${line}: ${problems(file).join("\n")}`);
 	}
 });

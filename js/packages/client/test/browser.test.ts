@@ -1,0 +1,161 @@
+/** Two tabs and a worker of Chromium on one hub, with a node of Python. */
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import test, { after, before, describe } from "node:test";
+import { build } from "esbuild";
+import { type Browser, chromium, type Page } from "playwright-core";
+import { connect, type Node } from "tidewire";
+import { Peer, ROOT } from "./python.js";
+
+const CHROMIUM = ["chromium", "chromium-browser", "google-chrome"].map((name) => `/usr/bin/${name}`).find(existsSync);
+
+const WORKER = `
+import { connect } from "/tidewire.js";
+onmessage = async ({ data: url }) => {
+	const node = await connect(url, { name: "worker" });
+	await node.serve("work", {
+		double: (n) => n * 2,
+		async *upto(n) { for (let i = 0; i < n; i++) yield i; },
+	});
+	postMessage("ready");
+};
+`;
+
+const FILES: Record<string, { type: string; text: string }> = {
+	"/": { type: "text/html", text: "<!doctype html><title>tidewire</title>" },
+	"/worker.js": { type: "text/javascript", text: WORKER },
+};
+
+/** What a page does is written as text: it runs there. */
+function within<T>(page: Page, body: string, ...args: unknown[]): Promise<T> {
+	const run = `async (args) => { const { connect, named, remote } = await import("/tidewire.js"); ${body} }`;
+	return page.evaluate(`(${run})(${JSON.stringify(args)})`) as Promise<T>;
+}
+
+describe("in Chromium", { timeout: 120_000 }, () => {
+	let hub: Peer;
+	let python: Peer;
+	let site: Server;
+	let browser: Browser;
+	let node: Node;
+	const pages: Page[] = [];
+
+	before(async () => {
+		assert.ok(CHROMIUM, "the tests in a browser need Chromium: js/scripts/chromium.sh installs it");
+		hub = await Peer.start("hub");
+		python = await Peer.start("server", hub.url);
+		node = await connect(hub.url, { name: "watcher" });
+		const { outputFiles } = await build({
+			entryPoints: [`${ROOT}js/packages/client/dist/index.js`],
+			bundle: true,
+			format: "esm",
+			platform: "browser",
+			tsconfigRaw: "{}",
+			write: false,
+		});
+		FILES["/tidewire.js"] = { type: "text/javascript", text: outputFiles[0]?.text ?? "" };
+		site = createServer((request, response) => {
+			const file = FILES[request.url ?? ""];
+			response.writeHead(file ? 200 : 404, { "content-type": file?.type ?? "text/plain" });
+			response.end(file?.text);
+		});
+		await new Promise<void>((resolve) => site.listen(0, "127.0.0.1", resolve));
+		browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+		const { port } = site.address() as AddressInfo;
+		for (const name of ["one", "two"]) {
+			const page = await browser.newPage();
+			await page.goto(`http://127.0.0.1:${port}/`);
+			await within(page, "window.node = await connect(args[0], { name: args[1] });", hub.url, name);
+			pages.push(page);
+		}
+	});
+
+	after(async () => {
+		await browser?.close();
+		await node?.close();
+		site?.close();
+		await python?.stop();
+		await hub?.stop();
+	});
+
+	test("two tabs and a worker call each other, and Python", async () => {
+		const [one, two] = pages as [Page, Page];
+		const started = await within(
+			one,
+			`const worker = new Worker("/worker.js", { type: "module" });
+			return new Promise((resolve) => { worker.onmessage = ({ data }) => resolve(data); worker.postMessage(args[0]); });`,
+			hub.url,
+		);
+		assert.equal(started, "ready");
+		await within(
+			one,
+			`window.seen = []; await node.serve("board", { draw: (n) => seen.push(n), ask: async (q) => q + "? yes" });`,
+		);
+		const answers = await within<unknown[]>(
+			two,
+			`const board = node.client("board"), work = node.client("work"), shop = node.client("shop");
+			for (let n = 0; n < 3; n++) await board.draw(await work.double(n));
+			const items = [];
+			for await (const item of work.upto(200)) items.push(item);
+			const progress = [];
+			const packed = await shop.pack(3, (n) => progress.push(n));
+			const quote = await node.client("pricing").quote("X", named({ qty: 3 }));
+			return [await board.ask("really"), items.length, progress, packed, quote.price];`,
+		);
+		assert.deepEqual(answers, ["really? yes", 200, [0, 1, 2], "packed", 7.5]);
+		assert.deepEqual(await within(one, "return seen;"), [0, 2, 4]);
+		// Python calls what the tab serves.
+		assert.equal(await node.client("driver").call?.("board", "ask", ["Python"], {}), "Python? yes");
+	});
+
+	test("long values go both ways", async () => {
+		const [one] = pages as [Page];
+		const result = await within(
+			one,
+			`const echo = node.client("values");
+			const long = new Uint8Array(3_000_000).map((_, n) => n & 255);
+			const back = await echo.echo(long);
+			const array = await echo.get("long array");
+			return [back.length, back.every((byte, n) => byte === (n & 255)), array.dtype, array.data[9999]];`,
+		);
+		assert.deepEqual(result, [3_000_000, true, "<i4", 9999]);
+	});
+
+	test("a page that is closed in the middle of a stream ends the generator there", async () => {
+		const [, two] = pages as [Page, Page];
+		const pricing = node.client<{ state(): Promise<{ open: number }> }>("pricing");
+		await within(
+			two,
+			`window.items = node.client("pricing").ticks("X")[Symbol.asyncIterator]();
+			for (let n = 0; n < 10; n++) await items.next();`,
+		);
+		assert.equal((await pricing.state()).open, 1);
+		await two.close();
+		for (let asked = 0; (await pricing.state()).open > 0; asked++) {
+			assert.ok(asked < 5_000, "the generator is closed");
+		}
+	});
+
+	test("a hub that is killed is joined again by the page", async () => {
+		const [one] = pages as [Page];
+		await within(
+			one,
+			`window.joined = new Promise((resolve) => node.on("joined", resolve)); window.lost = new Promise((resolve) => node.on("lost", resolve));`,
+		);
+		const port = new URL(hub.url).port;
+		await hub.stop();
+		await within(one, "await lost;");
+		hub = await Peer.start("hub", port);
+		assert.equal(await within(one, "return await joined;"), "hub");
+		const caller = await connect(hub.url, { joinTimeout: 5_000 });
+		for (;;) {
+			if ((await caller.services()).some(({ name }) => name === "board")) {
+				break;
+			}
+		}
+		assert.equal(await caller.client("board").ask?.("back"), "back? yes");
+		await caller.close();
+	});
+});
