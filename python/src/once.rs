@@ -32,6 +32,11 @@ impl<T> Once<T> {
         self.0.get()
     }
 
+    /// What is in it, for the garbage collector, which asks without the interpreter.
+    pub fn seen(&self) -> Option<&T> {
+        self.0.get()
+    }
+
     /// Fills it, unless it is filled.
     pub fn set(&self, _py: Python<'_>, value: T) {
         self.fill(value);

@@ -181,7 +181,7 @@ def test_a_dispatcher_is_chosen_for_plain_functions() -> None:
     with tw.Node(config={"dispatchers": {"io": {"threads": 1}}}) as node:
         served: Served = serve(node, {"plain": lambda: "run"}, name="one", dispatcher="io")
         assert client(node, "one").sync.plain() == "run"
-        assert served._host.actors[0].statistics()["dispatcher"] == "io"
+        assert served._host.crew.actors[0].statistics()["dispatcher"] == "io"
 
 
 def test_a_plain_function_that_gives_a_coroutine_says_so(node: tw.Node) -> None:

@@ -165,7 +165,6 @@ def test_a_call_of_another_node_finds_the_places_of_plain_methods_taken() -> Non
 def test_one_more_than_may_wait_is_refused_over_a_link() -> None:
     async def story(hub: tw.Node) -> None:
         desk = Desk()
-        # The door lets two in at least.
         served = await hub.serve(desk, concurrency=2, waiting=1)
         async with joined(hub) as caller:
             hold = caller.client("desk").hold

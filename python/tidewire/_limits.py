@@ -267,14 +267,17 @@ REMOTE_OBJECTS: Final = Limit("remote_objects", "objects", 10_000, 1, 1_000_000)
 REMOTE_LEASE_MS: Final = Limit("remote_lease_ms", "ms", 600_000, 1, 604_800_000)
 """How long a function or object that was given to another node lives without being used, unless `remote` says otherwise."""
 
+REMOTE_CLAIM_MS: Final = Limit("remote_claim_ms", "ms", 5000, 5000, 5000)
+"""How long a function or object that was given in a call which is over waits for the word that the other node has got it."""
+
 SERVICE_CONCURRENCY: Final = Limit("service_concurrency", "calls", 1024, 1, 10_000)
-"""Calls that one instance of a service handles at once, of coroutines and of plain functions each."""
+"""Calls that one instance of a service handles at once, whoever makes them."""
 
 SERVICE_WAITING: Final = Limit("service_waiting", "calls", 10_000, 1, 10_000)
 """Calls that wait for one instance of a service, of coroutines, of plain functions and of streams each."""
 
 SERVICE_STREAMS: Final = Limit("service_streams", "streams", 10_000, 1, 10_000)
-"""Streams that one instance of a service writes at once, of coroutines and of plain functions each."""
+"""Streams that one instance of a service writes at once, whoever reads them."""
 
 STREAMS: Final = Limit("streams", "streams", 500, 500, 500)
 """Streams of one data folder."""

@@ -18,7 +18,7 @@ class ServiceConfig(Numbers):
     ``node.serve`` can say otherwise for one service: ``concurrency``, ``waiting`` and ``streams``.
 
     Args:
-        service_concurrency: Calls that one instance handles at once, of coroutines and of plain functions each.
+        service_concurrency: Calls that one instance handles at once, whoever makes them.
         service_waiting: Calls that wait for one instance; one more is refused.
         service_streams: Streams that one instance writes at once.
         stream_ahead: Items of a stream that were written here and not yet taken.

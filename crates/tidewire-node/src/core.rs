@@ -34,6 +34,8 @@ pub(crate) struct Core {
     pub listening: Mutex<Vec<Listening>>,
     pub served: Mutex<BTreeMap<u64, Kept>>,
     pub log: Log,
+    /// Told of what comes and goes.
+    pub changes: Log,
     /// How often a call is made again whose link was lost, if it may be.
     pub resends: u32,
     pub is_stopping: AtomicBool,

@@ -1,11 +1,13 @@
 //! The life of an inbound call: cancelled, out of time, out of credit, or answered.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Exchange, Message};
+
+use crate::host::Host;
 
 /// Why a handler goes on no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +36,19 @@ struct State {
     /// Items that the caller takes.
     credit: u64,
     task: Option<Waker>,
+    /// Where the call waits for its turn.
+    line: Option<Weak<Host>>,
 }
 
 impl Exchanging {
     pub fn new(credit: u32) -> Arc<Self> {
         let state = State { credit: credit.into(), ..State::default() };
         Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// The call waits for its turn: if its caller goes, the host lets go of it.
+    pub fn waits(&self, host: &Arc<Host>) {
+        self.state.lock().line = Some(Arc::downgrade(host));
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -103,10 +112,15 @@ impl Exchanging {
 
 impl Exchange for Exchanging {
     fn cancelled(&self) {
+        let mut line = None;
         self.change(|state| {
             state.is_gone = true;
             state.ended.get_or_insert(Ended::Gone);
+            line = state.line.take();
         });
+        if let Some(host) = line.and_then(|host| host.upgrade()) {
+            host.gone(self);
+        }
     }
 
     /// No credit was given for any.

@@ -53,6 +53,11 @@ impl<T> Gate<T> {
         self.waiting.iter_mut().find_map(VecDeque::pop_front)
     }
 
+    /// Takes out the first of those that wait of which this is true.
+    pub fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        self.waiting.iter_mut().find_map(|line| line.iter().position(&is_it).and_then(|at| line.remove(at)))
+    }
+
     #[cfg(test)]
     fn inside(&self) -> usize {
         self.inside
@@ -76,6 +81,16 @@ mod tests {
         assert_eq!(gate.come('d', 2), Entry::Full('d'));
         assert_eq!((gate.leave(), gate.inside()), (Some('c'), 2));
         assert_eq!((gate.leave(), gate.leave(), gate.inside()), (None, None, 0));
+    }
+
+    #[test]
+    fn one_that_waits_can_give_up() {
+        let mut gate = Gate::new(1, 10);
+        for (name, lane) in [("inside", 2), ("low", 3), ("normal", 2)] {
+            gate.come(name, lane);
+        }
+        assert_eq!((gate.remove(|name| *name == "low"), gate.remove(|name| *name == "inside")), (Some("low"), None));
+        assert_eq!((gate.leave(), gate.leave()), (Some("normal"), None));
     }
 
     #[test]

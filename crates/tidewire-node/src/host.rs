@@ -195,6 +195,20 @@ impl Host {
         self.listeners().iter().for_each(|listener| listener.end());
     }
 
+    /// The caller of a call has gone. If that waits for its turn, it is let go of at once, with all that it came with.
+    pub fn gone(&self, exchange: &Exchanging) {
+        let is_it = |job: &Job| std::ptr::eq(&*job.exchange, exchange);
+        let job = {
+            let mut doors = self.doors.lock();
+            doors.calls.remove(is_it).or_else(|| doors.streams.remove(is_it))
+        };
+        if let Some(job) = job {
+            refuse(job.call, ErrorCode::CallCancelled, "the caller has gone");
+            drop(job.busy);
+            self.runner.ended.wake();
+        }
+    }
+
     fn end(&self, which: impl Fn(&Running) -> bool) {
         let exchanges: Vec<_> = {
             let doors = self.doors.lock();
@@ -266,7 +280,7 @@ pub(crate) fn let_in(
     };
     match entry {
         Entry::Enters(job) => host.begin(job),
-        Entry::Waits => {}
+        Entry::Waits => exchange.waits(host),
         Entry::Full(job) => {
             let text = format!("service_waiting={}: so many calls wait already: try again later", host.waiting_max);
             refuse(job.call, ErrorCode::LimitExceeded, &text);

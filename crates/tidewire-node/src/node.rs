@@ -105,7 +105,9 @@ impl Node {
             let greeting = greeting(&options, options.token.clone());
             let log = Arc::clone(&options.log);
             let link = Link::join(&runtime, &address, greeting, move |line| log(line))?;
-            Self::new(options, runtime, link, None)
+            let node = Self::new(options, runtime, link, None)?;
+            node.core.say_joined("");
+            Ok(node)
         })
     }
 
@@ -133,6 +135,8 @@ impl Node {
             };
             let log = Arc::clone(&options.log);
             let hub = HubHandle::new(&runtime, hub_options, move |line| log(line));
+            let changes = Arc::clone(&options.changes);
+            hub.on_changes(move |change| changes(&change.to_string()));
             let listening = hub.listen(&address)?;
             let own = options.tokens.first().map(|token| token.secret().to_owned());
             let link = Link::join_local(&hub, greeting(&options, own))?;
@@ -172,6 +176,7 @@ impl Node {
             listening: Mutex::default(),
             served: Mutex::new(BTreeMap::new()),
             log: options.log,
+            changes: options.changes,
             resends: options.resends,
             is_stopping: AtomicBool::new(false),
             engine,
@@ -375,6 +380,7 @@ impl Core {
                 core.directory.missed();
                 core.objects.open();
                 core.rejoined.wake();
+                core.say_joined(" again");
             }
         });
         self.link.on_left(move |number| {
@@ -383,6 +389,12 @@ impl Core {
             }
         });
         self.objects.open();
+    }
+
+    fn say_joined(&self, again: &str) {
+        if let Some(joined) = self.link.joined() {
+            (self.changes)(&format!("node {:?} has joined the hub {:?}{again}", self.name, joined.hub));
+        }
     }
 
     /// Ends all that is left.

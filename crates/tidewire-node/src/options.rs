@@ -29,6 +29,7 @@ pub struct NodeOptions {
     pub(crate) resends: u32,
     pub(crate) spawn: Option<Spawn>,
     pub(crate) log: Log,
+    pub(crate) changes: Log,
 }
 
 impl NodeOptions {
@@ -45,6 +46,7 @@ impl NodeOptions {
             resends: limits::LINK_RESENDS.default as u32,
             spawn: None,
             log: Arc::new(|_| {}),
+            changes: Arc::new(|_| {}),
         }
     }
 
@@ -111,6 +113,13 @@ impl NodeOptions {
     /// nobody is told. It is called on the thread of the links, and must not wait.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Arc::new(log);
+        self
+    }
+
+    /// Called with one line when the node joins its hub, again too, and when it serves something or does so no longer; at a hub also when
+    /// others join, leave, or serve something. By default nobody is told. It is called on any thread, and must not wait.
+    pub fn changes(mut self, changes: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.changes = Arc::new(changes);
         self
     }
 

@@ -95,6 +95,7 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Plac
     let mut places = Vec::from(places);
     let events = listen(core, &host, &events, &mut places)?;
     let number = keep(core, Kept { host: Arc::clone(&host), _subscriptions: [first, second], _events: events });
+    (core.changes)(&format!("serves {:?}, instance {:?}", host.service, host.instance));
     Ok((Served { core: Arc::downgrade(core), number, host }, places))
 }
 
@@ -175,7 +176,11 @@ impl Served {
     }
 
     fn forget(&self) {
-        let kept = self.core.upgrade().and_then(|core| core.served.lock().remove(&self.number));
+        let core = self.core.upgrade();
+        let kept = core.as_ref().and_then(|core| core.served.lock().remove(&self.number));
+        if let Some((core, kept)) = core.zip(kept.as_ref()) {
+            (core.changes)(&format!("serves {:?}, instance {:?}, no longer", kept.host.service, kept.host.instance));
+        }
         // Its subscriptions end after the lock.
         drop(kept);
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PySet, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
@@ -22,17 +23,28 @@ use crate::tally::CallTally;
 /// The lanes of a mailbox, in the order of those of a link.
 const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
 
-/// Lets calls in, and begins those of coroutines whose arguments need no second look; the porter gets the others.
+/// The handler of the actor that runs the calls of one instance, whichever road they come on: so one limit holds for all.
+///
+/// It lets calls of other nodes in, and begins those of coroutines whose arguments need no second look; the porter gets the others.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Gate {
-    /// `tidewire.links.porter.Porter`.
-    porter: Py<PyAny>,
+    /// Runs a call of this process: `tidewire.services.host.Host.receive`.
+    receive: Py<PyAny>,
     instance: Py<PyAny>,
     tally: Py<CallTally>,
     /// The calls whose handlers are under way.
     calls: Py<PySet>,
+    opened: Once<Opened>,
+}
+
+/// What is there once other nodes may call.
+struct Opened {
+    /// `tidewire.links.porter.Porter`.
+    porter: Py<PyAny>,
     methods: HashMap<String, Method>,
-    actors: Once<(Py<ActorRef>, Py<ActorRef>)>,
+    /// The actors that take calls which give one value, and streams.
+    values: Py<ActorRef>,
+    streams: Py<ActorRef>,
 }
 
 /// A method that can be called from other nodes.
@@ -105,36 +117,40 @@ impl Method {
 
 #[pymethods]
 impl Gate {
-    /// `methods` are those that other nodes may call, by name; `public` names those that whoever comes over HTTP may call, too.
     #[new]
-    fn new(
+    fn new(receive: Py<PyAny>, instance: Py<PyAny>, tally: Py<CallTally>, calls: Py<PySet>) -> Self {
+        Self { receive, instance, tally, calls, opened: Once::new() }
+    }
+
+    /// Lets other nodes call `methods`, by name; `public` names those that whoever comes over HTTP may call, too. `values` and `streams`
+    /// are the actors that take the calls.
+    fn open(
+        &self,
+        py: Python<'_>,
         porter: Py<PyAny>,
-        instance: Py<PyAny>,
-        tally: Py<CallTally>,
-        calls: Py<PySet>,
         methods: HashMap<String, Bound<'_, PyAny>>,
         public: HashSet<String>,
-    ) -> PyResult<Self> {
+        values: Py<ActorRef>,
+        streams: Py<ActorRef>,
+    ) -> PyResult<()> {
         let method = |(name, bound): (String, Bound<'_, PyAny>)| {
             let method = Method::of(&bound, public.contains(&name))?;
             Ok((name, method))
         };
         let methods = methods.into_iter().map(method);
         let methods = methods.collect::<PyResult<_>>()?;
-        Ok(Self { porter, instance, tally, calls, methods, actors: Once::new() })
-    }
-
-    /// Says which actors take the calls: those that give one value, and streams.
-    fn open(&self, py: Python<'_>, values: Py<ActorRef>, streams: Py<ActorRef>) {
-        self.actors.set(py, (values, streams));
+        self.opened.set(py, Opened { porter, methods, values, streams });
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.porter)?;
+        visit.call(&self.receive)?;
         visit.call(&self.calls)?;
+        let Some(opened) = self.opened.seen() else { return Ok(()) };
+        visit.call(&opened.porter)?;
         // Methods are shared with the calls that are under way.
-        if self.methods.values().all(|method| Arc::strong_count(&method.0) == 1) {
-            for method in self.methods.values() {
+        if opened.methods.values().all(|method| Arc::strong_count(&method.0) == 1) {
+            for method in opened.methods.values() {
                 visit.call(&method.0.bound)?;
                 visit.call(&method.0.call)?;
             }
@@ -153,8 +169,8 @@ impl Gate {
     pub fn admit(&self, call: &Bound<'_, RemoteCall>) -> PyResult<()> {
         let py = call.py();
         let remote = call.get();
-        let Some((values, streams)) = self.actors.get(py) else { return Ok(()) };
-        let (method, lane) = remote.about(py, |name, lane| (self.methods.get(name).cloned(), PRIORITIES[lane]))?;
+        let Some(Opened { methods, values, streams, .. }) = self.opened.get(py) else { return Ok(()) };
+        let (method, lane) = remote.about(py, |name, lane| (methods.get(name).cloned(), PRIORITIES[lane]))?;
         let streaming = method.as_ref().is_some_and(|method| method.0.streams);
         method.into_iter().for_each(|method| drop(remote.method().set(method)));
         let actor = if streaming { streams } else { values }.get();
@@ -181,7 +197,9 @@ impl Gate {
     /// Begins a call. None: nobody waits for it any more.
     pub fn begin(this: &Bound<'_, Self>, call: &Bound<'_, PyAny>) -> PyResult<Option<Steps>> {
         let (py, gate) = (this.py(), this.get());
-        let call = call.cast::<RemoteCall>()?;
+        let Ok(call) = call.cast::<RemoteCall>() else {
+            return Steps::of(&gate.receive.bind(py).call1((call,))?).map(Some);
+        };
         let remote = call.get();
         if remote.cancelled() {
             return Ok(None);
@@ -196,12 +214,16 @@ impl Gate {
             let handling = Handling::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args.unbind());
             return Ok(Some(Steps::Call(Py::new(py, handling)?)));
         }
-        let coroutine = gate.porter(py).call_method1(intern!(py, "_receive"), (call,))?;
+        let coroutine = gate.porter(py)?.call_method1(intern!(py, "_receive"), (call,))?;
         Steps::of(&coroutine).map(Some)
     }
 
-    pub fn porter<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.porter.bind(py)
+    /// The porter: whoever has a call of another node finds it.
+    pub fn porter<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
+        let opened = self.opened.get(py);
+        opened
+            .map(|opened| opened.porter.bind(py))
+            .ok_or_else(|| PyRuntimeError::new_err("no other node may call this"))
     }
 
     pub fn tally<'a>(&'a self, py: Python<'a>) -> &'a CallTally {

@@ -77,8 +77,11 @@ impl Handling {
             }
             Err(error) => {
                 let left = handling.leave(this, task);
-                let told =
-                    handling.gate.get().porter(py).call_method1(intern!(py, "raised"), (this, error.into_value(py)));
+                let told = handling
+                    .gate
+                    .get()
+                    .porter(py)
+                    .and_then(|porter| porter.call_method1(intern!(py, "raised"), (this, error.into_value(py))));
                 left.and(told)?;
             }
         }
@@ -138,7 +141,7 @@ impl Handling {
             return Ok(());
         }
         let node = self.call.get().node(py)?;
-        self.gate.get().porter(py).call_method1(intern!(py, "answer"), (&self.call, node, value)).map(drop)
+        self.gate.get().porter(py)?.call_method1(intern!(py, "answer"), (&self.call, node, value)).map(drop)
     }
 
     fn interrupt_soon(&self, this: &Bound<'_, Self>) -> PyResult<()> {
@@ -184,8 +187,9 @@ impl Handling {
         if let Some(request) = &self.state.lock().request {
             return Ok(request.clone_ref(py));
         }
-        let request = self.gate.get().porter(py).call_method1(intern!(py, "_request"), (&self.call,))?.unbind();
-        Ok(self.state.lock().request.get_or_insert(request).clone_ref(py))
+        let request = self.gate.get().porter(py)?.call_method1(intern!(py, "_request"), (&self.call,))?.unbind();
+        let made = request.clone_ref(py);
+        Ok(self.state.lock().request.get_or_insert(made).clone_ref(py))
     }
 
     /// The method that was called.

@@ -49,6 +49,8 @@ pub struct Exchanging {
     waker: Mutex<Option<Waker>>,
     on_cancel: Mutex<Option<OnCancel>>,
     this: Mutex<Weak<Exchanging>>,
+    /// The call, as long as nobody has read what it came with.
+    unopened: Mutex<Weak<Mutex<Option<Own<Call>>>>>,
 }
 
 /// What is done when the caller has gone.
@@ -68,6 +70,7 @@ impl Exchanging {
             waker: Mutex::new(None),
             on_cancel: Mutex::new(None),
             this: Mutex::new(Weak::new()),
+            unopened: Mutex::new(Weak::new()),
         }
     }
 
@@ -87,13 +90,27 @@ impl Exchanging {
 
     /// Calls what Python wants to have called when the caller has gone.
     pub fn tell(&self, py: Python<'_>) {
-        let told = match self.on_cancel.lock().take() {
-            None => return,
+        // Apart from the match, so that the lock is free while Python runs.
+        let on_cancel = self.on_cancel.lock().take();
+        let told = match on_cancel {
+            None => return self.let_go(py),
             Some(OnCancel::Call(call)) => call.call0(py).map(drop),
             Some(OnCancel::Cancel(handling)) => Handling::cancel(handling.bind(py), None),
         };
         if let Err(error) = told {
             crate::bridge::raised(py, error);
+        }
+    }
+
+    /// Lets go of a call that waits for its turn, with all that it came with: nobody will begin it.
+    fn let_go(&self, py: Python<'_>) {
+        if !self.cancelled.load(Ordering::Acquire) {
+            return;
+        }
+        let unopened = std::mem::take(&mut *self.unopened.lock());
+        if let Some(place) = unopened.upgrade() {
+            let call = place.lock().take();
+            crate::attach::detach(py, || drop(call));
         }
     }
 
@@ -107,7 +124,8 @@ impl Exchanging {
     }
 
     fn wake(&self) {
-        if let Some(waker) = self.waker.lock().take() {
+        let waker = self.waker.lock().take();
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
@@ -142,7 +160,7 @@ impl Exchange for Exchanging {
 /// A call that came in over a link. It is answered once; if it is dropped unanswered, its caller is told.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct RemoteCall {
-    call: Mutex<Option<Own<Call>>>,
+    call: Arc<Mutex<Option<Own<Call>>>>,
     exchange: Arc<Exchanging>,
     flusher: Flusher,
     taking: Taking,
@@ -157,16 +175,9 @@ impl RemoteCall {
     pub fn new(call: Call, exchange: Arc<Exchanging>, taking: Taking) -> Self {
         *exchange.this.lock() = Arc::downgrade(&exchange);
         let (flusher, deadline, payload_bytes) = (call.flusher(), call.deadline, call.payload_bytes());
-        Self {
-            call: Mutex::new(Some(Own::new(call))),
-            exchange,
-            flusher,
-            taking,
-            deadline,
-            payload_bytes,
-            value: Once::new(),
-            method: OnceLock::new(),
-        }
+        let call = Arc::new(Mutex::new(Some(Own::new(call))));
+        *exchange.unopened.lock() = Arc::downgrade(&call);
+        Self { call, exchange, flusher, taking, deadline, payload_bytes, value: Once::new(), method: OnceLock::new() }
     }
 
     /// What is called: the last token of the subject; and in which lane.
@@ -186,10 +197,11 @@ impl RemoteCall {
     /// The value that it came with. It is read once: a long payload is used up.
     pub fn decoded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let read = || {
+            *self.exchange.unopened.lock() = Weak::new();
             let origin = self.with(py, |call| Ok(call.head().origin))?;
             let value = sent_by(origin, || match self.long_payload() {
                 Some(payload) => self.taking.use_up(py, payload),
-                None => self.with(py, |call| self.taking.decode(py, call.message.payload())),
+                None => self.decode_short(py),
             });
             value.map(Bound::unbind)
         };
@@ -199,6 +211,16 @@ impl RemoteCall {
         }
     }
 
+    /// Reads a payload where it lies. The call is taken out meanwhile, as that may run code of the user's, which must not meet the lock;
+    /// nobody else has the call yet.
+    fn decode_short<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let taken = self.call.lock().take();
+        let Some(call) = taken else { return self.with(py, |_| Ok(py.None().into_bound(py))) };
+        let value = call.born.check(py).and_then(|()| self.taking.decode(py, call.message.payload()));
+        *self.call.lock() = Some(call);
+        value
+    }
+
     /// Cancels this when the caller has gone; at once if it has.
     pub fn cancels(&self, py: Python<'_>, handling: Py<Handling>) -> PyResult<()> {
         self.on_gone(py, OnCancel::Cancel(handling.into()));
@@ -206,7 +228,8 @@ impl RemoteCall {
     }
 
     fn on_gone(&self, py: Python<'_>, call: OnCancel) {
-        *self.exchange.on_cancel.lock() = Some(call);
+        let before = self.exchange.on_cancel.lock().replace(call);
+        drop(before);
         // It may have gone before; then what was just set may not be called by anybody else.
         if self.unread() {
             self.exchange.tell(py);

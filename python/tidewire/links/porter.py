@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire._binding import Gate, RemoteMessage
+from tidewire._binding import RemoteMessage
 from tidewire._handlers import Plan
+from tidewire._limits import CONCURRENCY
 from tidewire._log import logger
 from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, MailboxFull
@@ -33,7 +33,7 @@ _IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 
 
 class Porter:
-    """Stands at the door of one instance: an actor on the node's loop, through which calls come to the host.
+    """The server side of one instance for calls of other nodes: they wait for their turn where those of its own node do.
 
     Args:
         host: The instance.
@@ -43,20 +43,24 @@ class Porter:
         self._host = host
         self._port = LocalPort(host)
         self._warned = False
-        self.gate = Gate(
-            self, host.instance, host.tally, host.calls, dict(host.admitted("private")), set(host.admitted("public"))
-        )
-        self.actor = self._spawn(None, max(host.room.calls, 2))
+        self.gate = host.gate
+        # Without coroutines it is the threads that have the places, and the line of those who wait for one.
+        self.actor = self._spawn(None, host.room.calls) if host.values is None else host.values
+        self.own_actor = self.actor if host.values is None else None
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
         self._streams = self._spawn(self.actor, host.room.streams) if host.streams_any else self.actor
-        self.gate.open(self.actor, self._streams)
+        private, public = dict(host.admitted("private")), set(host.admitted("public"))
+        self.gate.open(self, private, public, self.actor, self._streams)
 
-    def _spawn(self, parent: ActorRef | None, concurrency: int) -> ActorRef:
+    def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
+        """Return an actor for calls that the host lets run, or wait: so it takes all of both."""
+
         def plan() -> Plan:
-            return Plan(self._handler, takes_context=False, coroutine=True)
+            return Plan(self.gate, takes_context=False, coroutine=True)
 
-        mailbox = Mailbox(self._host.room.waiting, "fail")
-        return self._host.node._spawn_plan(plan, Options(mailbox=mailbox, concurrency=concurrency), parent)
+        most = places + self._host.room.waiting
+        options = Options(mailbox=Mailbox(most, "fail"), concurrency=min(most, CONCURRENCY.max))
+        return self._host.node._spawn_plan(plan, options, parent)
 
     def __call__(self, call: RemoteCall | RemoteMessage) -> None:
         """Let a call in, or tell its caller that too many wait. What is published to where calls come in has no handler."""
@@ -71,11 +75,7 @@ class Porter:
                 call.node,
             )
 
-    @property
-    def _handler(self) -> Callable[[RemoteCall], Any]:
-        """What the actors run: mostly the gate begins a call by itself, and has ``_receive`` do so where more is to be seen to."""
-        return self.gate
-
+    # Mostly the gate begins a call by itself; it has this do so where more is to be seen to.
     async def _receive(self, call: RemoteCall) -> None:
         if call.cancelled:
             return
@@ -84,15 +84,17 @@ class Porter:
             method = self._host.method(request)
             if method.streams != call.reads_items:
                 call.refuse(_INVALID_ARGUMENT, _IS_STREAM if method.streams else _IS_VALUE)
-            elif method.streams:
+                return
+            if method.streams:
                 await self._stream(call, request)
-            elif method.coroutine:
-                running = Running(request, method, self._host.instance)
+                return
+            running = Running(request, method, self._host.instance)
+            if method.coroutine:
                 call.on_cancel(running.cancel)
                 self.answer(call, request.node, await self._host.receive(running))
             else:
                 try:
-                    reply = self._port.call(request)
+                    reply = self._host.on_thread(running, request.left_s())
                 except MailboxFull as full:
                     refuse_full(call, full)
                     return

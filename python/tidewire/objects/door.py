@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import MailboxFull, NoSuchTarget, TidewireError
@@ -78,10 +78,6 @@ class Door(Porter):
         # Whatever is wrong with it, its sender is told.
         except Exception as error:  # noqa: BLE001
             fail(call, error)
-
-    @property
-    def _handler(self) -> Callable[[RemoteCall], Any]:
-        return self._receive
 
     def _let_in(self, call: RemoteCall, what: str) -> None:
         key, _, name = what.partition(".")

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tidewire._limits import REMOTE_OBJECTS
+from tidewire._limits import REMOTE_CLAIM_MS, REMOTE_OBJECTS
 from tidewire.errors import LimitExceeded, RemoteGone
 from tidewire.services.methods import Bound
 
 KEY_BYTES = 16
-CLAIM_S = 5.0
+CLAIM_S = REMOTE_CLAIM_MS.default / 1000
 """How long what was given in a call that is over waits for the word that its callee has got it."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -56,14 +57,16 @@ class Crew:
         node: Where they live.
         room: How many there are at most, and how many calls wait at actors that are busy. Streams that go on are not among them.
         dispatcher: Whose threads run them.
+        parent: The actor after whose end they end, if there is one.
     """
 
-    def __init__(self, node: Node, room: Room, dispatcher: str) -> None:
+    def __init__(self, node: Node, room: Room, dispatcher: str, parent: ActorRef | None) -> None:
         self._node = node
         self._room = room
         # Cancelled calls stay in a mailbox until their turn: it has to have an end too.
         self._mailbox = Mailbox(room.calls + room.waiting + room.streams)
         self._dispatcher = dispatcher
+        self._parent = parent
         # The lock protects who is free, and who has which job.
         self._lock = threading.RLock()
         self._members: list[Member] = []
@@ -139,7 +142,9 @@ class Crew:
             if member is None and self._closed:
                 raise ActorStopped("its service is stopping: call another instance")
             if member is None and len(self._members) < self._room.calls:
-                member = self._spawn()
+                # Calls that wait while the parent stops get on with the actors there are.
+                with contextlib.suppress(ActorStopped):
+                    member = self._spawn()
             if member is None:
                 self._turn = (self._turn + 1) % len(self._members)
                 member = self._members[self._turn]
@@ -152,7 +157,8 @@ class Crew:
         def plan() -> Plan:
             return Plan(_receive, takes_context=False, coroutine=False)
 
-        member = Member(self._node._spawn_plan(plan, Options(mailbox=self._mailbox, dispatcher=self._dispatcher)))
+        options = Options(mailbox=self._mailbox, dispatcher=self._dispatcher)
+        member = Member(self._node._spawn_plan(plan, options, self._parent))
         self._members.append(member)
         return member
 

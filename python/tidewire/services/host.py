@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _log
-from tidewire._binding import CallTally
+from tidewire._binding import CallTally, Gate
 from tidewire._handlers import Plan
 from tidewire._node.actors import Options
-from tidewire.errors import InvalidArgument, NoSuchTarget
+from tidewire.errors import InvalidArgument, NoSuchTarget, TidewireError
 from tidewire.services.checking import Arguments
 from tidewire.services.context import CallContext
 from tidewire.services.crew import Crew
@@ -21,9 +22,11 @@ from tidewire.services.methods import Bound
 from tidewire.services.names import VISIBILITIES, nearest
 from tidewire.services.outcome import error_for_caller
 from tidewire.services.places import Places
+from tidewire.services.reply import LocalReply, told
 from tidewire.services.room import Room
 from tidewire.services.running import AnyRunning, Failure, Running
-from tidewire.services.streaming import PlainWriting, Writing, write
+from tidewire.services.streaming import Writing, write
+from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef
@@ -44,9 +47,11 @@ class Host:
         tally: What it counts.
         writing: The streams that are under way.
         calls: The calls whose handlers are under way.
-        values: The actor that runs coroutines, if it has any.
+        gate: What ``values`` runs: it takes calls of other nodes, too, once a porter has opened it.
+        values: The actor that lets calls begin, if there are coroutines among the methods. It has the places of all calls; plain
+            functions then run on the crew, each in the place of its call. Without coroutines the crew has the places.
         streams: The actor that writes streams of coroutines, if it has any.
-        places: Where streams of plain generators wait for others to end.
+        places: Where streams wait for others to end.
         streams_any: Whether it has methods that give streams.
         stopping: Whether it opens no streams any more.
     """
@@ -56,7 +61,7 @@ class Host:
     ) -> None:
         self.node = node
         self.room = room
-        self.places: Places[PlainWriting] = Places(room.streams, room.waiting)
+        self.places: Places[Writing] = Places(room.streams, room.waiting)
         self.info = info
         (self.instance,) = info.instances
         self.tally = CallTally()
@@ -71,13 +76,15 @@ class Host:
         self.streams_any = any(streams for _, streams in kinds)
         self.stopping = False
         self.values = self.streams = None
+        self.gate = Gate(self.receive, self.instance, self.tally, self.calls)
         self._crew: Crew | None = None
-        if not kinds.isdisjoint({(False, False), (False, True)}):
-            self._crew = Crew(node, room, dispatcher)
         if (True, False) in kinds:
-            self.values = self._spawn(self.receive, room.calls)
+            self.values = self._spawn(self.gate, room.mailbox, room.calls)
+        if not kinds.isdisjoint({(False, False), (False, True)}):
+            self._crew = Crew(node, room, dispatcher, self.values)
         if (True, True) in kinds:
-            self.streams = self._spawn(write, room.streams)
+            # It gets those that have a place, and those whose reader went away before they began.
+            self.streams = self._spawn(write, Mailbox(room.streams + room.waiting), room.streams)
 
     def _kinds(self, methods: Mapping[str, Bound]) -> set[tuple[bool, bool]]:
         """Return what it has to be able to run: whether coroutines, and whether streams."""
@@ -90,16 +97,21 @@ class Host:
         return self._crew
 
     def close(self) -> list[ActorRef]:
-        """Make no more actors, and return those there are but those of events."""
-        if self._crew is not None:
+        """Make no more actors, and return those to stop, but those of events: the others end with them."""
+        crew = []
+        # Calls that wait in ``values`` still need the crew, which ends after it.
+        if self._crew is not None and self.values is None:
             self._crew.close()
-        return self.actors
+            crew = self._crew.actors
+        return [*(actor for actor in (self.values, self.streams) if actor is not None), *crew]
 
     @property
-    def actors(self) -> list[ActorRef]:
-        """All its actors but those of events."""
+    def waiting(self) -> int:
+        """Calls and streams that have not begun."""
         crew = [] if self._crew is None else self._crew.actors
-        return [*(actor for actor in (self.values, self.streams) if actor is not None), *crew]
+        lines = [*crew, *(actor for actor in (self.values, self.streams) if actor is not None)]
+        depths: list[int] = [actor.statistics()["depth"] for actor in lines]
+        return sum(depths) + self.places.waiting
 
     def admitted(self, origin: str) -> Mapping[str, Bound]:
         """Return the methods that may be called from there, by name."""
@@ -134,10 +146,31 @@ class Host:
             args, kwargs = signature.with_context(args, kwargs, CallContext(running))
         return args, kwargs
 
+    def on_thread(self, running: Running, timeout: float | None) -> LocalReply:
+        """Have the crew run a plain function.
+
+        Raises:
+            ActorStopped: if the service is stopping.
+            MailboxFull: if too many wait.
+        """
+        try:
+            pending, job = self.crew.ask(functools.partial(self.run, running), timeout, running.request.priority)
+        except TidewireError as error:
+            raise told(self, running, error) from None
+        return LocalReply(self, pending, running, job)
+
     async def receive(self, running: Running) -> Any:
-        """Run a coroutine; the engine calls this for each call."""
+        """Run a call of this process, or, for a plain function, have the crew run it; the gate calls this."""
         if running.cancelled:
             return None
+        if not running.method.coroutine:
+            try:
+                return await self.on_thread(running, None)
+            except asyncio.CancelledError:
+                raise
+            # Whatever the function raised is for its caller.
+            except BaseException as error:  # noqa: BLE001
+                return Failure(error)
         token = running.enter_task()
         self.calls.add(running)
         self.tally.began()
@@ -223,11 +256,11 @@ class Host:
         self.tally.cancelled()
         return None if running.reason is None else Failure(running.reason)
 
-    def _spawn(self, receive: Any, concurrency: int) -> ActorRef:
+    def _spawn(self, receive: Any, mailbox: Mailbox, concurrency: int) -> ActorRef:
         def plan() -> Plan:
             return Plan(receive, takes_context=False, coroutine=True)
 
-        return self.node._spawn_plan(plan, Options(mailbox=self.room.mailbox, concurrency=concurrency))
+        return self.node._spawn_plan(plan, Options(mailbox=mailbox, concurrency=concurrency))
 
 
 def _is_cancelled() -> bool:

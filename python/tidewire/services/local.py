@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidewire.errors import (
-    ActorStopped,
-    AskTimeout,
-    InvalidArgument,
-    MailboxFull,
-    TidewireError,
-)
+from tidewire.errors import ActorStopped, InvalidArgument, TidewireError
 from tidewire.services.host import Host
-from tidewire.services.port import Refused, Request
-from tidewire.services.running import Failure, Running
+from tidewire.services.port import Request
+from tidewire.services.reply import LocalReply, told
+from tidewire.services.running import Running
 from tidewire.services.streaming import PlainWriting, Writing
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
-    from tidewire.services.crew import Job
     from tidewire.services.info import ServiceInfo
 
 
@@ -47,16 +38,13 @@ class LocalPort:
         if method.streams:
             raise InvalidArgument(f"{request.title} is a stream: read it with `async for`, rather than await it")
         running = Running(request, method, host.instance)
+        if host.values is None:
+            return host.on_thread(running, request.left_s())
         try:
-            if method.coroutine:
-                assert host.values is not None
-                pending, job = host.values.ask(running, request.left_s(), request.priority), None
-            else:
-                work = functools.partial(host.run, running)
-                pending, job = host.crew.ask(work, request.left_s(), request.priority)
+            pending = host.values.ask(running, request.left_s(), request.priority)
         except TidewireError as error:
-            raise _told(host, running, error) from None
-        return LocalReply(host, pending, running, job)
+            raise told(host, running, error) from None
+        return LocalReply(host, pending, running, None)
 
     def stream(self, request: Request) -> Writing:
         """Open a stream; see ``Port``."""
@@ -70,88 +58,8 @@ class LocalPort:
         try:
             if host.stopping:
                 raise ActorStopped
-            if isinstance(writing, PlainWriting):
-                writing.open()
-            else:
-                assert host.streams is not None
-                host.streams.tell(writing, request.priority)
+            writing.open()
         except TidewireError as error:
             writing.close()
-            raise _told(host, running, error) from None
+            raise told(host, running, error) from None
         return writing
-
-
-class LocalReply:
-    """A call that was sent to a host of this process."""
-
-    __slots__ = ("_host", "_job", "_pending", "_running")
-
-    def __init__(self, host: Host, pending: Pending, running: Running, job: Job | None) -> None:
-        self._host = host
-        self._pending = pending
-        self._running = running
-        self._job = job
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        try:
-            value = yield from self._pending.__await__()
-        except BaseException as error:
-            self.cancel()
-            if isinstance(error, TidewireError):
-                raise _told(self._host, self._running, error) from None
-            raise
-        if value.__class__ is Failure:
-            try:
-                raise value.error
-            finally:
-                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
-                del self, value
-        return value
-
-    def wait(self) -> Any:
-        """Give the result, and block this thread; see ``Reply``."""
-        try:
-            value = self._pending.wait()
-        except BaseException as error:
-            self.cancel()
-            if isinstance(error, TidewireError):
-                raise _told(self._host, self._running, error) from None
-            raise
-        if value.__class__ is Failure:
-            try:
-                raise value.error
-            finally:
-                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
-                del self, value
-        return value
-
-    def cancel(self) -> None:
-        """Say that nobody will wait; see ``Reply``."""
-        self._running.cancel()
-        self._pending.cancel()
-        if not self._running.begun:
-            # The message waits for its turn, and may be kept as a dead letter after that: not with what was to be handled.
-            self._running.forget()
-            if self._job is not None:
-                self._job.over()
-
-
-def _told(host: Host, running: Running, error: TidewireError) -> TidewireError:
-    """Return an error of the engine, which names an actor, as one that names the call."""
-    request = running.request
-    if isinstance(error, AskTimeout):
-        state = "its handler was at it, and is cancelled" if running.begun else "its handler had not begun"
-        return AskTimeout(
-            f"{request.title}: no answer in time from the instance {running.instance!r}, {state}: "
-            "allow more with with_(timeout=...), or look at the statistics of the service",
-            blocked_ms=request.blocked_ms,
-        )
-    if isinstance(error, ActorStopped):
-        kind = ActorStopped if running.begun else Refused
-        return kind(f"{request.title}: the instance {running.instance!r} has stopped: call another, or serve it again")
-    if isinstance(error, MailboxFull):
-        return MailboxFull(
-            f"{request.title}: too many calls wait for the instance {running.instance!r}, "
-            f"service_waiting={host.room.waiting}: try again, or serve more of them"
-        )
-    return error

@@ -17,7 +17,7 @@ class Room:
     """The limits of one instance.
 
     Attributes:
-        calls: Calls that run at once, of coroutines and of plain functions each.
+        calls: Calls that run at once.
         waiting: Calls that have come and not begun, and streams.
         streams: Streams that are written at once.
         ahead: Items of a stream that were written and not taken.
@@ -54,5 +54,5 @@ class Room:
 
     @property
     def mailbox(self) -> Mailbox:
-        """The mailbox of an actor that runs coroutines."""
-        return Mailbox(self.waiting)
+        """The mailbox in which calls wait."""
+        return Mailbox(self.waiting, "fail")

@@ -53,9 +53,9 @@ def serve(
         name: What callers call it; the default is what the class says.
         visibility: Who may call it: "node" (this process), "private" (also the nodes that joined) or "public" (for now the same).
         instance: An id for this instance; the default is the name with a random part.
-        concurrency: Calls that it handles at once, of coroutines and of plain functions each.
+        concurrency: Calls that it handles at once, whoever makes them.
         waiting: Calls, and streams, that have come and not begun; one more is refused.
-        streams: Streams that it writes at once, of coroutines and of plain functions each; further ones wait.
+        streams: Streams that it writes at once, whoever reads them; further ones wait.
         dispatcher: Which threads run its plain functions.
 
     For concurrency, waiting and streams the default is what ``node.serving`` says.
@@ -170,8 +170,8 @@ class Served:
 
     def statistics(self) -> dict[str, Any]:
         """Return counts of calls and streams, and how long calls took. Calls that never began are not among them."""
-        waiting = sum(actor.statistics()["depth"] for actor in self._host.actors) + self._host.places.waiting
-        return {"service": self.name, "instance": self.instance, **self._host.tally.summary(), "waiting": waiting}
+        counts = self._host.tally.summary()
+        return {"service": self.name, "instance": self.instance, **counts, "waiting": self._host.waiting}
 
     def __repr__(self) -> str:
         state = "stopped" if self._ledger is not None else "serving"
@@ -206,8 +206,8 @@ class Served:
     def _stops(self, drain: bool, timeout: float | None) -> list[Pending]:
         if not drain:
             self._host.cancel_calls(self._stopping)
-        porter = [] if self._porter is None else [self._porter.actor]
-        actors = [*(actor for _, actor in self._events), *porter, *self._host.close()]
+        own = None if self._porter is None else self._porter.own_actor
+        actors = [*(actor for _, actor in self._events), *([] if own is None else [own]), *self._host.close()]
         return [actor.stop(drain, timeout) for actor in actors]
 
     def _node_stops(self) -> None:

@@ -28,6 +28,16 @@ class Writing:
         self._counted = False
         self._on_cut: Callable[[], object] | None = None
 
+    def open(self) -> None:
+        """Begin, or wait for a place.
+
+        Raises:
+            ActorStopped: if the service is stopping.
+            MailboxFull: if too many wait.
+        """
+        if self.host.places.enter(self, self.running.request.priority):
+            self._proceed()
+
     # Those who read it
 
     async def take(self) -> Any:
@@ -89,6 +99,25 @@ class Writing:
             self._count(error)
         # Whoever reads the end finds it counted.
         self.channel.end(error)
+        following = self.host.places.leave(self)
+        if following is not None:
+            following.resume()
+
+    def resume(self) -> None:
+        """Begin, as there is a place; a plain generator goes on."""
+        try:
+            self._proceed()
+        except TidewireError as stopped:
+            # The service is stopping: there is no other thread than this one to close the generator.
+            self.running.cancel(self.running.reason or stopped)
+            self._end(None)
+
+    def _proceed(self) -> None:
+        assert self.host.streams is not None
+        self.host.streams.tell(self, self.running.request.priority)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.finish(error or self.running.reason)
 
     def late(self) -> AskTimeout:
         """Return the error of a stream whose time is up."""
@@ -160,31 +189,8 @@ class PlainWriting(Writing):
         super().__init__(host, running)
         self._generator: Iterator[Any] | None = None
 
-    def open(self) -> None:
-        """Begin, or wait for a place.
-
-        Raises:
-            ActorStopped: if the service is stopping.
-            MailboxFull: if too many wait.
-        """
-        priority = self.running.request.priority
-        if self.host.places.enter(self, priority):
-            self.host.crew.tell(self.advance, priority)
-
-    def finish(self, error: BaseException | None) -> None:
-        super().finish(error)
-        following = self.host.places.leave(self)
-        if following is not None:
-            following.resume()
-
-    def resume(self) -> None:
-        """Go on, on some dispatcher thread."""
-        try:
-            self.host.crew.tell(self.advance, self.running.request.priority)
-        except TidewireError as stopped:
-            # The service is stopping: there is no other thread than this one to close the generator.
-            self.running.cancel(self.running.reason or stopped)
-            self._end(None)
+    def _proceed(self) -> None:
+        self.host.crew.tell(self.advance, self.running.request.priority)
 
     def advance(self) -> None:
         """Write items until there is no room, or the generator ends."""

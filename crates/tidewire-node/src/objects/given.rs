@@ -10,6 +10,8 @@ use tidewire_proto::generated::limits;
 use super::thing::Thing;
 use crate::error::Error;
 
+/// How long what was given in a call that is over waits for the word that its callee has got it.
+const CLAIM: Duration = Duration::from_millis(limits::REMOTE_CLAIM_MS.default as u64);
 const OBJECTS_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
 
 /// One object that one node, the holder, has been given.
@@ -95,7 +97,8 @@ impl Given {
     pub fn idle(&mut self, key: &str, now: Instant) -> (Option<Instant>, Option<Entry>) {
         let Some(entry) = self.entries.get_mut(key) else { return (None, None) };
         entry.busy = entry.busy.saturating_sub(1);
-        entry.until = now + entry.lease;
+        // Nobody may have read it: the call may have been given up before it was begun.
+        entry.until = now + if entry.origin.is_some() { entry.lease } else { entry.lease.min(CLAIM) };
         let (until, is_gone) = (entry.until, entry.given == 0 && entry.busy == 0);
         if is_gone { (None, self.remove(key)) } else { (Some(until), None) }
     }
@@ -147,7 +150,7 @@ mod tests {
 
     use tidewire_proto::generated::errors::ErrorCode;
 
-    use super::Given;
+    use super::{CLAIM, Given};
     use crate::objects::thing::Thing;
 
     const LEASE: Duration = Duration::from_secs(600);
@@ -189,6 +192,7 @@ mod tests {
     fn a_lease_stands_still_during_calls_and_begins_anew_with_each_use() {
         let (mut given, begin) = (Given::default(), Instant::now());
         given.give("one", Thing::nothing(LEASE), "a", begin).expect("room");
+        given.used("a", "one", 1, begin).expect("it was given");
         given.busy("a");
         assert!(given.expire(begin + 2 * LEASE).0.is_empty());
         let (until, gone) = given.idle("a", begin + 2 * LEASE);
@@ -197,5 +201,14 @@ mod tests {
         let (over, next) = given.expire(begin + 3 * LEASE);
         assert_eq!((over.len(), next), (0, Some(begin + 7 * LEASE / 2)));
         assert_eq!(given.expire(begin + 7 * LEASE / 2).0.len(), 1);
+    }
+
+    #[test]
+    fn what_nobody_has_read_when_its_call_is_over_is_let_go_soon() {
+        let (mut given, begin) = (Given::default(), Instant::now());
+        given.give("one", Thing::nothing(LEASE), "a", begin).expect("room");
+        given.busy("a");
+        assert_eq!(given.idle("a", begin).0, Some(begin + CLAIM));
+        assert_eq!(given.expire(begin + CLAIM).0.len(), 1);
     }
 }

@@ -104,3 +104,25 @@ fn python_hears_how_a_node_of_rust_does() {
     drop(gate);
     python.expect("done");
 }
+
+#[test]
+fn what_joins_and_serves_is_told_at_the_hub_and_at_the_node() {
+    let (at_hub, at_node) = (Told::new(), Told::new());
+    let (say_hub, say_node) = (at_hub.0.clone(), at_node.0.clone());
+    let options = NodeOptions::named("hub").changes(move |line| drop(say_hub.send(line.to_owned())));
+    let hub = Node::listen("tide://127.0.0.1:0", options).wait().expect("it listens");
+    let options = NodeOptions::named("server").changes(move |line| drop(say_node.send(line.to_owned())));
+    let server = Node::join(&hub.urls()[0], options).wait().expect("it joins");
+    assert_eq!(at_hub.next(), "node \"server\" has joined");
+    assert_eq!(at_node.next(), "node \"server\" has joined the hub \"hub\"");
+    let (_gate, service) = Gate::service();
+    let served = server.serve(service.instance("one")).wait().expect("it serves");
+    assert_eq!(at_node.next(), "serves \"taker\", instance \"one\"");
+    assert_eq!(at_hub.next(), "node \"server\" serves svc.taker.one.*");
+    served.stop(PATIENCE).wait().expect("it stops");
+    assert_eq!(at_node.next(), "serves \"taker\", instance \"one\", no longer");
+    server.stop(PATIENCE).wait().expect("it stops");
+    drop(server);
+    let mut lines = std::iter::from_fn(|| Some(at_hub.next()));
+    assert!(lines.any(|line| line == "node \"server\" has left"), "it says goodbye");
+}

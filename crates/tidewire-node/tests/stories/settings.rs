@@ -1,7 +1,7 @@
 //! Limits of a service, repeats of calls, and the instance with the lowest latency.
 
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidewire_node::{Choice, Client, ErrorCode, Failure, Node, NodeOptions, Service, Token};
 
@@ -57,6 +57,33 @@ fn a_service_takes_on_as_much_as_it_was_told_and_refuses_the_rest() {
     begun.sort_unstable();
     assert_eq!(begun, ["call", "stream"]);
     drop((second, later));
+}
+
+#[test]
+fn a_call_that_is_given_up_while_it_waits_is_let_go_of_at_once() {
+    let (hub, told) = (hub(), Told::new());
+    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
+    let served = server.serve(holding(told.0.clone()).concurrency(1).streams(1)).wait().expect("it serves");
+    let jobs = caller.client("jobs");
+    let (first, stream) = (jobs.call::<()>("hold", &()), jobs.stream::<()>("stay", &()));
+    let mut begun = [told.next(), told.next()];
+    begun.sort_unstable();
+    assert_eq!(begun, ["call", "stream"]);
+    let waiting = (jobs.call::<()>("hold", &()), jobs.stream::<()>("stay", &()));
+    soon(|| served.statistics().waiting == 2);
+    drop(waiting);
+    soon(|| served.statistics().waiting == 0);
+    assert_eq!((served.statistics().in_flight, served.statistics().calls), (2, 2));
+    drop((first, stream));
+}
+
+/// Looks until it is true.
+fn soon(is_true: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(Instant::now() < until, "it never is");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -504,7 +504,13 @@ pub const REMOTE_OBJECTS: Limit =
 pub const REMOTE_LEASE_MS: Limit =
     Limit { name: "remote_lease_ms", unit: "ms", default: 600_000, min: 1, max: 604_800_000 };
 
-/// Calls that one instance of a service handles at once, of coroutines and of plain functions each.
+/// How long a function or object that was given in a call which is over waits for the word that the other node has got
+/// it.
+///
+/// At the limit: It is let go; a call of it fails with RemoteGone.
+pub const REMOTE_CLAIM_MS: Limit = Limit { name: "remote_claim_ms", unit: "ms", default: 5000, min: 5000, max: 5000 };
+
+/// Calls that one instance of a service handles at once, whoever makes them.
 ///
 /// At the limit: Further calls wait.
 pub const SERVICE_CONCURRENCY: Limit =
@@ -516,7 +522,7 @@ pub const SERVICE_CONCURRENCY: Limit =
 pub const SERVICE_WAITING: Limit =
     Limit { name: "service_waiting", unit: "calls", default: 10_000, min: 1, max: 10_000 };
 
-/// Streams that one instance of a service writes at once, of coroutines and of plain functions each.
+/// Streams that one instance of a service writes at once, whoever reads them.
 ///
 /// At the limit: Further streams wait for their first item.
 pub const SERVICE_STREAMS: Limit =
@@ -817,6 +823,7 @@ pub const ALL: &[&Limit] = &[
     &SUBSCRIPTION_BYTES,
     &REMOTE_OBJECTS,
     &REMOTE_LEASE_MS,
+    &REMOTE_CLAIM_MS,
     &SERVICE_CONCURRENCY,
     &SERVICE_WAITING,
     &SERVICE_STREAMS,

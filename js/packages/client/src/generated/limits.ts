@@ -118,13 +118,13 @@ export const REMOTE_LEASE_MS = 600_000;
 export const REMOTE_OBJECTS = 10_000;
 
 /**
- * Calls that one instance of a service handles at once, of coroutines and of plain functions each. In calls.
+ * Calls that one instance of a service handles at once, whoever makes them. In calls.
  * At the limit: Further calls wait.
  */
 export const SERVICE_CONCURRENCY = 1024;
 
 /**
- * Streams that one instance of a service writes at once, of coroutines and of plain functions each. In streams.
+ * Streams that one instance of a service writes at once, whoever reads them. In streams.
  * At the limit: Further streams wait for their first item.
  */
 export const SERVICE_STREAMS = 10_000;

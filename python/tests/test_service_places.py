@@ -1,0 +1,230 @@
+"""Services: one limit for the calls of an instance, and one for its streams, whichever road they come on; others wait in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from service_support import PATIENCE, soon
+
+ROADS = ("here", "thread", "link")
+ORDER = ("urgent", "high", "normal", "low")
+
+
+class Room(tw.Service):
+    """Handlers that stay inside until the test lets them go on."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+        self.order: list[int] = []
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.open_soon = asyncio.Event()
+
+    def enter(self, number: int) -> None:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.order.append(number)
+        self.entered.release()
+
+    def leave(self) -> None:
+        with self.lock:
+            self.now -= 1
+
+    def let_go(self) -> None:
+        self.open.set()
+        self.open_soon.set()
+
+    @tw.method
+    async def later(self, number: int) -> int:
+        self.enter(number)
+        await self.open_soon.wait()
+        # Whoever is let in too early comes now.
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.leave()
+        return number
+
+    @tw.method
+    def plain(self, number: int) -> int:
+        self.enter(number)
+        assert self.open.wait(PATIENCE)
+        self.leave()
+        return number
+
+    @tw.method
+    async def items(self, number: int) -> AsyncIterator[int]:
+        self.enter(number)
+        await self.open_soon.wait()
+        yield number
+        self.leave()
+
+    @tw.method
+    def items_plainly(self, number: int) -> Iterator[int]:
+        self.enter(number)
+        assert self.open.wait(PATIENCE)
+        yield number
+        self.leave()
+
+
+def only(room: Room, *kinds: str) -> dict[str, Callable[..., Any]]:
+    return {kind: getattr(room, kind) for kind in kinds}
+
+
+Call = Callable[[str, str, int, str], Awaitable[int]]
+
+
+def callers(near: Any, far: Any) -> Call:
+    """What makes a call on a road: reads a stream to its end, where the method gives one."""
+
+    async def call(road: str, kind: str, number: int, priority: str) -> int:
+        client = (far if road == "link" else near).with_(priority=priority, timeout=PATIENCE)
+        if road != "thread":
+            if kind.startswith("items"):
+                return sum([item async for item in getattr(client, kind)(number)])
+            return await getattr(client, kind)(number)
+        if kind.startswith("items"):
+            return await asyncio.to_thread(lambda: sum(getattr(client.sync, kind)(number)))
+        return await asyncio.to_thread(getattr(client.sync, kind), number)
+
+    return call
+
+
+def play(story: Callable[[], Any]) -> None:
+    """Run a story, with as many threads as it wants to block."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(32))
+        await story()
+
+    asyncio.run(main())
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("places", [1, 3])
+@pytest.mark.parametrize(
+    "kinds", [("later",), ("plain",), ("later", "plain"), ("items",), ("items_plainly",), ("items", "items_plainly")]
+)
+def test_all_roads_share_the_places_of_an_instance(kinds: tuple[str, ...], places: int) -> None:
+    async def main() -> None:
+        async with tw.Node() as hub:
+            room = Room()
+            served = await hub.serve(only(room, *kinds), name="room", concurrency=places, streams=places)
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="caller") as caller:
+                await caller.until(lambda now: now["links"]["services"].get("room") == 1, timeout=PATIENCE)
+                call = callers(hub.client("room"), caller.client("room"))
+                wanted = [(road, kind) for _ in range(3) for road in ROADS for kind in kinds]
+                calls = [asyncio.ensure_future(call(*one, n, "normal")) for n, one in enumerate(wanted)]
+                for _ in range(places):
+                    await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
+                await soon(until(lambda: served.statistics()["waiting"] >= len(calls) - places))
+                assert room.now == places
+                room.let_go()
+                assert await soon(asyncio.gather(*calls)) == list(range(len(wanted)))
+                assert (room.most, room.now) == (places, 0)
+
+    play(main)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "kinds", [("later",), ("plain",), ("later", "plain"), ("items",), ("items_plainly",), ("items", "items_plainly")]
+)
+def test_those_that_wait_begin_by_priority_whichever_road_they_came_on(kinds: tuple[str, ...], seed: int) -> None:
+    async def main() -> None:
+        chance = random.Random(seed)
+        async with tw.Node() as hub:
+            room = Room()
+            served = await hub.serve(only(room, *kinds), name="room", concurrency=1, streams=1)
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="caller") as caller:
+                await caller.until(lambda now: now["links"]["services"].get("room") == 1, timeout=PATIENCE)
+                call = callers(hub.client("room"), caller.client("room"))
+                calls = [asyncio.ensure_future(call("here", kinds[0], 0, "normal"))]
+                assert await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
+                came: list[str] = ["normal"]
+                for number in range(1, 13):
+                    came.append(chance.choice(ORDER))
+                    one = call(chance.choice(ROADS), chance.choice(kinds), number, came[-1])
+                    calls.append(asyncio.ensure_future(one))
+                    await soon(until(lambda waits=number: served.statistics()["waiting"] == waits))
+                room.let_go()
+                await soon(asyncio.gather(*calls))
+                assert room.order == [0, *sorted(range(1, 13), key=lambda number: ORDER.index(came[number]))]
+                assert room.most == 1
+
+    play(main)
+
+
+def test_a_call_over_a_link_that_is_given_up_while_it_waits_lets_go_of_what_it_came_with() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    async def main() -> None:
+        async with tw.Node() as hub:
+            room = Room()
+            held: dict[str, Callable[..., Any]] = {"later": room.later, "take": lambda number, blob: number}
+
+            async def take_later(number: int, blob: bytes) -> int:
+                return await room.later(number)
+
+            held["take_later"] = take_later
+            served = await hub.serve(held, name="room", concurrency=1)
+            url = hub.listen("tide://127.0.0.1:0").url
+            async with tw.Node(url, name="caller") as caller:
+                await caller.until(lambda now: now["links"]["services"].get("room") == 1, timeout=PATIENCE)
+                first = asyncio.ensure_future(caller.client("room").later(0))
+                assert await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
+                begin = resident()
+                for number in range(1, 31):
+                    # Text: what is raw bytes may lie in shared memory.
+                    method = getattr(caller.client("room"), ("take", "take_later")[number % 2])
+                    call = asyncio.ensure_future(method(number, "x" * 4_000_000))
+                    await soon(until(lambda waits=number: served.statistics()["waiting"] == waits))
+                    call.cancel()
+                    await asyncio.wait([call])
+                assert resident() - begin < 40_000_000, "30 calls of 4 MB were given up"
+                room.let_go()
+                assert await soon(first) == 0
+                assert await caller.client("room").later(1) == 1
+                assert room.order == [0, 1]
+
+    play(main)
+
+
+_WAITING = """
+from tidewire.services.places import Places
+
+places = Places(1, 10)
+places.enter("first", "normal")
+for priority in ("low", "normal", "high", "urgent"):
+    places.enter(priority, priority)
+order, one = [], "first"
+while (one := places.leave(one)) is not None:
+    order.append(one)
+print(*order)
+"""
+
+
+def test_the_order_of_priorities_depends_on_no_seed_of_hashes() -> None:
+    for seed in range(6):
+        env = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        ran = subprocess.run([sys.executable, "-c", _WAITING], env=env, capture_output=True, text=True, check=True)
+        assert ran.stdout.split() == list(ORDER)

@@ -1,0 +1,91 @@
+"""The reply to a call of this process: what its handler gave, or an error that names the call."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import ActorStopped, AskTimeout, MailboxFull, TidewireError
+from tidewire.services.port import Refused
+from tidewire.services.running import Failure, Running
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.services.crew import Job
+    from tidewire.services.host import Host
+
+
+class LocalReply:
+    """A call that was sent to a host of this process."""
+
+    __slots__ = ("_host", "_job", "_pending", "_running")
+
+    def __init__(self, host: Host, pending: Pending, running: Running, job: Job | None) -> None:
+        self._host = host
+        self._pending = pending
+        self._running = running
+        self._job = job
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            value = yield from self._pending.__await__()
+        except BaseException as error:
+            self.cancel()
+            if isinstance(error, TidewireError):
+                raise told(self._host, self._running, error) from None
+            raise
+        if value.__class__ is Failure:
+            try:
+                raise value.error
+            finally:
+                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+                del self, value
+        return value
+
+    def wait(self) -> Any:
+        """Give the result, and block this thread; see ``Reply``."""
+        try:
+            value = self._pending.wait()
+        except BaseException as error:
+            self.cancel()
+            if isinstance(error, TidewireError):
+                raise told(self._host, self._running, error) from None
+            raise
+        if value.__class__ is Failure:
+            try:
+                raise value.error
+            finally:
+                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+                del self, value
+        return value
+
+    def cancel(self) -> None:
+        """Say that nobody will wait; see ``Reply``."""
+        self._running.cancel()
+        self._pending.cancel()
+        if not self._running.begun:
+            # The message waits for its turn, and may be kept as a dead letter after that: not with what was to be handled.
+            self._running.forget()
+            if self._job is not None:
+                self._job.over()
+
+
+def told(host: Host, running: Running, error: TidewireError) -> TidewireError:
+    """Return an error of the engine, which names an actor, as one that names the call."""
+    request = running.request
+    if isinstance(error, AskTimeout):
+        state = "its handler was at it, and is cancelled" if running.begun else "its handler had not begun"
+        return AskTimeout(
+            f"{request.title}: no answer in time from the instance {running.instance!r}, {state}: "
+            "allow more with with_(timeout=...), or look at the statistics of the service",
+            blocked_ms=request.blocked_ms,
+        )
+    if isinstance(error, ActorStopped):
+        kind = ActorStopped if running.begun else Refused
+        return kind(f"{request.title}: the instance {running.instance!r} has stopped: call another, or serve it again")
+    if isinstance(error, MailboxFull):
+        return MailboxFull(
+            f"{request.title}: too many calls wait for the instance {running.instance!r}, "
+            f"service_waiting={host.room.waiting}: try again, or serve more of them"
+        )
+    return error
