@@ -334,7 +334,8 @@ impl Place {
 
     /// Lets go of the loop.
     pub fn unbind(&self, external: &Arc<External>) {
-        if let Some(line) = self.line.lock().take() {
+        let line = self.line.lock().take();
+        if let Some(line) = line {
             line.externals.lock().retain(|other| !Arc::ptr_eq(other, external));
         }
     }

@@ -241,7 +241,8 @@ impl Driver<Message> for Coroutine {
     }
 
     fn restart(&mut self) -> Result<(), Fault> {
-        self.behaviours.lock().clear();
+        let before = std::mem::replace(&mut *self.behaviours.lock(), Behaviours::new());
+        drop(before);
         if let Some(parts) = self.parts.remake()? {
             self.parts = parts;
         }

@@ -452,6 +452,13 @@ impl Engine {
         }
     }
 
+    /// Adds a dead letter for a message that was on its way to another node.
+    fn lost(&self, name: &str, message: Py<PyAny>, reason: Reason, error: Option<&str>) {
+        if let Some(mine) = self.inner.mine() {
+            mine.lost(name, Message::plain(message), reason.0, error);
+        }
+    }
+
     /// Seconds for which an ask waits where the call does not say.
     fn ask_timeout(&self) -> f64 {
         Duration::from_millis(self.inner.config().ask_timeout_ms).as_secs_f64()
@@ -528,9 +535,11 @@ impl Engine {
         self.inner.actors()
     }
 
-    fn dead_letters(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+    /// The letters that are kept, or those of them whose number is above `after`.
+    #[pyo3(signature = (after = 0))]
+    fn dead_letters(&self, py: Python<'_>, after: u64) -> PyResult<Vec<Py<PyAny>>> {
         self.inner.born.check(py)?;
-        self.inner.dead_letters().list().iter().map(|letter| statistics::dead_letter(py, letter)).collect()
+        self.inner.dead_letters().list_after(after).iter().map(|letter| statistics::dead_letter(py, letter)).collect()
     }
 
     fn dead_letter_count(&self, py: Python<'_>) -> PyResult<usize> {

@@ -118,7 +118,7 @@ impl Function {
         let (message, mut meta) = envelope.split();
         let Some(mut message) = message else {
             if let Some(change) = meta.as_mut().and_then(|meta| meta.change.take()) {
-                change_behaviour(&mut self.behaviours, change);
+                drop(change_behaviour(&mut self.behaviours, change));
             }
             turn.handled(meta);
             return true;
@@ -167,7 +167,7 @@ impl Function {
         let result = result.and_then(|value| settled(value.into_bound(py)).map(Bound::unbind));
         let result = self.born.back(py, result);
         for change in context.bind(py).get().take_changes() {
-            change_behaviour(&mut self.behaviours, change);
+            drop(change_behaviour(&mut self.behaviours, change));
         }
         match result {
             Ok(value) => {
@@ -199,7 +199,7 @@ impl Driver<Message> for Function {
                     let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
                     let result = self.born.back(py, started.call.call1(py, (context.bind(py),)));
                     for change in context.bind(py).get().take_changes() {
-                        change_behaviour(&mut self.behaviours, change);
+                        drop(change_behaviour(&mut self.behaviours, change));
                     }
                     result
                 } else {
@@ -237,7 +237,7 @@ impl Driver<Message> for Function {
                     let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
                     let result = self.born.back(py, handler.call.call1(py, (notice, context.bind(py))));
                     for change in context.bind(py).get().take_changes() {
-                        change_behaviour(&mut self.behaviours, change);
+                        drop(change_behaviour(&mut self.behaviours, change));
                     }
                     result
                 } else {
@@ -287,14 +287,15 @@ pub fn reference(
     }
 }
 
-pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) {
+/// Answers the handler that is in force no more: to be dropped under no lock, as its end may run code of the user's.
+#[must_use = "it is dropped under no lock"]
+pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) -> Option<Handler> {
     match change {
         Change::Become { handler, stack } => {
-            if let Ok(handler) = handler.downcast::<Handler>() {
-                drop(behaviours.push(*handler, stack));
-            }
+            let handler = handler.downcast::<Handler>().ok()?;
+            behaviours.push(*handler, stack)
         }
-        Change::Unbecome => drop(behaviours.pop()),
+        Change::Unbecome => behaviours.pop(),
     }
 }
 

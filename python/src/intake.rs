@@ -7,7 +7,7 @@ use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use tidewire_engine::raw::Mutex;
-use tidewire_engine::raw::{ActorCell, Behaviours, Envelope};
+use tidewire_engine::raw::{ActorCell, Behaviours, Change, Envelope};
 
 use crate::actor::{ActorRef, MessageMeta};
 use crate::attach::attach;
@@ -266,7 +266,7 @@ impl Intake {
                 }
                 None => {
                     if let Some(change) = meta.as_mut().and_then(|meta| meta.change.take()) {
-                        change_behaviour(&mut self.behaviours.lock(), change);
+                        self.change_behaviour(change);
                     }
                     self.cell.outside(|turn| turn.handled(meta));
                 }
@@ -299,7 +299,7 @@ impl Intake {
         let fault = logged(py, &self.me, "receive", error, is_told);
         if let Some(context) = &context {
             for change in context.bind(py).get().take_changes() {
-                change_behaviour(&mut self.behaviours.lock(), change);
+                self.change_behaviour(change);
             }
         }
         if counts {
@@ -400,7 +400,7 @@ impl Intake {
         drop(message);
         if let Some(context) = context {
             for change in context.bind(py).get().take_changes() {
-                change_behaviour(&mut self.behaviours.lock(), change);
+                self.change_behaviour(change);
             }
             context.bind(py).get().returned(py.None());
             drop(context);
@@ -435,6 +435,11 @@ impl Intake {
         failures: u32,
     ) -> PyResult<Py<Context>> {
         Py::new(py, Context::new(self.me.clone_ref(py), self.node.clone_ref(py), sender, extra, failures))
+    }
+
+    fn change_behaviour(&self, change: Change) {
+        let before = change_behaviour(&mut self.behaviours.lock(), change);
+        drop(before);
     }
 
     /// How long the present call took, if it is timed: with all that it waited for.

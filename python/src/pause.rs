@@ -56,6 +56,7 @@ impl Future for Pause {
         {
             let mut state = self.bell.state.lock();
             if state.0 {
+                drop(state);
                 return Poll::Ready(Ok(attach(|py| py.None())));
             }
             state.1 = Some(context.waker().clone());

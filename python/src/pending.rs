@@ -58,6 +58,13 @@ enum State {
     Busy,
 }
 
+/// As much of a state as whoever looks at it wants.
+enum Seen {
+    UnderWay,
+    Done(Result<Py<PyAny>, Py<PyBaseException>>),
+    Cancelled(Option<Py<PyAny>>),
+}
+
 impl State {
     fn done(py: Python<'_>, result: PyResult<Py<PyAny>>) -> Self {
         Self::Done(result.map_err(|error| error.into_value(py)))
@@ -219,11 +226,20 @@ impl Pending {
     }
 
     pub fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.seen(py) {
+            Seen::Done(result) => result.map_err(|error| PyErr::from_value(error.into_bound(py).into_any())),
+            Seen::Cancelled(why) => Err(cancelled(py, why.as_ref())),
+            Seen::UnderWay => Err(asyncio_error(py, "InvalidStateError", ("Result is not set.",))),
+        }
+    }
+
+    /// What it has come to. Errors are made of it without the lock, as that runs Python.
+    fn seen(&self, py: Python<'_>) -> Seen {
         match &*self.state.lock() {
-            State::Done(Ok(value)) => Ok(value.clone_ref(py)),
-            State::Done(Err(error)) => Err(PyErr::from_value(error.bind(py).clone().into_any())),
-            State::Cancelled(why) => Err(cancelled(py, why.as_ref())),
-            State::Running { .. } | State::Busy => Err(asyncio_error(py, "InvalidStateError", ("Result is not set.",))),
+            State::Done(Ok(value)) => Seen::Done(Ok(value.clone_ref(py))),
+            State::Done(Err(error)) => Seen::Done(Err(error.clone_ref(py))),
+            State::Cancelled(why) => Seen::Cancelled(why.as_ref().map(|why| why.clone_ref(py))),
+            State::Running { .. } | State::Busy => Seen::UnderWay,
         }
     }
 }
@@ -331,6 +347,12 @@ impl Pending {
     /// Blocks this thread until the operation is ready, and gives its result. Not on an event loop's thread.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.check(py)?;
+        // What it waits for may need this very loop, and everything else on it would stand still.
+        if !self.is_done() && crate::bridge::on_a_loop(py)? {
+            self.awaited.store(true, Ordering::Relaxed);
+            let text = format!("{}: wait() would block this thread's event loop: await it instead", self.title(py));
+            return Err(errors::error(py, "InvalidArgument", &text, &[]));
+        }
         // Apart from the match, so that the lock is free again in its arms.
         let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
         let operation = match before {
@@ -532,13 +554,11 @@ impl Pending {
     }
 
     fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match &*self.state.lock() {
-            State::Done(Ok(_)) => Ok(None),
-            State::Done(Err(error)) => Ok(Some(error.clone_ref(py).into_any())),
-            State::Cancelled(why) => Err(cancelled(py, why.as_ref())),
-            State::Running { .. } | State::Busy => {
-                Err(asyncio_error(py, "InvalidStateError", ("Exception is not set.",)))
-            }
+        match self.seen(py) {
+            Seen::Done(Ok(_)) => Ok(None),
+            Seen::Done(Err(error)) => Ok(Some(error.into_any())),
+            Seen::Cancelled(why) => Err(cancelled(py, why.as_ref())),
+            Seen::UnderWay => Err(asyncio_error(py, "InvalidStateError", ("Exception is not set.",))),
         }
     }
 

@@ -13,7 +13,7 @@ pub struct CallTally {
     counts: Mutex<Counts>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Counts {
     begun: u64,
     ended: u64,
@@ -66,7 +66,8 @@ impl CallTally {
     /// What people look at. Times are those of handlers that gave a result.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let summary = PyDict::new(py);
-        let counts = self.counts.lock();
+        // What is added to a dict may have the collector come, which runs code of the user's.
+        let counts = self.counts.lock().clone();
         summary.set_item("calls", counts.begun)?;
         summary.set_item("errors", counts.errors)?;
         summary.set_item("cancelled", counts.cancelled)?;
@@ -74,7 +75,6 @@ impl CallTally {
         summary.set_item("in_flight", counts.begun - counts.ended)?;
         summary.set_item("p50_us", counts.times_us.percentile(50.0))?;
         summary.set_item("p99_us", counts.times_us.percentile(99.0))?;
-        drop(counts);
         Ok(summary)
     }
 }

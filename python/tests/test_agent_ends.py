@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from tidewire.agents import receipt as receipts
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
@@ -42,6 +43,33 @@ class Gate:
         assert self.inside.wait(PATIENCE)
         for payload in waiting:
             sender.tell(payload, to=self.id)
+
+
+@pytest.mark.parametrize("overflow", ["drop_new", "drop_old"])
+@pytest.mark.parametrize("way", ["wait", "wait_blocking"])
+def test_the_receipt_of_a_message_that_is_dropped_is_told_rather_than_looked_after(
+    run: Run, monkeypatch: pytest.MonkeyPatch, overflow: Any, way: str
+) -> None:
+    monkeypatch.setattr(receipts, "_LOOK_MIN_S", 10 * PATIENCE)
+
+    async def story(node: tw.Node) -> None:
+        gate = Gate(node, mailbox=tw.Mailbox(1, overflow))
+        sender = node.agent(nothing, id="sender")
+        sender.tell("hold", to="gate")
+        assert await asyncio.to_thread(gate.inside.wait, PATIENCE)
+        waiting = []
+        for payload in range(20):
+            receipt = await sender.send(payload, to="gate", receipt=True)
+            waits = receipt.wait() if way == "wait" else asyncio.to_thread(receipt.wait_blocking)
+            waiting.append(asyncio.ensure_future(waits))
+            # It waits before the next one drops it.
+            await asyncio.sleep(0)
+        lost = waiting[:-1] if overflow == "drop_old" else waiting[1:]
+        assert await asyncio.wait_for(asyncio.gather(*lost), PATIENCE) == ["failed"] * 19
+        gate.open.set()
+        assert await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
+
+    run(story)
 
 
 @pytest.mark.parametrize("overflow", ["drop_new", "drop_old"])

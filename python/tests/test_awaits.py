@@ -318,3 +318,24 @@ def test_what_one_loop_waits_for_another_one_refuses() -> None:
         asyncio.run(late())
         gate.set()
         loop.close()
+
+
+def test_to_block_the_loop_that_would_answer_is_refused_and_it_can_still_be_awaited() -> None:
+    async def main() -> None:
+        async with tw.Node() as node:
+            ref = node.spawn(answer)
+
+            async def asks(message: int) -> object:
+                asked = ref.ask(message)
+                with pytest.raises(
+                    tw.InvalidArgument, match=r"wait\(\) would block this thread's event loop: await it"
+                ):
+                    asked.wait()
+                return await asked
+
+            assert await node.spawn(asks).ask(7) == 7
+            assert await asks(8) == 8
+            # A plain handler blocks its own thread.
+            assert await node.spawn(lambda message: ref.ask(message).wait()).ask(9) == 9
+
+    asyncio.run(asyncio.wait_for(main(), 30))

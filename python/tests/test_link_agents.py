@@ -159,6 +159,29 @@ def test_an_agent_whose_process_is_killed_is_gone_and_its_request_has_failed() -
     play(story)
 
 
+def test_a_message_with_a_receipt_that_is_lost_with_its_agent_is_a_dead_letter_at_the_sender() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            desk = hub.agent(lambda payload: None, id="desk")
+            other = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, url, stdout=subprocess.PIPE)
+            assert other.stdout is not None
+            assert await other.stdout.readline() == b"ready\n"
+            await known(hub, "waits")
+            receipts = [await desk.send(n, to="waits", receipt=True) for n in range(3)]
+            assert await other.stdout.readline() == b"asked\n"
+            other.kill()
+            assert [await receipt.wait(TIMEOUT_S) for receipt in receipts] == ["failed"] * 3
+            letters = hub.dead_letters.list(name="waits")
+            assert [(letter.reason, letter.message.payload) for letter in letters] == [("stopped", n) for n in range(3)]
+            assert all(letter.error is not None and letter.error.startswith("LinkLost: ") for letter in letters)
+            with pytest.raises(tw.TidewireError):
+                hub.dead_letters.requeue(letters[0])
+            await other.wait()
+
+    play(story)
+
+
 def test_agents_of_a_hub_that_is_gone_are_not_listed(started: Programs) -> None:
     hub, url = started.hub()
 

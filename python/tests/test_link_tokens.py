@@ -63,6 +63,31 @@ def test_a_subscription_that_the_hub_refuses_is_not_in_force_at_the_node_either(
     asyncio.run(story())
 
 
+def test_what_the_hub_refuses_and_nobody_awaits_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=["allowed.*"])]
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url
+            async with tw.Node(url, name="ann", token=SECRET) as ann:
+                kept = ann.subscribe("refused.x", print)
+                ann.serve({"echo": lambda value: value}, name="refused")
+                with pytest.raises(tw.Unauthorized):
+                    await ann.subscribe("refused.y", print)
+                while len(said()) < 3:
+                    await asyncio.sleep(0.001)
+                with pytest.raises(tw.Unauthorized):
+                    await kept
+
+    def said() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
+
+    with caplog.at_level("WARNING", logger="tidewire"):
+        asyncio.run(asyncio.wait_for(story(), 30))
+    assert said()[0].partition(", so that")[0] == "ann: the hub 'hub' refuses 'refused.x'"
+    # The two of a service are its name, and its instance.
+    assert len(said()) == 3 and all("await what subscribe() and serve() return" in line for line in said())
+
+
 def test_as_many_nodes_join_with_a_token_as_it_says() -> None:
     with tw.Node(name="hub") as hub, tw.Node(url := place(hub, hub_links=2), name="first", token=SECRET):
         with tw.Node(url, name="second", token=SECRET):

@@ -22,8 +22,8 @@ class DeadLetter:
 
     Attributes:
         number: Its number, from 1, in the order in which letters came.
-        actor: The id of the actor it was meant for.
-        name: That actor's name, or None.
+        actor: The id of the actor it was meant for; for an agent of another node, one that no actor has.
+        name: The name of that actor or agent, or None.
         reason: "failed", "expired", "cancelled", "dropped", "stopped", "abandoned" or "mailbox_full".
         error: The error of the handler as text, or None.
         traceback: Where the handler failed, as text, or None.

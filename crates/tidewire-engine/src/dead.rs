@@ -100,6 +100,13 @@ impl DeadLetters {
         self.state.lock().letters.iter().cloned().collect()
     }
 
+    /// As [`list`](DeadLetters::list), but only those whose number is above this one: what has come since.
+    pub fn list_after(&self, number: u64) -> Vec<DeadLetter> {
+        let state = self.state.lock();
+        let from = state.letters.partition_point(|letter| letter.number <= number);
+        state.letters.range(from..).cloned().collect()
+    }
+
     /// How many are kept.
     pub fn len(&self) -> usize {
         self.state.lock().letters.len()

@@ -1,8 +1,8 @@
 //! A hub in this process.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ use crate::pending::Pending;
 
 /// Lines that may wait for the interpreter.
 const LOG_LINES: usize = 256;
+/// How long the thread that logs stays with nothing to log.
+const LOG_IDLE: Duration = Duration::from_millis(500);
 
 /// A hub in this process: listens, and routes between the nodes that join.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -188,10 +190,14 @@ pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
     address(py, url, None).map(drop)
 }
 
-/// Hands lines to a function of Python, on a thread of its own: those who log never wait for the interpreter.
-pub struct Logger {
-    lines: OnceLock<SyncSender<Line>>,
-    log: Arc<Held<PyAny>>,
+/// Hands lines to a function of Python, on a thread of its own: those who log never wait for the interpreter. The thread ends when there
+/// was nothing to log for a while, and the next line starts another one.
+pub struct Logger(Arc<Lines>);
+
+struct Lines {
+    /// To the thread, as long as there is one.
+    sender: Mutex<Option<SyncSender<Line>>>,
+    log: Held<PyAny>,
 }
 
 /// Whether something is wrong, and what is said.
@@ -200,7 +206,7 @@ type Line = (bool, String);
 impl Logger {
     /// `log` is called with a line, and whether something is wrong.
     pub fn new(log: Py<PyAny>) -> Self {
-        Self { lines: OnceLock::new(), log: Arc::new(Held::from(log)) }
+        Self(Arc::new(Lines { sender: Mutex::new(None), log: Held::from(log) }))
     }
 
     /// Something is wrong.
@@ -210,28 +216,45 @@ impl Logger {
 
     /// With too many lines before it, it is dropped.
     pub fn say(&self, is_wrong: bool, line: String) {
-        let lines = self.lines.get_or_init(|| {
+        let mut sender = self.0.sender.lock();
+        let send = sender.get_or_insert_with(|| {
             let (send, lines) = sync_channel(LOG_LINES);
-            let log = Arc::clone(&self.log);
+            let of = Arc::clone(&self.0);
             // Without a thread there are no lines.
-            drop(Builder::new().name("tidewire-log".to_owned()).spawn(move || call_with(&lines, &log)));
+            drop(Builder::new().name("tidewire-log".to_owned()).spawn(move || of.log_all(&lines)));
             send
         });
-        drop(lines.try_send((is_wrong, line)));
+        drop(send.try_send((is_wrong, line)));
     }
 }
 
-fn call_with(lines: &Receiver<Line>, log: &Held<PyAny>) {
-    for (is_wrong, line) in lines {
-        let told = try_attach(|py| {
-            if let Err(error) = log.call1(py, (line, is_wrong)) {
-                error.write_unraisable(py, None);
+impl Lines {
+    /// Logs what comes, until there was nothing for a while.
+    fn log_all(&self, lines: &Receiver<Line>) {
+        while let Some((is_wrong, line)) = self.next(lines) {
+            let told = try_attach(|py| {
+                if let Err(error) = self.log.call1(py, (line, is_wrong)) {
+                    error.write_unraisable(py, None);
+                }
+            });
+            if told.is_none() {
+                // The program is at its end, and nobody reads on.
+                return;
             }
-        });
-        if told.is_none() {
-            // The program is at its end, and nobody reads on.
-            return;
         }
+    }
+
+    fn next(&self, lines: &Receiver<Line>) -> Option<Line> {
+        if let Ok(line) = lines.recv_timeout(LOG_IDLE) {
+            return Some(line);
+        }
+        let mut sender = self.sender.lock();
+        // Whoever sends holds the lock: what is not there now comes to another thread.
+        let line = lines.try_recv().ok();
+        if line.is_none() {
+            *sender = None;
+        }
+        line
     }
 }
 

@@ -17,6 +17,7 @@ use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
 use crate::link::inflow::Inflow;
 use crate::link::pulse::Pulse;
 use crate::link::reader::SocketReader;
+use crate::link::reply;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
 ///
@@ -49,6 +50,8 @@ enum Came {
     Left(u32),
     /// The loop may read the socket.
     Readable(Reader),
+    /// The hub refuses the subscription of this number.
+    Refused(u64, Arc<reply::Place>),
 }
 
 /// What one entry takes, apart from what it carries.
@@ -61,7 +64,12 @@ impl Came {
             + match self {
                 Self::Call(call, ..) => call.message.payload().len(),
                 Self::Message(message, _) => message.message.payload().len(),
-                Self::Changed(_) | Self::Lost | Self::JoinedAgain | Self::Left(_) | Self::Readable(_) => 0,
+                Self::Changed(_)
+                | Self::Lost
+                | Self::JoinedAgain
+                | Self::Left(_)
+                | Self::Readable(_)
+                | Self::Refused(..) => 0,
             }
     }
 }
@@ -89,7 +97,8 @@ pub struct Place {
 
 impl Intake {
     /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, False) when the link is
-    /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone.
+    /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone; (number, error) when the hub refuses a subscription
+    /// and nobody awaits that.
     pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher, taking: Taking) -> Arc<Self> {
         let (place, pulse) = (Mutex::new(Arc::clone(line)), Pulse::new());
         let intake =
@@ -164,6 +173,11 @@ impl Intake {
         self.came(Came::Readable(reader));
     }
 
+    /// The hub refuses a subscription, and nobody awaits that.
+    pub fn refused(&self, number: u64, place: Arc<reply::Place>) {
+        self.came(Came::Refused(number, place));
+    }
+
     /// A node that was known here has gone.
     pub fn left(&self, node: u32) {
         self.came(Came::Left(node));
@@ -224,6 +238,11 @@ impl Intake {
             Came::Lost => list.append((0, false)),
             Came::JoinedAgain => list.append((0, py.None())),
             Came::Readable(reader) => SocketReader::begin(py, &self.line(), reader),
+            Came::Refused(number, place) => match place.failure(py, "the subscription") {
+                Some(error) => list.append((number, error.into_value(py))),
+                // Somebody has awaited it meanwhile.
+                None => Ok(()),
+            },
             Came::Left(node) => list.append((node, py.None())),
         }
     }

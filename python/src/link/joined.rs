@@ -1,14 +1,14 @@
 //! A link of this node to its hub.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{CallKey, Flusher, JoinError, Waiting};
+use tidewire_link::{CallKey, Failure, Flusher, JoinError, Message, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
@@ -46,6 +46,37 @@ pub struct Link {
 pub struct LinkSubscription {
     inner: Mutex<Option<Own<tidewire_link::Subscription>>>,
     open: Arc<AtomicBool>,
+}
+
+/// Where it is told whether a subscription is in force.
+struct Announced {
+    place: Arc<reply::Place>,
+    intake: Weak<Intake>,
+    /// What the Python side knows the subscription by.
+    number: u64,
+}
+
+impl Waiting for Announced {
+    fn replied(&self, reply: Message) {
+        self.place.replied(reply);
+    }
+
+    fn failed(&self, failure: Failure) {
+        // Who awaits it is told there; a lost link is no refusal.
+        let is_told = failure.message.is_none() || self.place.is_awaited();
+        self.place.failed(failure);
+        if let Some(intake) = self.intake.upgrade().filter(|_| !is_told) {
+            intake.refused(self.number, Arc::clone(&self.place));
+        }
+    }
+
+    fn item(&self, _: Message) {}
+
+    fn over(&self) {
+        self.place.over();
+    }
+
+    fn credited(&self, _: u32) {}
 }
 
 impl Link {
@@ -312,7 +343,8 @@ impl Link {
             mailbox.and_then(|(engine, actor)| Inflow::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
         let at =
             Place { number, gate: gate.map(|gate| Arc::new(gate.into())), inflow, listens, open: Arc::clone(&open) };
-        let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::clone(&place) as Arc<dyn Waiting>);
+        let announced = Announced { place: Arc::clone(&place), intake: Arc::downgrade(&intake), number };
+        let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::new(announced) as Arc<dyn Waiting>);
         let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();

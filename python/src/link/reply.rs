@@ -60,6 +60,33 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Whether somebody waits for it on a thread or a loop.
+    pub fn is_awaited(&self) -> bool {
+        self.state.lock().1.is_some()
+    }
+
+    /// The error that it has failed with, if nobody has taken that.
+    pub fn failure(&self, py: Python<'_>, title: &str) -> Option<PyErr> {
+        let outcome = self.state.lock().0.take();
+        // Without the lock: it makes objects.
+        let raised = match &outcome {
+            Some(Outcome::Failed(failure)) => Some(failed(py, title, failure)),
+            _ => None,
+        };
+        let waker = {
+            let mut state = self.state.lock();
+            state.0 = state.0.take().or(outcome);
+            // Who came meanwhile has found nothing.
+            state.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        raised
+    }
+}
+
 impl Waiting for Place {
     fn replied(&self, reply: Message) {
         self.end(Outcome::Replied(reply));

@@ -14,7 +14,9 @@ from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_ASKED, IS
 from tidewire.errors import MessageExpired
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, Subscription, Timer
+    from contextlib import AbstractContextManager
+
+    from tidewire._binding import ActorRef, Engine, Subscription, Timer
     from tidewire.agents.directory import Directory
     from tidewire.agents.receipt import Receipt
     from tidewire.agents.retry import Retry
@@ -194,6 +196,15 @@ class Desk:
         self.directory.look_at_letters(self.node)
         if self.ended:
             self.close()
+
+    @property
+    def engine(self) -> Engine:
+        """What has its letters, and news of them."""
+        return self.node._engine
+
+    def followed(self) -> AbstractContextManager[None]:
+        """Meanwhile receipts of messages that become dead letters are settled at once."""
+        return self.directory.followed(self.node)
 
     def withdraw(self) -> None:
         """Let other nodes find the agent no more."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from time import monotonic
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tidewire.agents.message import HAS_RECEIPT, Message
 from tidewire.errors import InvalidArgument, NameTaken, NoSuchTarget
 
 if TYPE_CHECKING:
+    from tidewire._binding import Engine
     from tidewire.agents.agent import Agent
     from tidewire.agents.desk import Desk
     from tidewire.agents.receipt import Receipt
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 _EXACT_MAX = 64
 _SAMPLE = 16
 _LISTED_MAX = 10
-_LETTERS_S = 0.2
 
 _Agents = dict[str, "Agent"]
 
@@ -38,7 +39,9 @@ class Directory:
         self._keys: dict[str, list[tuple[str, str]]] = {}
         self._turns = itertools.count()
         self._letters_seen = 0
-        self._letters_due = 0.0
+        # Receipts that are waited for, and the task that tells of letters as long as there are some.
+        self._followers = 0
+        self._following: asyncio.Task[None] | None = None
         self._lock = threading.Lock()
 
     def get(self, id: str) -> Agent | None:
@@ -118,19 +121,45 @@ class Directory:
         self._tell()
 
     def look_at_letters(self, node: Node) -> None:
-        """Settle the receipts of messages that became dead letters without a handler. Often asked for, and seldom done."""
+        """Settle the receipts of messages that became dead letters without a handler."""
         with self._lock:
-            if monotonic() < self._letters_due:
-                return
-            letters = node.dead_letters.list()
-            fresh = [letter for letter in letters if letter.number > self._letters_seen]
-            self._letters_seen = max((letter.number for letter in fresh), default=self._letters_seen)
-            self._letters_due = monotonic() + _LETTERS_S
+            fresh = node._engine.dead_letters(self._letters_seen)
+            self._letters_seen = max((letter["number"] for letter in fresh), default=self._letters_seen)
         for letter in fresh:
-            message = letter.message
-            if isinstance(message, Message) and message.flags & HAS_RECEIPT and letter.reason != "expired":
+            message = letter["message"]
+            if isinstance(message, Message) and message.flags & HAS_RECEIPT and letter["reason"] != "expired":
                 message.receipt.mark("failed")
                 self._discard(message.receipt)
+
+    @contextmanager
+    def followed(self, node: Node) -> Iterator[None]:
+        """Meanwhile the loop of the node settles the receipts of messages as they become dead letters."""
+        with self._lock:
+            self._followers += 1
+            begins = self._followers == 1
+        if begins and node._loop is not None:
+            # A loop that is closed tells nobody.
+            with suppress(RuntimeError):
+                node._loop.call_soon_threadsafe(self._follow, node)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._followers -= 1
+                ends = not self._followers
+            if ends:
+                self._tell()
+
+    def _follow(self, node: Node) -> None:
+        if self._following is None or self._following.done():
+            self._following = asyncio.get_running_loop().create_task(self._look_at_news(node._engine, node))
+
+    async def _look_at_news(self, engine: Engine, node: Node) -> None:
+        while self._followers:
+            seen = engine.news.count
+            self.look_at_letters(node)
+            if self._followers:
+                await engine.changed(engine.news, seen, None)
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self.list())

@@ -72,7 +72,7 @@ def messages(
             message.flags |= IS_CONTEXT
         if receipt:
             message.flags |= HAS_RECEIPT
-            message.receipt = Receipt(target.id, target._desk.look)
+            message.receipt = Receipt(target.id, target._desk)
         made.append(message)
     return made
 

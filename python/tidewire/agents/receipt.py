@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimedOut
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from time import monotonic
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tidewire import _forking
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.agents.desk import Desk
 
 State = Literal["accepted", "delivered", "handled", "failed", "expired"]
 _FINAL = frozenset(("handled", "failed", "expired"))
@@ -30,9 +34,9 @@ class Receipt:
         error: The handler's error, if it failed. None if no handler failed: it was dropped, or the agent ended before it.
     """
 
-    __slots__ = ("_final", "_look", "error", "failures", "recipient", "state", "times")
+    __slots__ = ("_desk", "_final", "error", "failures", "recipient", "state", "times")
 
-    def __init__(self, recipient: str, look: Callable[[], object] | None = None) -> None:
+    def __init__(self, recipient: str, desk: Desk | None = None) -> None:
         self.recipient = recipient
         self.state: State = "accepted"
         self.times: dict[str, datetime] = {}
@@ -40,7 +44,7 @@ class Receipt:
         # Attempts of its handler that failed, for its agent.
         self.failures = 0
         self._final: Future[State] = Future()
-        self._look = look
+        self._desk = desk
 
     async def wait(self, timeout: float | None = None) -> State:
         """Wait for the final state. Cancelling the wait changes nothing for the message.
@@ -49,22 +53,39 @@ class Receipt:
             TimeoutError: if it is not reached within ``timeout`` seconds.
         """
         waiting = asyncio.wrap_future(self._final)
-        for pause_s in self._pauses(timeout):
-            done, _ = await asyncio.wait([waiting], timeout=pause_s)
-            if done:
-                return waiting.result()
+        desk = self._desk
+        with nullcontext() if desk is None else desk.followed():
+            for pause_s in self._pauses(timeout):
+                done, _ = await asyncio.wait([waiting], timeout=pause_s)
+                if done:
+                    return waiting.result()
         raise self._too_late(timeout)
 
     def wait_blocking(self, timeout: float | None = None) -> State:
         """Block this thread until the final state. Raises as ``wait`` does."""
         if running_loop() is not None:
             raise InvalidArgument("wait_blocking would block this thread's event loop: await wait() instead")
-        for pause_s in self._pauses(timeout):
+        desk = self._desk
+        engine = None if desk is None else desk.engine
+        if desk is None or engine is None:
             try:
-                return self._final.result(pause_s)
+                return self._final.result(timeout)
             except TimedOut:
-                continue
-        raise self._too_late(timeout)
+                raise self._too_late(timeout) from None
+        news = engine.news
+        # What rings for letters rings for the final state too, so that one wait is enough.
+        self._final.add_done_callback(lambda _: news.ring())
+        deadline, pause_s = None if timeout is None else monotonic() + timeout, _LOOK_MIN_S
+        while True:
+            seen = news.count
+            desk.look()
+            if self._final.done():
+                return self._final.result()
+            left_s = pause_s if deadline is None else deadline - monotonic()
+            if left_s <= 0.0:
+                raise self._too_late(timeout)
+            if not engine.changed(news, seen, min(pause_s, left_s)).wait():
+                pause_s = min(pause_s * 2, _LOOK_MAX_S)
 
     def mark(self, state: State, error: BaseException | None = None) -> None:
         """Note a state. The first final one counts."""
@@ -76,19 +97,19 @@ class Receipt:
             self.times[state] = datetime.now(timezone.utc)
         if state in _FINAL:
             # A receipt that is kept for long shall not keep the agent.
-            self._look = None
+            self._desk = None
             self._final.set_result(state)
 
     def _pauses(self, timeout: float | None) -> Iterator[float]:
-        """Look, between waits that get longer, for an end that nobody tells: the message was dropped, or its agent abandoned."""
+        """Look, between waits that get longer, for an end that nobody tells: the agent was abandoned, or no loop runs to tell of letters."""
         deadline = None if timeout is None else monotonic() + timeout
         pause_s = _LOOK_MIN_S
         while True:
             left_s = pause_s if deadline is None else deadline - monotonic()
             yield max(min(pause_s, left_s), 0.0)
-            look = self._look
-            if look is not None:
-                look()
+            desk = self._desk
+            if desk is not None:
+                desk.look()
             if left_s <= pause_s and deadline is not None and not self._final.done():
                 return
             pause_s = min(pause_s * 2, _LOOK_MAX_S)

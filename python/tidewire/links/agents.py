@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import weakref
+from contextlib import nullcontext
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from tidewire.links.known import AGENT, AgentInfo, agent_subject
 from tidewire.links.subjects import answer, fail
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from types import EllipsisType
 
     from tidewire._binding import Pending, RemoteCall
@@ -159,6 +162,15 @@ class _RemoteDesk:
     def look(self) -> None:
         """Its own node settles receipts."""
 
+    @property
+    def engine(self) -> None:
+        """Its own node has its letters."""
+        return None
+
+    def followed(self) -> AbstractContextManager[None]:
+        """Its own node is told of them."""
+        return nullcontext()
+
     def failed(self, message: Message, error: BaseException | None = None) -> None:
         """Note that a message was not accepted."""
         if message.flags & HAS_RECEIPT:
@@ -183,6 +195,7 @@ class RemoteRef:
 
     def __init__(self, id: str, connection: Connection) -> None:
         self.alive = True
+        self._id = id
         self._subject = agent_subject(id)
         self._connection = connection
         self._under_way: list[weakref.ref[Pending]] = []
@@ -226,8 +239,12 @@ class RemoteRef:
         settled = self._connection.link.call(
             node._engine, self._subject, [_SETTLED, message_id, 0.0, {}], None, priority
         )
-        node._on_loop(lambda _: _start(_settle(settled, receipt)))
+        node._on_loop(lambda _: _start(_settle(settled, receipt, lambda error: self._lost(message, error))))
         return accepted
+
+    def _lost(self, message: Message, error: TidewireError) -> None:
+        """Keep a message as a dead letter that is gone with the node of the agent, as far as is known here."""
+        self._connection.node._engine.lost(self._id, message, "stopped", f"{type(error).__name__}: {error}")
 
 
 class Door:
@@ -279,7 +296,7 @@ class Door:
     def _expect(self, message: Message) -> None:
         if len(self._receipts) >= _limits.LINK_IN_FLIGHT.default:
             raise LimitExceeded(f"link_in_flight: so many receipts of {self.desk.id!r} are open already: wait for some")
-        receipt = Receipt(self.desk.id, self.desk.look)
+        receipt = Receipt(self.desk.id, self.desk)
         message.receipt, message.flags = receipt, message.flags | HAS_RECEIPT
         self.desk.receipts.add(receipt)
         self._receipts[message.id] = receipt
@@ -293,11 +310,12 @@ class Door:
         call.reply([state, None if receipt.error is None else f"{type(receipt.error).__name__}: {receipt.error}"])
 
 
-async def _settle(settled: Pending, receipt: Receipt) -> None:
+async def _settle(settled: Pending, receipt: Receipt, lost: Callable[[TidewireError], None]) -> None:
     """Note what becomes of a message at another node."""
     try:
         state, text = await settled
     except TidewireError as error:
+        lost(error)
         receipt.mark("failed", error)
     else:
         receipt.mark(state, None if text is None else RemoteError(text.partition(":")[0], text, ""))

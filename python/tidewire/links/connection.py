@@ -64,6 +64,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._targets: dict[int, _Target] = {}
         self._patterns: dict[int, str] = {}
+        self._said_refused: set[int] = set()
         self._kept: dict[int, LinkSubscription] = {}
         # A place is open for as long as somebody holds it, and that need not be the user.
         self._listening: list[Listening] = []
@@ -370,12 +371,16 @@ class Connection:
     def _end(self, number: int) -> None:
         self._targets.pop(number, None)
         self._patterns.pop(number, None)
+        self._said_refused.discard(number)
         subscription = self._kept.pop(number, None)
         if subscription is not None:
             subscription.close()
 
-    def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | bool | None]]) -> None:
+    def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | BaseException | bool | None]]) -> None:
         for number, what in came:
+            if isinstance(what, BaseException):
+                self._say_refused(number, what)
+                continue
             if what is False:
                 self.objects.lost()
                 self.tell()
@@ -399,6 +404,21 @@ class Connection:
             # One that can't be handed in must not take the others of its burst along.
             except Exception as error:  # noqa: BLE001
                 logger.error("%r could not be taken in: %s", what, error, exc_info=error)
+
+    def _say_refused(self, number: int, error: BaseException) -> None:
+        """Log, once for each subscription, what nobody has awaited."""
+        pattern = self._patterns.get(number)
+        if pattern is None or number in self._said_refused:
+            return
+        self._said_refused.add(number)
+        logger.warning(
+            "%s: the hub %r refuses %r, so that other nodes don't reach it here: %s; await what subscribe() and serve() "
+            "return to get this as an error",
+            self.node.name,
+            self.hub_name,
+            pattern,
+            error,
+        )
 
     def tell(self) -> None:
         """Have those look again who wait for what this node is told of."""

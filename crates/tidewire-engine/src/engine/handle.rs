@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};
+use tidewire_sync::Mutex;
 
 use super::EngineHandle;
 use crate::actor::{Actor, ActorId, ActorRef, Context};
 use crate::cell::Cell;
 use crate::config::EngineConfig;
-use crate::dead::DeadLetters;
+use crate::dead::{DeadLetter, DeadLetters};
 use crate::dispatch::{Dispatcher, Place};
 use crate::error::{DeadReason, Fault, SpawnError, SubscribeError};
 use crate::future::{Inbox, Task};
@@ -290,6 +291,22 @@ impl EngineHandle {
     /// Adds a dead letter for a message that no mailbox has: one that was to be delivered later, or to be tried again.
     pub fn give_up<M: Send + 'static>(&self, actor: &ActorRef<M>, message: M, reason: DeadReason, error: Option<&str>) {
         actor.cell.record_dead(Some(message), reason, error);
+    }
+
+    /// Adds a dead letter for a message that was on its way to something outside of this engine, which is called `name`. Its actor is a
+    /// number that none has; to requeue it fails.
+    pub fn lost<M: Send + 'static>(&self, name: &str, message: M, reason: DeadReason, error: Option<&str>) {
+        self.core.dead.add(DeadLetter {
+            number: 0,
+            actor: self.core.next_id(),
+            name: Some(Arc::from(name)),
+            reason,
+            error: error.map(Arc::from),
+            detail: None,
+            at: std::time::SystemTime::now(),
+            message: Some(Arc::new(Mutex::new(Some(Box::new(message))))),
+            cell: None,
+        });
     }
 
     /// Messages that were given up.
