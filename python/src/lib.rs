@@ -29,6 +29,7 @@ mod present;
 mod standing;
 mod statistics;
 mod steps;
+mod streams;
 mod tally;
 mod timer;
 mod values;
@@ -60,6 +61,10 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<campaigns::Run>()?;
     module.add_class::<campaigns::CampaignStore>()?;
     module.add_class::<campaigns::CampaignWorker>()?;
+    module.add_class::<streams::StreamHome>()?;
+    module.add_function(wrap_pyfunction!(streams::home_error, module)?)?;
+    module.add_function(wrap_pyfunction!(streams::check_folder, module)?)?;
+    module.add_function(wrap_pyfunction!(streams::salvage_folder, module)?)?;
     module.add_function(wrap_pyfunction!(campaigns::end_with_parent, module)?)?;
     module.add_function(wrap_pyfunction!(link::sender_of_value, module)?)?;
     module.add_function(wrap_pyfunction!(link::check_address, module)?)?;

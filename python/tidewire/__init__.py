@@ -100,6 +100,12 @@ if TYPE_CHECKING:
     from tidewire.services.policies import Policy
     from tidewire.services.proxy import NoSuchMethod
     from tidewire.services.serving import Served
+    from tidewire.streams.bucket import Bucket, Entry
+    from tidewire.streams.consumer import Consumer
+    from tidewire.streams.event import DeadEvent, Event
+    from tidewire.streams.lease import Lease
+    from tidewire.streams.publisher import Ack, Publisher
+    from tidewire.streams.stream import ConsumerInfo, Stream, StreamInfo
     from tidewire.subscription import Envelope, SubscriptionStream
     from tidewire.supervision import Mailbox, Supervision
 
@@ -133,6 +139,17 @@ _LATER = {
     "StaleDelivery": "tidewire.errors",
     "StreamFull": "tidewire.errors",
     "Unsupported": "tidewire.errors",
+    "Ack": "tidewire.streams.publisher",
+    "Publisher": "tidewire.streams.publisher",
+    "Bucket": "tidewire.streams.bucket",
+    "Entry": "tidewire.streams.bucket",
+    "Consumer": "tidewire.streams.consumer",
+    "Event": "tidewire.streams.event",
+    "DeadEvent": "tidewire.streams.event",
+    "Lease": "tidewire.streams.lease",
+    "Stream": "tidewire.streams.stream",
+    "StreamInfo": "tidewire.streams.stream",
+    "ConsumerInfo": "tidewire.streams.stream",
     "CodeChanged": "tidewire.errors",
     "Config": "tidewire.config",
     "ConfigError": "tidewire.errors",
@@ -218,6 +235,7 @@ _LATER = {
 }
 
 __all__ = [
+    "Ack",
     "ActorRef",
     "ActorStopped",
     "Agent",
@@ -227,6 +245,7 @@ __all__ = [
     "AskTimeout",
     "Batch",
     "BrokerConfig",
+    "Bucket",
     "CallCancelled",
     "CallContext",
     "Campaign",
@@ -235,19 +254,25 @@ __all__ = [
     "CodeChanged",
     "Config",
     "ConfigError",
+    "Consumer",
+    "ConsumerInfo",
     "Context",
     "DataCorrupt",
     "DataInUse",
+    "DeadEvent",
     "DeadLetter",
     "DeadLetters",
     "Directory",
+    "Entry",
     "Envelope",
+    "Event",
     "HomeBusy",
     "HomeError",
     "HomeUnavailable",
     "Http",
     "InvalidArgument",
     "InvalidSubject",
+    "Lease",
     "LeaseHeld",
     "LeaseLost",
     "Ledger",
@@ -278,6 +303,7 @@ __all__ = [
     "PoolStopped",
     "Precision",
     "PublishFailed",
+    "Publisher",
     "Receipt",
     "Remote",
     "RemoteError",
@@ -297,7 +323,9 @@ __all__ = [
     "SettingsDiffer",
     "StaleDelivery",
     "StoreUnavailable",
+    "Stream",
     "StreamFull",
+    "StreamInfo",
     "Stuck",
     "Subscription",
     "SubscriptionStream",

@@ -131,6 +131,10 @@ def up(
         float | None,
         typer.Option("--timeout", help="Seconds for calls to end when it stops.  [default: 10]", show_default=False),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="A folder with streams, buckets and leases for all that join.", show_default=False),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -155,6 +159,7 @@ def up(
         "key": key,
         "ca": ca,
         "timeout": timeout,
+        "data": data,
     }
     raise typer.Exit(up(config, options, token or [], settings or [], json))
 

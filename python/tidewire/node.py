@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
-from types import EllipsisType, TracebackType
+from types import EllipsisType, NoneType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _current, _idle, _inspect, _log, _watching
@@ -20,6 +20,7 @@ from tidewire._ledger import Ledger
 from tidewire._limits import NAME_BYTES
 from tidewire._log import logger
 from tidewire._node.agents import Agents
+from tidewire._node.streams import Streams
 from tidewire._node.subjects import Subjects
 from tidewire._numbers import check_seconds
 from tidewire._urls import is_link
@@ -45,7 +46,7 @@ _ended_stuck: deque[str] = deque(maxlen=1)
 """The name of the node that has ended last with handlers that had not, until somebody has looked."""
 
 
-class Node(Subjects, Agents):
+class Node(Subjects, Streams, Agents):
     """A node: most programs have one in each process.
 
     Use it as a context manager: ``async with tw.Node() as node`` in asyncio, ``with tw.Node() as node`` in plain threads.
@@ -62,6 +63,8 @@ class Node(Subjects, Agents):
         tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for hubs that ask for one.
         join_timeout: Seconds in which a node tries again to join a hub that is not up yet; None for as long as it takes. The
             default is one attempt.
+        data: A folder for streams, key-value buckets and leases; one process has it open at a time. Without it they are those of the hub
+            that the node joins.
 
     Raises:
         ConfigError: if the configuration is wrong; it names all problems at once.
@@ -77,8 +80,14 @@ class Node(Subjects, Agents):
         token: str | None = None,
         tls: Tls | None = None,
         join_timeout: float | None = 0.0,
+        data: str | Path | None = None,
     ) -> None:
         self._joins = is_link(url)
+        if not isinstance(data, (str, Path, NoneType)) or data == "":
+            raise InvalidArgument(f"data: {data!r} is not allowed: give the path of a folder, or None")
+        self._data = None if data is None else str(data)
+        self._folder = None
+        self._serves_folder = False
         if self._joins:
             check_address(url)
         if token is not None and (not isinstance(token, str) or not token):
@@ -370,6 +379,7 @@ class Node(Subjects, Agents):
                 self._connection.close()
             if self._inspector is not None:
                 self._inspector.end()
+            self._close_folder()
             self._engine.unbind()
             _log.sum_up()
             if self._loop_thread is not None:

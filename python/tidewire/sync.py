@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidewire._binding import Pending, Timer
     from tidewire._ledger import Ledger
     from tidewire.node import Node
+    from tidewire.streams.blocking import SyncBucket, SyncLease, SyncStream
 
 _M = TypeVar("_M")
 _R = TypeVar("_R")
@@ -28,6 +29,24 @@ class Sync:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+
+    def stream(self, name: str, **options: Any) -> SyncStream:
+        """Make a stream, or find it, for plain threads. Arguments and errors are those of ``node.stream``."""
+        from tidewire.streams.blocking import SyncStream, run
+
+        return SyncStream(self._node, run(self._node, self._node.stream(name, **options)))
+
+    def kv(self, name: str, **options: Any) -> SyncBucket:
+        """Make a bucket, or find it, for plain threads. Arguments and errors are those of ``node.kv``."""
+        from tidewire.streams.blocking import SyncBucket, run
+
+        return SyncBucket(self._node, run(self._node, self._node.kv(name, **options)))
+
+    def lease(self, name: str, **options: Any) -> SyncLease:
+        """Return a lease for plain threads. Arguments and errors are those of ``node.lease``."""
+        from tidewire.streams.blocking import SyncLease
+
+        return SyncLease(self._node, self._node.lease(name, **options))
 
     send = staticmethod(send_blocking)
     """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is full.

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use tidewire_backend::home::{HomeResult, NewMessage};
+use tidewire_backend::home::{Home as _, HomeResult, NewMessage, StreamSettings, Streams as _};
 use tidewire_core::stream::record::{Event, Segment, headers_of};
 use tidewire_core::stream::scan::{Tail, salvage as salvage_segment, scan};
-use tidewire_proto::subject::Subject;
+use tidewire_proto::subject::{Pattern, Subject};
 
 use crate::disk::{Disk, Real, read_all};
 use crate::folder::wrong::disk_error;
@@ -87,6 +87,38 @@ pub fn salvage(path: &Path, visit: &mut dyn FnMut(&str, Rescued)) -> HomeResult<
             }
         });
     }
+    Ok(count)
+}
+
+/// Publishes every whole event of a folder's streams into another folder, in streams of the same names that take every
+/// subject. Gives how many.
+///
+/// # Errors
+///
+/// `Disk`, `Locked`; `Invalid` if the other folder has such a stream with other settings.
+pub fn salvage_into(path: &Path, into: &Path) -> HomeResult<u64> {
+    let home = crate::open(into, crate::Options::default())?;
+    let mut waiting: Vec<NewMessage> = Vec::new();
+    let (mut stream, mut failed) = (String::new(), Ok(()));
+    let mut store = |stream: &str, messages: &mut Vec<NewMessage>| -> HomeResult<()> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let everything = vec![Pattern::new(">").expect("a pattern")];
+        let settings = StreamSettings { dedupe_us: 0, ..StreamSettings::new(stream, everything) };
+        home.create_stream(settings).wait()?;
+        home.publish(stream, std::mem::take(messages), false).wait()?.into_iter().try_for_each(|ack| ack.map(drop))
+    };
+    let count = salvage(path, &mut |of, rescued| {
+        if failed.is_ok() && (of != stream || waiting.len() >= 1_000) {
+            failed = store(&stream, &mut waiting);
+        }
+        of.clone_into(&mut stream);
+        waiting.push(rescued.message);
+    })?;
+    failed?;
+    store(&stream, &mut waiting)?;
+    home.close().wait()?;
     Ok(count)
 }
 

@@ -73,6 +73,7 @@ class Services(Base):
         from tidewire.links.listening import Listener, grants
 
         self._check()
+        self._serve_folder()
         if is_http(url):
             if tls is not None:
                 raise InvalidArgument(
@@ -139,6 +140,9 @@ class Services(Base):
             return await self._connection.all_nodes()
         except NoResponders:
             raise VersionMismatch("nodes: the hub does not know its list of nodes: update it") from None
+
+    def _serve_folder(self) -> None:
+        """Serve the data folder, if there is one."""
 
     def _link(self) -> Connection:
         if self._connection is None:

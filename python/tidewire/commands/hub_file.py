@@ -32,6 +32,7 @@ class HubSettings:
         ca: PEM file: only nodes with a certificate signed by one in it may join.
         insecure: Whether other machines may reach it without TLS or a token.
         timeout: Seconds for calls to end when it stops.
+        data: A folder with streams, buckets and leases for all that join.
     """
 
     name: str | None = None
@@ -46,6 +47,7 @@ class HubSettings:
     ca: Path | None = None
     insecure: bool = False
     timeout: float = 10.0
+    data: Path | None = None
 
     @classmethod
     def of_file(cls, file: Path | None) -> HubSettings:
@@ -90,7 +92,7 @@ class _Reading:
             "tokens": self._tokens,
             "insecure": self._flag,
             "timeout": self._seconds,
-            **dict.fromkeys(("cert", "key", "ca"), self._path),
+            **dict.fromkeys(("cert", "key", "ca", "data"), self._path),
         }
 
     def value(self, key: str, value: Any) -> Any:

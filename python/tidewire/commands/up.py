@@ -48,7 +48,11 @@ def up(
     try:
         grants = tuple(_token(text) for text in tokens) or None
         wanted = HubSettings.of_file(config).changed(tokens=grants, **options)
-        node = tw.Node(name=wanted.name or f"hub-{os.getpid()}", config=Config(file=config, options=_options(settings)))
+        node = tw.Node(
+            name=wanted.name or f"hub-{os.getpid()}",
+            config=Config(file=config, options=_options(settings)),
+            data=wanted.data,
+        )
         node.start()
         listeners = [_listen(node, url, wanted) for url in wanted.listen]
         listeners += [_listen_http(node, url, wanted) for url in wanted.http]

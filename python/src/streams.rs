@@ -1,0 +1,548 @@
+//! `StreamHome`: a home of streams, buckets and leases, for Python. Everything crosses the border in batches of plain data.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use tidewire_backend::home::{
+    Ack, Answer, BucketInfo, BucketSettings, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Entry, Event,
+    Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo, NewMessage, Order, Purge,
+    Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
+};
+use tidewire_proto::subject::{Pattern, Subject, SubjectError};
+
+use crate::attach::{attach, detach};
+use crate::errors::error;
+use crate::pending::Pending;
+
+/// A home. Each call gives a `Pending`, but those that say that they block.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct StreamHome {
+    home: Arc<dyn Home>,
+    notices: Vec<String>,
+}
+
+type Message<'py> =
+    (Bound<'py, PyAny>, PyBackedBytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
+type Settled = (u64, u32, String, Option<u64>, String, Option<(String, String)>);
+
+#[pymethods]
+impl StreamHome {
+    /// Opens a data folder. Blocks.
+    #[staticmethod]
+    fn open_folder(py: Python<'_>, path: &str) -> PyResult<Self> {
+        let opened = detach(py, || tidewire_embedded::open(Path::new(path), tidewire_embedded::Options::default()));
+        let home = opened.map_err(|failure| raise(py, &failure))?;
+        let notices = home.notices().iter().map(ToString::to_string).collect();
+        Ok(Self { home, notices })
+    }
+
+    /// What was mended when it was opened.
+    fn notices(&self) -> Vec<String> {
+        self.notices.clone()
+    }
+
+    /// Stores what was taken, and lets go of the folder. Blocks.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        detach(py, || self.home.close().wait()).map_err(|failure| raise(py, &failure))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn create_stream(
+        &self,
+        py: Python<'_>,
+        name: String,
+        subjects: Vec<String>,
+        max_age_us: Option<u64>,
+        max_bytes: Option<u64>,
+        max_messages: Option<u64>,
+        drop_old: bool,
+        dedupe_us: u64,
+        replicas: u32,
+    ) -> PyResult<Pending> {
+        let subjects = patterns(py, &subjects)?;
+        let full = if drop_old { Full::DropOld } else { Full::Refuse };
+        let settings =
+            StreamSettings { name, subjects, max_age_us, max_bytes, max_messages, full, dedupe_us, replicas };
+        Ok(pending("stream", self.home.create_stream(settings), stream_info))
+    }
+
+    fn stream_info(&self, stream: &str) -> Pending {
+        pending("info", self.home.stream_info(stream), stream_info)
+    }
+
+    fn list_streams(&self) -> Pending {
+        pending("streams", self.home.list_streams(), |py, all| each(py, all, stream_info))
+    }
+
+    fn delete_stream(&self, stream: &str) -> Pending {
+        pending("delete", self.home.delete_stream(stream), nothing)
+    }
+
+    fn purge(
+        &self,
+        py: Python<'_>,
+        stream: &str,
+        before: Option<u64>,
+        keep: Option<u64>,
+        filter: Option<&str>,
+    ) -> PyResult<Pending> {
+        let filter = filter.map(|filter| pattern(py, filter)).transpose()?;
+        Ok(pending("purge", self.home.purge(stream, Purge { before, keep, filter }), number))
+    }
+
+    /// Publishes `(subject, payload, key, id, headers, deliver_at_us, ttl_us)` each. Gives `(sequence, durability, duplicate)` of
+    /// each, or `(kind, message)` of the error.
+    fn publish(&self, py: Python<'_>, stream: &str, messages: &Bound<'_, PyList>, whole: bool) -> PyResult<Pending> {
+        let mut all = Vec::with_capacity(messages.len());
+        let mut last: Option<Subject> = None;
+        for message in messages {
+            let (name, payload, key, id, headers, deliver_at_us, ttl_us): Message<'_> = message.extract()?;
+            let name: &str = &name.extract::<pyo3::pybacked::PyBackedStr>()?;
+            let subject = match last.take().filter(|last| last.as_str() == name) {
+                Some(subject) => subject,
+                None => subject(py, name)?,
+            };
+            last = Some(subject.clone());
+            let payload = Bytes::copy_from_slice(&payload);
+            all.push(NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us });
+        }
+        let answer = detach(py, || self.home.publish(stream, all, whole));
+        Ok(pending("publish", answer, |py, acks| each(py, acks, ack)))
+    }
+
+    /// Gives the events, where to go on, and the newest.
+    #[allow(clippy::too_many_arguments)]
+    fn read(
+        &self,
+        py: Python<'_>,
+        stream: &str,
+        start: (String, u64),
+        stop: Option<u64>,
+        filter: Vec<String>,
+        max_messages: u32,
+        max_bytes: u32,
+        wait_us: u64,
+    ) -> PyResult<Pending> {
+        let filter = patterns(py, &filter)?;
+        let read = Read { start: self::start(&start), stop, filter, max_messages, max_bytes, wait_us };
+        Ok(pending("read", self.home.read(stream, read), |py, page| {
+            (each(py, page.events, |py, found| event(py, found, 0))?, page.next, page.last).into_py_any(py)
+        }))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn create_consumer(
+        &self,
+        py: Python<'_>,
+        stream: &str,
+        name: String,
+        filter: Vec<String>,
+        start: (String, u64),
+        ack_wait_us: u64,
+        max_deliver: u32,
+        backoff_us: Vec<u64>,
+        max_in_flight: u32,
+        by_key: bool,
+        inactive_us: u64,
+    ) -> PyResult<Pending> {
+        let (filter, start) = (patterns(py, &filter)?, self::start(&start));
+        let order = if by_key { Order::Key } else { Order::None };
+        let settings = ConsumerSettings {
+            name,
+            filter,
+            start,
+            ack_wait_us,
+            max_deliver,
+            backoff_us,
+            max_in_flight,
+            order,
+            inactive_us,
+        };
+        Ok(pending("consumer", self.home.create_consumer(stream, settings), consumer_info))
+    }
+
+    fn consumer_info(&self, stream: &str, consumer: &str) -> Pending {
+        pending("info", self.home.consumer_info(stream, consumer), consumer_info)
+    }
+
+    fn list_consumers(&self, stream: &str) -> Pending {
+        pending("consumers", self.home.list_consumers(stream), |py, all| each(py, all, consumer_info))
+    }
+
+    fn delete_consumer(&self, stream: &str, consumer: &str) -> Pending {
+        pending("delete", self.home.delete_consumer(stream, consumer), nothing)
+    }
+
+    /// Gives `(subject, payload, key, id, headers, sequence, time_us, delivery)` of each delivery.
+    fn fetch(&self, stream: &str, consumer: &str, max_messages: u32, max_bytes: u32, wait_us: u64) -> Pending {
+        let fetch = Fetch { max_messages, max_bytes, wait_us };
+        pending("fetch", self.home.fetch(stream, consumer, fetch), |py, all| {
+            each(py, all, |py, Delivery { event: found, delivery }| event(py, found, delivery))
+        })
+    }
+
+    /// Settles `(sequence, delivery, how, delay_us, reason, fault)` each. Gives None of each, or `(kind, message)` of the error.
+    fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settled>) -> Pending {
+        let all = settled.into_iter().map(|(sequence, delivery, how, delay_us, reason, fault)| {
+            let fault = fault.map(|(error, traceback)| Fault { error, traceback });
+            let how = match how.as_str() {
+                "ack" => Settlement::Ack,
+                "nak" => Settlement::Nak { delay_us, fault },
+                "term" => Settlement::Term { reason, fault },
+                _ => Settlement::Working,
+            };
+            Settle { sequence, delivery, how }
+        });
+        pending("settle", self.home.settle(stream, consumer, all.collect()), |py, results| {
+            each(py, results, |py, result: HomeResult<()>| match result {
+                Ok(()) => Ok(py.None()),
+                Err(failure) => refusal(py, &failure),
+            })
+        })
+    }
+
+    fn pause(&self, stream: &str, consumer: &str, until_us: Option<u64>) -> Pending {
+        pending("pause", self.home.pause(stream, consumer, until_us), nothing)
+    }
+
+    fn resume(&self, stream: &str, consumer: &str) -> Pending {
+        pending("resume", self.home.resume(stream, consumer), nothing)
+    }
+
+    fn seek(&self, stream: &str, consumer: &str, start: (String, u64)) -> Pending {
+        pending("seek", self.home.seek(stream, consumer, self::start(&start)), nothing)
+    }
+
+    fn dead_letters(&self, stream: &str, consumer: &str, start: u64, max: u32) -> Pending {
+        pending("dead_letters", self.home.dead_letters(stream, consumer, start, max), |py, all| {
+            each(py, all, dead_letter)
+        })
+    }
+
+    fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Pending {
+        pending("requeue", self.home.requeue(stream, consumer, sequences), number)
+    }
+
+    fn drop_dead(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Pending {
+        pending("drop", self.home.drop_dead(stream, consumer, sequences), number)
+    }
+
+    fn create_bucket(
+        &self,
+        name: String,
+        history: u32,
+        ttl_us: Option<u64>,
+        max_bytes: Option<u64>,
+        replicas: u32,
+    ) -> Pending {
+        let settings = BucketSettings { name, history, ttl_us, max_bytes, replicas };
+        pending("kv", self.home.create_bucket(settings), bucket_info)
+    }
+
+    fn bucket_info(&self, bucket: &str) -> Pending {
+        pending("info", self.home.bucket_info(bucket), bucket_info)
+    }
+
+    fn list_buckets(&self) -> Pending {
+        pending("buckets", self.home.list_buckets(), |py, all| each(py, all, bucket_info))
+    }
+
+    fn delete_bucket(&self, bucket: &str) -> Pending {
+        pending("delete", self.home.delete_bucket(bucket), nothing)
+    }
+
+    /// `expect`: None for anything, 0 for no value, else a revision.
+    fn put(
+        &self,
+        py: Python<'_>,
+        bucket: &str,
+        key: &str,
+        value: PyBackedBytes,
+        expect: Option<u64>,
+        ttl_us: Option<u64>,
+    ) -> PyResult<Pending> {
+        let value = Bytes::copy_from_slice(&value);
+        Ok(pending("put", self.home.put(bucket, subject(py, key)?, value, expected(expect), ttl_us), number))
+    }
+
+    fn get(&self, py: Python<'_>, bucket: &str, key: &str, revision: Option<u64>) -> PyResult<Pending> {
+        Ok(pending("get", self.home.get(bucket, subject(py, key)?, revision), |py, found| match found {
+            Some(found) => entry(py, found),
+            None => Ok(py.None()),
+        }))
+    }
+
+    fn delete(&self, py: Python<'_>, bucket: &str, key: &str, expect: Option<u64>, purge: bool) -> PyResult<Pending> {
+        Ok(pending("delete", self.home.delete(bucket, subject(py, key)?, expected(expect), purge), number))
+    }
+
+    fn keys(&self, py: Python<'_>, bucket: &str, filter: &str, after: Option<&str>, max: u32) -> PyResult<Pending> {
+        let after = after.map(|after| subject(py, after)).transpose()?;
+        Ok(pending("keys", self.home.keys(bucket, pattern(py, filter)?, after, max), |py, keys| {
+            each(py, keys, |py, key: Subject| key.as_str().into_py_any(py))
+        }))
+    }
+
+    fn history(&self, py: Python<'_>, bucket: &str, key: &str) -> PyResult<Pending> {
+        Ok(pending("history", self.home.history(bucket, subject(py, key)?), |py, all| each(py, all, entry)))
+    }
+
+    /// Gives the entries, what to go on after, and whether there is more already.
+    fn watch(
+        &self,
+        py: Python<'_>,
+        bucket: &str,
+        filter: &str,
+        after: u64,
+        max: u32,
+        wait_us: u64,
+    ) -> PyResult<Pending> {
+        let watch = Watch { filter: pattern(py, filter)?, after, max, wait_us };
+        Ok(pending("watch", self.home.watch(bucket, watch), |py, changes| {
+            (each(py, changes.entries, entry)?, changes.upto, changes.more).into_py_any(py)
+        }))
+    }
+
+    fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Pending {
+        pending("acquire", self.home.acquire(name, holder, ttl_us, wait_us), grant)
+    }
+
+    fn renew(&self, name: &str, fence: u64) -> Pending {
+        pending("renew", self.home.renew(name, fence), grant)
+    }
+
+    fn release(&self, name: &str, fence: u64) -> Pending {
+        pending("release", self.home.release(name, fence), truth)
+    }
+
+    fn list_leases(&self) -> Pending {
+        pending("leases", self.home.list_leases(), |py, all| each(py, all, lease_info))
+    }
+}
+
+/// The exception of an error that came as its kind and message.
+#[pyfunction]
+pub fn home_error(py: Python<'_>, kind: &str, message: &str) -> Py<PyAny> {
+    let known = HomeErrorKind::ALL.into_iter().find(|known| known.name() == kind);
+    let failure = HomeError::new(known.unwrap_or(HomeErrorKind::Invalid), message);
+    raise(py, &failure).into_value(py).into_any()
+}
+
+/// What every file of a folder holds, as dicts. Blocks.
+#[pyfunction]
+pub fn check_folder<'py>(py: Python<'py>, path: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let checked = detach(py, || tidewire_embedded::check::check(Path::new(path)));
+    let checked = checked.map_err(|failure| raise(py, &failure))?;
+    let dicts = checked.into_iter().map(|file| {
+        let dict = PyDict::new(py);
+        dict.set_item("file", file.file)?;
+        dict.set_item("groups", file.groups)?;
+        dict.set_item("records", file.records)?;
+        dict.set_item("bytes", file.bytes)?;
+        dict.set_item("damage", file.damage)?;
+        dict.set_item("torn_bytes", file.torn_bytes)?;
+        Ok(dict)
+    });
+    dicts.collect()
+}
+
+/// Publishes every whole event of a folder's streams into streams of another of the same names, which take every subject. Gives how many. Blocks.
+#[pyfunction]
+pub fn salvage_folder(py: Python<'_>, path: &str, into: &str) -> PyResult<u64> {
+    let salvaged = detach(py, || tidewire_embedded::check::salvage_into(Path::new(path), Path::new(into)));
+    salvaged.map_err(|failure| raise(py, &failure))
+}
+
+fn pending<T: Send + 'static>(
+    what: &'static str,
+    answer: Answer<T>,
+    convert: fn(Python<'_>, T) -> PyResult<Py<PyAny>>,
+) -> Pending {
+    let operation = async move {
+        let result = answer.await;
+        attach(|py| match result {
+            Ok(value) => convert(py, value),
+            Err(failure) => Err(raise(py, &failure)),
+        })
+    };
+    Pending::new(what, None, Box::pin(operation))
+}
+
+fn raise(py: Python<'_>, failure: &HomeError) -> PyErr {
+    let kind = failure.kind();
+    let name = match kind {
+        HomeErrorKind::Invalid => return error(py, "InvalidArgument", failure.message(), &[]),
+        HomeErrorKind::Limit => return error(py, "LimitExceeded", failure.message(), &[]),
+        HomeErrorKind::Denied => return error(py, "Unauthorized", failure.message(), &[]),
+        HomeErrorKind::Unsupported => "Unsupported",
+        HomeErrorKind::NotFound => "NotFound",
+        HomeErrorKind::Differs => "SettingsDiffer",
+        HomeErrorKind::Full => "StreamFull",
+        HomeErrorKind::Stale => "StaleDelivery",
+        HomeErrorKind::Revision => "RevisionConflict",
+        HomeErrorKind::LeaseLost => "LeaseLost",
+        HomeErrorKind::LeaseHeld => "LeaseHeld",
+        HomeErrorKind::Busy => "HomeBusy",
+        HomeErrorKind::Locked => "DataInUse",
+        HomeErrorKind::Corrupt => "DataCorrupt",
+        HomeErrorKind::Unreachable => "HomeUnavailable",
+        _ => "HomeError",
+    };
+    match kind.name().into_py_any(py) {
+        Ok(kind) => error(py, name, failure.message(), &[("kind", kind)]),
+        Err(failure) => failure,
+    }
+}
+
+fn refusal(py: Python<'_>, failure: &HomeError) -> PyResult<Py<PyAny>> {
+    (failure.kind().name(), failure.message()).into_py_any(py)
+}
+
+fn subject(py: Python<'_>, text: &str) -> PyResult<Subject> {
+    Subject::new(text).map_err(|wrong| malformed(py, &wrong))
+}
+
+fn pattern(py: Python<'_>, text: &str) -> PyResult<Pattern> {
+    Pattern::new(text).map_err(|wrong| malformed(py, &wrong))
+}
+
+fn patterns(py: Python<'_>, texts: &[String]) -> PyResult<Vec<Pattern>> {
+    texts.iter().map(|text| pattern(py, text)).collect()
+}
+
+fn malformed(py: Python<'_>, wrong: &SubjectError) -> PyErr {
+    error(py, "InvalidSubject", &wrong.to_string(), &[])
+}
+
+fn start((name, number): &(String, u64)) -> Start {
+    match name.as_str() {
+        "new" => Start::New,
+        "all" => Start::All,
+        "time" => Start::Time(*number),
+        _ => Start::Sequence(*number),
+    }
+}
+
+const fn expected(expect: Option<u64>) -> Expect {
+    match expect {
+        None => Expect::Any,
+        Some(0) => Expect::Absent,
+        Some(revision) => Expect::Revision(revision),
+    }
+}
+
+fn each<T>(
+    py: Python<'_>,
+    values: Vec<T>,
+    convert: impl Fn(Python<'_>, T) -> PyResult<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let all = values.into_iter().map(|value| convert(py, value)).collect::<PyResult<Vec<_>>>()?;
+    Ok(PyList::new(py, all)?.into_any().unbind())
+}
+
+fn nothing(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
+    Ok(py.None())
+}
+
+fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
+    value.into_py_any(py)
+}
+
+fn truth(py: Python<'_>, value: bool) -> PyResult<Py<PyAny>> {
+    value.into_py_any(py)
+}
+
+fn ack(py: Python<'_>, ack: HomeResult<Ack>) -> PyResult<Py<PyAny>> {
+    match ack {
+        Ok(Ack { sequence, durability, duplicate }) => (sequence, durability.name(), duplicate).into_py_any(py),
+        Err(failure) => refusal(py, &failure),
+    }
+}
+
+fn event(py: Python<'_>, event: Event, delivery: u32) -> PyResult<Py<PyAny>> {
+    let payload = PyBytes::new(py, &event.payload);
+    let Event { subject, key, id, headers, sequence, time_us, .. } = event;
+    let fields = (subject.as_str(), payload, key, id, headers, sequence, time_us, delivery);
+    Ok(fields.into_pyobject(py)?.cast_into::<PyTuple>()?.into_any().unbind())
+}
+
+fn dead_letter(py: Python<'_>, letter: DeadLetter) -> PyResult<Py<PyAny>> {
+    let found = letter.event.map(|found| event(py, found, letter.deliveries)).transpose()?;
+    let Fault { error, traceback } = letter.fault;
+    (found, letter.sequence, letter.deliveries, letter.dead_at_us, letter.reason, error, traceback).into_py_any(py)
+}
+
+fn entry(py: Python<'_>, entry: Entry) -> PyResult<Py<PyAny>> {
+    let value = entry.value.map(|value| PyBytes::new(py, &value));
+    (entry.key.as_str(), value, entry.revision, entry.time_us).into_py_any(py)
+}
+
+fn grant(py: Python<'_>, Grant { fence, ttl_us }: Grant) -> PyResult<Py<PyAny>> {
+    (fence, ttl_us).into_py_any(py)
+}
+
+fn lease_info(py: Python<'_>, info: LeaseInfo) -> PyResult<Py<PyAny>> {
+    (info.name, info.holder, info.fence, info.remaining_us).into_py_any(py)
+}
+
+fn texts(patterns: &[Pattern]) -> Vec<&str> {
+    patterns.iter().map(AsRef::as_ref).collect()
+}
+
+fn stream_info(py: Python<'_>, info: StreamInfo) -> PyResult<Py<PyAny>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", &info.settings.name)?;
+    dict.set_item("subjects", texts(&info.settings.subjects))?;
+    dict.set_item("max_age_us", info.settings.max_age_us)?;
+    dict.set_item("max_bytes", info.settings.max_bytes)?;
+    dict.set_item("max_messages", info.settings.max_messages)?;
+    dict.set_item("full", if info.settings.full == Full::DropOld { "drop_old" } else { "refuse" })?;
+    dict.set_item("dedupe_us", info.settings.dedupe_us)?;
+    dict.set_item("replicas", info.settings.replicas)?;
+    dict.set_item("messages", info.messages)?;
+    dict.set_item("bytes", info.bytes)?;
+    dict.set_item("first", info.first)?;
+    dict.set_item("last", info.last)?;
+    dict.set_item("first_time_us", info.first_time_us)?;
+    dict.set_item("last_time_us", info.last_time_us)?;
+    dict.set_item("delayed", info.delayed)?;
+    dict.set_item("dead", info.dead)?;
+    dict.set_item("consumers", info.consumers)?;
+    Ok(dict.into_any().unbind())
+}
+
+fn consumer_info(py: Python<'_>, info: ConsumerInfo) -> PyResult<Py<PyAny>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", &info.settings.name)?;
+    dict.set_item("filter", texts(&info.settings.filter))?;
+    dict.set_item("ack_wait_us", info.settings.ack_wait_us)?;
+    dict.set_item("max_deliver", info.settings.max_deliver)?;
+    dict.set_item("max_in_flight", info.settings.max_in_flight)?;
+    dict.set_item("order", if info.settings.order == Order::Key { "key" } else { "none" })?;
+    dict.set_item("acked_to", info.acked_to)?;
+    dict.set_item("in_flight", info.in_flight)?;
+    dict.set_item("waiting", info.waiting)?;
+    dict.set_item("lag", info.lag)?;
+    dict.set_item("redelivered", info.redelivered)?;
+    dict.set_item("dead", info.dead)?;
+    dict.set_item("oldest_time_us", info.oldest_time_us)?;
+    dict.set_item("paused_until_us", info.paused_until_us)?;
+    Ok(dict.into_any().unbind())
+}
+
+fn bucket_info(py: Python<'_>, info: BucketInfo) -> PyResult<Py<PyAny>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", &info.settings.name)?;
+    dict.set_item("history", info.settings.history)?;
+    dict.set_item("ttl_us", info.settings.ttl_us)?;
+    dict.set_item("max_bytes", info.settings.max_bytes)?;
+    dict.set_item("keys", info.keys)?;
+    dict.set_item("bytes", info.bytes)?;
+    dict.set_item("revision", info.revision)?;
+    Ok(dict.into_any().unbind())
+}

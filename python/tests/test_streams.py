@@ -1,0 +1,259 @@
+"""Streams in a data folder, and at a hub that has one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+
+
+@asynccontextmanager
+async def home(kind: str, folder: Path) -> AsyncIterator[tw.Node]:
+    """A node whose streams live in a folder of its own, or at a hub that has one."""
+    if kind == "folder":
+        async with tw.Node(data=folder) as node:
+            yield node
+        return
+    async with tw.Node(data=folder) as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url) as node:
+            yield node
+
+
+def story(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(**given: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(**given), 60))
+
+    return run
+
+
+both = pytest.mark.parametrize("kind", ["folder", "hub"])
+
+
+@both
+@story
+async def test_what_is_published_is_read_in_order_and_consumed_once(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        billing = await orders.consumer("billing", filter="orders.created", start="all")
+        acks = await asyncio.gather(*(orders.publish("orders.created", {"n": n}, key=f"k{n % 3}") for n in range(100)))
+        assert [ack.sequence for ack in acks] == list(range(1, 101))
+        assert {ack.durability for ack in acks} == {"disk"}
+        await orders.publish("orders.gone", b"raw", content="bytes", headers={"a": "b"})
+        async with orders.publisher(window=50) as out:
+            for n in range(100, 300):
+                await out.publish("orders.created", {"n": n})
+        assert out.acked == 200
+        seen = []
+        async with billing:
+            async for event in billing:
+                seen.append(event.value["n"])
+                await event.ack()
+                if len(seen) == 300:
+                    break
+        assert seen == list(range(300))
+        info = await billing.info()
+        assert (info.lag, info.in_flight, info.redelivered) == (0, 0, 0)
+        raw = [event async for event in orders.read(filter="orders.gone")]
+        assert [(event.value, event.headers, event.sequence) for event in raw] == [(b"raw", {"a": "b"}, 101)]
+        assert [event.sequence async for event in orders.read(start=299, stop=300)] == [299, 300]
+        assert (await orders.info()).messages == 301
+
+
+@both
+@story
+async def test_a_poisoned_event_ends_in_the_dead_letters_and_is_requeued(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        billing = await orders.consumer("billing", start="all", max_deliver=3, backoff=(0.01,), order="key")
+        for key in "aab":
+            await orders.publish("orders.x", key, key=key)
+        deliveries = []
+        while len(deliveries) < 4:
+            event = await billing.next(timeout=10)
+            assert event is not None
+            deliveries.append((event.sequence, event.delivery))
+            if event.sequence == 1:
+                try:
+                    raise ValueError("poison")
+                except ValueError as error:
+                    await event.nak(error=error, wait=True)
+            else:
+                await event.ack(wait=True)
+        assert deliveries[:2] in ([(1, 1), (3, 1)], [(1, 1), (1, 2)])
+        assert [item for item in deliveries if item[0] == 1] == [(1, 1), (1, 2), (1, 3)]
+        event = await billing.next(timeout=10)
+        assert event is not None and event.sequence == 2, "the next of the key goes on when its first is dead"
+        await event.ack(wait=True)
+        [dead] = await billing.dead_letters()
+        assert (dead.sequence, dead.reason, dead.error, dead.deliveries) == (1, "max_deliver", "ValueError: poison", 3)
+        assert "test_streams.py" in dead.traceback and dead.event is not None and dead.event.value == "a"
+        assert await billing.requeue(1, 7) == 1
+        event = await billing.next(timeout=10)
+        assert event is not None and (event.sequence, event.delivery) == (1, 1)
+        await event.ack(wait=True)
+        assert await billing.dead_letters() == []
+
+
+@both
+@story
+async def test_bad_input_is_refused_with_what_to_do(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"], max_messages=3)
+        with pytest.raises(tw.SettingsDiffer, match=r"max_messages is 3, not 4"):
+            await node.stream("orders", subjects=["orders.>"], max_messages=4)
+        with pytest.raises(tw.InvalidArgument, match="letters, digits"):
+            await node.stream("or ders", subjects=["orders.>"])
+        with pytest.raises(tw.InvalidArgument, match="none of its own"):
+            await orders.publish("other", 1)
+        with pytest.raises(tw.Unsupported, match="one machine"):
+            await node.stream("copied", subjects=["c.>"], replicas=3)
+        first = await orders.publish("orders.a", 1, id="one")
+        assert await orders.publish("orders.a", 1, id="one") == (first.sequence, "disk", True)
+        await orders.publish("orders.a", 2)
+        with pytest.raises(tw.PublishFailed, match=r"message 1 \(id 'four'\): StreamFull") as failed:
+            async with orders.publisher() as out:
+                await out.publish("orders.a", 3)
+                await out.publish("orders.a", 4, id="four")
+        assert len(failed.value.failures) == 1
+        consumer = await orders.consumer("c", start="all")
+        event = await consumer.next()
+        assert event is not None
+        await event.ack(wait=True)
+        with pytest.raises(tw.StaleDelivery, match="settled before"):
+            await event.ack()
+        assert await orders.purge() == 3
+        await orders.delete()
+        for refused in (orders.info(), orders.publish("orders.a", 1), consumer.next()):
+            with pytest.raises(tw.NotFound):
+                await refused
+
+
+@both
+@story
+async def test_buckets_and_leases(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        config = await node.kv("config", history=2)
+        revision = await config.put("limits.eu", {"most": 3})
+        entry = await config.get("limits.eu")
+        assert entry is not None and (entry.value, entry.revision) == ({"most": 3}, revision)
+        with pytest.raises(tw.RevisionConflict, match=f"its revision is {revision}, not no value"):
+            await config.create("limits.eu", 1)
+        changes = config.watch("limits.*")
+        assert (await anext(changes)).value == {"most": 3}
+        await config.update("limits.eu", 4, revision=revision)
+        assert (await anext(changes)).value == 4
+        await config.delete("limits.eu")
+        assert (await anext(changes)).is_deleted
+        assert await config.get("limits.eu") is None and await config.keys() == []
+        await config.put("short", 1, ttl=0.05)
+        assert [(await anext(config.watch("short", after=4))).is_deleted for _ in range(1)] in ([False], [True])
+
+        async with node.lease("nightly.run", ttl=5.0) as first:
+            fence = first.fence
+            with pytest.raises(tw.LeaseHeld, match="holds it"):
+                await node.lease("nightly.run", timeout=0.0).acquire()
+        async with node.lease("nightly.run") as second:
+            assert second.fence > fence and second.is_held
+        with pytest.raises(tw.LeaseLost):
+            second.fence  # noqa: B018
+
+
+@story
+async def test_delayed_messages_and_those_with_a_time_to_live(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        jobs = await node.stream("jobs", subjects=["jobs.>"])
+        consumer = await jobs.consumer("c", start="all")
+        await jobs.publish("jobs.later", "later", delay=0.1)
+        await jobs.publish("jobs.now", "now")
+        assert (await jobs.info()).delayed == 1
+        events = [await consumer.next(timeout=10) for _ in range(2)]
+        assert [event and event.value for event in events] == ["now", "later"]
+        assert (await jobs.info()).delayed == 0
+        await jobs.publish("jobs.short", 1, ttl=0.0)
+        assert [event.value async for event in jobs.read(filter="jobs.short")] == []
+
+
+def test_plain_threads(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path) as node:
+        orders = node.sync.stream("orders", subjects=["orders.>"])
+        assert orders.publish("orders.a", 0).sequence == 1
+        assert orders.publish_all(("orders.a", n) for n in range(1, 500)) == 499
+        assert [event.value for event in orders.read()] == list(range(500))
+        consumer = orders.consumer("c", start="all")
+        for n in range(500):
+            event = consumer.next(timeout=10)
+            assert event is not None and event.value == n
+            consumer.ack(event)
+        consumer.close()
+        assert consumer.info().lag == 0
+        bucket = node.sync.kv("b")
+        bucket.put("k", 1)
+        entry = bucket.get("k")
+        assert entry is not None and entry.value == 1
+        with node.sync.lease("l") as lease:
+            assert lease.is_held
+
+
+@story
+async def test_a_folder_is_opened_once_and_again_after_its_node_has_stopped(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        await orders.publish("orders.a", 1)
+        async with tw.Node(data=tmp_path) as other:
+            with pytest.raises(tw.DataInUse, match="another node or process"):
+                await other.streams()
+    async with tw.Node(data=tmp_path) as again:
+        [info] = await again.streams()
+        assert (info.name, info.messages) == ("orders", 1)
+    async with tw.Node() as nowhere:
+        with pytest.raises(tw.InvalidArgument, match="data: this node has no place for streams"):
+            await nowhere.streams()
+
+
+WRITER = """
+import asyncio, sys
+import tidewire as tw
+async def main():
+    async with tw.Node(data=sys.argv[1]) as node:
+        stream = await node.stream("s", subjects=["s.>"])
+        n = int(sys.argv[2])
+        while True:
+            acks = await asyncio.gather(*(stream.publish("s.x", n + i, id=str(n + i)) for i in range(20)))
+            n += 20
+            print(n, flush=True)
+asyncio.run(main())
+"""
+
+
+def test_nothing_acked_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None:
+    acked = 0
+    for round_ in range(3):
+        writer: Any = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), str(acked)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(5 + round_ * 7):
+            acked = int(writer.stdout.readline())
+        os.kill(writer.pid, signal.SIGKILL)
+        for line in writer.stdout:
+            acked = int(line) if line.endswith("\n") else acked
+        writer.wait()
+        writer.stdout.close()
+    with tw.Node(data=tmp_path) as node:
+        stream = node.sync.stream("s", subjects=["s.>"])
+        values = [event.value for event in stream.read()]
+    assert values == list(range(len(values))), "in order, once"
+    assert len(values) >= acked

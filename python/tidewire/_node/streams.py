@@ -1,0 +1,169 @@
+"""Methods of a node for streams, buckets and leases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from tidewire._log import logger
+from tidewire._node.services import Services
+from tidewire.errors import HomeError, InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire._binding import StreamHome
+    from tidewire.streams.bucket import Bucket
+    from tidewire.streams.home import Home
+    from tidewire.streams.lease import Lease
+    from tidewire.streams.stream import Stream, StreamInfo
+
+
+class Streams(Services):
+    """The part of a node that has streams: in its data folder, or at its hub."""
+
+    _data: str | None
+    _folder: StreamHome | None
+    _serves_folder: bool
+    _joins: bool
+
+    async def stream(
+        self,
+        name: str,
+        *,
+        subjects: Sequence[str],
+        max_age: float | None = None,
+        max_bytes: int | None = None,
+        max_messages: int | None = None,
+        full: Literal["refuse", "drop_old"] = "refuse",
+        dedupe: float = 120.0,
+        replicas: int = 1,
+    ) -> Stream:
+        """Make a stream, or find that it is there with the same settings.
+
+        Args:
+            name: Letters, digits, ``_`` and ``-``, at most 64.
+            subjects: What it takes: patterns, such as ``orders.>``.
+            max_age: Seconds after which events are forgotten.
+            max_bytes: What it may take on disk.
+            max_messages: How many events it may have.
+            full: What happens at a limit: publishing is refused, or the oldest events go.
+            dedupe: Seconds for which an ``id`` is remembered; 0 for not at all.
+            replicas: On how many servers it is kept; 1 in a folder.
+
+        Raises:
+            SettingsDiffer: if it exists with other settings; the message names the first.
+            Unsupported: for what this home can't do.
+            InvalidArgument: if an argument is not allowed, or the node has neither a data folder nor a hub.
+        """
+        from tidewire.streams.home import span_us
+        from tidewire.streams.stream import Stream
+
+        if full not in ("refuse", "drop_old"):
+            raise InvalidArgument(f'full: {full!r} is not allowed: give "refuse" or "drop_old"')
+        if isinstance(subjects, str):
+            raise InvalidArgument(f"subjects: the string {subjects!r} is not allowed: give a list of patterns")
+        home = self._home()
+        age_us, dedupe_us, drop = span_us("max_age", max_age), span_us("dedupe", dedupe), full == "drop_old"
+        args = (name, list(subjects), age_us, max_bytes, max_messages, drop, dedupe_us, replicas)
+        await home.call("create_stream", *args)
+        return Stream(home, name)
+
+    async def find_stream(self, name: str) -> Stream:
+        """Find a stream, whatever its settings.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        from tidewire.streams.stream import Stream
+
+        home = self._home()
+        await home.call("stream_info", name)
+        return Stream(home, name)
+
+    async def streams(self) -> list[StreamInfo]:
+        """Return what there is of every stream, by name."""
+        from tidewire.streams.stream import StreamInfo
+
+        return [StreamInfo.of(raw) for raw in await self._home().call("list_streams")]
+
+    async def kv(
+        self,
+        name: str,
+        *,
+        history: int = 1,
+        ttl: float | None = None,
+        max_bytes: int | None = None,
+        replicas: int = 1,
+    ) -> Bucket:
+        """Make a key-value bucket, or find that it is there with the same settings.
+
+        Args:
+            name: Letters, digits, ``_`` and ``-``, at most 64.
+            history: How many entries of a key are kept, 1 to 64.
+            ttl: Seconds after which entries go.
+            max_bytes: What keys and values may take, 64 MiB if nothing is said; a folder's home holds them in memory.
+            replicas: On how many servers it is kept.
+
+        Raises:
+            SettingsDiffer: if it exists with other settings.
+        """
+        from tidewire.streams.bucket import Bucket
+        from tidewire.streams.home import span_us
+
+        home = self._home()
+        await home.call("create_bucket", name, history, span_us("ttl", ttl), max_bytes, replicas)
+        return Bucket(home, name)
+
+    def lease(self, name: str, *, ttl: float = 5.0, timeout: float | None = None, holder: str | None = None) -> Lease:
+        """Return a lease, to be held in an ``async with`` block.
+
+        Args:
+            name: A subject's text, such as ``orders.matching``.
+            ttl: Seconds after which it is free if this process dies, 0.05 to 86,400. It is renewed every third of it.
+            timeout: Seconds to wait for it; None for as long as it takes.
+            holder: Who it is, for people; the node's name if nothing is said.
+        """
+        from tidewire.streams.lease import Lease
+
+        return Lease(self._home(), name, self.name if holder is None else holder, ttl, timeout)
+
+    def _home(self) -> Home:
+        from tidewire.streams.home import Home
+
+        self._check()
+        if self._data is not None:
+            return Home(None, self._open_folder())
+        if not self._joins:
+            raise InvalidArgument(
+                'data: this node has no place for streams: give tw.Node(data="folder"), or the URL of a hub with one'
+            )
+        return Home(self._whole, None)
+
+    def _open_folder(self) -> StreamHome:
+        """Open the data folder, once."""
+        from tidewire._binding import StreamHome
+
+        assert self._data is not None
+        with self._lock:
+            if self._folder is None:
+                self._folder = StreamHome.open_folder(os.fspath(self._data))
+                for notice in self._folder.notices():
+                    logger.warning("%s: %s: %s", self.name, self._data, notice)
+            return self._folder
+
+    def _serve_folder(self) -> None:
+        """Serve the data folder to those that join this node."""
+        if self._data is None or self._serves_folder:
+            return
+        from tidewire.streams.home import SERVICE, Service
+
+        self._serves_folder = True
+        self.serve(Service(self._open_folder()), name=SERVICE)
+
+    def _close_folder(self) -> None:
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            try:
+                folder.close()
+            except HomeError as error:
+                logger.warning("%s: %s: it was not closed cleanly: %s", self.name, self._data, error)

@@ -1,0 +1,135 @@
+"""Key-value buckets: the newest value of each key, with revisions and history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from tidewire.streams.home import WAIT_US, span_us
+from tidewire.values import decode, encode
+
+if TYPE_CHECKING:
+    from tidewire.streams.home import Home
+
+
+class Entry:
+    """A value of a key, or that it was deleted.
+
+    Attributes:
+        key: The key.
+        revision: Grows with every change of the bucket.
+        is_deleted: Whether the key has no value.
+    """
+
+    __slots__ = ("_data", "_time_us", "is_deleted", "key", "revision")
+
+    def __init__(self, raw: tuple[str, bytes | None, int, int]) -> None:
+        self.key, self._data, self.revision, self._time_us = raw
+        self.is_deleted = self._data is None
+
+    @property
+    def value(self) -> Any:
+        """The value; None if it was deleted."""
+        return None if self._data is None else decode(self._data)
+
+    @property
+    def time(self) -> datetime:
+        """When it was written."""
+        return datetime.fromtimestamp(self._time_us / 1_000_000, timezone.utc)
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.key} {'deleted' if self.is_deleted else repr(self.value)} at {self.revision}>"
+
+
+class Bucket:
+    """A bucket; ``await node.kv(...)`` makes one, or finds it. Keys are subjects, such as ``limits.eu``."""
+
+    def __init__(self, home: Home, name: str) -> None:
+        self._home = home
+        self.name = name
+
+    async def put(self, key: str, value: Any, *, ttl: float | None = None) -> int:
+        """Write a value, and return its revision: it is on the disk then.
+
+        Args:
+            key: The key.
+            value: What travels over links; at most 1 MiB.
+            ttl: Seconds after which it is gone.
+
+        Raises:
+            StreamFull: if the bucket would have more than its ``max_bytes``.
+            InvalidSubject: if the key is not allowed.
+        """
+        return await self._put(key, value, None, ttl)
+
+    async def create(self, key: str, value: Any, *, ttl: float | None = None) -> int:
+        """Write a value if the key has none.
+
+        Raises:
+            RevisionConflict: if it has one.
+        """
+        return await self._put(key, value, 0, ttl)
+
+    async def update(self, key: str, value: Any, *, revision: int, ttl: float | None = None) -> int:
+        """Write a value if the newest entry of the key has this revision.
+
+        Raises:
+            RevisionConflict: if it has another.
+        """
+        return await self._put(key, value, revision, ttl)
+
+    async def _put(self, key: str, value: Any, expect: int | None, ttl: float | None) -> int:
+        revision: int = await self._home.call("put", self.name, key, encode(value), expect, span_us("ttl", ttl))
+        return revision
+
+    async def get(self, key: str, revision: int | None = None) -> Entry | None:
+        """Return the newest entry of a key, or that of a revision; None if it has no value."""
+        raw = await self._home.call("get", self.name, key, revision)
+        return None if raw is None else Entry(raw)
+
+    async def delete(self, key: str, *, revision: int | None = None, purge: bool = False) -> int:
+        """Delete the value of a key, and its history too with ``purge``; return the revision.
+
+        Raises:
+            RevisionConflict: if its newest entry has another revision than the one given.
+        """
+        deleted: int = await self._home.call("delete", self.name, key, revision, purge)
+        return deleted
+
+    async def keys(self, filter: str = ">") -> list[str]:
+        """Return the keys that have a value and match a pattern, in order."""
+        found: list[str] = []
+        while True:
+            more = await self._home.call("keys", self.name, filter, found[-1] if found else None, 1_000)
+            found.extend(more)
+            if len(more) < 1_000:
+                return found
+
+    async def history(self, key: str) -> list[Entry]:
+        """Return what is kept of a key, oldest first, deletions included."""
+        return [Entry(raw) for raw in await self._home.call("history", self.name, key)]
+
+    async def watch(self, filter: str = ">", *, after: int = 0) -> AsyncIterator[Entry]:
+        """Yield what is there and then every change, of each key at least the newest.
+
+        Args:
+            filter: Which keys.
+            after: Changes after this revision only.
+        """
+        while True:
+            raw, after, _ = await self._home.call("watch", self.name, filter, after, 1_000, WAIT_US)
+            for fields in raw:
+                yield Entry(fields)
+
+    async def info(self) -> dict[str, Any]:
+        """Return its settings, and how many keys and bytes it has."""
+        info: dict[str, Any] = await self._home.call("bucket_info", self.name)
+        return info
+
+    async def purge(self) -> None:
+        """Delete the bucket with all it has."""
+        await self._home.call("delete_bucket", self.name)
+
+    def __repr__(self) -> str:
+        return f"<Bucket {self.name}>"

@@ -1,0 +1,194 @@
+"""Consumers: named cursors over a stream, whose events are settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidewire._log import logger
+from tidewire.streams.event import DeadEvent, Event
+from tidewire.streams.home import WAIT_US, refused
+
+if TYPE_CHECKING:
+    from tidewire.streams.home import Home
+    from tidewire.streams.stream import ConsumerInfo
+
+_AHEAD_MAX = 1_000
+_BYTES_MAX = 4 << 20
+_QUICK_S = 0.1
+_SETTLED_MAX = 10_000
+
+Settled = tuple[int, int, str, "int | None", str, "tuple[str, str] | None"]
+
+
+class Consumer:
+    """A consumer of a stream: ``async for event in consumer``, or ``await consumer.next()``. See ``Stream.consumer``.
+
+    Several may take events from one consumer, in one process or many: each event goes to one of them. Events are fetched in batches
+    that grow while they are handled quickly, and are of one event while they are not.
+    """
+
+    def __init__(self, home: Home, stream: str, name: str, max_in_flight: int) -> None:
+        self._home = home
+        self._stream = stream
+        self.name = name
+        self._ready: deque[Event] = deque()
+        self._ahead = 1
+        self._ahead_max = min(_AHEAD_MAX, max_in_flight)
+        self._fetched_at = 0.0
+        self._settled: list[Settled] = []
+        self._settling: asyncio.Task[None] | None = None
+        self._room: asyncio.Event | None = None
+        self._broken: BaseException | None = None
+
+    async def next(self, timeout: float | None = None) -> Event | None:
+        """Wait for the next event.
+
+        Args:
+            timeout: Seconds after which None is returned; None for no limit.
+
+        Cancelled, it loses nothing: what was on its way goes back, or comes again after its ack wait.
+        """
+        if self._broken is not None:
+            raise self._broken
+        if self._ready:
+            return self._ready.popleft()
+        until = None if timeout is None else monotonic() + timeout
+        while True:
+            self._pace()
+            left_us = WAIT_US if until is None else max(0, min(WAIT_US, round((until - monotonic()) * 1_000_000)))
+            raw = await self._home.call("fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us)
+            self._fetched_at = monotonic()
+            if raw:
+                self._ready.extend(Event(fields, self) for fields in raw)
+                return self._ready.popleft()
+            self._ahead = 1
+            if until is not None and monotonic() >= until:
+                return None
+
+    def _pace(self) -> None:
+        """Fetch more at once while the last batch was handled quickly: what waits here has an ack wait that runs."""
+        quick = monotonic() - self._fetched_at < _QUICK_S
+        self._ahead = min(self._ahead * 4, self._ahead_max) if quick else max(1, self._ahead // 4)
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._ready and self._broken is None:
+            return self._ready.popleft()
+        event = await self.next()
+        assert event is not None
+        return event
+
+    async def _settle_now(self, settled: Settled) -> None:
+        [result] = await self._home.call("settle", self._stream, self.name, [settled])
+        error = refused(result)
+        if error is not None:
+            raise error
+
+    async def _settle_soon(self, settled: Settled) -> None:
+        if self._broken is not None:
+            raise self._broken
+        self._settled.append(settled)
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+        while len(self._settled) >= _SETTLED_MAX:
+            if self._room is None:
+                self._room = asyncio.Event()
+            self._room.clear()
+            await self._room.wait()
+
+    async def _settle(self) -> None:
+        try:
+            while self._settled:
+                batch, self._settled = self._settled, []
+                if self._room is not None:
+                    self._room.set()
+                results = await self._home.call("settle", self._stream, self.name, batch)
+                stale = [item for item, result in zip(batch, results, strict=True) if result is not None]
+                if stale:
+                    what = f"{len(stale)} came too late, that of event {stale[0][0]} first: their events were delivered again"
+                    logger.warning("consumer %s of stream %s: of %d acks %s", self.name, self._stream, len(batch), what)
+        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+            self._broken = error
+            if self._room is not None:
+                self._room.set()
+        finally:
+            self._settling = None
+
+    async def flush(self) -> None:
+        """Wait until everything that was settled is on the disk.
+
+        Raises:
+            HomeError: if the home can't be reached, or was closed.
+        """
+        while self._settling is not None:
+            await asyncio.shield(self._settling)
+        if self._broken is not None:
+            raise self._broken
+
+    async def close(self) -> None:
+        """Store what was settled, and give back what was fetched and not handled: it goes to another at once."""
+        while self._ready:
+            await self._ready.popleft().nak(delay=0.0)
+        await self.flush()
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or not issubclass(kind, asyncio.CancelledError):
+            await self.close()
+
+    async def info(self) -> ConsumerInfo:
+        """Return what there is of it: its lag, what is out, what waits.
+
+        Raises:
+            NotFound: if it was deleted.
+        """
+        from tidewire.streams.stream import ConsumerInfo
+
+        return ConsumerInfo.of(await self._home.call("consumer_info", self._stream, self.name))
+
+    async def pause(self) -> None:
+        """Deliver nothing more, to nobody, until it is resumed. What is out may be settled."""
+        await self._home.call("pause", self._stream, self.name, None)
+
+    async def resume(self) -> None:
+        """Go on with delivering."""
+        await self._home.call("resume", self._stream, self.name)
+
+    async def seek(self, start: Any) -> None:
+        """Go on at another place: ``"new"``, ``"all"``, a sequence or a datetime. What is out is forgotten."""
+        from tidewire.streams.stream import start_of
+
+        self._ready.clear()
+        await self._home.call("seek", self._stream, self.name, start_of(start))
+
+    async def dead_letters(self, start: int = 0, limit: int = 100) -> list[DeadEvent]:
+        """Return events that were given up, in order, from a sequence on."""
+        raw = await self._home.call("dead_letters", self._stream, self.name, start, limit)
+        return [DeadEvent(fields) for fields in raw]
+
+    async def requeue(self, *sequences: int) -> int:
+        """Deliver dead letters anew. Returns how many of them there were."""
+        requeued: int = await self._home.call("requeue", self._stream, self.name, list(sequences))
+        return requeued
+
+    async def drop_dead(self, *sequences: int) -> int:
+        """Forget dead letters. Returns how many of them there were."""
+        dropped: int = await self._home.call("drop_dead", self._stream, self.name, list(sequences))
+        return dropped
+
+    async def delete(self) -> None:
+        """Delete it with its dead letters. Whoever waits for its events gets NotFound."""
+        await self._home.call("delete_consumer", self._stream, self.name)
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.name} of {self._stream}>"

@@ -1,0 +1,115 @@
+"""Where streams, buckets and leases live: a folder of this process, or the hub, which serves its own as a service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import StreamHome, home_error
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+
+SERVICE = "tidewire-streams"
+"""The name under which a node with a data folder serves it to those that join it."""
+
+_CALLS = frozenset(
+    [
+        "create_stream",
+        "stream_info",
+        "list_streams",
+        "delete_stream",
+        "purge",
+        "publish",
+        "read",
+        "create_consumer",
+        "consumer_info",
+        "list_consumers",
+        "delete_consumer",
+        "fetch",
+        "settle",
+        "pause",
+        "resume",
+        "seek",
+        "dead_letters",
+        "requeue",
+        "drop_dead",
+        "create_bucket",
+        "bucket_info",
+        "list_buckets",
+        "delete_bucket",
+        "put",
+        "get",
+        "delete",
+        "keys",
+        "history",
+        "watch",
+        "acquire",
+        "renew",
+        "release",
+        "list_leases",
+    ]
+)
+
+WAIT_US = 4_000_000
+"""How long one call waits for something at most; then it is called again. Less than the timeout of a call over a link."""
+
+
+class Home:
+    """The calls of a home, by name, with plain data; the same for a folder and for a hub.
+
+    Cancelling a call that was begun does not take it back.
+    """
+
+    __slots__ = ("_folder", "_node")
+
+    def __init__(self, node: Node | None, folder: StreamHome | None) -> None:
+        self._node = node
+        self._folder = folder
+
+    def call(self, name: str, *args: Any) -> Awaitable[Any]:
+        """Begin a call: an error of it is raised where it is awaited, or here."""
+        if self._folder is not None:
+            begun: Awaitable[Any] = getattr(self._folder, name)(*args)
+            return begun
+        assert self._node is not None
+        answer: Awaitable[Any] = self._node.client(SERVICE).call(name, list(args))
+        return answer
+
+
+class Service:
+    """What a node with a data folder serves to those that join it."""
+
+    def __init__(self, folder: StreamHome) -> None:
+        self._folder = folder
+
+    async def call(self, name: str, args: list[Any]) -> Any:
+        """Do a call of the folder."""
+        if name not in _CALLS:
+            raise InvalidArgument(
+                f"name: {name!r} is no call of a home: use the same version of Tidewire on both sides"
+            )
+        return await getattr(self._folder, name)(*args)
+
+
+def refused(item: Any) -> BaseException | None:
+    """Return the error that stands in the place of one result of a batch, if there is one."""
+    if isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str):
+        error: BaseException = home_error(item[0], item[1])
+        return error
+    return None
+
+
+def span_us(field: str, seconds: float | None) -> int | None:
+    """Return seconds as microseconds.
+
+    Raises:
+        InvalidArgument: if it is no number of seconds from 0 on.
+    """
+    if seconds is None:
+        return None
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not number or not 0 <= seconds < 1e11:
+        raise InvalidArgument(f"{field}: {seconds!r} is not allowed: give seconds from 0 on")
+    return round(seconds * 1_000_000)

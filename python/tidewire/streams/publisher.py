@@ -1,0 +1,227 @@
+"""Publishing without waiting for one ack before the next: what comes while a batch is stored is the next batch."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from time import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidewire.errors import InvalidArgument, PublishFailed
+from tidewire.streams.event import content_of
+from tidewire.streams.home import refused, span_us
+
+if TYPE_CHECKING:
+    from tidewire.streams.home import Home
+
+
+class Ack(NamedTuple):
+    """What a stream says of a message that it has.
+
+    Attributes:
+        sequence: Its place in the stream, from 1; of a duplicate, that of the first.
+        durability: What it survives: ``memory`` the end of its publisher, ``disk`` a loss of power, ``replicated`` that of a machine.
+        duplicate: Whether a message with its id was there before: it was not stored again.
+    """
+
+    sequence: int
+    durability: str
+    duplicate: bool
+
+
+Message = tuple[str, bytes, "str | None", "str | None", "list[tuple[str, str]]", "int | None", "int | None"]
+
+
+def message_of(
+    subject: str,
+    value: Any,
+    key: str | None,
+    id: str | None,
+    headers: dict[str, str] | None,
+    content: str,
+    delay: float | None,
+    at: datetime | None,
+    ttl: float | None,
+) -> Message:
+    """Return a message as homes take it."""
+    payload, written = content_of(value, content, headers)
+    if delay is None and at is None and ttl is None:
+        return subject, payload, key, id, written, None, None
+    if delay is not None and at is not None:
+        raise InvalidArgument("delay: it is given together with at: give one of them")
+    due_us = None if delay is None else round(time() * 1_000_000) + (span_us("delay", delay) or 0)
+    if at is not None:
+        due_us = round(at.timestamp() * 1_000_000)
+    return subject, payload, key, id, written, due_us, span_us("ttl", ttl)
+
+
+class Batcher:
+    """Messages of one event loop on their way into one stream, in their order: one batch is stored at a time."""
+
+    __slots__ = ("_home", "_name", "_task", "_waiting")
+
+    def __init__(self, home: Home, name: str) -> None:
+        self._home = home
+        self._name = name
+        self._waiting: list[tuple[Message, asyncio.Future[Ack]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def publish(self, message: Message) -> Ack:
+        """Store a message, with all that come at the same time."""
+        told: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        self._waiting.append((message, told))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        return await told
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:10_000], self._waiting[10_000:]
+                try:
+                    results = await self._home.call("publish", self._name, [message for message, _ in batch], False)
+                except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+                    results = [error] * len(batch)
+                for (_, told), result in zip(batch, results, strict=True):
+                    _tell(told, result)
+        finally:
+            self._task = None
+
+
+def _tell(told: asyncio.Future[Ack], result: Any) -> None:
+    if told.done():
+        return
+    error = result if isinstance(result, BaseException) else refused(result)
+    if error is None:
+        told.set_result(Ack(*result))
+    else:
+        told.set_exception(error)
+
+
+class Publisher:
+    """Publishes with many messages on their way; an async context manager. See ``Stream.publisher``."""
+
+    def __init__(self, home: Home, name: str, window: int) -> None:
+        if not isinstance(window, int) or not 1 <= window <= 100_000:
+            raise InvalidArgument(f"window: {window!r} is not allowed: give 1 to 100,000 messages")
+        self._home = home
+        self._name = name
+        self._window = window
+        self._waiting: list[Message] = []
+        self._under_way = 0
+        self._begun = 0
+        self._task: asyncio.Task[None] | None = None
+        self._room: asyncio.Event | None = None
+        self._failures: list[str] = []
+        self._failed = 0
+        self._cause: BaseException | None = None
+        self.acked = 0
+        """How many messages are stored."""
+        self.last: Ack | None = None
+        """The ack of the newest message that is stored."""
+
+    async def publish(
+        self,
+        subject: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        headers: dict[str, str] | None = None,
+        content: str = "value",
+        delay: float | None = None,
+        at: datetime | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        """Publish a message: returns when there is room in the window, not when it is stored. Arguments as of ``Stream.publish``.
+
+        Cancelled while it waits for room, it has published nothing.
+
+        Raises:
+            InvalidArgument: if an argument is not allowed, or the publisher's block has been left.
+            PublishFailed: if messages before it were not stored.
+        """
+        while len(self._waiting) + self._under_way >= self._window:
+            if self._room is None:
+                self._room = asyncio.Event()
+            self._room.clear()
+            await self._room.wait()
+        if self._failures:
+            raise self._failure()
+        self._waiting.append(message_of(subject, value, key, id, headers, content, delay, at, ttl))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def flush(self) -> None:
+        """Wait until everything that was published is stored.
+
+        Raises:
+            PublishFailed: if something of it was not, or it is not known; ``failures`` names each.
+        """
+        while self._task is not None:
+            await asyncio.shield(self._task)
+        if self._failures:
+            raise self._failure()
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                self._under_way = len(batch)
+                try:
+                    results = await self._home.call("publish", self._name, batch, False)
+                except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+                    self._note_all(batch, error)
+                else:
+                    self._note(batch, results)
+                self._begun += len(batch)
+                self._under_way = 0
+                if self._room is not None:
+                    self._room.set()
+        finally:
+            self._task = None
+
+    def _note(self, batch: list[Message], results: list[Any]) -> None:
+        for number, result in enumerate(results):
+            error = refused(result) if len(result) == 2 else None
+            if error is not None:
+                self._fail(self._begun + number, batch[number][3], error)
+        stored = [result for result in results if len(result) == 3]
+        self.acked += len(stored)
+        if stored:
+            self.last = Ack(*stored[-1])
+
+    def _note_all(self, batch: list[Message], error: BaseException) -> None:
+        for number, message in enumerate(batch):
+            self._fail(self._begun + number, message[3], error)
+
+    def _fail(self, number: int, id: str | None, error: BaseException) -> None:
+        self._failed += 1
+        self._cause = self._cause or error
+        # The first say what is wrong; a list of all would have no bound.
+        if len(self._failures) < 1_000:
+            named = "" if id is None else f" (id {id!r})"
+            self._failures.append(f"message {number}{named}: {type(error).__name__}: {error}")
+
+    def _failure(self) -> PublishFailed:
+        text = f"stream {self._name!r}: {self._failed} messages were not stored: {self._failures[0]}"
+        failure = PublishFailed(text, failures=list(self._failures))
+        failure.__cause__ = self._cause
+        self._failures.clear()
+        self._failed, self._cause = 0, None
+        return failure
+
+    async def __aenter__(self) -> Publisher:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or not issubclass(kind, asyncio.CancelledError):
+            try:
+                await self.flush()
+            except PublishFailed:
+                # What the block raised says more.
+                if kind is None:
+                    raise

@@ -1,0 +1,289 @@
+"""Streams: durable ordered logs of events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Literal
+
+from tidewire._limits import CONSUMER_IN_FLIGHT
+from tidewire.errors import InvalidArgument
+from tidewire.streams.consumer import Consumer
+from tidewire.streams.event import Event
+from tidewire.streams.home import WAIT_US, span_us
+from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
+
+if TYPE_CHECKING:
+    from tidewire.streams.home import Home
+
+Start = Literal["new", "all"] | int | datetime
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """What there is of a stream.
+
+    Attributes:
+        name: Its name.
+        subjects: What it takes.
+        messages: How many events it has.
+        bytes: What they take on disk.
+        first: The oldest event; one more than ``last`` if there is none.
+        last: The newest event that was ever there.
+        delayed: Messages that wait for their time.
+        dead: Dead letters of its consumers.
+        consumers: How many consumers it has.
+        first_time: When the oldest event was stored, or None.
+        last_time: When the newest was, or None.
+        settings: All limits, by name.
+    """
+
+    name: str
+    subjects: tuple[str, ...]
+    messages: int
+    bytes: int
+    first: int
+    last: int
+    delayed: int
+    dead: int
+    consumers: int
+    first_time: datetime | None
+    last_time: datetime | None
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(cls, raw: dict[str, Any]) -> StreamInfo:
+        """Return it of what a home says."""
+        plain = {
+            name: raw[name] for name in ("name", "messages", "bytes", "first", "last", "delayed", "dead", "consumers")
+        }
+        settings = {name: raw[name] for name in ("max_bytes", "max_messages", "full", "replicas")}
+        settings["max_age"] = None if raw["max_age_us"] is None else raw["max_age_us"] / 1_000_000
+        settings["dedupe"] = raw["dedupe_us"] / 1_000_000
+        first_time, last_time = time_of(raw["first_time_us"]), time_of(raw["last_time_us"])
+        subjects = tuple(raw["subjects"])
+        return cls(**plain, subjects=subjects, first_time=first_time, last_time=last_time, settings=settings)
+
+
+@dataclass(frozen=True)
+class ConsumerInfo:
+    """What there is of a consumer.
+
+    Attributes:
+        name: Its name.
+        acked_to: Every event up to here is acked, dead, or not selected.
+        in_flight: How many deliveries are out.
+        waiting: How many events wait for their delay, or for earlier ones of their keys.
+        lag: What it has still to see: the newest event of the stream minus ``acked_to``.
+        redelivered: How many deliveries were not the first of their event, since the home was opened.
+        dead: How many dead letters it has.
+        oldest_time: When the oldest event that is not acked was stored, or None.
+        is_paused: Whether it delivers nothing.
+    """
+
+    name: str
+    acked_to: int
+    in_flight: int
+    waiting: int
+    lag: int
+    redelivered: int
+    dead: int
+    oldest_time: datetime | None
+    is_paused: bool
+
+    @classmethod
+    def of(cls, raw: dict[str, Any]) -> ConsumerInfo:
+        """Return it of what a home says."""
+        names = ("name", "acked_to", "in_flight", "waiting", "lag", "redelivered", "dead")
+        paused = raw["paused_until_us"] is not None
+        return cls(**{name: raw[name] for name in names}, oldest_time=time_of(raw["oldest_time_us"]), is_paused=paused)
+
+
+class Stream:
+    """A stream; ``await node.stream(...)`` makes one, or finds it."""
+
+    def __init__(self, home: Home, name: str) -> None:
+        self._home = home
+        self.name = name
+        self._batcher = Batcher(home, name)
+
+    async def publish(
+        self,
+        subject: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        headers: dict[str, str] | None = None,
+        content: str = "value",
+        delay: float | None = None,
+        at: datetime | None = None,
+        ttl: float | None = None,
+    ) -> Ack:
+        """Store a message, and return its ack: it is on the disk then. Messages that are published at once share one sync.
+
+        Args:
+            subject: Where it goes: one of the stream's subjects.
+            value: What it is.
+            key: What it is about, such as a customer; consumers with ``order="key"`` handle one of a key at a time. At most 256 bytes.
+            id: An idempotency key: a second message with it is not stored within the stream's ``dedupe``. At most 256 bytes.
+            headers: Names and values, at most 64 KiB together.
+            content: How the value is written: ``"value"`` for any that travels over links, ``"json"``, or ``"bytes"`` as they are.
+            delay: Seconds after which it is delivered.
+            at: When it is delivered, instead of ``delay``.
+            ttl: Seconds after which it is not delivered any more.
+
+        Returns:
+            Its sequence and durability. A delayed message gets another sequence when it is due.
+
+        Raises:
+            StreamFull: if the stream is at its limit, and refuses.
+            InvalidArgument: if an argument is not allowed, or the stream does not take the subject.
+            NotFound: if the stream was deleted.
+
+        Cancelled, it may be stored all the same.
+        """
+        return await self._batcher.publish(message_of(subject, value, key, id, headers, content, delay, at, ttl))
+
+    def publisher(self, window: int = 1_000) -> Publisher:
+        """Return a publisher, which goes on while messages are being stored: ``async with stream.publisher() as out``.
+
+        Leaving its block waits for all acks, or raises ``PublishFailed`` with those that failed. The order is kept.
+
+        Args:
+            window: How many messages may be on their way; then ``out.publish`` waits.
+        """
+        return Publisher(self._home, self.name, window)
+
+    async def consumer(
+        self,
+        name: str,
+        *,
+        filter: str | Sequence[str] = (),
+        mode: Literal["compete", "broadcast"] = "compete",
+        start: Start = "new",
+        ack_wait: float = 30.0,
+        max_deliver: int = 5,
+        backoff: Sequence[float] = (0.1, 1.0, 10.0),
+        max_in_flight: int = CONSUMER_IN_FLIGHT.default,
+        order: Literal["none", "key"] = "none",
+    ) -> Consumer:
+        """Make a consumer, or find the one of this name.
+
+        Args:
+            name: Its name: letters, digits, ``_`` and ``-``, at most 64.
+            filter: Which subjects: a pattern or several; all if there is none.
+            mode: ``compete``: all who take from it share its events, and it is kept. ``broadcast``: this call makes a cursor of its own, which
+                gets all events, and goes an hour after its last use.
+            start: Where it begins when it is made: ``"new"``, ``"all"``, a sequence or a datetime.
+            ack_wait: Seconds after which a delivery that is not settled counts as failed.
+            max_deliver: After so many failed deliveries an event is a dead letter; 0 for never.
+            backoff: Seconds before the second, third, ... delivery; the last for all further ones.
+            max_in_flight: How many deliveries may be out at once, over all who take.
+            order: ``key``: an event waits until all earlier ones of its key are acked or dead; a key that fails holds back itself only.
+
+        Raises:
+            SettingsDiffer: if it exists with other settings.
+            NotFound: if the stream was deleted.
+            InvalidArgument: if an argument is not allowed.
+        """
+        if mode not in ("compete", "broadcast"):
+            raise InvalidArgument(f'mode: {mode!r} is not allowed: give "compete" or "broadcast"')
+        if order not in ("none", "key"):
+            raise InvalidArgument(f'order: {order!r} is not allowed: give "none" or "key"')
+        if not isinstance(max_in_flight, int) or not 1 <= max_in_flight <= CONSUMER_IN_FLIGHT.max:
+            raise InvalidArgument(
+                f"max_in_flight: {max_in_flight!r} is not allowed: give 1 to {CONSUMER_IN_FLIGHT.max}"
+            )
+        if mode == "broadcast":
+            name = f"{name}-{os.urandom(6).hex()}"
+        patterns = [filter] if isinstance(filter, str) else list(filter)
+        delays = [span_us("backoff", delay) for delay in backoff]
+        inactive_us = 3_600_000_000 if mode == "broadcast" else 0
+        raw = await self._home.call(
+            "create_consumer",
+            self.name,
+            name,
+            patterns,
+            start_of(start),
+            span_us("ack_wait", ack_wait),
+            max_deliver,
+            delays,
+            max_in_flight,
+            order == "key",
+            inactive_us,
+        )
+        return Consumer(self._home, self.name, raw["name"], max_in_flight)
+
+    async def read(
+        self, start: Start = "all", stop: int | None = None, filter: str | Sequence[str] = (), follow: bool = False
+    ) -> AsyncIterator[Event]:
+        """Yield events without keeping any state: a replay.
+
+        Args:
+            start: Where to begin: ``"all"``, ``"new"``, a sequence or a datetime.
+            stop: The last sequence.
+            filter: Which subjects: a pattern or several.
+            follow: Whether to wait for more at the end.
+
+        Raises:
+            NotFound: if the stream was deleted.
+            DataCorrupt: at an event whose checksum is wrong.
+        """
+        patterns = [filter] if isinstance(filter, str) else list(filter)
+        at, wait_us = start_of(start), WAIT_US if follow else 0
+        while True:
+            events, following, last = await self._home.call(
+                "read", self.name, at, stop, patterns, 1_000, 4 << 20, wait_us
+            )
+            for fields in events:
+                yield Event(fields, None)
+            at = ("sequence", following)
+            if (stop is not None and following > stop) or (not follow and following > last):
+                return
+
+    async def info(self) -> StreamInfo:
+        """Return what there is of it.
+
+        Raises:
+            NotFound: if it was deleted.
+        """
+        return StreamInfo.of(await self._home.call("stream_info", self.name))
+
+    async def consumers(self) -> list[ConsumerInfo]:
+        """Return its consumers, by name."""
+        return [ConsumerInfo.of(raw) for raw in await self._home.call("list_consumers", self.name)]
+
+    async def purge(self, *, before: int | None = None, keep: int | None = None, filter: str | None = None) -> int:
+        """Remove events: all, those before a sequence, all but the newest, or those of some subjects. Returns how many.
+
+        Raises:
+            Unsupported: with a filter, if the home removes whole files only.
+        """
+        purged: int = await self._home.call("purge", self.name, before, keep, filter)
+        return purged
+
+    async def delete(self) -> None:
+        """Delete it with its consumers and dead letters."""
+        await self._home.call("delete_stream", self.name)
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.name}>"
+
+
+def start_of(start: Any) -> tuple[str, int]:
+    """Return a place in a stream as homes take it."""
+    if start in ("new", "all"):
+        return start, 0
+    if isinstance(start, datetime):
+        return "time", round(start.timestamp() * 1_000_000)
+    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+        return "sequence", start
+    raise InvalidArgument(f'start: {start!r} is not allowed: give "new", "all", a sequence or a datetime')
+
+
+def time_of(time_us: int | None) -> datetime | None:
+    """Return a time of a home."""
+    return None if time_us is None else datetime.fromtimestamp(time_us / 1_000_000, timezone.utc)
