@@ -54,7 +54,9 @@ pub(crate) async fn keep(
     let body = bytes::Bytes::from(entry.to_string());
     let subject = names::dead_subject(stream, consumer);
     let dead = names::dead(stream);
-    let put = async || shared.put(&dead, &subject, HeaderMap::new(), body.clone()).await;
+    let mut headers = HeaderMap::new();
+    headers.insert(names::MSG_ID, format!("{consumer}.{sequence}.{deliveries}.{now_us}").as_str());
+    let put = async || shared.put(&dead, &subject, headers.clone(), body.clone()).await;
     let kept = match put().await {
         Err(Failure::Refused { code: 10_059, .. }) => {
             // A consumer of others has none yet.

@@ -1,12 +1,14 @@
 //! Messages of NATS as events, and the other way round.
 
+use std::collections::BTreeMap;
+
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Message};
 use bytes::Bytes;
 use tidewire_backend::home::{Event, Headers, HomeError, HomeErrorKind, HomeResult, NewMessage};
 use tidewire_proto::subject::Subject;
 
 use crate::clock;
-use crate::names::{ID, KEY, MSG_ID, ORIGIN, TTL};
+use crate::names::{ID, KEY, MSG_ID, ORDER, ORIGIN, TTL};
 
 /// Where a delivered message stands, as its reply subject says:
 /// `$JS.ACK.[domain.account.]stream.consumer.deliveries.sequence.number.time.pending[.random]`.
@@ -67,14 +69,23 @@ pub(crate) fn event(message: Message, sequence: u64, time_us: u64) -> Option<Eve
     })
 }
 
-/// Headers that are neither the server's nor ours.
+/// Headers that are neither the server's nor ours, in the order in which they were given.
 fn plain(headers: &HeaderMap) -> Headers {
-    let foreign = |name: &&HeaderName| !is_reserved(name.as_ref());
-    let names = headers.iter().filter(|(name, _)| foreign(name));
-    // The driver keeps them in no order; a list without one would differ from read to read.
-    let mut found: Headers = names
-        .flat_map(|(name, values)| values.iter().map(|value| (name.to_string(), value.as_str().to_owned())))
-        .collect();
+    let value = |value: &HeaderValue| value.as_str().to_owned();
+    if let Some(order) = headers.get(ORDER) {
+        let mut taken = BTreeMap::<&str, usize>::new();
+        let mut found = Headers::new();
+        for name in order.as_str().split(':') {
+            let at = taken.entry(name).or_default();
+            found.extend(headers.get_all(name).nth(*at).map(|one| (name.to_owned(), value(one))));
+            *at += 1;
+        }
+        return found;
+    }
+    let names = headers.iter().filter(|(name, _)| !is_reserved(name.as_ref()));
+    // The driver keeps names in no order.
+    let mut found: Headers =
+        names.flat_map(|(name, values)| values.iter().map(|one| (name.to_string(), value(one)))).collect();
     found.sort_by(|(left, _), (right, _)| left.cmp(right));
     found
 }
@@ -99,6 +110,10 @@ pub(crate) fn headers(message: &NewMessage, dedupe: bool) -> HomeResult<Option<H
             return Err(HomeError::new(HomeErrorKind::Invalid, format!("headers: {name:?}: {mend}")));
         }
         append(&mut map, "headers", name, value)?;
+    }
+    if !message.headers.is_sorted_by(|(left, _), (right, _)| left <= right) {
+        let names: Vec<_> = message.headers.iter().map(|(name, _)| name.as_str()).collect();
+        append(&mut map, "headers", ORDER, &names.join(":"))?;
     }
     if let Some(key) = &message.key {
         append(&mut map, "key", KEY, key)?;

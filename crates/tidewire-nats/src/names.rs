@@ -5,6 +5,8 @@ use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 /// Headers of a message that are Tidewire's.
 pub(crate) const KEY: &str = "Tidewire-Key";
 pub(crate) const ID: &str = "Tidewire-Id";
+/// The names of the other headers in their order, with colons between them, if it is not that of the alphabet.
+pub(crate) const ORDER: &str = "Tidewire-Order";
 pub(crate) const ORIGIN: &str = "Tidewire-Origin";
 pub(crate) const MSG_ID: &str = "Nats-Msg-Id";
 pub(crate) const TTL: &str = "Nats-TTL";

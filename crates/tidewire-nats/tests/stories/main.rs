@@ -6,6 +6,7 @@ mod buckets;
 mod cluster;
 mod connecting;
 mod consumers;
+mod interop;
 mod leases;
 mod servers;
 mod streams;

@@ -43,7 +43,8 @@ fn an_event_is_what_was_published() {
     let mut sent = message(&stream, "created.eu", vec![0, 255, 1]);
     sent.key = Some("customer 7".to_owned());
     sent.id = Some("order-42".to_owned());
-    sent.headers = vec![("content-type".to_owned(), "application/json".to_owned()), ("x".to_owned(), "é".to_owned())];
+    let headers = [("x", "é"), ("content-type", "application/json"), ("x", "second"), ("a", "")];
+    sent.headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     home.publish(&stream, vec![sent.clone()], false).wait().unwrap().remove(0).unwrap();
     let page = home.read(&stream, everything()).wait().unwrap();
     let [event] = &page.events[..] else { panic!("{page:?}") };
