@@ -257,6 +257,23 @@ def test_a_loop_that_is_closed_does_not_hold_the_node_up(node: tw.Node) -> None:
     assert node.sync.ask(ref, 2) == 2
 
 
+def test_a_node_whose_loop_is_closed_stops_at_once_on_another_one() -> None:
+    async def later(message: int) -> int:
+        await asyncio.sleep(0)
+        return message
+
+    async def begin() -> tw.Node:
+        node = await tw.Node().__aenter__()
+        await node.serve({"later": later}, name="later")
+        assert await node.spawn(later).ask(1) == 1
+        return node
+
+    async def end(node: tw.Node) -> None:
+        await asyncio.wait_for(node.__aexit__(None, None, None), 10)
+
+    asyncio.run(end(asyncio.run(begin())))
+
+
 def test_sigterm_ends_a_program_at_once() -> None:
     code = "import tidewire as tw\nwith tw.Node() as n:\n n.spawn(print); print('ready', flush=True); n.sync.ask(n.spawn(lambda _: __import__('time').sleep(60)), 1)"
     child = subprocess.Popen(

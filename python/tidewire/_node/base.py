@@ -51,7 +51,8 @@ class Base:
 
     def _follow(self, bridge: Bridge, loop: asyncio.AbstractEventLoop) -> None:
         """Go on with another loop, the one of this thread, if the node's own was closed."""
-        if self._stopped or self._loop is None or not self._loop.is_closed():
+        # While it stops, too: its coroutines could not end otherwise.
+        if self._whole._ledger is not None or self._loop is None or not self._loop.is_closed():
             return
         self._loop = loop
         self._engine.bind(bridge)
