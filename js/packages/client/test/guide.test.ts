@@ -1,0 +1,60 @@
+/** The blocks of the guide: TypeScript holds them to the types, and each runs beside a hub with the guide's services. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import test, { after, before } from "node:test";
+import { transformSync } from "esbuild";
+import ts from "typescript";
+import { Peer, ROOT } from "./python.js";
+
+const FOLDER = `${ROOT}js/packages/client/build/guide`;
+const URL_OF_GUIDE = "ws://127.0.0.1:7421";
+const guide = readFileSync(`${ROOT}docs/guides/javascript.md`, "utf8");
+const blocks = [...guide.matchAll(/```ts\n(.*?)```/gs)].map(([, block]) => block as string);
+let hub: Peer;
+let server: Peer;
+
+before(async () => {
+	mkdirSync(FOLDER, { recursive: true });
+	hub = await Peer.start("hub");
+	server = await Peer.start("server", hub.url);
+});
+
+after(async () => {
+	await server?.stop();
+	await hub?.stop();
+});
+
+test("the guide has blocks", () => {
+	assert.ok(blocks.length >= 6);
+});
+
+test("all blocks are held to the types", () => {
+	const files = blocks.map((block, at) => {
+		writeFileSync(`${FOLDER}/block${at}.ts`, block);
+		return `${FOLDER}/block${at}.ts`;
+	});
+	const program = ts.createProgram(files, {
+		strict: true,
+		noEmit: true,
+		target: ts.ScriptTarget.ES2022,
+		module: ts.ModuleKind.NodeNext,
+		moduleResolution: ts.ModuleResolutionKind.NodeNext,
+		lib: ["lib.es2023.d.ts", "lib.esnext.disposable.d.ts", "lib.dom.d.ts"],
+		types: ["node"],
+	});
+	const problems = ts.getPreEmitDiagnostics(program).map(({ file, messageText }) => {
+		return `${file?.fileName}: ${ts.flattenDiagnosticMessageText(messageText, "\n")}`;
+	});
+	assert.deepEqual(problems, []);
+});
+
+for (const [at, block] of blocks.entries()) {
+	test(`block ${at + 1} runs`, () => {
+		const source = block.replaceAll(URL_OF_GUIDE, hub.url);
+		const { code } = transformSync(source, { loader: "ts", format: "esm", target: "es2022" });
+		const file = `${FOLDER}/block${at}.mjs`;
+		writeFileSync(file, code);
+		execFileSync(process.execPath, [file], { timeout: 20_000, stdio: ["ignore", "ignore", "inherit"] });
+	});
+}
