@@ -100,7 +100,7 @@ pub fn salvage_into(path: &Path, into: &Path) -> HomeResult<u64> {
     let home = crate::open(into, crate::Options::default())?;
     let mut waiting: Vec<NewMessage> = Vec::new();
     let (mut stream, mut failed) = (String::new(), Ok(()));
-    let mut store = |stream: &str, messages: &mut Vec<NewMessage>| -> HomeResult<()> {
+    let store = |stream: &str, messages: &mut Vec<NewMessage>| -> HomeResult<()> {
         if messages.is_empty() {
             return Ok(());
         }

@@ -19,6 +19,7 @@ use tidewire_backend::{
 use tidewire_core::campaign::digest::digest;
 use tidewire_core::campaign::rows::Value;
 
+pub mod homes;
 pub mod kills;
 pub mod leases;
 pub mod looks;

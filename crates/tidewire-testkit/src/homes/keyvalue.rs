@@ -1,0 +1,106 @@
+//! Key-value buckets.
+
+use bytes::Bytes;
+use tidewire_backend::home::{BucketSettings, Capability, Entry, Expect, Home, HomeErrorKind, Watch};
+
+use super::{SECOND_US, can, good, pattern, refused, subject};
+
+fn bucket(home: &dyn Home, history: u32) {
+    good(home.create_bucket(BucketSettings { history, ..BucketSettings::new("config") }));
+}
+
+fn put(home: &dyn Home, key: &str, value: &str) -> u64 {
+    good(home.put("config", subject(key), Bytes::copy_from_slice(value.as_bytes()), Expect::Any, None))
+}
+
+fn get(home: &dyn Home, key: &str) -> Option<String> {
+    let entry = good(home.get("config", subject(key), None));
+    entry.and_then(|entry| entry.value).map(|value| String::from_utf8_lossy(&value).into_owned())
+}
+
+fn told(entries: &[Entry]) -> Vec<(String, Option<String>)> {
+    let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
+    entries.iter().map(|entry| (entry.key.to_string(), entry.value.as_ref().map(text))).collect()
+}
+
+pub fn values_have_revisions_and_history(home: &dyn Home) {
+    bucket(home, 3);
+    let revisions: Vec<u64> = ["1", "2", "3", "4"].into_iter().map(|value| put(home, "limits.eu", value)).collect();
+    assert!(revisions.is_sorted() && revisions[0] > 0);
+    let entry = good(home.get("config", subject("limits.eu"), None)).expect("it was written");
+    assert_eq!((entry.value.as_deref(), entry.revision), (Some(&b"4"[..]), revisions[3]));
+    let third = good(home.get("config", subject("limits.eu"), Some(revisions[2]))).expect("it is kept");
+    assert_eq!(third.value.as_deref(), Some(&b"3"[..]));
+    assert_eq!(good(home.get("config", subject("limits.eu"), Some(revisions[0]))), None);
+    good(home.delete("config", subject("limits.eu"), Expect::Any, false));
+    assert_eq!(get(home, "limits.eu"), None);
+    let history = told(&good(home.history("config", subject("limits.eu"))));
+    let expected = [Some("3"), Some("4"), None].map(|value| ("limits.eu".to_owned(), value.map(str::to_owned)));
+    assert_eq!(history, expected);
+    refused(home.bucket_info("nothing"), HomeErrorKind::NotFound);
+    let other = BucketSettings { history: 5, ..BucketSettings::new("config") };
+    refused(home.create_bucket(other), HomeErrorKind::Differs);
+}
+
+pub fn writes_happen_only_if_the_key_is_as_expected(home: &dyn Home) {
+    bucket(home, 1);
+    let write = |value: &'static str, expect| {
+        home.put("config", subject("a.b"), Bytes::from_static(value.as_bytes()), expect, None)
+    };
+    let first = good(write("1", Expect::Absent));
+    refused(write("2", Expect::Absent), HomeErrorKind::Revision);
+    let second = good(write("2", Expect::Revision(first)));
+    refused(write("3", Expect::Revision(first)), HomeErrorKind::Revision);
+    refused(home.delete("config", subject("a.b"), Expect::Revision(first), false), HomeErrorKind::Revision);
+    good(home.delete("config", subject("a.b"), Expect::Revision(second), false));
+    good(write("4", Expect::Absent));
+    assert_eq!(get(home, "a.b").as_deref(), Some("4"));
+}
+
+pub fn watchers_see_what_changes(home: &dyn Home) {
+    bucket(home, 1);
+    put(home, "a.x", "1");
+    put(home, "b.x", "2");
+    put(home, "a.x", "3");
+    let watch = |after, wait_us| Watch { filter: pattern("a.*"), after, max: 100, wait_us };
+    let now = good(home.watch("config", watch(0, 10 * SECOND_US)));
+    assert_eq!(told(&now.entries), [("a.x".to_owned(), Some("3".to_owned()))]);
+    assert!(!now.more);
+    let waits = home.watch("config", watch(now.upto, 20 * SECOND_US));
+    put(home, "b.x", "other");
+    good(home.delete("config", subject("a.x"), Expect::Any, false));
+    let changes = good(waits);
+    assert_eq!(told(&changes.entries), [("a.x".to_owned(), None)]);
+    put(home, "a.y", "5");
+    let later = good(home.watch("config", watch(changes.upto, 10 * SECOND_US)));
+    assert_eq!(told(&later.entries), [("a.y".to_owned(), Some("5".to_owned()))]);
+}
+
+pub fn entries_expire(home: &dyn Home) {
+    bucket(home, 1);
+    let short = || home.put("config", subject("short"), Bytes::from_static(b"x"), Expect::Any, Some(SECOND_US));
+    if !can(home, Capability::EntryTtl, short) {
+        return;
+    }
+    let revision = good(short());
+    let watch = Watch { filter: pattern("short"), after: revision, max: 10, wait_us: 15 * SECOND_US };
+    assert_eq!(told(&good(home.watch("config", watch)).entries), [("short".to_owned(), None)]);
+    assert_eq!(get(home, "short"), None);
+}
+
+pub fn keys_are_listed_by_pattern(home: &dyn Home) {
+    bucket(home, 1);
+    for key in ["b", "a.x", "a.y", "c.x"] {
+        put(home, key, key);
+    }
+    good(home.delete("config", subject("a.y"), Expect::Any, false));
+    let keys = |filter: &str, after: Option<&str>, max| {
+        let keys = good(home.keys("config", pattern(filter), after.map(subject), max));
+        keys.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(">", None, 100), ["a.x", "b", "c.x"]);
+    assert_eq!(keys("*.x", None, 100), ["a.x", "c.x"]);
+    assert_eq!(keys(">", None, 2), ["a.x", "b"]);
+    assert_eq!(keys(">", Some("b"), 2), ["c.x"]);
+    assert_eq!(good(home.bucket_info("config")).keys, 3);
+}
