@@ -17,6 +17,8 @@ from rpc_workloads import Link
 
 # The server's own limits are 1 MB for a payload, and 64 MB that may wait for one connection.
 CONFIGURATION = 'host: "127.0.0.1"\nport: {port}\nmax_payload: 8MB\nmax_pending: 256MB\n'
+WEBSOCKET = 'websocket {{ host: "127.0.0.1", port: {port}, no_tls: true }}\n'
+"""Where callers of JavaScript join; the service joins as always."""
 REQUEST_TIMEOUT_S = 50.0
 
 
@@ -25,15 +27,20 @@ async def hub(form: str) -> AsyncIterator[Place]:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "nats.conf")
-        path.write_text(CONFIGURATION.format(port=port), encoding="utf-8")
+        text, url = CONFIGURATION.format(port=port), f"nats://127.0.0.1:{port}"
+        if form == "javascript":
+            of_callers = free_port()
+            text, url = text + WEBSOCKET.format(port=of_callers), f"{url}#ws://127.0.0.1:{of_callers}"
+        path.write_text(text, encoding="utf-8")
         server = str(Path(sys.executable).with_name("nats-server"))
         with program(server, "-c", str(path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             await listening(port, process)
-            yield Place(f"nats://127.0.0.1:{port}", process.pid)
+            yield Place(url, process.pid)
 
 
 @asynccontextmanager
 async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
+    url, _, of_callers = url.partition("#")
     client = await nats.connect(url)
 
     async def echo(message: Msg) -> None:
@@ -45,7 +52,7 @@ async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
     await client.subscribe("echo", cb=echo)
     await client.subscribe("take", cb=take)
     await client.flush()
-    yield url
+    yield of_callers or url
     await client.close()
 
 

@@ -15,17 +15,23 @@ from rpc_roles import Contender, Place, Service, program, run
 from rpc_workloads import Link
 
 HUB = [sys.executable, "-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0"]
+FOR_JAVASCRIPT = ["--listen", "ws://127.0.0.1:0"]
+"""Where callers of JavaScript join; the service joins as always."""
 STREAM_SUBJECT = "bench.take"
 
 
 @asynccontextmanager
 async def hub(form: str) -> AsyncIterator[Place]:
-    with program(*HUB, stdout=subprocess.PIPE) as process:
-        line = await asyncio.to_thread(process.stdout.readline)
-        url = re.search(r"\S+://\S+", line)
-        if url is None:
-            sys.exit(f"role hub: no URL in the first line of {' '.join(HUB[1:])}: {line!r}")
-        yield Place(url.group(), process.pid)
+    more = FOR_JAVASCRIPT if form == "javascript" else []
+    with program(*HUB, *more, stdout=subprocess.PIPE) as process:
+        urls: list[str] = []
+        while len(urls) < 1 + bool(more):
+            line = await asyncio.to_thread(process.stdout.readline)
+            found = re.findall(r"\w+://[^\s,]+", line)
+            if not found:
+                sys.exit(f"role hub: no URL in the first lines of {' '.join(HUB[1:])}: {line!r}")
+            urls += found
+        yield Place("#".join(urls), process.pid)
 
 
 @asynccontextmanager
@@ -35,12 +41,13 @@ async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
         async def echo(self, data: bytes) -> bytes:
             return service.echo(data)
 
+    url, _, of_callers = url.partition("#")
     async with tw.Node(url or "mem://") as node:
         await node.serve(Echo(), name="echo")
         node.subscribe(STREAM_SUBJECT, node.spawn(service.take))
         if form == "direct":
             url = node.listen("tide://127.0.0.1:0").url
-        yield url
+        yield of_callers or url
 
 
 class Caller:

