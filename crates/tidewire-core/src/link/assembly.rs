@@ -158,6 +158,8 @@ pub struct Assemblies {
     parts: BTreeMap<Key, Part>,
     payload_max: usize,
     bytes: usize,
+    /// Those of `bytes` that compressed payloads have: they cost their sender next to nothing.
+    inflated_bytes: usize,
     /// What is to be inflated before anything else is taken.
     packed: Option<Inflating>,
     /// The long payload that is none of the parts while it is inflated, and what it counts.
@@ -165,9 +167,10 @@ pub struct Assemblies {
 }
 
 impl Assemblies {
-    /// Takes payloads of at most `payload_max` bytes; all that are under way at once may state four times as much.
+    /// Takes payloads of at most `payload_max` bytes. All that are under way at once may state four times as much, those of
+    /// them that are compressed no more than one of the longest.
     pub fn new(payload_max: usize) -> Self {
-        Self { parts: BTreeMap::new(), payload_max, bytes: 0, packed: None, away: None }
+        Self { parts: BTreeMap::new(), payload_max, bytes: 0, inflated_bytes: 0, packed: None, away: None }
     }
 
     /// Takes a frame with a payload. If that is compressed, [`to_inflate`](Self::to_inflate) has it.
@@ -201,6 +204,7 @@ impl Assemblies {
         let key = (id, answer);
         if let Some(part) = self.parts.remove(&key) {
             self.bytes -= part.counted;
+            self.inflated_bytes -= part.length().unwrap_or(0);
         }
         self.forget_away(key);
     }

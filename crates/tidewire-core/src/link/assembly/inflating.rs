@@ -59,7 +59,7 @@ impl Inflating {
 
 impl Part {
     /// The length of the payload once it is inflated, if it has been stated.
-    fn length(&self) -> Option<usize> {
+    pub(super) fn length(&self) -> Option<usize> {
         let left = self.inflater.as_ref()?.left()?;
         Some(self.message.payload().len() + left)
     }
@@ -87,6 +87,7 @@ impl Assemblies {
             Some(key) if !last => {
                 part.counted = part.length().unwrap_or(part.total);
                 self.bytes += part.counted;
+                self.inflated_bytes += part.length().unwrap_or(0);
                 self.parts.insert(key, part);
                 Inflated::More
             }
@@ -102,7 +103,9 @@ impl Assemblies {
         }
         let Some(part) = self.parts.remove(&key) else { return };
         self.away = Some((key, part.counted));
-        let bound = Bound { most: self.payload_max, room: self.room() + part.counted };
+        self.inflated_bytes -= part.length().unwrap_or(0);
+        let room = (self.room() + part.counted).min(self.payload_max.saturating_sub(self.inflated_bytes));
+        let bound = Bound { most: self.payload_max, room };
         self.packed = Some(Inflating { part, bound, key: Some(key), last, done: Ok(()) });
     }
 

@@ -168,6 +168,14 @@ fn begun(id: u64, form: usize, stated: usize) -> Vec<u8> {
     frames
 }
 
+/// The beginning of a CALL whose payload of so many bytes is not compressed.
+fn plain(id: u64, stated: usize) -> Vec<u8> {
+    let (mut frame, head) = (Vec::new(), CallHead { subject: "svc", ..CallHead::default() });
+    let flags = Flags::NORMAL.with_more(true);
+    wire::write(&mut frame, Kind::Call, flags, id, |out| head.put(out), &(stated as u64).to_le_bytes()).unwrap();
+    frame
+}
+
 fn hear(session: &mut Session<u32>, bytes: &[u8]) -> Vec<Event<u32>> {
     let mut events = Vec::new();
     for frame in frames(bytes) {
@@ -197,21 +205,40 @@ fn what_is_under_way_counts_with_the_length_that_it_will_have() {
     let (mut world, _, callee) = pair_of(16, &Greeting::new("a"), &small);
     let session = &mut world.nodes[callee].session;
     for slot in 0..4 {
-        hear(session, &begun(1 << 32 | slot, 1_000, MIB));
-        assert_eq!(session.coming_bytes(), (slot as usize + 1) * MIB);
+        hear(session, &begun(1 << 32 | slot, 1_000, MIB / 4));
+        assert_eq!(session.coming_bytes(), (slot as usize + 1) * MIB / 4);
     }
     assert_eq!(session.out.bytes(), 0);
-    // One more is refused before anything is allocated for it, and the others go on.
+    // They have the room of one of the longest together. One more is refused before anything is allocated for it.
     hear(session, &begun(1 << 32 | 4, 1_000, 1));
+    assert_eq!(refused(session), 1 << 32 | 4);
+    assert_eq!(session.coming_bytes(), MIB);
+    // What is sent as long as it is has the rest of four; and what has ended leaves its room.
+    hear(session, &plain(1 << 32 | 5, MIB));
+    assert_eq!(session.coming_bytes(), 2 * MIB);
+    cancel(session, 1 << 32 | 2);
+    hear(session, &begun(1 << 32 | 6, 1_000, MIB / 4 + 1));
+    assert_eq!(refused(session), 1 << 32 | 6);
+    hear(session, &begun(1 << 32 | 7, 1_000, MIB / 4));
+    assert_eq!((session.out.bytes(), session.coming_bytes()), (0, 2 * MIB));
+    session.lost(&mut Vec::new());
+    assert_eq!(session.coming_bytes(), 0);
+}
+
+/// The call that a session has refused for want of room.
+fn refused(session: &mut Session<u32>) -> u64 {
     let mut said = Vec::new();
     session.out.take(&mut said, MIB);
     let said = frames(&said);
     let [fail] = &said[..] else { panic!("{said:?}") };
-    assert_eq!((fail.kind, fail.id), (Kind::Fail, 1 << 32 | 4));
-    assert_eq!(fail.head, ErrorCode::LimitExceeded.number().to_le_bytes());
-    assert_eq!(session.coming_bytes(), 4 * MIB);
-    session.lost(&mut Vec::new());
-    assert_eq!(session.coming_bytes(), 0);
+    assert_eq!((fail.kind, fail.head), (Kind::Fail, &ErrorCode::LimitExceeded.number().to_le_bytes()[..]));
+    fail.id
+}
+
+fn cancel(session: &mut Session<u32>, id: u64) {
+    let mut frame = Vec::new();
+    wire::write(&mut frame, Kind::Cancel, Flags::NORMAL, id, |_| Ok(()), b"").unwrap();
+    hear(session, &frame);
 }
 
 /// What has come of a call, all of it but the last byte or whole, given to the session of the callee.
