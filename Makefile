@@ -131,6 +131,11 @@ attack: .make/extension ## Attack a hub in all the ways that are known, while a 
 	$(call say,attacking a hub)
 	@cd python/tests && ../../$(BIN)/python -m attacks
 
+.PHONY: attack-memory
+attack-memory: .make/extension ## The memory of a hub that clients fill, beside the formula of its bound (docs/guides/security.md)
+	$(call say,filling the memory of a hub)
+	@cd python/tests && ../../$(BIN)/python -m attacks --memory
+
 .PHONY: test-attack
 test-attack: .make/extension ## The same, less than half a second for each attack
 	$(call say,attacking a hub, half a second each)

@@ -10,6 +10,9 @@
 
 Whatever the attack: of the good calls 99 in 100 take less than ``P99_MS``, none more than ``LONGEST_MS``, and no good link is lost.
 A machine that others use, too, holds up everybody now and then: an attack that does not hold is tried again, up to ``TRIES`` times.
+The short run looks for hubs that stand still, on whatever machine: there a good call may take longer by ``CALM_FACTOR`` times what the
+longest took while nobody attacked, in the same processes. A hub that stands still does so for all of an attack, and for two seconds when
+it is tried again.
 """
 
 from __future__ import annotations
@@ -17,3 +20,4 @@ from __future__ import annotations
 P99_MS = 5.0
 LONGEST_MS = 50.0
 TRIES = 5
+CALM_FACTOR = 3.0

@@ -12,7 +12,7 @@ from types import ModuleType
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from attacks import LONGEST_MS, P99_MS, cases, good
+from attacks import LONGEST_MS, P99_MS, cases, good, memory
 from attacks.field import Figures, Ground, Outcome
 from attacks.target import Target
 
@@ -24,11 +24,14 @@ def main() -> None:
     """Run what the command line says; the exit code is 1 if the hub did not hold."""
     parser = argparse.ArgumentParser(prog="attacks", description=__doc__)
     parser.add_argument("--short", action="store_true", help="less than half a second for each attack, all of one hub")
+    parser.add_argument("--memory", action="store_true", help="the memory of a hub beside the formula of its bound")
     parser.add_argument("--list", action="store_true", help="only name the attacks")
     parser.add_argument("--good", metavar="TARGET", help=argparse.SUPPRESS)
     parser.add_argument("--attack", nargs=2, metavar=("NAME", "TARGET"), help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", help="attacks, or numbers of their classes; without any, all of them")
     wanted = parser.parse_args()
+    if wanted.memory:
+        sys.exit(memory.report())
     if wanted.good:
         good.main(Target.of_text(wanted.good))
     elif wanted.attack:
@@ -42,7 +45,7 @@ def _run(chosen: list[ModuleType], is_short: bool) -> int:
     print(f"while one client attacks: good calls p99 <= {P99_MS:g} ms, none above {LONGEST_MS:g} ms, no good link lost")
     print(f"{'':<28}{'calm':>16}{'attacked':>16}{'links':>7}{'memory':>16}{'tries':>7}")
     print(f"{'attack':<28}{'p99/longest ms':>16}{'p99/longest ms':>16}{'lost':>7}{'grew/bound MiB':>16}", flush=True)
-    with Ground(*(_SHORT if is_short else _FULL), is_shared=is_short) as ground:
+    with Ground(*(_SHORT if is_short else _FULL), is_short=is_short) as ground:
         held = [_show(ground.tried(case)) for case in chosen]
     print(f"{sum(held)} of {len(held)} attacks: the hub holds")
     return 0 if all(held) else 1

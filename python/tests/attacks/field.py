@@ -16,14 +16,15 @@ from typing import Any
 
 from link_processes import Program, Programs
 
-from attacks import LONGEST_MS, P99_MS, TRIES
+from attacks import CALM_FACTOR, LONGEST_MS, P99_MS, TRIES
 from attacks.target import TOKENS, Target
 
 _PATTERNS = {
     "none": (("publish", []), ("subscribe", []), ("call", [])),
     "listener": (("publish", []), ("call", [])),
 }
-_AGAIN_S = 2.0
+_AGAIN_S = (1.0, 2.0)
+"""Seconds before and of an attack that is tried again, at least."""
 _FOLDER = Path(__file__).parents[1]
 
 
@@ -48,12 +49,17 @@ class Figures:
 
 @dataclass
 class Outcome:
-    """What came of an attack: before it, and in the try that went best."""
+    """What came of an attack: before it, and in the try that went best.
+
+    Attributes:
+        allowance_ms: How much longer a good call may take than it may anyway, as the machine holds it up.
+    """
 
     case: ModuleType
     calm: Figures
     worst: Figures
-    tries: int
+    allowance_ms: float
+    tries: int = 1
 
     @property
     def holds(self) -> bool:
@@ -64,10 +70,11 @@ class Outcome:
     def broken(self) -> list[str]:
         """What did not hold."""
         found, worst = list(self.worst.problems), self.worst
-        if worst.p99 > P99_MS:
-            found.append(f"p99 above {P99_MS:g} ms")
-        if worst.longest > LONGEST_MS:
-            found.append(f"a call above {LONGEST_MS:g} ms")
+        p99_ms, longest_ms = P99_MS + self.allowance_ms, LONGEST_MS + self.allowance_ms
+        if worst.p99 > p99_ms:
+            found.append(f"p99 above {p99_ms:.1f} ms")
+        if worst.longest > longest_ms:
+            found.append(f"a call above {longest_ms:.0f} ms")
         if worst.lost:
             found.append("good links lost")
         if worst.peak_mib > self.case.MEMORY_MIB:
@@ -81,11 +88,13 @@ class Ground:
     Args:
         calm_s: Seconds before an attack.
         attack_s: Seconds of an attack.
-        is_shared: Whether a hub that has held takes the next attack, too.
+        is_short: Whether a hub that has held takes the next attack, too, and good calls are measured by the calm ones.
     """
 
-    def __init__(self, calm_s: float, attack_s: float, is_shared: bool) -> None:
-        self._calm_s, self._attack_s, self._is_shared = calm_s, attack_s, is_shared
+    def __init__(self, calm_s: float, attack_s: float, is_short: bool) -> None:
+        self._calm_s, self._attack_s, self._is_short = calm_s, attack_s, is_short
+        self._calm_ms = 0.0
+        """The longest of all calm calls so far: how long this machine holds up a good call by itself."""
         self._stack = contextlib.ExitStack()
         self._found: tuple[Program, Target, Program] | None = None
 
@@ -100,11 +109,12 @@ class Ground:
         best: Outcome | None = None
         for number in range(1, TRIES + 1):
             # One call in a hundred says little while there are few: what does not hold has more time to show why.
-            outcome = self._once(case, self._attack_s if number == 1 else max(self._attack_s, _AGAIN_S))
+            calm_s, attack_s = (self._calm_s, self._attack_s) if number == 1 else _AGAIN_S
+            outcome = self._once(case, max(calm_s, self._calm_s), max(attack_s, self._attack_s))
             outcome.tries = number
             if best is None or len(outcome.broken) <= len(best.broken):
                 best = outcome
-            if not (outcome.holds and self._is_shared):
+            if not (outcome.holds and self._is_short):
                 self._stack.close()
                 self._found = None
             if outcome.holds:
@@ -112,14 +122,17 @@ class Ground:
         assert best is not None
         return best
 
-    def _once(self, case: ModuleType, attack_s: float) -> Outcome:
+    def _once(self, case: ModuleType, calm_s: float, attack_s: float) -> Outcome:
         if self._found is None:
             self._found = self._stack.enter_context(_field())
             _said(self._found[2])
         hub, target, good = self._found
         _figures(good)
-        time.sleep(self._calm_s)
+        time.sleep(calm_s)
         calm = Figures(peak_mib=0.0, problems=[], **_figures(good))
+        self._calm_ms = max(self._calm_ms, calm.longest if calm.longest < float("inf") else 0.0)
+        # However slow the machine is, a hub that stands still is found: no calm call counts for more than this.
+        allowance_ms = CALM_FACTOR * min(self._calm_ms, LONGEST_MS) if self._is_short else 0.0
         before = hub.forget_peak()
         attacker = subprocess.Popen(
             [sys.executable, "-m", "attacks", "--attack", _name(case), target.text()], cwd=_FOLDER
@@ -136,10 +149,10 @@ class Ground:
         if hub.process.poll() is not None:
             problems.append(f"the hub has ended with {hub.process.returncode}")
             figures = {"p99": float("inf"), "longest": float("inf"), "lost": -1}
-            return Outcome(case, calm, Figures(peak_mib=0.0, problems=problems, **figures), 1)
+            return Outcome(case, calm, Figures(peak_mib=0.0, problems=problems, **figures), allowance_ms)
         figures = _figures(good)
         peak = (hub.peak_bytes - before) / 2**20
-        return Outcome(case, calm, Figures(peak_mib=peak, problems=problems, **figures), 1)
+        return Outcome(case, calm, Figures(peak_mib=peak, problems=problems, **figures), allowance_ms)
 
 
 def _looked(case: ModuleType, target: Target) -> list[str]:
