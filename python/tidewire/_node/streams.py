@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._log import logger
 from tidewire._node.services import Services
@@ -113,6 +113,23 @@ class Streams(Services):
         home = self._home()
         await home.call("create_bucket", name, history, span_us("ttl", ttl), max_bytes, replicas)
         return Bucket(home, name)
+
+    async def find_kv(self, name: str) -> Bucket:
+        """Find a bucket, whatever its settings.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        from tidewire.streams.bucket import Bucket
+
+        home = self._home()
+        await home.call("bucket_info", name)
+        return Bucket(home, name)
+
+    async def buckets(self) -> list[dict[str, Any]]:
+        """Return the settings of every bucket, and how many keys and bytes it has, by name."""
+        found: list[dict[str, Any]] = await self._home().call("list_buckets")
+        return found
 
     def lease(self, name: str, *, ttl: float = 5.0, timeout: float | None = None, holder: str | None = None) -> Lease:
         """Return a lease, to be held in an ``async with`` block.

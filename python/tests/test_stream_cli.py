@@ -1,0 +1,65 @@
+"""``tidewire stream``, ``kv``, ``log`` and ``crashtest``, as processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import tidewire as tw
+
+
+def tidewire(*args: object) -> tuple[int, Any]:
+    """Run a command with ``--json``: its exit code and what it printed."""
+    command = [sys.executable, "-m", "tidewire", *map(str, args), "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    lines = [json.loads(line) for line in (ran.stdout or ran.stderr).splitlines()]
+    return ran.returncode, lines[0] if len(lines) == 1 else lines
+
+
+def test_a_folder_is_looked_at_and_changed(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path) as node:
+        node.sync.stream("orders", subjects=["orders.>"]).publish("orders.a", {"n": 1}, key="k")
+        node.sync.kv("config").put("a.b", 7)
+    at = ("--at", tmp_path)
+    assert tidewire("stream", "pub", "orders", "orders.b", '{"n": 2}', *at)[1]["sequence"] == 2
+    code, events = tidewire("stream", "read", "orders", *at)
+    assert (code, [(event["subject"], event["value"]) for event in events]) == (
+        0,
+        [("orders.a", {"n": 1}), ("orders.b", {"n": 2})],
+    )
+    assert tidewire("stream", "info", "orders", *at)[1]["messages"] == 2
+    assert tidewire("kv", "get", "config", "a.b", *at)[1]["value"] == 7
+    assert tidewire("kv", "put", "config", "a.c", "text", *at)[1] == {"revision": 2}
+    assert tidewire("stream", "purge", "orders", "--keep", 1, *at)[1] == {"purged": 1}
+    code, told = tidewire("stream", "info", "nothing", *at)
+    assert (code, told["error"]["code"]) == (1, "not_found")
+
+
+def test_damage_is_found_and_what_is_whole_is_rescued(tmp_path: Path) -> None:
+    data, rescued = tmp_path / "data", tmp_path / "rescued"
+    with tw.Node(data=data) as node:
+        stream = node.sync.stream("orders", subjects=["orders.>"])
+        for number in range(10):
+            stream.publish("orders.a", number)
+    code, files = tidewire("log", "check", data)
+    assert code == 0 and all(file["damage"] is None for file in files)
+    [log] = (data / "streams").glob("orders.*/*.log")
+    content = bytearray(log.read_bytes())
+    content[content.index(b"orders.a") + 3] ^= 1
+    log.write_bytes(content)
+    code, files = tidewire("log", "check", data)
+    assert code == 1 and [file["damage"] for file in files if file["damage"]]
+    code, told = tidewire("stream", "ls", "--at", data)
+    assert (code, told["error"]["code"]) == (1, "data_corrupt")
+    assert tidewire("log", "salvage", data, "--into", rescued) == (0, {"rescued": 9})
+    with tw.Node(data=rescued) as node:
+        stream = node.sync.stream("orders", subjects=[">"], dedupe=0)
+        assert [event.value for event in stream.read()] == list(range(1, 10))
+
+
+def test_crashtest_finds_nothing_lost(tmp_path: Path) -> None:
+    code, told = tidewire("crashtest", "--data", tmp_path / "new", "--kills", 3)
+    assert (code, told["lost"], told["kills"]) == (0, 0, 3)

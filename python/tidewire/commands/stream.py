@@ -1,0 +1,226 @@
+"""What ``tidewire stream``, ``kv`` and ``log`` do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import tidewire as tw
+from tidewire._binding import check_folder, salvage_folder
+
+
+def _run(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
+    """Do something with a node whose streams are there, and return the exit code: 1 if it failed, 130 after Ctrl-C."""
+
+    async def main() -> int:
+        node = tw.Node(at) if "://" in at else tw.Node(data=at)
+        async with node:
+            return await work(node)
+
+    try:
+        if "://" not in at and not Path(at).is_dir():
+            raise tw.InvalidArgument(
+                f"at: {at!r} is not allowed: give a data folder that is there, or the URL of a hub"
+            )
+        return asyncio.run(main())
+    except tw.TidewireError as error:
+        told = {"error": {"code": error.code, "message": str(error), "retryable": error.retryable}}
+        print(json.dumps(told) if as_json else f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _say(as_json: bool, data: Any, text: str) -> None:
+    print(json.dumps(data, default=str) if as_json else text, flush=True)
+
+
+def ls(at: str, as_json: bool) -> int:
+    """List streams."""
+
+    async def work(node: tw.Node) -> int:
+        infos = await node.streams()
+        lines = [
+            f"{i.name}  {i.messages} events  {i.bytes} bytes  {i.consumers} consumers  {i.dead} dead" for i in infos
+        ]
+        _say(as_json, [asdict(info) for info in infos], "\n".join(lines) or "no streams")
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def info(at: str, name: str, as_json: bool) -> int:
+    """Show a stream."""
+
+    async def work(node: tw.Node) -> int:
+        stream = await node.find_stream(name)
+        found, consumers = await stream.info(), await stream.consumers()
+        limits = ", ".join(f"{key}={value}" for key, value in found.settings.items())
+        lines = [
+            f"{found.name}: {', '.join(found.subjects)}; {limits}",
+            f"{found.messages} events, {found.first} to {found.last}, {found.bytes} bytes, {found.delayed} delayed",
+        ]
+        lines += [
+            f"{c.name}: lag {c.lag}, out {c.in_flight}, waiting {c.waiting}, dead {c.dead}, redelivered {c.redelivered}"
+            for c in consumers
+        ]
+        _say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def pub(at: str, name: str, subject: str, value: str, id: str | None, key: str | None, as_json: bool) -> int:
+    """Publish a message."""
+
+    async def work(node: tw.Node) -> int:
+        stream = await node.find_stream(name)
+        ack = await stream.publish(subject, _value(value), id=id, key=key)
+        again = " (it was there)" if ack.duplicate else ""
+        _say(as_json, ack._asdict(), f"{ack.sequence} on {ack.durability}{again}")
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def read(
+    at: str, name: str, start: int | None, stop: int | None, filter: str | None, follow: bool, as_json: bool
+) -> int:
+    """Print events, from now on if there is no start."""
+
+    async def work(node: tw.Node) -> int:
+        stream = await node.find_stream(name)
+        begin: Any = "new" if start is None else start
+        async for event in stream.read(begin, stop, () if filter is None else filter, follow):
+            data = {"sequence": event.sequence, "subject": event.subject, "time": event.time.isoformat()}
+            data |= {"key": event.key, "id": event.id, "headers": event.headers, "value": event.value}
+            key = "" if event.key is None else f" [{event.key}]"
+            _say(as_json, data, f"{event.sequence} {event.time:%H:%M:%S.%f} {event.subject}{key} {event.value!r}")
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def purge(at: str, name: str, before: int | None, keep: int | None, as_json: bool) -> int:
+    """Remove events."""
+
+    async def work(node: tw.Node) -> int:
+        purged = await (await node.find_stream(name)).purge(before=before, keep=keep)
+        _say(as_json, {"purged": purged}, f"{purged} events removed")
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def rm(at: str, name: str, as_json: bool) -> int:
+    """Delete a stream."""
+
+    async def work(node: tw.Node) -> int:
+        await (await node.find_stream(name)).delete()
+        _say(as_json, {"deleted": name}, f"{name} deleted")
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def kv_ls(at: str, name: str | None, as_json: bool) -> int:
+    """List buckets, or keys."""
+
+    async def work(node: tw.Node) -> int:
+        if name is None:
+            infos = await node.buckets()
+            lines = [f"{info['name']}  {info['keys']} keys  {info['bytes']} bytes" for info in infos]
+            _say(as_json, infos, "\n".join(lines) or "no buckets")
+            return 0
+        keys = await (await node.find_kv(name)).keys()
+        _say(as_json, keys, "\n".join(keys))
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def kv_get(at: str, name: str, key: str, as_json: bool) -> int:
+    """Print a value."""
+
+    async def work(node: tw.Node) -> int:
+        entry = await (await node.find_kv(name)).get(key)
+        if entry is None:
+            _say(as_json, None, f"{key} has no value")
+            return 1
+        _say(as_json, {"key": key, "value": entry.value, "revision": entry.revision}, repr(entry.value))
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def kv_put(at: str, name: str, key: str, value: str, as_json: bool) -> int:
+    """Write a value."""
+
+    async def work(node: tw.Node) -> int:
+        revision = await (await node.find_kv(name)).put(key, _value(value))
+        _say(as_json, {"revision": revision}, f"revision {revision}")
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def kv_watch(at: str, name: str, filter: str, as_json: bool) -> int:
+    """Print changes."""
+
+    async def work(node: tw.Node) -> int:
+        async for entry in (await node.find_kv(name)).watch(filter):
+            data = {"key": entry.key, "value": entry.value, "revision": entry.revision, "deleted": entry.is_deleted}
+            _say(as_json, data, f"{entry.revision} {entry.key} {'deleted' if entry.is_deleted else repr(entry.value)}")
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def kv_rm(at: str, name: str, key: str, as_json: bool) -> int:
+    """Delete a value."""
+
+    async def work(node: tw.Node) -> int:
+        revision = await (await node.find_kv(name)).delete(key)
+        _say(as_json, {"revision": revision}, f"{key} deleted")
+        return 0
+
+    return _run(at, as_json, work)
+
+
+def check(folder: Path, as_json: bool) -> int:
+    """Look at every file."""
+    try:
+        files = check_folder(str(folder))
+    except tw.TidewireError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for file in [] if as_json else files:
+        torn = f"; the last write was torn: {file['torn_bytes']} bytes" if file["torn_bytes"] else ""
+        state = f"DAMAGED: {file['damage']}" if file["damage"] else f"whole{torn}"
+        print(f"{file['file']}: {file['records']} records in {file['groups']} writes, {file['bytes']} bytes, {state}")
+    if as_json:
+        print(json.dumps(files))
+    return 1 if any(file["damage"] for file in files) else 0
+
+
+def salvage(folder: Path, into: Path, as_json: bool) -> int:
+    """Rescue what is whole."""
+    try:
+        count = salvage_folder(str(folder), str(into))
+    except tw.TidewireError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    _say(as_json, {"rescued": count}, f"{count} events rescued into {into}; consumers, keys and leases are not")
+    return 0
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
