@@ -86,9 +86,11 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 	/** Takes a message: the listener handles one at a time, in order. */
 	deliver(message: Unread): void {
 		this.counts.received++;
-		const reader = this.listener === undefined ? this.readers.shift() : undefined;
-		if (reader !== undefined) {
-			reader({ done: false, value: message.envelope() });
+		if (this.listener === undefined && this.readers.size > 0) {
+			const value = this.read(message);
+			if (value !== undefined) {
+				this.readers.shift()?.({ done: false, value });
+			}
 		} else if (this.waiting.size >= SUBSCRIPTION_CAPACITY) {
 			this.counts.dropped++;
 		} else {
@@ -96,6 +98,17 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 			if (this.listener !== undefined && !this.isBusy) {
 				void this.handle(this.listener);
 			}
+		}
+	}
+
+	/** Reads a message. What can't be read is counted and left out: whoever published it is another node, and the link is in order. */
+	private read(message: Unread): Envelope | undefined {
+		try {
+			return message.envelope();
+		} catch (error) {
+			this.counts.errors++;
+			this.report(error);
+			return undefined;
 		}
 	}
 
@@ -126,7 +139,11 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 		for (;;) {
 			const message = this.waiting.shift();
 			if (message !== undefined) {
-				return { done: false, value: message.envelope() };
+				const value = this.read(message);
+				if (value !== undefined) {
+					return { done: false, value };
+				}
+				continue;
 			}
 			if (this.isStopped) {
 				return { done: true, value: undefined };

@@ -354,3 +354,27 @@ test("more is never open than the hub allows, and each slot comes back", async (
 	assert.equal((await Promise.all(calls)).length, 15);
 	assert.equal(node.statistics().open.mine, 1);
 });
+
+test("a message that can't be read is left out, and the link stays", async () => {
+	const { world, node } = await joined();
+	const reading = node.subscription("news");
+	const first = reading.next();
+	await settled();
+	const heard: unknown[] = [];
+	await node.subscribe("news", (value) => heard.push(value));
+	const say = (payload: Uint8Array): void =>
+		world.last.say(
+			Kind.PUBLISH,
+			2,
+			{ slot: 0, generation: 0 },
+			{ origin: 0, to: { slot: 0, generation: 0 }, subject: "news", fields: [] },
+			payload,
+		);
+	say(Uint8Array.of(0xc1));
+	say(writeValue("good"));
+	assert.equal((await first).value?.value, "good");
+	await settled();
+	assert.deepEqual(heard, ["good"]);
+	assert.equal(world.reported.length, 2);
+	assert.equal(node.statistics().lost, 0);
+});
