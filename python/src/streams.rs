@@ -41,6 +41,13 @@ impl StreamHome {
         Ok(Self { home, notices })
     }
 
+    /// Connects to the servers of a URL of NATS. Blocks.
+    #[staticmethod]
+    fn open_nats(py: Python<'_>, url: &str) -> PyResult<Self> {
+        let home = detach(py, || tidewire_nats::open(url)).map_err(|failure| raise(py, &failure))?;
+        Ok(Self { home, notices: Vec::new() })
+    }
+
     /// What was mended when it was opened.
     fn notices(&self) -> Vec<String> {
         self.notices.clone()

@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,18 +20,18 @@ WAIT_S = 30
 
 
 class Keeper:
-    """A PostgreSQL and its keeper."""
+    """Servers and their keeper; a PostgreSQL, if nothing else is said."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: str = "postgres") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(SERVERS), "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(SERVERS), server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         said = self.answer()
         if "error" in said:
             self.process.wait(WAIT_S)
             pytest.skip(said["error"])
         self.folder = Path(said["TIDEWIRE_TEST_SERVERS"])
-        self.url = said["TIDEWIRE_TEST_POSTGRES"]
+        self.said = said
 
     def answer(self) -> dict[str, str]:
         assert self.process.stdout is not None
@@ -81,3 +82,26 @@ def test_a_server_whose_keeper_is_killed_ends(keeper: Keeper) -> None:
     server = keeper.server()
     keeper.process.send_signal(signal.SIGKILL)
     assert ended(server), "it still runs"
+
+
+def test_one_server_of_a_cluster_dies_and_comes_back() -> None:
+    keeper = Keeper("nats-cluster")
+    try:
+        ports = [int(place.rsplit(":", 1)[1]) for place in keeper.said["TIDEWIRE_TEST_NATS_CLUSTER"].split(",")]
+        assert [listens(port) for port in ports] == [True, True, True]
+        assert keeper.order("kill n2") == {"done": "kill n2"}
+        assert [listens(port) for port in ports] == [True, False, True]
+        assert keeper.order("start n2") == {"done": "start n2"}
+        assert listens(ports[1])
+        assert "no order of a server that runs" in keeper.order("kill n9")["error"]
+    finally:
+        assert keeper.process.stdin is not None
+        keeper.process.stdin.close()
+        assert keeper.process.wait(WAIT_S) == 0
+    assert not keeper.folder.exists()
+    assert [listens(port) for port in ports] == [False, False, False]
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidewire.errors import InvalidArgument
 
+NATS = ("nats://", "tls://")
 SCHEMES = ("tide", "tide+tls", "ws", "wss", "tide+unix")
 
 
@@ -11,17 +12,22 @@ def is_link(url: object) -> bool:
     """Return whether a URL is one that a node can join.
 
     Raises:
-        InvalidArgument: if it is neither that nor ``mem://``.
+        InvalidArgument: if it is neither that nor ``mem://``, nor names servers of NATS.
     """
     scheme = url.split("://", 1)[0] if isinstance(url, str) and "://" in url else None
-    if scheme == "mem":
+    if scheme == "mem" or is_nats(url):
         return False
     if scheme in SCHEMES:
         return True
     raise InvalidArgument(
         f"url: {url!r} is not known: use mem:// for one process, or tide://host:port, tide+tls://host:port, ws://host:port, "
-        "wss://host:port or tide+unix:///path to join a hub"
+        "wss://host:port or tide+unix:///path to join a hub, or nats://host:port for streams, buckets and leases there"
     )
+
+
+def is_nats(url: object) -> bool:
+    """Return whether a URL names servers of NATS."""
+    return isinstance(url, str) and url.startswith(NATS)
 
 
 def is_secured(url: str) -> bool:

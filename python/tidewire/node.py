@@ -23,7 +23,7 @@ from tidewire._node.agents import Agents
 from tidewire._node.streams import Streams
 from tidewire._node.subjects import Subjects
 from tidewire._numbers import check_seconds
-from tidewire._urls import is_link
+from tidewire._urls import is_link, is_nats
 from tidewire.broker import BrokerConfig
 from tidewire.config import Config
 from tidewire.dead_letters import DeadLetters
@@ -54,7 +54,8 @@ class Node(Subjects, Streams, Agents):
     too; then they stop, and ``node.ledger`` tells what became of all messages.
 
     Args:
-        url: Where the node lives. ``mem://`` is this process alone.
+        url: Where the node lives. ``mem://`` is this process alone. With ``nats://host:port`` streams, key-value buckets and leases live in
+            NATS JetStream; calls and subjects stay within this process.
         name: The node's name, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
         inspect: Whether ``tidewire top`` of the same user can look at the node while it runs. None leaves it to
@@ -88,6 +89,12 @@ class Node(Subjects, Streams, Agents):
         self._data = None if data is None else str(data)
         self._folder = None
         self._serves_folder = False
+        if is_nats(url):
+            if data is not None:
+                raise InvalidArgument(
+                    f"data: {str(data)!r} is said beside {url.split('://')[0]}://: streams live in one place; leave one out"
+                )
+            self._data = url
         if self._joins:
             check_address(url)
         if token is not None and (not isinstance(token, str) or not token):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._log import logger
 from tidewire._node.services import Services
+from tidewire._urls import is_nats
 from tidewire.errors import HomeError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -163,7 +164,8 @@ class Streams(Services):
         assert self._data is not None
         with self._lock:
             if self._folder is None:
-                self._folder = StreamHome.open_folder(os.fspath(self._data))
+                opens = StreamHome.open_nats if is_nats(self._data) else StreamHome.open_folder
+                self._folder = opens(os.fspath(self._data))
                 for notice in self._folder.notices():
                     logger.warning("%s: %s: %s", self.name, self._data, notice)
             return self._folder

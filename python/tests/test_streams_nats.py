@@ -1,0 +1,81 @@
+"""Streams, buckets and leases on a NATS server: the same classes as those of a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tidewire as tw
+
+SERVERS = Path(__file__).parents[2] / "tools" / "servers.py"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server for the stories of this file."""
+    import json
+
+    keeper = subprocess.Popen(
+        [sys.executable, str(SERVERS), "nats"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert keeper.stdin is not None and keeper.stdout is not None
+    said = json.loads(keeper.stdout.readline())
+    if "error" in said:
+        keeper.wait(30)
+        pytest.skip(said["error"])
+    yield said["TIDEWIRE_TEST_NATS"]
+    keeper.stdin.close()
+    keeper.wait(30)
+
+
+async def test_streams_on_nats_are_those_of_a_folder(url: str) -> None:
+    async with tw.Node(url) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        billing = await orders.consumer("billing", filter="orders.created", start="all")
+        acks = await asyncio.gather(*(orders.publish("orders.created", {"n": n}, key=f"k{n % 3}") for n in range(100)))
+        assert sorted(ack.sequence for ack in acks) == list(range(1, 101))
+        assert {ack.durability for ack in acks} == {"memory"}
+        async with orders.publisher(window=50) as out:
+            for n in range(100, 300):
+                await out.publish("orders.created", {"n": n})
+        seen = []
+        async with billing:
+            async for event in billing:
+                seen.append(event.value["n"])
+                await event.ack()
+                if len(seen) == 300:
+                    break
+        assert seen == list(range(300))
+        assert (await billing.info()).lag == 0
+        assert [event.sequence async for event in orders.read(start=299, stop=300)] == [299, 300]
+
+
+async def test_buckets_and_leases_on_nats(url: str) -> None:
+    async with tw.Node(url) as node, tw.Node(url) as other:
+        config = await node.kv("config", history=2)
+        revision = await config.put("limits.eu.max", 1)
+        assert await config.update("limits.eu.max", 2, revision=revision) > revision
+        entry = await (await other.kv("config", history=2)).get("limits.eu.max")
+        assert entry is not None and entry.value == 2
+        async with node.lease("nightly", ttl=5.0) as lease:
+            with pytest.raises(tw.LeaseHeld, match="holds it for"):
+                async with other.lease("nightly", ttl=5.0, timeout=0.05):
+                    pass
+            assert lease.fence > 0
+        async with other.lease("nightly", ttl=5.0, timeout=5.0) as second:
+            assert second.fence > lease.fence
+
+
+async def test_what_is_wrong_is_named(url: str, tmp_path: Path) -> None:
+    with pytest.raises(tw.InvalidArgument, match="streams live in one place"):
+        tw.Node(url, data=tmp_path)
+    async with tw.Node(f"{url}?name=") as node:
+        with pytest.raises(tw.TidewireError, match='name: "" is no name of a client'):
+            await node.kv("config")
+    async with tw.Node("nats://127.0.0.1:1") as node:
+        with pytest.raises(tw.TidewireError, match=r"can't be reached \("):
+            await node.kv("config")
