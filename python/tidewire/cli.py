@@ -395,6 +395,14 @@ def bench_rpc(context: typer.Context) -> None:
     raise typer.Exit(bench("rpc", context.args))
 
 
+@bench.command("http", epilog="Example: tidewire bench http --repeat 3", context_settings=OPTIONS_OF_ITS_OWN)
+def bench_http(context: typer.Context) -> None:
+    """JSON over HTTP through the gateway of a hub, beside axum, and FastAPI on uvicorn. All options: --help."""
+    from tidewire.commands.bench import bench
+
+    raise typer.Exit(bench("http", context.args))
+
+
 @bench.command(
     "campaigns",
     epilog="Example: tidewire bench campaigns --only tiny --peers 'tidewire,multiprocessing.Pool'",

@@ -21,6 +21,9 @@ use crate::routes::{Asked, only};
 use crate::server::Shared;
 use crate::streams::{Source, begin};
 
+/// Messages that wait for one client; further ones are dropped.
+const WAITING: usize = 256;
+
 pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked, body: Incoming) -> Result<Answer, Problem> {
     let [_, subject] = asked.path.as_slice() else {
         return Err(Problem::nothing("path: publish with POST, subscribe with GET on /subjects/SUBJECT"));
@@ -32,9 +35,10 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked, body: Incoming) 
     }
     caller.check_subscribe(&shared.access, subject)?;
     let form = stream_form(&asked.headers)?;
+    let options = SubscribeOptions::default().capacity(WAITING);
     let options = match queue(&asked.query)? {
-        Some(queue) => SubscribeOptions::default().queue(queue),
-        None => SubscribeOptions::default(),
+        Some(queue) => options.queue(queue),
+        None => options,
     };
     let subscription = shared.node.subscribe_with(subject, options).await?;
     // It is in force: whoever waits for the head of the answer misses nothing.

@@ -55,6 +55,14 @@ impl Mailbox {
         }
     }
 
+    /// Whether there is no room for what is published: it is counted as dropped then, before anything is made of it.
+    fn drops(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_full = state.messages.len() >= self.capacity || state.bytes as u64 >= limits::SUBSCRIPTION_BYTES.default;
+        state.dropped += u64::from(is_full);
+        is_full
+    }
+
     pub fn poll(&self, context: &Context<'_>) -> Poll<Option<Message>> {
         let mut state = self.state.lock();
         if let Some(message) = state.messages.pop_front() {
@@ -99,6 +107,9 @@ impl Handler for Inlet {
     }
 
     fn published(&self, published: Published) {
+        if self.0.drops() {
+            return;
+        }
         let subject = PublishHead::parse(published.message.head()).map(|head| head.subject.to_owned());
         // It was checked when it came in.
         if let Ok(subject) = subject {

@@ -171,8 +171,8 @@ def _field() -> Iterator[tuple[Program, Target, Program]]:
             settings = Path(place) / "hub.toml"
             settings.write_text(_settings())
             hub = programs.run("-m", "tidewire", "up", "--json", "--config", str(settings))
-            tide, ws = json.loads(hub.line())["urls"]
-            target = Target(tide, ws, hub.process.pid)
+            tide, ws, web = json.loads(hub.line())["urls"]
+            target = Target(tide, ws, web, hub.process.pid)
             code = f"import sys; sys.path[:0] = [{str(_FOLDER)!r}]; from attacks.__main__ import main; main()"
             good = programs.run("-c", code, "--good", target.text())
             yield hub, target, good
@@ -181,7 +181,7 @@ def _field() -> Iterator[tuple[Program, Target, Program]]:
 
 
 def _settings() -> str:
-    lines = ["[hub]", 'listen = ["tide://127.0.0.1:0", "ws://127.0.0.1:0"]']
+    lines = ["[hub]", 'listen = ["tide://127.0.0.1:0", "ws://127.0.0.1:0"]', 'http = ["127.0.0.1:0"]']
     for user, token in TOKENS.items():
         lines += ["[[hub.tokens]]", f'token = "{token}"', f'user = "{user}"']
         lines += [f"{field} = {json.dumps(patterns)}" for field, patterns in _PATTERNS.get(user, ())]

@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -31,11 +32,13 @@ class Target:
     Attributes:
         tide: Its URL for frames on TCP.
         ws: Its URL for WebSocket.
+        web: Its URL for HTTP.
         pid: Its process.
     """
 
     tide: str
     ws: str
+    web: str
     pid: int
 
     def text(self) -> str:
@@ -65,9 +68,40 @@ class Target:
         assert came is not None and came[0] == 2, came
         return raw
 
+    def gateway(self) -> socket.socket:
+        """Connect to the HTTP gateway, and say nothing."""
+        host, port = self.web.split("://")[1].rsplit(":", 1)
+        return socket.create_connection((host, int(port)), timeout=30)
+
+    def asked(self, path: str = "/openapi.json", user: str = "good") -> int:
+        """Ask the gateway for something as a user, and return the status."""
+        with self.gateway() as one:
+            one.sendall(request("GET", path, user) + b"\r\n")
+            return int(one.recv(65_536).split(b" ", 2)[1])
+
     def http(self) -> socket.socket:
         """Begin a WebSocket, and give its bare socket: what goes over it is up to the attack."""
         return self.raw("ws").socket
+
+
+def request(method: str, path: str, user: str = "all", **headers: object) -> bytes:
+    """The head of a request to the gateway, without the line that ends it."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {TOKENS[user]}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n").encode()
+
+
+def served(target: Target) -> list[str]:
+    """Look whether the gateway answers others within a second while it is attacked."""
+    time.sleep(0.1)
+    longest = 0.0
+    for _ in range(5):
+        began = time.monotonic()
+        status = target.asked()
+        longest = max(longest, time.monotonic() - began)
+        if status != 200:
+            return [f"a good request got {status}"]
+    return [f"a good request took {longest:.1f} s"] if longest > 1.0 else []
 
 
 def drained(one: socket.socket) -> None:
