@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tidewire_backend::home::{
     Ack, Answer, BucketInfo, BucketSettings, Changes, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Entry,
-    Expect, Fetch, Grant, HomeError, HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Page, Purge, Read, Settle,
-    Start, StreamInfo, StreamSettings, Streams, Teller, Watch, answer,
+    Expect, Fetch, Grant, HomeError, HomeErrorKind, HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Page, Purge,
+    Read, Settle, Start, StreamInfo, StreamSettings, Streams, Teller, Watch, answer,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 
@@ -14,6 +14,10 @@ use super::work::{Doing, closed};
 impl Embedded {
     /// Does something that has its answer itself, or at least a teller.
     fn call<T: Send + 'static>(&self, run: impl FnOnce(&mut Doing<'_>, Teller<T>) + Send + 'static) -> Answer<T> {
+        if self.is_forked() {
+            let text = "a data folder is of the process that opened it: this one was forked from that; open another folder here";
+            return Answer::ready(Err(HomeError::new(HomeErrorKind::Closed, text)));
+        }
         let (teller, answer) = answer();
         let call = Box::new(move |doing: Result<&mut Doing<'_>, HomeError>| match doing {
             Ok(doing) => run(doing, teller),

@@ -32,6 +32,8 @@ pub struct Embedded {
     capabilities: Capabilities,
     notices: Vec<Notice>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Its thread is in this process only, not in those that were forked from it.
+    process: u32,
 }
 
 /// Opens a folder, which is made if it is not there. Recovers what a crash has left; see [`Embedded::notices`].
@@ -52,7 +54,8 @@ pub fn open(path: &Path, options: Options) -> HomeResult<Arc<Embedded>> {
         HomeError::new(HomeErrorKind::Disk, format!("threads: the system gives none: {error}; end some"))
     })?;
     let capabilities = crate::folder::capabilities();
-    Ok(Arc::new(Embedded { shared, place, capabilities, notices, thread: Mutex::new(Some(thread)) }))
+    let process = std::process::id();
+    Ok(Arc::new(Embedded { shared, place, capabilities, notices, thread: Mutex::new(Some(thread)), process }))
 }
 
 fn open_folder(path: &Path, sizes: Sizes, now_us: u64) -> HomeResult<Folder> {
@@ -95,6 +98,11 @@ impl Embedded {
         self.shared.syncs()
     }
 
+    /// Whether this is the child of a fork, which has none of the home's threads.
+    fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
@@ -113,6 +121,9 @@ impl Home for Embedded {
     }
 
     fn close(&self) -> Answer<()> {
+        if self.is_forked() {
+            return Answer::ready(Ok(()));
+        }
         let (teller, closed) = answer();
         self.shared.close(teller);
         closed
@@ -121,6 +132,10 @@ impl Home for Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
+        if self.is_forked() {
+            std::mem::forget(self.thread.get_mut().map(Option::take));
+            return;
+        }
         let (teller, closed) = answer();
         self.shared.close(teller);
         drop(closed);
