@@ -172,7 +172,7 @@ def _field() -> Iterator[tuple[Program, Target, Program]]:
             settings.write_text(_settings())
             hub = programs.run("-m", "tidewire", "up", "--json", "--config", str(settings))
             tide, ws, web = json.loads(hub.line())["urls"]
-            target = Target(tide, ws, web, hub.process.pid)
+            target = Target(tide, ws, hub.process.pid, web)
             code = f"import sys; sys.path[:0] = [{str(_FOLDER)!r}]; from attacks.__main__ import main; main()"
             good = programs.run("-c", code, "--good", target.text())
             yield hub, target, good

@@ -32,14 +32,14 @@ class Target:
     Attributes:
         tide: Its URL for frames on TCP.
         ws: Its URL for WebSocket.
-        web: Its URL for HTTP.
         pid: Its process.
+        web: Its URL for HTTP, if it has one.
     """
 
     tide: str
     ws: str
-    web: str
     pid: int
+    web: str = ""
 
     def text(self) -> str:
         """Return it as JSON."""
