@@ -115,6 +115,31 @@ fn rust_reads_a_stream_of_python_to_its_error_or_closes_it_early() {
 }
 
 #[test]
+fn a_service_of_python_lets_in_as_many_as_it_says_whoever_calls() {
+    let hub = hub();
+    let Some(mut python) = Python::start("workshop.py", "narrow", &hub) else { return };
+    python.expect("ready");
+    let caller = join(&hub, "rust");
+    let narrow = caller.client("narrow");
+    for _ in 0..10 {
+        let calls: Vec<_> = ["later", "plain"].into_iter().cycle().take(12).collect();
+        let calls: Vec<_> = calls.into_iter().map(|method| narrow.call::<u64>(method, &())).collect();
+        let mut streams: Vec<Items<u64>> =
+            ["items", "items_plainly"].into_iter().cycle().take(6).map(|method| narrow.stream(method, &())).collect();
+        for call in calls {
+            assert_eq!(call.wait().expect("it is answered"), 1);
+        }
+        for items in &mut streams {
+            while let Some(most) = items.next_blocking() {
+                assert_eq!(most.expect("an item"), 1);
+            }
+        }
+    }
+    python.go_on();
+    python.expect("alone");
+}
+
+#[test]
 fn python_that_is_killed_fails_its_calls_at_once() {
     let Some((_hub, caller, mut python)) = serving() else { return };
     let call = caller.client("workshop").timeout(Duration::from_secs(20)).call::<()>("hold", &());
