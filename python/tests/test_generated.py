@@ -83,7 +83,9 @@ def test_a_remote_error_names_type_and_message() -> None:
 
 def test_only_passing_troubles_are_retryable() -> None:
     retryable = {cls.__name__ for cls in CLASSES if cls.retryable}
-    assert retryable == {"MailboxFull", "AskTimeout", "LimitExceeded", "LinkLost", "NoResponders", "WorkerLost"}
+    of_nodes = {"MailboxFull", "AskTimeout", "LimitExceeded", "LinkLost", "NoResponders", "WorkerLost"}
+    of_stores = {"StoreUnavailable", "HomeBusy", "HomeUnavailable", "LeaseHeld"}
+    assert retryable == of_nodes | of_stores
 
 
 def test_limits_hold_their_defaults() -> None:
