@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import tidewire as tw
 
+pytestmark = pytest.mark.anyio
+
 SERVERS = Path(__file__).parents[2] / "tools" / "servers.py"
 
 
