@@ -30,7 +30,7 @@ def test_the_block_runs(block: str, tmp_path: Path) -> None:
         text=True,
         check=False,
         timeout=30,
-        cwd=ROOT / "python",
+        cwd=tmp_path,
         env={**os.environ, **store},
     )
     assert ran.returncode == 0, ran.stderr

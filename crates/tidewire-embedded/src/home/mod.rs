@@ -6,6 +6,7 @@ mod waiting;
 mod work;
 
 use std::fs::{File, OpenOptions};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -133,7 +134,8 @@ impl Home for Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         if self.is_forked() {
-            std::mem::forget(self.thread.get_mut().map(Option::take));
+            // Its thread is not in this process: to drop the handle would detach a thread that is not there.
+            let _handle = ManuallyDrop::new(self.thread.get_mut().map(Option::take));
             return;
         }
         let (teller, closed) = answer();

@@ -11,7 +11,7 @@ use super::thing::Thing;
 use crate::error::Error;
 
 /// How long what was given in a call that is over waits for the word that its callee has got it.
-const CLAIM: Duration = Duration::from_millis(limits::REMOTE_CLAIM_MS.default as u64);
+const CLAIM: Duration = Duration::from_millis(limits::REMOTE_CLAIM_MS.default);
 const OBJECTS_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
 
 /// One object that one node, the holder, has been given.
