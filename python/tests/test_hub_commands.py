@@ -183,7 +183,8 @@ def test_up_refuses_what_is_open_to_all_and_what_is_taken(hub: tuple[tw.Node, st
     problems = {
         "tide://0.0.0.0:0": "can be reached from other machines",
         url: "can't listen at",
-        "http://x": "is not allowed: use tide://host:port",
+        "http://x": "is not allowed: the port is missing: give http://host:port",
+        "ftp://x": "is not allowed: use tide://host:port",
     }
     ended = run_all(url, *(("up", "--listen", place) for place in problems))
     for done, said in zip(ended, problems.values(), strict=True):

@@ -141,7 +141,7 @@ CALLS: list[tuple[Callable[[Any, Any], Any], type[Exception], str]] = [
     (lambda node, ref: node.dead_letters.requeue(99), tw.NoSuchTarget, "no dead letter"),
     (lambda node, ref: node.spawn(coroutine, dispatcher="nowhere"), tw.UnknownDispatcher, "nowhere"),
     (lambda node, ref: node.spawn(Batched, dispatcher="asyncio"), tw.InvalidArgument, "dispatcher: 'asyncio'"),
-    (lambda node, ref: tw.Node("nats://x"), tw.InvalidArgument, "nats://x"),
+    (lambda node, ref: tw.Node("ftp://x"), tw.InvalidArgument, "ftp://x"),
     (lambda node, ref: tw.Node(name=""), tw.InvalidArgument, "name: ''"),
 ]
 

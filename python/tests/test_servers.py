@@ -32,6 +32,7 @@ class Keeper:
             pytest.skip(said["error"])
         self.folder = Path(said["TIDEWIRE_TEST_SERVERS"])
         self.said = said
+        self.url = said.get("TIDEWIRE_TEST_POSTGRES", "")
 
     def answer(self) -> dict[str, str]:
         assert self.process.stdout is not None
