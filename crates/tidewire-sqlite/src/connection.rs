@@ -123,7 +123,9 @@ fn make(connection: &Connection) -> rusqlite::Result<()> {
 fn ours(connection: &Connection, path: &Path) -> Result<bool> {
     let failed = |error: rusqlite::Error| error::store_error(path, &error);
     let number = |statement: &str| connection.query_row(statement, [], |row| row.get::<_, i64>(0)).map_err(failed);
-    let (application, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
+    // In this order: whoever makes the tables says whose they are in the same transaction, which may end between two looks.
+    let things = number("SELECT count(*) FROM sqlite_schema")?;
+    let (version, application) = (number("PRAGMA user_version")?, number("PRAGMA application_id")?);
     if application == APPLICATION {
         if version > SCHEMA_VERSION {
             let message = format!(
@@ -134,7 +136,6 @@ fn ours(connection: &Connection, path: &Path) -> Result<bool> {
         }
         return Ok(true);
     }
-    let things = number("SELECT count(*) FROM sqlite_schema")?;
     if application != 0 || version != 0 || things != 0 {
         let message = format!("{}: is a database of another application: name another file", path.display());
         return Err(StoreError::new(ErrorKind::Foreign, message));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::pace::Load;
-use super::pieces::Pieces;
+use super::pieces::{Piece, Pieces};
 use super::{Clock, Completion, Ledger, Refusal, RunLost};
 use crate::campaign::lease::{Claim, Lease, Standing};
 use crate::campaign::state::State;
@@ -150,18 +150,7 @@ impl Ledger {
             now_us: self.clock.us,
         };
         let most = if self.columns { self.pace.size(&load) } else { 1 };
-        let (first, count, losses) = match self.returned.take(most) {
-            Some(piece) => (piece.first, piece.count, piece.losses),
-            None => {
-                let count = u64::from(most).min(limit - self.next);
-                let first = self.next;
-                self.next += count;
-                (first, count as u32, 0)
-            }
-        };
-        if count == 0 {
-            return None;
-        }
+        let Piece { first, count, losses } = self.next_piece(most, limit)?;
         self.last_lease += 1;
         let valid_us = self.terms.lease_us;
         let id = self.last_lease;
@@ -170,6 +159,21 @@ impl Ledger {
         self.progress.begin();
         let attempt = 1 + self.suspects.get(&first).copied().unwrap_or(0);
         Some(Lease { id, worker, first, count, attempt, pilot: !self.columns, valid_us })
+    }
+
+    /// The runs to hand out next. Those with which a worker was lost come last: whoever kills workers as they begin would
+    /// else meet the same run twice, and have it quarantined for nothing.
+    fn next_piece(&mut self, most: u32, limit: u64) -> Option<Piece> {
+        if let Some(piece) = self.returned.take_calm(most) {
+            return Some(piece);
+        }
+        let count = u64::from(most).min(limit - self.next);
+        if count == 0 {
+            return self.returned.take(most);
+        }
+        let first = self.next;
+        self.next += count;
+        Some(Piece { first, count: count as u32, losses: 0 })
     }
 
     fn wait(&self) -> Claim {

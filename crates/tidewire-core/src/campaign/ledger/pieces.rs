@@ -44,16 +44,26 @@ impl Pieces {
         }
     }
 
+    /// The first piece in which no worker was lost, cut to at most `most` runs.
+    pub fn take_calm(&mut self, most: u32) -> Option<Piece> {
+        let at = self.0.iter().position(|piece| piece.losses == 0)?;
+        Some(self.cut(at, most))
+    }
+
     /// The first piece, cut to at most `most` runs.
     pub fn take(&mut self, most: u32) -> Option<Piece> {
-        let piece = self.0.first_mut()?;
+        if self.is_empty() { None } else { Some(self.cut(0, most)) }
+    }
+
+    fn cut(&mut self, at: usize, most: u32) -> Piece {
+        let piece = &mut self.0[at];
         if piece.count <= most {
-            return Some(self.0.remove(0));
+            return self.0.remove(at);
         }
         let taken = Piece { count: most, ..*piece };
         piece.first += u64::from(most);
         piece.count -= most;
-        Some(taken)
+        taken
     }
 
     /// Makes one piece of that at `at` and the next, if nothing speaks against it.
