@@ -1,4 +1,4 @@
-//! What a call over a hub costs without sockets: `cargo bench -p tidewire-core --bench link [rounds]`.
+//! The cost of a call over a hub, without sockets: `cargo bench -p tidewire-core --bench link [rounds]`.
 //!
 //! Two sessions and a hub in one thread. Prints nanoseconds per operation as min, median and max over the rounds.
 

@@ -1,4 +1,4 @@
-//! What the files of a folder hold, and the rescue of what is whole in damaged ones.
+//! Check and salvage of a data folder: a report on its files, and the rescue of whole records from damaged ones.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a home can do beyond what every home can.
+//! Capabilities of a home: optional features that it declares, and the reason where it lacks one.
 
 use super::{HomeError, HomeErrorKind, HomeResult};
 

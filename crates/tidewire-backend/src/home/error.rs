@@ -1,4 +1,4 @@
-//! What a home answers when it can't do what it was asked for.
+//! Errors of a home, by what the caller can do about them.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is published, and what is read.
+//! Messages to publish, their acks, and events that are read.
 
 use bytes::Bytes;
 use tidewire_proto::subject::Subject;

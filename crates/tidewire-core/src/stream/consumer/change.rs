@@ -1,4 +1,4 @@
-//! What must survive a crash of a consumer.
+//! Journal records of a consumer: the changes that must survive a crash.
 
 use super::{Consumer, Pending, Stage};
 

@@ -1,4 +1,4 @@
-//! What becomes of a delivery.
+//! Settling a delivery: ack, nak, term, working.
 
 use super::{Change, Consumer, Dead, Stage};
 

@@ -1,4 +1,4 @@
-//! What is known of one segment without reading it: its ends, its times, and where some of its events lie.
+//! The index of one segment: its ends, its times, and where some of its events lie.
 
 /// A file of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
