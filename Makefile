@@ -88,7 +88,7 @@ bench-full: .make/extension ## Measure beside peers, at the sizes of the workloa
 .PHONY: test-rust
 test-rust: .make/venv .make/extension ## Rust unit, integration and documentation tests
 	$(call say,Rust tests)
-	@cargo test --workspace --exclude tidewire-python --features tidewire-engine/tokio,tidewire-node/schemars
+	@cargo test --no-fail-fast --workspace --exclude tidewire-python --features tidewire-engine/tokio,tidewire-node/schemars
 
 .PHONY: test-loom
 test-loom: ## Models of the concurrent parts, in all interleavings

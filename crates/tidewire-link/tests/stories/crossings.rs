@@ -9,7 +9,7 @@ use tidewire_link::{Access, Address, Grant, Greeting, Link, Runtime, Sending, Su
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, Hello, Kind, read, write};
 
-use crate::support::{Answer, Answers, Deaf, Echo, Keep, Node, Place, SOON, next};
+use crate::support::{Answer, Answers, Deaf, Echo, HEARTBEAT_MS, Keep, Node, Place, SOON, next};
 
 fn address() -> Address {
     "tide://127.0.0.1:0".parse().expect("it is an address")
@@ -76,7 +76,7 @@ fn a_call_and_its_end_that_are_read_at_once_leave_no_handler_at_work() {
 #[test]
 fn a_loop_stops_to_read_a_connection_whose_end_others_have_found() {
     let place = Place::open(&address());
-    let node = Node::join_with(&place.address, Greeting { heartbeat_ms: 50, ..Greeting::new("node") });
+    let node = Node::join_with(&place.address, Greeting { heartbeat_ms: HEARTBEAT_MS, ..Greeting::new("node") });
     let (send, readers) = sync_channel(100);
     node.link.on_way(move |reader| drop(send.try_send(reader)));
     let reader = next(&readers);

@@ -10,7 +10,7 @@ use tidewire_link::{
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
 
-use crate::support::{Answer, Answers, Echo, Keep, Listen, Node, Place, next};
+use crate::support::{Answer, Answers, Echo, HEARTBEAT_MS, Keep, Listen, Node, Place, next};
 
 /// A node that listens, whose loop is this thread, and what that loop is offered.
 struct Host {
@@ -215,7 +215,7 @@ fn whoever_waits_for_a_guest_elsewhere_is_answered_though_the_loop_does_not_read
 
 #[test]
 fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_guest_stays() {
-    let host = Host::with_heartbeat("tide://127.0.0.1:0", 100);
+    let host = Host::with_heartbeat("tide://127.0.0.1:0", HEARTBEAT_MS);
     let (send, heard) = sync_channel(100);
     let _kept = host.subscribe("news", Listen(send));
     let guest = host.guest();
@@ -232,7 +232,7 @@ fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_guest_stays() {
 
 #[test]
 fn a_loop_that_let_go_is_offered_the_reading_again() {
-    let host = Host::with_heartbeat("tide://127.0.0.1:0", 100);
+    let host = Host::with_heartbeat("tide://127.0.0.1:0", HEARTBEAT_MS);
     let _guest = host.guest();
     drop(next(&host.readers));
     assert!(next(&host.readers).begin());

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
-use crate::support::{Answer, Answers, Count, Echo, Keep, Listen, Node, Place, SOON, next};
+use crate::support::{Answer, Answers, Count, Echo, HEARTBEAT_MS, Keep, Listen, Node, Place, SOON, next};
 
 /// Longer than any test takes: nothing is read with a heartbeat.
 const NEVER_MS: u64 = 60_000;
@@ -306,7 +306,7 @@ fn tasks_are_at_home_and_threads_are_elsewhere() {
 
 #[test]
 fn what_a_runtime_that_stands_still_leaves_is_read_with_the_heartbeat() {
-    let scene = scene_before(one_thread(), PLACES[0], 50);
+    let scene = scene_before(one_thread(), PLACES[0], HEARTBEAT_MS);
     let (send, heard) = sync_channel(100);
     let _kept = scene.node.subscribe("news", Listen(send));
     scene.read_there();

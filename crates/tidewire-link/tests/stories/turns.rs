@@ -10,7 +10,7 @@ use tidewire_link::{Address, Failure, Greeting, Link, Message, Reader, Runtime, 
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
 
-use crate::support::{Answer, Answers, Echo, Listen, Node, Place, SOON, next};
+use crate::support::{Answer, Answers, Echo, HEARTBEAT_MS, Listen, Node, Place, SOON, next};
 
 /// A hub with a node that answers, and a node whose loop is this thread.
 struct Scene {
@@ -86,7 +86,7 @@ fn answers_come_on_the_thread_of_the_loop_over_a_unix_socket() {
 
 #[test]
 fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_link_lives_on() {
-    let scene = scene("tide://127.0.0.1:0", 50);
+    let scene = scene("tide://127.0.0.1:0", HEARTBEAT_MS);
     let (send, heard) = sync_channel(100);
     let _kept = scene.node.subscribe("news", Listen(send));
     let reader = next(&scene.readers);
@@ -129,7 +129,7 @@ fn a_loop_gets_no_turn_while_somebody_waits_elsewhere() {
 
 #[test]
 fn the_loop_is_offered_the_reading_again_once_nobody_waits_elsewhere() {
-    let scene = scene("tide://127.0.0.1:0", 50);
+    let scene = scene("tide://127.0.0.1:0", HEARTBEAT_MS);
     let reader = next(&scene.readers);
     assert!(reader.begin());
     drop(scene.node.link.elsewhere(true));
@@ -267,10 +267,11 @@ fn a_node_that_is_behind_takes_nothing_in_from_a_hub_of_its_process() {
 
 #[test]
 fn a_node_that_is_behind_does_not_take_its_hub_for_silent() {
-    let scene = scene("tide://127.0.0.1:0", 50);
+    let scene = scene("tide://127.0.0.1:0", HEARTBEAT_MS);
     scene.node.link.flusher().pause();
     // Six times its own heartbeat, which would end the link after two: another node counts them.
-    let other = Node::join_with(&scene.place.address, Greeting { heartbeat_ms: 50, ..Greeting::new("other") });
+    let other =
+        Node::join_with(&scene.place.address, Greeting { heartbeat_ms: HEARTBEAT_MS, ..Greeting::new("other") });
     let readers = offers(&other.link);
     for _ in 0..6 {
         drop(next(&readers));
