@@ -214,7 +214,7 @@ def test_a_nested_call_has_what_is_left_of_the_time(at_workshop: Any) -> None:
         since = perf_counter()
         with pytest.raises(tw.AskTimeout):
             await workshop.with_(timeout=0.3).relay("fourth", "wait", 20.0)
-        assert perf_counter() - since < 2.0
+        assert perf_counter() - since < 10
 
     at_workshop(story)
 

@@ -108,7 +108,7 @@ def test_services_that_went_while_the_hub_was_gone_are_forgotten(started: Progra
 
 
 def test_services_that_came_while_the_link_was_lost_are_learned(started: Programs) -> None:
-    hub, url = started.short_hub(100)
+    hub, url = started.short_hub(500)
     # The stopped process is given up by its hub, misses what comes meanwhile, and joins again.
     waiting = started.caller_of_late(url)
     waiting.halt()
@@ -122,7 +122,7 @@ def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) -> Non
     hub, url = started.hub()
 
     async def story() -> None:
-        async with tw.Node(url, name="caller", config={"links": {"link_heartbeat_ms": 200}}) as node:
+        async with tw.Node(url, name="caller", config={"links": {"link_heartbeat_ms": 500}}) as node:
             with logged() as lines:
                 hub.halt()
                 await lost(node)

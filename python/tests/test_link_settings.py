@@ -106,7 +106,7 @@ def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
 
 
 def test_a_silent_node_is_noticed_within_two_heartbeats_of_its_hub(started: Programs) -> None:
-    _, url, server = started.hub_and_server("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=200")
+    _, url, server = started.hub_and_server("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=500")
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -126,7 +126,7 @@ def test_a_silent_hub_is_noticed_within_two_heartbeats_of_a_node(started: Progra
     hub, url, _ = started.hub_and_server()
 
     async def story() -> None:
-        async with tw.Node(url, name="caller", config=links(link_heartbeat_ms=200)) as node:
+        async with tw.Node(url, name="caller", config=links.link_heartbeat_ms=500)) as node:
             hub.halt()
             since = perf_counter()
             with pytest.raises(tw.LinkLost):

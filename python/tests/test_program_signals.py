@@ -8,7 +8,7 @@ import pytest
 from program_support import CTRL_C, LOOPS, program
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
-SOON_S = 5.0
+SOON_S = 15.0
 """Much less than the half minute of a stop."""
 
 

@@ -52,7 +52,7 @@ fn a_slow_handler_is_known_to_be_at_work() {
     let (hub, (_gate, service)) = (hub(), Gate::service());
     let server = join(&hub, "server");
     server.serve(service).wait().expect("it serves");
-    let hasty = hub.client("taker").timeout(Duration::from_millis(400));
+    let hasty = hub.client("taker").timeout(Duration::from_millis(2_000));
     let late = hasty.call::<()>("slow", &()).wait().expect_err("it never answers");
     assert_eq!((late.code(), late.blocked()), (ErrorCode::AskTimeout, Some(Duration::ZERO)));
     assert!(late.to_string().contains("its handler was at work"), "{late}");
@@ -68,7 +68,7 @@ fn a_node_whose_threads_are_blocked_says_so_and_logs_it_once() {
     server.serve(service).wait().expect("it serves");
     let holding = hub.client("taker").call::<()>("hold", &());
     gate.wait_held();
-    let late = hub.client("taker").timeout(Duration::from_millis(800)).call::<()>("waiting", &()).wait();
+    let late = hub.client("taker").timeout(Duration::from_millis(2_000)).call::<()>("waiting", &()).wait();
     let late = late.expect_err("no thread is left");
     assert!(late.blocked().is_some_and(|blocked| blocked >= Duration::from_millis(100)), "{late}");
     let line = log.next();
@@ -85,10 +85,10 @@ fn rust_hears_how_a_node_of_python_does() {
     let Some(python) = Python::start("giving.py", "serve", &hub) else { return };
     python.expect("ready");
     let caller = join(&hub, "rust");
-    let hasty = caller.client("taker").timeout(Duration::from_millis(400));
+    let hasty = caller.client("taker").timeout(Duration::from_millis(2_000));
     let late = hasty.call::<()>("slow", &()).wait().expect_err("it never answers");
     assert_eq!(late.blocked(), Some(Duration::ZERO), "{late}");
-    let late = hasty.timeout(Duration::from_millis(600)).call::<()>("blocking", &2.0).wait().expect_err("it blocks");
+    let late = hasty.timeout(Duration::from_millis(1_500)).call::<()>("blocking", &2.0).wait().expect_err("it blocks");
     assert!(late.blocked().is_some_and(|blocked| blocked >= Duration::from_millis(100)), "{late}");
 }
 
