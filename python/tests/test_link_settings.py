@@ -126,7 +126,7 @@ def test_a_silent_hub_is_noticed_within_two_heartbeats_of_a_node(started: Progra
     hub, url, _ = started.hub_and_server()
 
     async def story() -> None:
-        async with tw.Node(url, name="caller", config=links.link_heartbeat_ms=500)) as node:
+        async with tw.Node(url, name="caller", config=links(link_heartbeat_ms=500)) as node:
             hub.halt()
             since = perf_counter()
             with pytest.raises(tw.LinkLost):
