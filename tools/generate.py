@@ -4,8 +4,8 @@
     python tools/generate.py           writes the files that are stale
     python tools/generate.py --check   prints what would change, and fails if anything would
 
-`spec/limits.toml` and `spec/errors.toml` are the only places where limits and errors are written down. Needs nothing
-but Python 3.11 (`tomllib`). What it writes is in the form that rustfmt and ruff leave as it is.
+`spec/limits.toml`, `spec/errors.toml` and `spec/capabilities.toml` are the only places where limits, errors and what a
+home of streams can't do are written down. Needs nothing but Python 3.11 (`tomllib`). What it writes is in the form that rustfmt and ruff leave as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+from capabilities import cells, read_capabilities, rust_capabilities
 from tables import SETTERS, Row, read_errors, read_limits
 from typescript import typescript_error_table, typescript_errors, typescript_limits
 
@@ -46,6 +47,7 @@ def outputs() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
     limits = read_limits(ROOT / "spec/limits.toml")
     errors = read_errors(ROOT / "spec/errors.toml")
+    capabilities = read_capabilities(ROOT / "spec/capabilities.toml")
     rust = ROOT / "crates/tidewire-proto/src/generated"
     typescript = ROOT / "js/packages/client/src/generated"
     return {
@@ -59,6 +61,10 @@ def outputs() -> dict[Path, str]:
         typescript / "error_table.ts": typescript_error_table(errors, ORIGIN.format("errors.toml")),
         ROOT / "docs/reference/limits.md": page_of_limits(limits),
         ROOT / "docs/reference/errors.md": page_of_errors(errors),
+        ROOT / "crates/tidewire-backend/src/home/capability.rs": rust_capabilities(
+            capabilities, template("capabilities.rs"), ORIGIN.format("capabilities.toml")
+        ),
+        ROOT / "docs/reference/capabilities.md": page_of_capabilities(capabilities),
     }
 
 
@@ -254,6 +260,13 @@ def page_of_errors(rows: list[Row]) -> str:
     ]
     drawn = "\n".join(tree(rows))
     return template("errors.md").format(origin=ORIGIN.format("errors.toml"), tree=drawn, table=table(head, cells))
+
+
+def page_of_capabilities(rows: list[Row]) -> str:
+    head = ("capability", "what it is", "data folder, hub", "NATS")
+    return template("capabilities.md").format(
+        origin=ORIGIN.format("capabilities.toml"), table=table(head, cells(rows)).rstrip("\n")
+    )
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tidewire_backend::home::{
     Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Changes, ConsumerInfo, ConsumerSettings,
     DeadLetter, Delivery, Entry, Expect, Fetch, Grant, Home, HomeError, HomeErrorKind, HomeResult, KeyValue, LeaseInfo,
-    Leases, NewMessage, Order, Page, Purge, Read, Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer,
+    Leases, NATS_LACKS, NATS_SINCE, NewMessage, Order, Page, Purge, Read, Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 use tokio::runtime::{Builder, Runtime};
@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::publishing::Publisher;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::streams::WITH_BATCHES;
+use crate::version::Version;
 use crate::{consumers, dead, fetching, keyvalue, leases, names, reading, settling, streams};
 
 /// Streams, buckets and leases on NATS.
@@ -100,13 +100,11 @@ impl Nats {
 
 /// What servers of this version can do.
 fn capabilities(connection: &Connection) -> Capabilities {
-    let order = "JetStream delivers without regard to keys: leave order out, or take max_in_flight 1";
-    let capabilities = Capabilities::all().without(Capability::KeyOrder, order);
-    if connection.version >= WITH_BATCHES {
-        return capabilities;
-    }
-    let old = format!("nats-server {} can't do it: install {WITH_BATCHES} or newer", connection.version);
-    capabilities.without(Capability::Delay, old.clone()).without(Capability::Batch, old)
+    let version = connection.version;
+    let newer = NATS_SINCE.iter().map(|(capability, major, minor, patch)| (*capability, Version(*major, *minor, *patch)));
+    newer.filter(|(_, since)| version < *since).fold(Capabilities::lacking(NATS_LACKS), |rest, (capability, since)| {
+        rest.without(capability, format!("nats-server {version} can't do it: install {since} or newer"))
+    })
 }
 
 impl Home for Nats {

@@ -17,6 +17,7 @@
 
 mod answer;
 mod capabilities;
+mod capability;
 mod consumer;
 mod error;
 mod keyvalue;
@@ -25,7 +26,8 @@ mod message;
 mod stream;
 
 pub use answer::{Answer, Teller, answer};
-pub use capabilities::{Capabilities, Capability};
+pub use capabilities::Capabilities;
+pub use capability::{Capability, FOLDER_LACKS, NATS_LACKS, NATS_SINCE};
 pub use consumer::{
     ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Fault, Fetch, Order, Settle, Settlement, Start,
 };

@@ -1,7 +1,7 @@
 //! Checks of names and settings.
 
 use tidewire_backend::home::{
-    BucketSettings, Capabilities, Capability, ConsumerSettings, HomeError, HomeErrorKind, HomeResult, StreamSettings,
+    BucketSettings, Capabilities, Capability, ConsumerSettings, FOLDER_LACKS, HomeError, HomeErrorKind, HomeResult, StreamSettings,
 };
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Subject;
@@ -10,15 +10,7 @@ use super::wrong::invalid;
 
 /// What a folder can't do.
 pub fn capabilities() -> Capabilities {
-    Capabilities::all()
-        .without(
-            Capability::Replicas,
-            "a data folder is on one machine; leave it at 1, or use a cluster of NATS servers",
-        )
-        .without(
-            Capability::PurgeFilter,
-            "a data folder removes whole files; purge by `before` or `keep`, or give each kind of subject a stream of its own",
-        )
+    Capabilities::lacking(FOLDER_LACKS)
 }
 
 pub fn check_name(what: &str, name: &str) -> HomeResult<()> {

@@ -1,4 +1,4 @@
-//! The home on NATS, with real servers: connecting, streams, consumers, buckets, leases, a cluster.
+//! The home on NATS, with real servers: connecting, streams, consumers, buckets, leases, a cluster, and the suite of homes.
 //!
 //! The servers are those that `tools/servers.py` starts; each story has streams of its own.
 
@@ -10,3 +10,4 @@ mod interop;
 mod leases;
 mod servers;
 mod streams;
+mod suite;

@@ -20,9 +20,19 @@ pub struct Server {
 impl Server {
     /// One server, with lines that are added to its configuration. None where there is no NATS; says why.
     pub fn start(config: &str) -> Option<Self> {
+        Self::configured(config, &[])
+    }
+
+    /// One that syncs each message before it acks.
+    pub fn durable(config: &str) -> Option<Self> {
+        Self::configured(config, &["--durable"])
+    }
+
+    fn configured(config: &str, options: &[&str]) -> Option<Self> {
         let file = env::temp_dir().join(format!("tidewire-nats-{}-{}.conf", std::process::id(), unique("")));
         std::fs::write(&file, config).unwrap();
-        let started = Self::begin(&["nats", "--nats-config", file.to_str().unwrap()], "TIDEWIRE_TEST_NATS");
+        let arguments = [&["nats", "--nats-config", file.to_str().unwrap()], options].concat();
+        let started = Self::begin(&arguments, "TIDEWIRE_TEST_NATS");
         std::fs::remove_file(file).unwrap();
         started
     }
