@@ -145,7 +145,7 @@ test-attack: .make/extension ## The same, less than half a second for each attac
 test-fuzz: ## Fuzz the parsers, the frames and the timing wheel for a few seconds each (FUZZ_SECONDS)
 	$(call say,fuzzing for $(FUZZ_SECONDS) s each)
 	@command -v c++ >/dev/null || { echo "libFuzzer needs a C++ compiler, and there is no c++: apt-get install g++"; exit 1; }
-	@cd fuzz && unset RUSTFLAGS && for target in inflate subject tree wheel wire_frame wire_heads; do \
+	@cd fuzz && unset RUSTFLAGS && for target in inflate segment subject tree wheel wire_frame wire_heads; do \
 		mkdir -p corpus/$$target artifacts; \
 		echo "fuzz target $$target; its log is fuzz/artifacts/$$target.log"; \
 		cargo run --quiet --release --bin $$target -- -max_total_time=$(FUZZ_SECONDS) \
@@ -167,6 +167,16 @@ wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPytho
 histories: .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST
 	$(call say,$(or $(HISTORIES),200) random histories over links)
 	@cd python && HISTORIES=$(or $(HISTORIES),200) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q tests/test_link_histories.py
+
+.PHONY: power
+power: ## Losses of power on a simulated disk: POWER_CUTS histories (10,000); TIDEWIRE_HISTORY=17 plays one again
+	$(call say,$(or $(POWER_CUTS),10000) histories of losses of power)
+	@TIDEWIRE_HISTORIES=$(or $(POWER_CUTS),10000) cargo test --release -p tidewire-embedded --test stories power
+
+.PHONY: crashtest
+crashtest: .make/extension ## SIGKILL of a process that publishes, in KILLS rounds (1,000)
+	$(call say,$(or $(KILLS),1000) kills of a writer)
+	@data=$$(mktemp -d) && $(BIN)/tidewire crashtest --data $$data/new --kills $(or $(KILLS),1000); status=$$?; rm -rf $$data; exit $$status
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -54,9 +54,7 @@ def reasons(rows: list[Row], name: str, home: str) -> str:
 
 
 def since(rows: list[Row]) -> str:
-    entries = [
-        (f"Capability::{variant(row)}", *row["since"].split(".")) for row in rows if "since" in row
-    ]
+    entries = [(f"Capability::{variant(row)}", *row["since"].split(".")) for row in rows if "since" in row]
     return constant("NATS_SINCE", "&[(Capability, u32, u32, u32)]", entries)
 
 

@@ -28,7 +28,7 @@ pub struct StreamHome {
 
 type Message<'py> =
     (Bound<'py, PyAny>, PyBackedBytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
-type Settled = (u64, u32, String, Option<u64>, String, Option<(String, String)>);
+type Settled = (u64, u64, String, Option<u64>, String, Option<(String, String)>);
 
 #[pymethods]
 impl StreamHome {
@@ -41,11 +41,10 @@ impl StreamHome {
         Ok(Self { home, notices })
     }
 
-    /// Connects to the servers of a URL of NATS. Blocks.
+    /// Connects to the servers of a URL of NATS. Gives the home.
     #[staticmethod]
-    fn open_nats(py: Python<'_>, url: &str) -> PyResult<Self> {
-        let home = detach(py, || tidewire_nats::open(url)).map_err(|failure| raise(py, &failure))?;
-        Ok(Self { home, notices: Vec::new() })
+    fn open_nats(url: &str) -> Pending {
+        pending("connect", tidewire_nats::begin(url), |py, home| Self { home, notices: Vec::new() }.into_py_any(py))
     }
 
     /// What was mended when it was opened.
@@ -138,7 +137,7 @@ impl StreamHome {
         let filter = patterns(py, &filter)?;
         let read = Read { start: self::start(&start), stop, filter, max_messages, max_bytes, wait_us };
         Ok(pending("read", self.home.read(stream, read), |py, page| {
-            (each(py, page.events, |py, found| event(py, found, 0))?, page.next, page.last).into_py_any(py)
+            (each(py, page.events, |py, found| event(py, found, 0, 0))?, page.next, page.last).into_py_any(py)
         }))
     }
 
@@ -185,25 +184,26 @@ impl StreamHome {
         pending("delete", self.home.delete_consumer(stream, consumer), nothing)
     }
 
-    /// Gives `(subject, payload, key, id, headers, sequence, time_us, delivery)` of each delivery.
+    /// Gives `(subject, payload, key, id, headers, sequence, time_us, delivery, ticket)` of each delivery.
     fn fetch(&self, stream: &str, consumer: &str, max_messages: u32, max_bytes: u32, wait_us: u64) -> Pending {
         let fetch = Fetch { max_messages, max_bytes, wait_us };
         pending("fetch", self.home.fetch(stream, consumer, fetch), |py, all| {
-            each(py, all, |py, Delivery { event: found, delivery }| event(py, found, delivery))
+            each(py, all, |py, Delivery { event: found, delivery, ticket }| event(py, found, delivery, ticket))
         })
     }
 
-    /// Settles `(sequence, delivery, how, delay_us, reason, fault)` each. Gives None of each, or `(kind, message)` of the error.
+    /// Settles `(sequence, ticket, how, delay_us, reason, fault)` each. Gives None of each, or `(kind, message)` of the error.
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settled>) -> Pending {
-        let all = settled.into_iter().map(|(sequence, delivery, how, delay_us, reason, fault)| {
+        let all = settled.into_iter().map(|(sequence, ticket, how, delay_us, reason, fault)| {
             let fault = fault.map(|(error, traceback)| Fault { error, traceback });
             let how = match how.as_str() {
                 "ack" => Settlement::Ack,
                 "nak" => Settlement::Nak { delay_us, fault },
                 "term" => Settlement::Term { reason, fault },
+                "release" => Settlement::Release,
                 _ => Settlement::Working,
             };
-            Settle { sequence, delivery, how }
+            Settle { sequence, ticket, how }
         });
         pending("settle", self.home.settle(stream, consumer, all.collect()), |py, results| {
             each(py, results, |py, result: HomeResult<()>| match result {
@@ -471,15 +471,15 @@ fn ack(py: Python<'_>, ack: HomeResult<Ack>) -> PyResult<Py<PyAny>> {
     }
 }
 
-fn event(py: Python<'_>, event: Event, delivery: u32) -> PyResult<Py<PyAny>> {
+fn event(py: Python<'_>, event: Event, delivery: u32, ticket: u64) -> PyResult<Py<PyAny>> {
     let payload = PyBytes::new(py, &event.payload);
     let Event { subject, key, id, headers, sequence, time_us, .. } = event;
-    let fields = (subject.as_str(), payload, key, id, headers, sequence, time_us, delivery);
+    let fields = (subject.as_str(), payload, key, id, headers, sequence, time_us, delivery, ticket);
     Ok(fields.into_pyobject(py)?.cast_into::<PyTuple>()?.into_any().unbind())
 }
 
 fn dead_letter(py: Python<'_>, letter: DeadLetter) -> PyResult<Py<PyAny>> {
-    let found = letter.event.map(|found| event(py, found, letter.deliveries)).transpose()?;
+    let found = letter.event.map(|found| event(py, found, letter.deliveries, 0)).transpose()?;
     let Fault { error, traceback } = letter.fault;
     (found, letter.sequence, letter.deliveries, letter.dead_at_us, letter.reason, error, traceback).into_py_any(py)
 }

@@ -257,3 +257,28 @@ def test_nothing_acked_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None
         values = [event.value for event in stream.read()]
     assert values == list(range(len(values))), "in order, once"
     assert len(values) >= acked
+
+
+@both
+@story
+async def test_what_is_fetched_and_not_begun_costs_no_delivery(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        for number in range(50):
+            await orders.publish("orders.created", number)
+        # The first consumer fetches ahead, and leaves early, again and again.
+        for _ in range(5):
+            async with await orders.consumer("billing", start="all", max_deliver=2) as billing:
+                for _ in range(3):
+                    event = await billing.next(30)
+                    assert event is not None and event.delivery == 1
+                    await event.ack()
+        billing = await orders.consumer("billing", start="all", max_deliver=2)
+        seen = []
+        while len(seen) < 35:
+            event = await billing.next(30)
+            assert event is not None and event.delivery == 1
+            seen.append(event.value)
+            await event.ack()
+        await billing.close()
+        assert seen == list(range(15, 50))

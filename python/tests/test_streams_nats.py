@@ -56,6 +56,29 @@ async def test_streams_on_nats_are_those_of_a_folder(url: str) -> None:
         assert [event.sequence async for event in orders.read(start=299, stop=300)] == [299, 300]
 
 
+async def test_the_event_loop_goes_on_while_a_node_connects() -> None:
+    came, leaves = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        await leaves.wait()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with tw.Node(f"nats://127.0.0.1:{port}?connect_timeout_ms=30000") as node:
+        calls = [asyncio.create_task(node.streams()) for _ in range(3)]
+        # The server is on this loop: it is there only while nothing blocks it.
+        await asyncio.wait_for(came.wait(), 30)
+        assert not any(call.done() for call in calls)
+        calls[0].cancel()
+        leaves.set()
+        first, *others = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(first, asyncio.CancelledError)
+        assert all(isinstance(other, tw.HomeUnavailable) for other in others), others
+    server.close()
+
+
 async def test_buckets_and_leases_on_nats(url: str) -> None:
     async with tw.Node(url) as node, tw.Node(url) as other:
         config = await node.kv("config", history=2)

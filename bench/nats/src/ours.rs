@@ -62,7 +62,7 @@ impl Ours {
             seen += deliveries.len();
             let acks = deliveries.iter().map(|one| Settle {
                 sequence: one.event.sequence,
-                delivery: one.delivery,
+                ticket: one.ticket,
                 how: Settlement::Ack,
             });
             settling.push_back(self.0.settle(stream, "reader", acks.collect()));

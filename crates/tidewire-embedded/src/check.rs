@@ -3,17 +3,19 @@
 use std::path::Path;
 
 use tidewire_backend::home::{Home as _, HomeResult, NewMessage, StreamSettings, Streams as _};
-use tidewire_core::stream::record::{Event, Segment, headers_of};
+use tidewire_core::stream::record::{Event, Kind, Segment, headers_of};
 use tidewire_core::stream::scan::{Tail, salvage as salvage_segment, scan};
 use tidewire_proto::subject::{Pattern, Subject};
 
 use crate::disk::{Disk, Real, read_all};
+use crate::folder::beginnings;
+use crate::folder::files::missing;
 use crate::folder::wrong::disk_error;
 
 /// What one file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Its name in the folder.
+    /// Its name in the folder; that of a stream's folder if one of its files is missing.
     pub file: String,
     /// How many whole writes it has.
     pub groups: u64,
@@ -27,7 +29,14 @@ pub struct Checked {
     pub torn_bytes: u64,
 }
 
-/// Looks at every file of a folder. Changes nothing.
+impl Checked {
+    fn missing(dir: &str, first: u64, next: u64) -> Self {
+        let damage = Some(missing(first, next));
+        Self { file: dir.to_owned(), groups: 0, records: 0, bytes: 0, damage, torn_bytes: 0 }
+    }
+}
+
+/// Looks at every file of a folder, and for files that are missing. Changes nothing.
 ///
 /// # Errors
 ///
@@ -35,10 +44,26 @@ pub struct Checked {
 pub fn check(path: &Path) -> HomeResult<Vec<Checked>> {
     let mut disk = Real::new(path).map_err(|error| disk_error("open", &path.display().to_string(), &error))?;
     let mut all = Vec::new();
+    // The next event of each stream, by its folder. The journal knows the first.
+    let mut next = beginnings(&mut disk);
     for name in log_files(&mut disk)? {
         let bytes = load(&mut disk, &name)?;
-        let mut records = 0;
-        let scanned = scan(&bytes, &mut |_| records += 1);
+        let (mut records, mut last) = (0, None);
+        let scanned = scan(&bytes, &mut |found| {
+            records += 1;
+            last = Event::decode(found.body).filter(|_| found.kind == Kind::Event).map(|event| event.sequence);
+        });
+        if let Some((dir, segment)) = name.rsplit_once('/').map(|(dir, _)| dir).zip(scanned.segment)
+            && let Some(expected) = next.remove(dir)
+        {
+            if segment.base > expected {
+                all.push(Checked::missing(dir, expected, segment.base));
+            }
+            // Behind damage nothing is known.
+            if matches!(scanned.tail, Tail::Clean | Tail::Torn(_)) {
+                next.insert(dir.to_owned(), last.map_or(segment.base, |last| last + 1).max(expected));
+            }
+        }
         let (damage, torn_bytes) = match scanned.tail {
             Tail::Clean if scanned.segment.is_none() => (Some("it has no head".to_owned()), 0),
             Tail::Clean => (None, 0),

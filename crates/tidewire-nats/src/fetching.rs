@@ -102,8 +102,9 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
             drop(shared.connection.client.publish(reply, term).await);
             continue;
         };
-        handed.push((event.sequence, Handed { delivery: place.delivery, reply, again }));
-        deliveries.push(Delivery { event, delivery: place.delivery });
+        let (delivery, ticket) = (place.delivery, shared.out.ticket());
+        handed.push((event.sequence, Handed { ticket, delivery, reply, again }));
+        deliveries.push(Delivery { event, delivery, ticket });
     }
     shared.out.note(stream, consumer, handed);
     deliveries
@@ -112,7 +113,7 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
 /// Gives back what nobody looks at.
 pub(crate) async fn give_back(shared: &Shared, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
     for delivery in deliveries {
-        if let Some(handed) = shared.out.take(stream, consumer, delivery.event.sequence, delivery.delivery) {
+        if let Some(handed) = shared.out.take(stream, consumer, delivery.event.sequence, delivery.ticket) {
             drop(shared.connection.client.publish(handed.reply, how::nak(0)).await);
         }
     }

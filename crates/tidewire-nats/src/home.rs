@@ -8,7 +8,8 @@ use bytes::Bytes;
 use tidewire_backend::home::{
     Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Changes, ConsumerInfo, ConsumerSettings,
     DeadLetter, Delivery, Entry, Expect, Fetch, Grant, Home, HomeError, HomeErrorKind, HomeResult, KeyValue, LeaseInfo,
-    Leases, NATS_LACKS, NATS_SINCE, NewMessage, Order, Page, Purge, Read, Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer,
+    Leases, NATS_LACKS, NATS_SINCE, NewMessage, Order, Page, Purge, Read, Settle, Start, StreamInfo, StreamSettings,
+    Streams, Watch, answer,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 use tokio::runtime::{Builder, Runtime};
@@ -39,14 +40,20 @@ impl Nats {
     ///
     /// As [`open`](crate::open).
     pub fn connect(settings: Settings) -> HomeResult<Self> {
+        Self::begin(settings).wait()
+    }
+
+    /// Connects without blocking: the answer comes when the connection is there.
+    pub fn begin(settings: Settings) -> Answer<Self> {
         let place = settings.shown();
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("tidewire-nats").enable_all().build();
-        let runtime = runtime.map_err(|error| {
-            HomeError::new(
-                HomeErrorKind::Busy,
-                format!("{place}: no thread can be begun ({error}): end others, then try again"),
-            )
-        })?;
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let words = format!("{place}: no thread can be begun ({error}): end others, then try again");
+                return Answer::ready(Err(HomeError::new(HomeErrorKind::Busy, words)));
+            }
+        };
         // On a thread of the runtime: this one may belong to another.
         let (teller, opened) = answer();
         runtime.spawn(async move {
@@ -58,17 +65,23 @@ impl Nats {
             };
             drop(teller.tell(opened.await));
         });
-        let opened = opened.wait();
-        let (shared, publisher) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                runtime.shutdown_background();
-                return Err(error);
-            }
-        };
-        let capabilities = capabilities(&shared.connection);
-        let closed = watch::Sender::new(false);
-        Ok(Self { shared, publisher, capabilities, place, closed, runtime: Some(runtime) })
+        let (told, connected) = answer();
+        opened.then(move |opened| {
+            let home = match opened {
+                Ok((shared, publisher)) => {
+                    let capabilities = capabilities(&shared.connection);
+                    let closed = watch::Sender::new(false);
+                    Ok(Self { shared, publisher, capabilities, place, closed, runtime: Some(runtime) })
+                }
+                Err(error) => {
+                    // This is one of its threads, on which it can't be waited for.
+                    runtime.shutdown_background();
+                    Err(error)
+                }
+            };
+            drop(told.tell(home));
+        });
+        connected
     }
 
     /// Begins a call. It ends when the home is closed.
@@ -101,7 +114,8 @@ impl Nats {
 /// What servers of this version can do.
 fn capabilities(connection: &Connection) -> Capabilities {
     let version = connection.version;
-    let newer = NATS_SINCE.iter().map(|(capability, major, minor, patch)| (*capability, Version(*major, *minor, *patch)));
+    let newer =
+        NATS_SINCE.iter().map(|(capability, major, minor, patch)| (*capability, Version(*major, *minor, *patch)));
     newer.filter(|(_, since)| version < *since).fold(Capabilities::lacking(NATS_LACKS), |rest, (capability, since)| {
         rest.without(capability, format!("nats-server {version} can't do it: install {since} or newer"))
     })

@@ -32,7 +32,7 @@ mod version;
 
 use std::sync::Arc;
 
-use tidewire_backend::home::{Home, HomeResult};
+use tidewire_backend::home::{Answer, Home, HomeResult};
 
 pub use home::Nats;
 pub use settings::{Login, Settings, Tls};
@@ -52,5 +52,13 @@ pub use settings::{Login, Settings, Tls};
 /// [`Unsupported`](tidewire_backend::home::HomeErrorKind::Unsupported) if it is too old or has no JetStream. No error shows a
 /// password, a token or a seed.
 pub fn open(url: &str) -> HomeResult<Arc<dyn Home>> {
-    Ok(Arc::new(Nats::connect(Settings::read(url)?)?))
+    begin(url).wait()
+}
+
+/// The same without blocking: the answer comes when the connection is there, or has failed as that of [`open`].
+pub fn begin(url: &str) -> Answer<Arc<dyn Home>> {
+    match Settings::read(url) {
+        Ok(settings) => Nats::begin(settings).map(|home| Arc::new(home) as Arc<dyn Home>),
+        Err(error) => Answer::ready(Err(error)),
+    }
 }

@@ -1,6 +1,7 @@
 //! Settling: what became of deliveries, said to the server and confirmed by it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use async_nats::{StatusCode, Subject, Subscriber};
@@ -22,6 +23,8 @@ const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 /// A delivery that is out.
 #[derive(Clone, Debug)]
 pub(crate) struct Handed {
+    /// What it is settled by.
+    pub ticket: u64,
     pub delivery: u32,
     pub reply: Subject,
     /// Of an event that is delivered anew: the sequence of its copy.
@@ -34,10 +37,16 @@ type Of = (String, String);
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     handed: Mutex<HashMap<Of, BTreeMap<u64, Handed>>>,
+    tickets: AtomicU64,
     boxes: Mutex<Vec<Answers>>,
 }
 
 impl Out {
+    /// A ticket that no other delivery has.
+    pub fn ticket(&self) -> u64 {
+        self.tickets.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     pub fn note(&self, stream: &str, consumer: &str, handed: Vec<(u64, Handed)>) {
         let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
@@ -48,10 +57,10 @@ impl Out {
     }
 
     /// Takes a delivery that is out. None: it was settled, or the event was delivered again.
-    pub fn take(&self, stream: &str, consumer: &str, sequence: u64, delivery: u32) -> Option<Handed> {
+    pub fn take(&self, stream: &str, consumer: &str, sequence: u64, ticket: u64) -> Option<Handed> {
         let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.get_mut(&(stream.to_owned(), consumer.to_owned()))?;
-        if out.get(&sequence)?.delivery != delivery {
+        if out.get(&sequence)?.ticket != ticket {
             return None;
         }
         out.remove(&sequence)
@@ -112,10 +121,10 @@ pub(crate) async fn settle(
     let mut results: Vec<HomeResult<()>> = settled.iter().map(|_| Ok(())).collect();
     let mut steps = Vec::with_capacity(settled.len());
     for (at, settle) in settled.into_iter().enumerate() {
-        let Settle { sequence, delivery, how } = settle;
-        match shared.out.take(stream, consumer, sequence, delivery) {
-            None => results[at] = Err(stale(&shared.connection, sequence, delivery)),
-            Some(handed) => match said(shared, stream, &settings, sequence, delivery, how).await {
+        let Settle { sequence, ticket, how } = settle;
+        match shared.out.take(stream, consumer, sequence, ticket) {
+            None => results[at] = Err(stale(&shared.connection, sequence)),
+            Some(handed) => match said(shared, stream, &settings, sequence, handed.delivery, how).await {
                 Ok((said, last)) => steps.push(Step { at, sequence, handed, said, last }),
                 Err(error) => {
                     shared.out.note(stream, consumer, vec![(sequence, handed)]);
@@ -166,6 +175,7 @@ async fn said(
     match how {
         Settlement::Ack => Ok((how::ACK, true)),
         Settlement::Working => Ok((how::WORKING, false)),
+        Settlement::Release => Ok((how::nak(0), true)),
         Settlement::Nak { fault, .. } if settings.max_deliver > 0 && delivery >= settings.max_deliver => {
             keep("max_deliver", fault).await?;
             Ok((how::term("max_deliver"), true))
@@ -249,9 +259,9 @@ async fn forget_copy(shared: &Shared, stream: &str, copy: u64) {
     drop(shared.connection.api(&format!("STREAM.MSG.DELETE.{stream}"), &body).await);
 }
 
-fn stale(connection: &Connection, sequence: u64, delivery: u32) -> tidewire_backend::home::HomeError {
+fn stale(connection: &Connection, sequence: u64) -> tidewire_backend::home::HomeError {
     let words = format!(
-        "event {sequence}, delivery {delivery}: it was settled before, or delivered again since: settle each delivery once, within ack_wait"
+        "event {sequence}: this delivery was settled before, or the event was delivered again since: settle each delivery once, within ack_wait"
     );
     connection.error(HomeErrorKind::Stale, &words)
 }

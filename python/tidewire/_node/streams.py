@@ -12,6 +12,8 @@ from tidewire._urls import is_nats
 from tidewire.errors import HomeError, InvalidArgument
 
 if TYPE_CHECKING:
+    import asyncio
+
     from tidewire._binding import StreamHome
     from tidewire.streams.bucket import Bucket
     from tidewire.streams.home import Home
@@ -24,6 +26,7 @@ class Streams(Services):
 
     _data: str | None
     _folder: StreamHome | None
+    _opening: asyncio.Task[None] | None
     _serves_folder: bool
     _joins: bool
 
@@ -150,6 +153,8 @@ class Streams(Services):
 
         self._check()
         if self._data is not None:
+            if is_nats(self._data):
+                return Home(None, self._folder, self._connected)
             return Home(None, self._open_folder())
         if not self._joins:
             raise InvalidArgument(
@@ -164,11 +169,36 @@ class Streams(Services):
         assert self._data is not None
         with self._lock:
             if self._folder is None:
-                opens = StreamHome.open_nats if is_nats(self._data) else StreamHome.open_folder
-                self._folder = opens(os.fspath(self._data))
+                self._folder = StreamHome.open_folder(os.fspath(self._data))
                 for notice in self._folder.notices():
                     logger.warning("%s: %s: %s", self.name, self._data, notice)
             return self._folder
+
+    async def _connected(self) -> StreamHome:
+        """Connect to NATS, once. The event loop goes on meanwhile, and who is cancelled leaves the others their connection."""
+        import asyncio
+
+        while self._folder is None:
+            self._check()
+            if self._opening is None or self._opening.get_loop() is not asyncio.get_running_loop():
+                self._opening = asyncio.ensure_future(self._connect())
+                # Nobody may wait for it any more when it fails.
+                self._opening.add_done_callback(lambda task: None if task.cancelled() else task.exception())
+            await asyncio.shield(self._opening)
+        return self._folder
+
+    async def _connect(self) -> None:
+        from tidewire._binding import StreamHome
+
+        assert self._data is not None
+        try:
+            folder = await StreamHome.open_nats(self._data)
+        finally:
+            self._opening = None
+        if self._stopped:
+            folder.close()
+            self._check()
+        self._folder = folder
 
     def _serve_folder(self) -> None:
         """Serve the data folder to those that join this node."""
@@ -177,7 +207,7 @@ class Streams(Services):
         from tidewire.streams.home import SERVICE, Service
 
         self._serves_folder = True
-        self.serve(Service(self._open_folder()), name=SERVICE)
+        self.serve(Service(self._home()), name=SERVICE)
 
     def _close_folder(self) -> None:
         folder, self._folder = self._folder, None

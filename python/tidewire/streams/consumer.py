@@ -132,9 +132,12 @@ class Consumer:
             raise self._broken
 
     async def close(self) -> None:
-        """Store what was settled, and give back what was fetched and not handled: it goes to another at once."""
+        """Store what was settled, and give back what was fetched and not handled: it goes to another at once.
+
+        That does not count as a delivery, but on NATS, which counts what it sends.
+        """
         while self._ready:
-            await self._ready.popleft().nak(delay=0.0)
+            await self._ready.popleft()._release()
         await self.flush()
 
     async def __aenter__(self) -> Consumer:

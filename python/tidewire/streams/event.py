@@ -17,7 +17,7 @@ _VALUE = ("content-type", "tidewire")
 _JSON = ("content-type", "application/json")
 _PLAIN = [_VALUE]
 
-Raw = tuple[str, bytes, "str | None", "str | None", "list[tuple[str, str]]", int, int, int]
+Raw = tuple[str, bytes, "str | None", "str | None", "list[tuple[str, str]]", int, int, int, int]
 
 
 def content_of(value: Any, content: str, headers: dict[str, str] | None) -> tuple[bytes, list[tuple[str, str]]]:
@@ -51,6 +51,7 @@ class Event:
         "_headers",
         "_payload",
         "_settled",
+        "_ticket",
         "_time_us",
         "delivery",
         "id",
@@ -60,9 +61,17 @@ class Event:
     )
 
     def __init__(self, raw: Raw, consumer: Consumer | None) -> None:
-        (self.subject, self._payload, self.key, self.id, self._headers, self.sequence, self._time_us, self.delivery) = (
-            raw
-        )
+        (
+            self.subject,
+            self._payload,
+            self.key,
+            self.id,
+            self._headers,
+            self.sequence,
+            self._time_us,
+            self.delivery,
+            self._ticket,
+        ) = raw
         self._consumer = consumer
         self._settled = False
 
@@ -130,14 +139,18 @@ class Event:
             StaleDelivery: if its time was over.
         """
         consumer = self._open()
-        await consumer._settle_now((self.sequence, self.delivery, "working", None, "", None))
+        await consumer._settle_now((self.sequence, self._ticket, "working", None, "", None))
+
+    async def _release(self) -> None:
+        """Give it back: nobody has begun with it."""
+        await self._settle("release", None, "", None, False)
 
     async def _settle(
         self, how: str, delay_us: int | None, reason: str, fault: tuple[str, str] | None, wait: bool
     ) -> None:
         consumer = self._open()
         self._settled = True
-        settled = (self.sequence, self.delivery, how, delay_us, reason, fault)
+        settled = (self.sequence, self._ticket, how, delay_us, reason, fault)
         if wait:
             await consumer._settle_now(settled)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import StreamHome, home_error
@@ -62,27 +62,41 @@ class Home:
     Cancelling a call that was begun does not take it back.
     """
 
-    __slots__ = ("_folder", "_node")
+    __slots__ = ("_connect", "_folder", "_node")
 
-    def __init__(self, node: Node | None, folder: StreamHome | None) -> None:
+    def __init__(
+        self,
+        node: Node | None,
+        folder: StreamHome | None,
+        connect: Callable[[], Awaitable[StreamHome]] | None = None,
+    ) -> None:
         self._node = node
         self._folder = folder
+        self._connect = connect
 
     def call(self, name: str, *args: Any) -> Awaitable[Any]:
         """Begin a call: an error of it is raised where it is awaited, or here."""
         if self._folder is not None:
             begun: Awaitable[Any] = getattr(self._folder, name)(*args)
             return begun
+        if self._connect is not None:
+            return self._call_connected(self._connect, name, args)
         assert self._node is not None
         answer: Awaitable[Any] = self._node.client(SERVICE).call(name, list(args))
         return answer
+
+    async def _call_connected(
+        self, connect: Callable[[], Awaitable[StreamHome]], name: str, args: tuple[Any, ...]
+    ) -> Any:
+        self._folder = await connect()
+        return await getattr(self._folder, name)(*args)
 
 
 class Service:
     """What a node with a data folder serves to those that join it."""
 
-    def __init__(self, folder: StreamHome) -> None:
-        self._folder = folder
+    def __init__(self, home: Home) -> None:
+        self._home = home
 
     async def call(self, name: str, args: list[Any]) -> Any:
         """Do a call of the folder."""
@@ -90,7 +104,7 @@ class Service:
             raise InvalidArgument(
                 f"name: {name!r} is no call of a home: use the same version of Tidewire on both sides"
             )
-        return await getattr(self._folder, name)(*args)
+        return await self._home.call(name, *args)
 
 
 def refused(item: Any) -> BaseException | None:

@@ -20,6 +20,8 @@ pub enum Capability {
     Pause,
     /// Consumers whose place is moved.
     Seek,
+    /// Deliveries that are given back do not count: those that nobody has begun with when a consumer is closed.
+    Release,
     /// Storage on several servers: `replicas=` above 1, and acks that say "replicated".
     Replicas,
     /// Entries of a bucket with a time to live of their own: `ttl=` of `put`.
@@ -28,7 +30,7 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability, in the order of the table of the docs.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Delay,
         Self::MessageTtl,
         Self::KeyOrder,
@@ -36,6 +38,7 @@ impl Capability {
         Self::PurgeFilter,
         Self::Pause,
         Self::Seek,
+        Self::Release,
         Self::Replicas,
         Self::EntryTtl,
     ];
@@ -50,6 +53,7 @@ impl Capability {
             Self::PurgeFilter => "purge_filter",
             Self::Pause => "pause",
             Self::Seek => "seek",
+            Self::Release => "release",
             Self::Replicas => "replicas",
             Self::EntryTtl => "entry_ttl",
         }
@@ -66,8 +70,10 @@ pub const FOLDER_LACKS: &[(Capability, &str)] = &[
 ];
 
 /// What no nats-server can do, and why.
-pub const NATS_LACKS: &[(Capability, &str)] =
-    &[(Capability::KeyOrder, "JetStream delivers without regard to keys: leave order out, or take max_in_flight 1")];
+pub const NATS_LACKS: &[(Capability, &str)] = &[
+    (Capability::KeyOrder, "JetStream delivers without regard to keys: leave order out, or take max_in_flight 1"),
+    (Capability::Release, "JetStream counts what it sends, so that a delivery that is given back has failed once"),
+];
 
 /// What a nats-server can do from this version on.
 pub const NATS_SINCE: &[(Capability, u32, u32, u32)] = &[(Capability::Delay, 2, 12, 0), (Capability::Batch, 2, 12, 0)];

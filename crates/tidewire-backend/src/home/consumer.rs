@@ -112,6 +112,8 @@ pub struct Delivery {
     pub event: Event,
     /// Which attempt it is, counted from 1.
     pub delivery: u32,
+    /// What names it when it is settled: no other delivery of the event has it, also after `seek` and `requeue`.
+    pub ticket: u64,
 }
 
 /// What became of a delivery.
@@ -119,8 +121,8 @@ pub struct Delivery {
 pub struct Settle {
     /// The event.
     pub sequence: u64,
-    /// Which attempt.
-    pub delivery: u32,
+    /// That of the delivery.
+    pub ticket: u64,
     /// What became of it.
     pub how: Settlement,
 }
@@ -147,6 +149,9 @@ pub enum Settlement {
     },
     /// It is still worked on: its ack wait begins anew.
     Working,
+    /// Nobody has begun with it: deliver it again at once. The delivery does not count where the home has
+    /// [`Release`](super::Capability::Release), else it counts as one that failed.
+    Release,
 }
 
 /// What a handler raised.

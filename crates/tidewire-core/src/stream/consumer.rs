@@ -59,6 +59,8 @@ pub struct Consumer {
     parked: usize,
     redelivered: u64,
     paused_until_us: Option<u64>,
+    /// The newest ticket.
+    ticket: u64,
     changes: Vec<Change>,
     floor_told: u64,
 }
@@ -68,7 +70,18 @@ struct Pending {
     stage: Stage,
     /// How many there were, the one that is out included.
     deliveries: u32,
+    /// That of the last delivery; 0 while there is none that may be settled.
+    ticket: u64,
     key: Option<Arc<str>>,
+}
+
+/// A delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its number, from 1.
+    pub delivery: u32,
+    /// What it is settled by. Later deliveries of the consumer have larger ones, whatever is done with the consumer.
+    pub ticket: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +118,7 @@ impl Consumer {
             parked: 0,
             redelivered: 0,
             paused_until_us: None,
+            ticket: 0,
             changes: Vec::new(),
             floor_told: next - 1,
         }
@@ -202,7 +216,7 @@ impl Consumer {
                 None => drop(self.lines.insert(Arc::clone(key), VecDeque::new())),
             }
         }
-        self.pending.insert(sequence, Pending { stage: Stage::Parked, deliveries, key });
+        self.pending.insert(sequence, Pending { stage: Stage::Parked, deliveries, ticket: 0, key });
         self.parked += 1;
         self.enter(sequence, stage, now_us);
         self.ready.contains(&sequence)
@@ -222,31 +236,24 @@ impl Consumer {
         if self.has_room() { self.ready.first().copied() } else { None }
     }
 
-    /// Sends the event that is ready out. Gives the number of the delivery, from 1.
+    /// Sends the event that is ready out.
     ///
     /// # Panics
     ///
     /// If it is not ready.
-    pub fn take(&mut self, sequence: u64, now_us: u64) -> u32 {
+    pub fn take(&mut self, sequence: u64, now_us: u64) -> Taken {
+        // The time, so that no ticket of before a restart is given again.
+        self.ticket = (self.ticket + 1).max(now_us);
+        let ticket = self.ticket;
         let pending = self.pending.get_mut(&sequence).filter(|pending| pending.stage == Stage::Ready);
         let pending = pending.expect("the event is ready");
         pending.deliveries = pending.deliveries.saturating_add(1);
+        pending.ticket = ticket;
         let delivery = pending.deliveries;
         self.redelivered += u64::from(delivery > 1);
         self.enter(sequence, Stage::Out { until_us: now_us.saturating_add(self.options.ack_wait_us) }, now_us);
         self.tell(Change::tried(sequence, delivery, 0));
-        delivery
-    }
-
-    /// A delivery that never reached anybody: it does not count.
-    pub fn give_back(&mut self, sequence: u64, delivery: u32, now_us: u64) {
-        let Some(pending) = self.pending.get_mut(&sequence) else { return };
-        if pending.deliveries == delivery && matches!(pending.stage, Stage::Out { .. }) {
-            pending.deliveries -= 1;
-            let deliveries = pending.deliveries;
-            self.tell(Change::tried(sequence, deliveries, 0));
-            self.enter(sequence, Stage::Ready, now_us);
-        }
+        Taken { delivery, ticket }
     }
 
     /// An event that the stream does not have any more.
@@ -314,7 +321,7 @@ impl Consumer {
             return false;
         }
         // Later events of its key were handled already: it waits for none.
-        self.pending.insert(sequence, Pending { stage: Stage::Parked, deliveries: 0, key: None });
+        self.pending.insert(sequence, Pending { stage: Stage::Parked, deliveries: 0, ticket: 0, key: None });
         self.parked += 1;
         self.enter(sequence, Stage::Ready, now_us);
         true
@@ -322,9 +329,9 @@ impl Consumer {
 
     fn move_to(&mut self, next: u64) {
         let (options, dead) = (self.options.clone(), std::mem::take(&mut self.dead));
-        let (redelivered, paused_until_us) = (self.redelivered, self.paused_until_us);
+        let (redelivered, paused_until_us, ticket) = (self.redelivered, self.paused_until_us, self.ticket);
         let changes = std::mem::take(&mut self.changes);
-        *self = Self { dead, redelivered, paused_until_us, changes, ..Self::new(options, next) };
+        *self = Self { dead, redelivered, paused_until_us, ticket, changes, ..Self::new(options, next) };
     }
 
     /// Moves an event from one stage to another, with all that is counted and kept of either.

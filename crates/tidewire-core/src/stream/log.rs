@@ -107,10 +107,11 @@ impl StreamLog {
         let released: BTreeSet<u64> = segments.iter().flat_map(|segment| segment.released.iter().copied()).collect();
         delayed.retain(|(_, sequence)| *sequence >= first && !released.contains(sequence));
         let window = Window::new(options.dedupe_us, options.ids_max);
+        let dropped = options.max_messages.filter(|_| options.drop_old).map_or(0, |max| next.saturating_sub(max));
         Self {
             segments: segments.into(),
             next,
-            first: first.max(oldest),
+            first: first.max(oldest).max(dropped),
             time_us,
             durable: next - 1,
             window,
@@ -119,6 +120,11 @@ impl StreamLog {
             count: 0,
             options,
         }
+    }
+
+    /// When the newest event was stored.
+    pub fn newest_us(&self) -> u64 {
+        self.time_us
     }
 
     /// Its segments, oldest first.

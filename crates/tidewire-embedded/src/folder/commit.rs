@@ -3,8 +3,8 @@
 use tidewire_backend::home::HomeResult;
 use tidewire_core::stream::lease::Granted;
 
-use super::Folder;
 use super::wrong::disk_error;
+use super::{Folder, Stream};
 use crate::state::{Journal, Keeping, Op};
 
 impl Folder {
@@ -30,13 +30,7 @@ impl Folder {
             self.urgent = false;
         }
         // Only now: that they were purged is on the disk.
-        for name in &touched {
-            let id = self.draw();
-            let Self { disk, streams, .. } = self;
-            if let Some(stream) = streams.get_mut(name) {
-                stream.files.retire(disk.as_mut(), id, now_us)?;
-            }
-        }
+        self.retire_all(touched, now_us)?;
         self.remove_doomed()?;
         if self.journal.has_grown() {
             self.compact(now_us)?;
@@ -64,16 +58,35 @@ impl Folder {
     ///
     /// `Disk`, as of `commit`.
     pub fn retire(&mut self, now_us: u64) -> HomeResult<()> {
-        let names: Vec<String> = self.streams.keys().cloned().collect();
+        let aging = |stream: &&Stream| stream.settings.max_age_us.is_some() && stream.files.log.group_bytes() == 0;
+        let names: Vec<String> =
+            self.streams.values().filter(aging).map(|stream| stream.settings.name.clone()).collect();
+        self.retire_all(names, now_us)
+    }
+
+    /// Removes the segments of streams that are over. The journal says first where a stream begins now, so that a file that
+    /// gets lost is told from one that was removed.
+    fn retire_all(&mut self, names: impl IntoIterator<Item = String>, now_us: u64) -> HomeResult<()> {
+        let mut over = Vec::new();
         for name in names {
             let id = self.draw();
-            let Self { disk, streams, .. } = self;
-            let stream = streams.get_mut(&name).expect("it was listed");
-            if stream.settings.max_age_us.is_some() && stream.files.log.group_bytes() == 0 {
-                stream.files.retire(disk.as_mut(), id, now_us)?;
+            let Self { disk, streams, journal, .. } = self;
+            let Some(stream) = streams.get_mut(&name) else { continue };
+            let bases = stream.files.retire(disk.as_mut(), id, now_us)?;
+            if !bases.is_empty() {
+                journal.append(&Op::First(stream.number, stream.files.log.first()));
+                over.push((name, bases));
             }
         }
-        Ok(())
+        if over.is_empty() {
+            return Ok(());
+        }
+        self.journal.write(now_us)?;
+        self.journal.sync()?;
+        let Self { disk, streams, .. } = self;
+        over.into_iter().try_for_each(|(name, bases)| {
+            streams.get_mut(&name).map_or(Ok(()), |stream| stream.files.remove(disk.as_mut(), &bases))
+        })
     }
 
     /// Writes and syncs everything, and says on the disk that it is so.

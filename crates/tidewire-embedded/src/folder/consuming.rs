@@ -1,11 +1,11 @@
 //! Consumers of a folder's streams: fetched from, settled, paused, moved; their dead letters.
 
 use tidewire_backend::home::{
-    ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Fault, Fetch, HomeError, HomeErrorKind, HomeResult, Order,
-    Settle, Settlement, Start,
+    ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Event, Fault, Fetch, HomeError, HomeErrorKind, HomeResult,
+    Order, Settle, Settlement, Start,
 };
 use tidewire_core::stream::consumer::Settlement as How;
-use tidewire_core::stream::consumer::{Consumer, Options};
+use tidewire_core::stream::consumer::{Consumer, Options, Taken};
 use tidewire_proto::generated::limits;
 
 use super::files::Place;
@@ -51,6 +51,7 @@ impl Folder {
         self.keep(&Op::Consumer(number, settings.clone(), next));
         let cursor = Cursor::new(settings, next, now_us);
         self.stream_mut(stream)?.cursors.insert(name.clone(), cursor);
+        self.plan(stream, &name);
         self.consumer_info(stream, &name)
     }
 
@@ -103,6 +104,7 @@ impl Folder {
     /// `NotFound`.
     pub fn delete_consumer(&mut self, stream: &str, consumer: &str) -> HomeResult<()> {
         let (number, _) = self.cursor_mut(stream, consumer)?;
+        self.unplan(stream, consumer);
         self.stream_mut(stream)?.cursors.remove(consumer);
         self.keep(&Op::ConsumerGone(number, consumer.to_owned()));
         Ok(())
@@ -129,6 +131,7 @@ impl Folder {
             journal.append(&Op::Cursor(number, consumer.to_owned(), changes));
         }
         known.cursors.insert(consumer.to_owned(), cursor);
+        self.plan(stream, consumer);
         result?;
         Ok(Fetched { more: fetching.left == 0, deliveries: fetching.deliveries })
     }
@@ -136,8 +139,9 @@ impl Folder {
     /// Gives back what nobody took.
     pub fn give_back(&mut self, stream: &str, consumer: &str, deliveries: &[Delivery], now_us: u64) {
         if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
-            for Delivery { event, delivery } in deliveries {
-                cursor.machine.give_back(event.sequence, *delivery, now_us);
+            for Delivery { event, ticket, .. } in deliveries {
+                // One whose ack wait is over is not out any more.
+                let _stale = cursor.machine.settle(event.sequence, *ticket, How::Release, now_us);
             }
             self.note(stream, consumer, false);
         }
@@ -157,9 +161,9 @@ impl Folder {
     ) -> HomeResult<Vec<HomeResult<()>>> {
         let (_, cursor) = self.cursor_mut(stream, consumer)?;
         cursor.used_us = now_us;
-        let results = settled.into_iter().map(|Settle { sequence, delivery, how }| {
-            let settled = cursor.machine.settle(sequence, delivery, converted(how), now_us);
-            settled.map_err(|_stale| stale(consumer, sequence, delivery))
+        let results = settled.into_iter().map(|Settle { sequence, ticket, how }| {
+            let settled = cursor.machine.settle(sequence, ticket, converted(how), now_us);
+            settled.map_err(|_stale| stale(consumer, sequence))
         });
         let results = results.collect();
         self.note(stream, consumer, true);
@@ -247,43 +251,52 @@ impl Folder {
         Ok(ended as u64)
     }
 
-    /// Does what is due at consumers: ack waits, delays, pauses, and the end of those that nobody uses. Gives the streams in
-    /// which something may be ready now.
+    /// Does what is due at consumers: ack waits, delays, pauses, and the end of those that nobody uses. Gives those in which
+    /// something may be ready now.
     pub fn tick_consumers(&mut self, now_us: u64, is_awaited: &dyn Fn(&str, &str) -> bool) -> Vec<(String, String)> {
-        let (mut due, mut unused) = (Vec::new(), Vec::new());
-        for (stream, known) in &self.streams {
-            for (name, cursor) in &known.cursors {
-                if cursor.machine.next_deadline_us().is_some_and(|at| at <= now_us) {
-                    due.push((stream.clone(), name.clone()));
+        let mut ticked = Vec::new();
+        while self.next_consumer_us().is_some_and(|at| at <= now_us) {
+            let (_, stream, name) = self.due.pop_first().expect("it was seen");
+            let Ok((_, cursor)) = self.cursor_mut(&stream, &name) else { continue };
+            cursor.planned_us = u64::MAX;
+            if cursor.unused_us().is_some_and(|at| at <= now_us) {
+                if !is_awaited(&stream, &name) {
+                    let _gone = self.delete_consumer(&stream, &name);
+                    continue;
                 }
-                let span = cursor.settings.inactive_us;
-                if span > 0 && cursor.used_us.saturating_add(span) <= now_us && !is_awaited(stream, name) {
-                    unused.push((stream.clone(), name.clone()));
-                }
+                cursor.used_us = now_us;
             }
+            cursor.machine.tick(now_us);
+            self.note(&stream, &name, false);
+            ticked.push((stream, name));
         }
-        for (stream, name) in unused {
-            let _gone = self.delete_consumer(&stream, &name);
-        }
-        for (stream, name) in &due {
-            if let Ok((_, cursor)) = self.cursor_mut(stream, name) {
-                cursor.machine.tick(now_us);
-                self.note(stream, name, false);
-            }
-        }
-        due
+        ticked
     }
 
-    /// When to call [`tick_consumers`](Self::tick_consumers) next.
+    /// When to call [`tick_consumers`](Self::tick_consumers) next. What is idle costs nothing: only the earliest is looked at.
     pub fn next_consumer_us(&self) -> Option<u64> {
-        let cursors = self.streams.values().flat_map(|stream| stream.cursors.values());
-        cursors
-            .flat_map(|cursor| {
-                let span = cursor.settings.inactive_us;
-                let unused = (span > 0).then(|| cursor.used_us.saturating_add(span));
-                cursor.machine.next_deadline_us().into_iter().chain(unused)
-            })
-            .min()
+        self.due.first().map(|(at, ..)| *at)
+    }
+
+    /// Notes when something is due at a consumer next.
+    pub(super) fn plan(&mut self, stream: &str, consumer: &str) {
+        let Ok((_, cursor)) = self.cursor_mut(stream, consumer) else { return };
+        let before_us = cursor.planned_us;
+        let Some(next_us) = cursor.next_us().filter(|next| *next < before_us) else { return };
+        cursor.planned_us = next_us;
+        let key = |at: u64| (at, stream.to_owned(), consumer.to_owned());
+        if before_us < u64::MAX {
+            self.due.remove(&key(before_us));
+        }
+        self.due.insert(key(next_us));
+    }
+
+    /// Forgets what is due at a consumer that goes.
+    pub(super) fn unplan(&mut self, stream: &str, consumer: &str) {
+        if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
+            let at = std::mem::replace(&mut cursor.planned_us, u64::MAX);
+            self.due.remove(&(at, stream.to_owned(), consumer.to_owned()));
+        }
     }
 
     /// Takes the changes of a consumer into the journal.
@@ -294,6 +307,7 @@ impl Folder {
             self.journal.append(&Op::Cursor(number, consumer.to_owned(), changes));
             self.urgent |= urgent;
         }
+        self.plan(stream, consumer);
     }
 }
 
@@ -324,9 +338,7 @@ impl Fetching {
                 self.left -= 1;
                 match stream.event(disk, sequence, self.now_us)? {
                     Some(event) => {
-                        self.bytes += event.payload.len();
-                        let delivery = cursor.machine.take(sequence, self.now_us);
-                        self.deliveries.push(Delivery { event, delivery });
+                        self.deliver(&mut cursor.machine, event);
                     }
                     None => cursor.machine.gone(sequence, self.now_us),
                 }
@@ -335,6 +347,12 @@ impl Fetching {
             }
         }
         Ok(())
+    }
+
+    fn deliver(&mut self, machine: &mut Consumer, event: Event) {
+        let Taken { delivery, ticket } = machine.take(event.sequence, self.now_us);
+        self.bytes += event.payload.len();
+        self.deliveries.push(Delivery { event, delivery, ticket });
     }
 
     /// Offers further events. False if there are none.
@@ -360,9 +378,7 @@ impl Fetching {
             if machine.offer(event.sequence, selected, event.key, self.now_us)
                 && let Some(event) = taken(event, chunk, &mut subjects)
             {
-                self.bytes += event.payload.len();
-                let delivery = machine.take(event.sequence, self.now_us);
-                self.deliveries.push(Delivery { event, delivery });
+                self.deliver(machine, event);
             }
             !self.is_full() && self.left > 0 && machine.wants_more() && machine.first_ready().is_none()
         })?;
@@ -381,7 +397,22 @@ impl Cursor {
             parked_max: limits::CONSUMER_PARKED.max as usize,
             dead_max: limits::CONSUMER_DEAD_LETTERS.max as usize,
         };
-        Self { settings, machine: Consumer::new(options, next), place: Place::before(next), used_us: now_us }
+        Self {
+            settings,
+            machine: Consumer::new(options, next),
+            place: Place::before(next),
+            used_us: now_us,
+            planned_us: u64::MAX,
+        }
+    }
+
+    /// When it is deleted, if nobody uses it until then.
+    fn unused_us(&self) -> Option<u64> {
+        (self.settings.inactive_us > 0).then(|| self.used_us.saturating_add(self.settings.inactive_us))
+    }
+
+    fn next_us(&self) -> Option<u64> {
+        self.machine.next_deadline_us().into_iter().chain(self.unused_us()).min()
     }
 }
 
@@ -392,12 +423,13 @@ fn converted(how: Settlement) -> How {
         Settlement::Nak { delay_us, fault: given } => How::Nak { delay_us, fault: fault(given) },
         Settlement::Term { reason, fault: given } => How::Term { reason: clipped(reason), fault: fault(given) },
         Settlement::Working => How::Working,
+        Settlement::Release => How::Release,
     }
 }
 
-fn stale(consumer: &str, sequence: u64, delivery: u32) -> HomeError {
+fn stale(consumer: &str, sequence: u64) -> HomeError {
     let text = format!(
-        "consumer {consumer:?}: delivery {delivery} of event {sequence} is not out: it was settled before, or came to another"
+        "consumer {consumer:?}: this delivery of event {sequence} is not out: it was settled before, or the event came to another; settle each delivery once, within ack_wait"
     );
     HomeError::new(HomeErrorKind::Stale, text)
 }

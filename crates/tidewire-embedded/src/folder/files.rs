@@ -81,13 +81,15 @@ impl StreamFiles {
             let found = if newest { opening.newest()? } else { Some((opening.sealed(options.dedupe_us)?, None)) };
             let Some((segment, file)) = found else { continue };
             if let Some(before) = segments.last().filter(|before| before.last + 1 != segment.base) {
-                let text = format!("a segment is missing: events {} to {}", before.last + 1, segment.base - 1);
-                return Err(corrupt(keeping.dir, &text));
+                return Err(corrupt(keeping.dir, &missing(before.last + 1, segment.base)));
             }
             segments.push(segment);
             if let Some((file, length)) = file {
                 (active, reserved) = (Some(file), length);
             }
+        }
+        if let Some(oldest) = segments.first().filter(|oldest| oldest.base > keeping.first) {
+            return Err(corrupt(keeping.dir, &missing(keeping.first, oldest.base)));
         }
         let mut log = StreamLog::new(options, segments, keeping.first);
         ids.iter().for_each(|(id, sequence, time_us): &(String, u64, u64)| log.remember(id, *sequence, *time_us));
@@ -164,8 +166,9 @@ impl StreamFiles {
         file.sync().map_err(|error| sync_error(&self.dir, &error))
     }
 
-    /// Removes the segments that are over.
-    pub fn retire(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<()> {
+    /// Finds the segments that are over. They are no longer read; their files are to be removed once it is known, also after
+    /// a loss of power, that the stream begins behind them.
+    pub fn retire(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<Vec<u64>> {
         // What is all purged goes too, once there is another segment for the next event.
         let newest = self.log.segments().back();
         if newest.is_some_and(|newest| newest.last >= newest.base && newest.last < self.log.first())
@@ -173,9 +176,15 @@ impl StreamFiles {
         {
             self.roll(disk, id, now_us)?;
         }
-        for segment in self.log.retire(now_us) {
+        let over = self.log.retire(now_us);
+        Ok(over.into_iter().map(|segment| segment.base).collect())
+    }
+
+    /// Removes the files of segments.
+    pub fn remove(&mut self, disk: &mut dyn Disk, bases: &[u64]) -> HomeResult<()> {
+        for base in bases {
             self.sealed = None;
-            for name in [index_name(&self.dir, segment.base), log_name(&self.dir, segment.base)] {
+            for name in [index_name(&self.dir, *base), log_name(&self.dir, *base)] {
                 disk.remove(&name).map_err(|error| disk_error("remove", &name, &error))?;
             }
             // One after another: a loss of power must not bring one back and leave a gap behind it.
@@ -383,6 +392,11 @@ impl Opening<'_, '_> {
             tail => Ok((info, tail, scanned.end)),
         }
     }
+}
+
+/// What is said of a segment that is not there, by the first event that was in it and the first behind it.
+pub fn missing(first: u64, next: u64) -> String {
+    format!("a segment is missing: events {first} to {}", next - 1)
 }
 
 fn damaged(name: &str, at: u64) -> HomeError {

@@ -29,6 +29,7 @@ use files::{Place, StreamFiles};
 pub use consuming::Fetched;
 pub use leasing::Leased;
 pub use names::capabilities;
+pub(crate) use recover::beginnings;
 
 /// What was found and mended when a folder was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,12 +87,15 @@ pub struct Folder {
     next_number: u64,
     buckets: BTreeMap<String, Kept>,
     leases: Leases,
+    /// When something is due at a consumer at the earliest, with its stream and its name.
+    due: BTreeSet<(u64, String, String)>,
     /// Folders of streams that were deleted, to be removed once that is synced.
     doomed: Vec<String>,
     /// Streams whose segments may be over.
     touched: BTreeSet<String>,
     random: u64,
     notices: Vec<Notice>,
+    opened_us: u64,
 }
 
 struct Stream {
@@ -107,6 +111,8 @@ struct Cursor {
     /// Where the machine's next event lies.
     place: Place,
     used_us: u64,
+    /// Its time in `Folder::due`; `u64::MAX` while it is not in there. Never later than the truth.
+    planned_us: u64,
 }
 
 struct Kept {
@@ -118,6 +124,12 @@ impl Folder {
     /// What was mended when it was opened.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
+    }
+
+    /// Its time when it was opened: the one that was given, or the newest that it has stored if the clock was set back. From
+    /// there on time is to be told that goes forward.
+    pub fn opened_us(&self) -> u64 {
+        self.opened_us
     }
 
     /// A number that no two segments share.

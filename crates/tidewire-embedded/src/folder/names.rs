@@ -1,7 +1,8 @@
 //! Checks of names and settings.
 
 use tidewire_backend::home::{
-    BucketSettings, Capabilities, Capability, ConsumerSettings, FOLDER_LACKS, HomeError, HomeErrorKind, HomeResult, StreamSettings,
+    BucketSettings, Capabilities, Capability, ConsumerSettings, FOLDER_LACKS, HomeError, HomeErrorKind, HomeResult,
+    StreamSettings,
 };
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Subject;

@@ -18,7 +18,7 @@ struct Told {
     streams: BTreeMap<u64, (StreamSettings, u64, BTreeMap<String, Cursor>)>,
     newest_number: u64,
     buckets: BTreeMap<String, Kept>,
-    leases: Leases,
+    leases: Vec<Op>,
 }
 
 impl Folder {
@@ -31,6 +31,7 @@ impl Folder {
         let mut notices = Vec::new();
         let keeping = Keeping { reserve: sizes.reserve_bytes, compact_bytes: sizes.compact_bytes };
         let (journal, ops) = Journal::recover(disk.as_mut(), keeping, &mut notices)?;
+        let now_us = journal.as_ref().map_or(now_us, |journal| journal.newest_us().max(now_us));
         let mut told = Told::default();
         for op in ops {
             told.repeat(op, now_us);
@@ -51,17 +52,41 @@ impl Folder {
             streams: BTreeMap::new(),
             next_number: told.newest_number + 1,
             buckets: told.buckets,
-            leases: told.leases,
+            leases: Leases::default(),
+            due: BTreeSet::new(),
             doomed: Vec::new(),
             touched: BTreeSet::new(),
             random,
             notices,
+            opened_us: now_us,
         };
         for (number, (settings, first, cursors)) in told.streams {
             folder.open_stream(number, settings, first, cursors, now_us)?;
         }
         folder.remove_orphans(&dirs)?;
+        folder.begin_time(told.leases);
+        let named = |(name, stream): (&String, &Stream)| {
+            stream.cursors.keys().map(|consumer| (name.clone(), consumer.clone())).collect::<Vec<_>>()
+        };
+        let consumers: Vec<_> = folder.streams.iter().flat_map(named).collect();
+        consumers.iter().for_each(|(stream, consumer)| folder.plan(stream, consumer));
         Ok(folder)
+    }
+
+    /// Time goes on from the newest that is stored: leases run their whole time again, and nobody has been away for long.
+    fn begin_time(&mut self, leases: Vec<Op>) {
+        let newest_us = self.streams.values().map(|stream| stream.files.log.newest_us()).max();
+        let now_us = self.opened_us.max(newest_us.unwrap_or(0));
+        self.opened_us = now_us;
+        for op in leases {
+            match op {
+                Op::Granted(granted) => self.leases.restore(granted, now_us),
+                Op::Released(name, fence) => self.leases.restore_released(&name, fence),
+                _ => {}
+            }
+        }
+        let cursors = self.streams.values_mut().flat_map(|stream| stream.cursors.values_mut());
+        cursors.for_each(|cursor| cursor.used_us = now_us);
     }
 
     fn open_stream(
@@ -99,6 +124,13 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+/// The first event that each stream must have, by its folder, as the journal says.
+pub fn beginnings(disk: &mut dyn Disk) -> BTreeMap<String, u64> {
+    let mut told = Told::default();
+    Journal::look(disk).into_iter().for_each(|op| told.repeat(op, 0));
+    told.streams.into_iter().map(|(number, (settings, first, _))| (stream_dir(&settings.name, number), first)).collect()
 }
 
 impl Told {
@@ -145,8 +177,7 @@ impl Told {
                     kept.bucket.restore_revision(revision);
                 }
             }
-            Op::Granted(granted) => self.leases.restore(granted, now_us),
-            Op::Released(name, fence) => self.leases.restore_released(&name, fence),
+            op @ (Op::Granted(_) | Op::Released(..)) => self.leases.push(op),
             Op::Newest(number) => self.newest_number = self.newest_number.max(number),
             Op::Whole => {}
         }

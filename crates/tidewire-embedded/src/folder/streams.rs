@@ -74,7 +74,8 @@ impl Folder {
     ///
     /// `NotFound`.
     pub fn delete_stream(&mut self, name: &str) -> HomeResult<()> {
-        self.stream(name)?;
+        let consumers: Vec<String> = self.stream(name)?.cursors.keys().cloned().collect();
+        consumers.iter().for_each(|consumer| self.unplan(name, consumer));
         let stream = self.streams.remove(name).expect("it is there");
         self.doomed.push(stream.dir());
         self.keep(&Op::StreamGone(stream.number));

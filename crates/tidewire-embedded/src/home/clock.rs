@@ -1,4 +1,4 @@
-//! The time of a home: that of the wall when it was opened, and from then on by a clock that does not jump.
+//! The time of a home: that of the wall when it was opened, or the newest that it has stored, and from then on by a clock that does not jump.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +14,11 @@ impl Clock {
     pub fn now() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { wall_us: u64::try_from(wall.as_micros()).unwrap_or(0), began: Instant::now() }
+    }
+
+    /// The same clock, set forward to a time if it shows less.
+    pub fn not_before(self, time_us: u64) -> Self {
+        Self { wall_us: self.wall_us + time_us.saturating_sub(self.now_us()), ..self }
     }
 
     /// What it shows.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod clock;
+mod parked;
 mod waiting;
 mod work;
 
@@ -47,6 +48,7 @@ pub fn open(path: &Path, options: Options) -> HomeResult<Arc<Embedded>> {
     let lock = lock(path, &place)?;
     let clock = Clock::now();
     let folder = open_folder(path, options.sizes, clock.now_us())?;
+    let clock = clock.not_before(folder.opened_us());
     let notices = folder.notices().to_vec();
     let shared = Arc::new(Shared::default());
     let work = Work::new(folder, (path.to_owned(), lock), options.sizes, clock, Arc::clone(&shared));

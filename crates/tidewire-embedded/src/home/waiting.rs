@@ -1,12 +1,13 @@
 //! Calls that wait for something: events to deliver or to read, changes of a bucket, leases.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tidewire_backend::home::{
     Changes, Delivery, Fetch, Grant, HomeError, HomeResult, Page, Read, Start, Teller, Watch,
 };
 
+use super::parked::{Parked, Waits};
 use super::work::{Doing, Shared};
 use crate::folder::Leased;
 
@@ -14,56 +15,33 @@ type Consumer = (String, String);
 
 /// Who waits for what.
 pub struct Waiting {
-    fetches: BTreeMap<Consumer, VecDeque<Waits<Fetch, Vec<Delivery>>>>,
-    reads: BTreeMap<String, Vec<Waits<Read, Page>>>,
-    watches: BTreeMap<String, Vec<Waits<Watch, Changes>>>,
+    fetches: Parked<Consumer, Fetch, Vec<Delivery>>,
+    reads: Parked<String, Read, Page>,
+    watches: Parked<String, Watch, Changes>,
     leases: BTreeMap<u64, (String, Teller<Grant>)>,
     next_ticket: u64,
-    /// Where there may be something by now.
-    ready_consumers: BTreeSet<Consumer>,
-    ready_streams: BTreeSet<String>,
-    ready_buckets: BTreeSet<String>,
     shared: Arc<Shared>,
-}
-
-/// A call that waits until then.
-struct Waits<C, T> {
-    call: C,
-    until_us: u64,
-    teller: Teller<T>,
 }
 
 impl Waiting {
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            fetches: BTreeMap::new(),
-            reads: BTreeMap::new(),
-            watches: BTreeMap::new(),
-            leases: BTreeMap::new(),
-            next_ticket: 1,
-            ready_consumers: BTreeSet::new(),
-            ready_streams: BTreeSet::new(),
-            ready_buckets: BTreeSet::new(),
-            shared,
-        }
+        let (fetches, reads, watches) = (Parked::new(), Parked::new(), Parked::new());
+        Self { fetches, reads, watches, leases: BTreeMap::new(), next_ticket: 1, shared }
     }
 
     pub fn fetch(&mut self, consumer: Consumer, call: Fetch, now_us: u64, teller: Teller<Vec<Delivery>>) {
         let until_us = now_us.saturating_add(call.wait_us);
-        self.fetches.entry(consumer.clone()).or_default().push_back(Waits { call, until_us, teller });
-        self.ready_consumers.insert(consumer);
+        self.fetches.push(consumer, Waits { call, until_us, teller });
     }
 
     pub fn read(&mut self, stream: String, call: Read, now_us: u64, teller: Teller<Page>) {
         let until_us = now_us.saturating_add(call.wait_us);
-        self.reads.entry(stream.clone()).or_default().push(Waits { call, until_us, teller });
-        self.ready_streams.insert(stream);
+        self.reads.push(stream, Waits { call, until_us, teller });
     }
 
     pub fn watch(&mut self, bucket: String, call: Watch, now_us: u64, teller: Teller<Changes>) {
         let until_us = now_us.saturating_add(call.wait_us);
-        self.watches.entry(bucket.clone()).or_default().push(Waits { call, until_us, teller });
-        self.ready_buckets.insert(bucket);
+        self.watches.push(bucket, Waits { call, until_us, teller });
     }
 
     /// A ticket for a call that may have to wait for a lease.
@@ -78,26 +56,19 @@ impl Waiting {
 
     /// A stream has new events.
     pub fn published(&mut self, stream: &str) {
-        let waits = |(consumer, _): (&Consumer, _)| (consumer.0 == stream).then(|| consumer.clone());
-        self.ready_consumers.extend(self.fetches.iter().filter_map(waits));
-        if self.reads.contains_key(stream) {
-            self.ready_streams.insert(stream.to_owned());
-        }
+        let first = (stream.to_owned(), String::new());
+        self.fetches.wake_from(&first, |(of, _)| of == stream);
+        self.reads.wake(&first.0);
     }
 
     /// A consumer may have something ready.
     pub fn moved(&mut self, stream: &str, consumer: &str) {
-        let key = (stream.to_owned(), consumer.to_owned());
-        if self.fetches.contains_key(&key) {
-            self.ready_consumers.insert(key);
-        }
+        self.fetches.wake(&(stream.to_owned(), consumer.to_owned()));
     }
 
     /// A bucket has changed.
     pub fn changed(&mut self, bucket: &str) {
-        if self.watches.contains_key(bucket) {
-            self.ready_buckets.insert(bucket.to_owned());
-        }
+        self.watches.wake(&bucket.to_owned());
     }
 
     /// A stream or bucket is gone: whoever waits for it is told.
@@ -107,42 +78,31 @@ impl Waiting {
     }
 
     pub fn is_awaited(&self, stream: &str, consumer: &str) -> bool {
-        // Looked up by a pair of references, which a map of pairs of texts can't.
-        self.fetches.iter().any(|((of, name), _)| of == stream && name == consumer)
+        self.fetches.holds(&(stream.to_owned(), consumer.to_owned()))
     }
 
     pub fn has_ready(&self) -> bool {
-        !self.ready_consumers.is_empty() || !self.ready_streams.is_empty() || !self.ready_buckets.is_empty()
+        self.fetches.has_ready() || self.reads.has_ready() || self.watches.has_ready()
     }
 
     /// When the next wait is over.
     pub fn next_us(&self) -> u64 {
-        let fetches = self.fetches.values().flatten().map(|waits| waits.until_us);
-        let reads = self.reads.values().flatten().map(|waits| waits.until_us);
-        let watches = self.watches.values().flatten().map(|waits| waits.until_us);
-        fetches.chain(reads).chain(watches).min().unwrap_or(u64::MAX)
+        self.fetches.next_us().min(self.reads.next_us()).min(self.watches.next_us())
     }
 
     /// The folder has to be opened anew, or is closed: nobody waits any more.
     pub fn lose(&mut self, error: &HomeError) {
-        let Self { fetches, reads, watches, leases, .. } = self;
-        std::mem::take(fetches).into_values().flatten().for_each(|waits| drop(waits.teller.tell(Err(error.clone()))));
-        std::mem::take(reads).into_values().flatten().for_each(|waits| drop(waits.teller.tell(Err(error.clone()))));
-        std::mem::take(watches).into_values().flatten().for_each(|waits| drop(waits.teller.tell(Err(error.clone()))));
-        std::mem::take(leases).into_values().for_each(|(_, teller)| drop(teller.tell(Err(error.clone()))));
-        self.ready_consumers.clear();
-        self.ready_streams.clear();
-        self.ready_buckets.clear();
+        self.fetches.lose(error);
+        self.reads.lose(error);
+        self.watches.lose(error);
+        std::mem::take(&mut self.leases).into_values().for_each(|(_, teller)| drop(teller.tell(Err(error.clone()))));
     }
 
     /// Marks where a wait is over.
-    fn mark_late(&mut self, now_us: u64) {
-        let late = self.fetches.iter().filter(|(_, all)| all.iter().any(|waits| waits.until_us <= now_us));
-        self.ready_consumers.extend(late.map(|(consumer, _)| consumer.clone()));
-        let late = self.reads.iter().filter(|(_, all)| all.iter().any(|waits| waits.until_us <= now_us));
-        self.ready_streams.extend(late.map(|(stream, _)| stream.clone()));
-        let late = self.watches.iter().filter(|(_, all)| all.iter().any(|waits| waits.until_us <= now_us));
-        self.ready_buckets.extend(late.map(|(bucket, _)| bucket.clone()));
+    fn wake_late(&mut self, now_us: u64) {
+        self.fetches.wake_late(now_us);
+        self.reads.wake_late(now_us);
+        self.watches.wake_late(now_us);
     }
 }
 
@@ -175,7 +135,7 @@ impl Doing<'_> {
         }
         let leased = self.folder.tick_leases(now_us);
         leased.into_iter().for_each(|leased| self.leased(leased));
-        self.waiting.mark_late(now_us);
+        self.waiting.wake_late(now_us);
         self.folder.release_due(now_us).map(drop)
     }
 
@@ -195,19 +155,19 @@ impl Doing<'_> {
 
     /// Gives those who wait what there is for them.
     pub fn serve(&mut self) {
-        for consumer in std::mem::take(&mut self.waiting.ready_consumers) {
+        for consumer in self.waiting.fetches.take_ready() {
             self.serve_consumer(&consumer);
         }
-        for stream in std::mem::take(&mut self.waiting.ready_streams) {
+        for stream in self.waiting.reads.take_ready() {
             self.serve_readers(&stream);
         }
-        for bucket in std::mem::take(&mut self.waiting.ready_buckets) {
+        for bucket in self.waiting.watches.take_ready() {
             self.serve_watchers(&bucket);
         }
     }
 
     fn serve_consumer(&mut self, consumer: &Consumer) {
-        let Some(mut all) = self.waiting.fetches.remove(consumer) else { return };
+        let Some(mut all) = self.waiting.fetches.take(consumer) else { return };
         let now_us = self.now_us;
         while let Some(waits) = all.pop_front() {
             if !waits.teller.is_wanted() {
@@ -217,7 +177,7 @@ impl Doing<'_> {
             let result = match fetched {
                 Ok(fetched) if fetched.deliveries.is_empty() && (fetched.more || waits.until_us > now_us) => {
                     if fetched.more {
-                        self.waiting.ready_consumers.insert(consumer.clone());
+                        self.waiting.fetches.again(consumer.clone());
                     }
                     all.push_front(waits);
                     break;
@@ -230,14 +190,12 @@ impl Doing<'_> {
         // Those behind the one that found nothing may have waited for long enough.
         all.retain(|waits| waits.teller.is_wanted());
         let (late, rest): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(|waits| waits.until_us <= now_us);
-        let more = self.waiting.ready_consumers.contains(consumer);
+        let more = self.waiting.fetches.is_ready(consumer);
         let mut rest = rest;
         for waits in late.into_iter().rev() {
             if more { rest.push_front(waits) } else { self.tell(waits.teller, Ok(Vec::new())) }
         }
-        if !rest.is_empty() {
-            self.waiting.fetches.insert(consumer.clone(), rest);
-        }
+        self.waiting.fetches.park(consumer.clone(), rest);
     }
 
     /// Answers a fetch; if nobody looks any more, its deliveries go back.
@@ -253,8 +211,9 @@ impl Doing<'_> {
         }));
     }
 
-    fn serve_readers(&mut self, stream: &str) {
-        for mut waits in self.waiting.reads.remove(stream).unwrap_or_default() {
+    fn serve_readers(&mut self, stream: &String) {
+        let mut rest = VecDeque::new();
+        for mut waits in self.waiting.reads.take(stream).unwrap_or_default() {
             if !waits.teller.is_wanted() {
                 continue;
             }
@@ -266,27 +225,28 @@ impl Doing<'_> {
                         continue;
                     }
                     if !looked_at_all {
-                        self.waiting.ready_streams.insert(stream.to_owned());
+                        self.waiting.reads.again(stream.clone());
                     }
                     waits.call.start = Start::Sequence(page.next);
-                    self.waiting.reads.entry(stream.to_owned()).or_default().push(waits);
+                    rest.push_back(waits);
                 }
                 result => self.tell(waits.teller, result),
             }
         }
+        self.waiting.reads.park(stream.clone(), rest);
     }
 
-    fn serve_watchers(&mut self, bucket: &str) {
-        for waits in self.waiting.watches.remove(bucket).unwrap_or_default() {
+    fn serve_watchers(&mut self, bucket: &String) {
+        let mut rest = VecDeque::new();
+        for waits in self.waiting.watches.take(bucket).unwrap_or_default() {
             if !waits.teller.is_wanted() {
                 continue;
             }
             match self.folder.changes(bucket, &waits.call) {
-                Ok(changes) if changes.entries.is_empty() && waits.until_us > self.now_us => {
-                    self.waiting.watches.entry(bucket.to_owned()).or_default().push(waits);
-                }
+                Ok(changes) if changes.entries.is_empty() && waits.until_us > self.now_us => rest.push_back(waits),
                 result => self.show(waits.teller, result),
             }
         }
+        self.waiting.watches.park(bucket.clone(), rest);
     }
 }

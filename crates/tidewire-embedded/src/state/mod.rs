@@ -10,7 +10,7 @@ use std::io;
 
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 use tidewire_core::stream::record::{GROUP_BYTES, Group, Kind, SEGMENT_BYTES, Segment, put};
-use tidewire_core::stream::scan::{Tail, scan};
+use tidewire_core::stream::scan::{Scanned, Tail, scan};
 
 pub use op::Op;
 
@@ -36,6 +36,8 @@ pub struct Journal {
     compact_bytes: u64,
     group: Vec<u8>,
     count: u32,
+    /// When something was written last.
+    newest_us: u64,
 }
 
 /// How a journal is kept.
@@ -49,6 +51,30 @@ pub struct Keeping {
 
 /// What a journal says.
 pub type Recovered = (Option<Journal>, Vec<Op>);
+
+/// What a file of a journal holds.
+struct Read {
+    ops: Vec<Op>,
+    /// Where the first change is that this version does not know, and why.
+    wrong: Option<(u64, String)>,
+    /// The end of the whole state; 0 if it was never written.
+    whole: u64,
+    newest_us: u64,
+    scanned: Scanned,
+}
+
+fn read(bytes: &[u8]) -> Read {
+    let (mut ops, mut wrong, mut whole, mut newest_us) = (Vec::new(), None, 0, 0);
+    let scanned = scan(bytes, &mut |found| {
+        newest_us = newest_us.max(found.group.time_us);
+        match Op::read(found.body) {
+            Ok(Op::Whole) => whole = found.group.offset + GROUP_BYTES as u64 + u64::from(found.group.bytes),
+            Ok(op) => ops.push(op),
+            Err(why) => wrong = wrong.take().or(Some((found.offset, why))),
+        }
+    });
+    Read { ops, wrong, whole, newest_us, scanned }
+}
 
 impl Journal {
     /// Reads the newest file that has the whole state, and removes the others. None if there never was one.
@@ -85,12 +111,7 @@ impl Journal {
         let name = log_name(DIR, number);
         let mut file = disk.open(&name).map_err(|error| disk_error("open", &name, &error))?;
         let bytes = read_all(file.as_ref()).map_err(|error| disk_error("read", &name, &error))?;
-        let (mut ops, mut wrong, mut whole) = (Vec::new(), None, 0);
-        let scanned = scan(&bytes, &mut |found| match Op::read(found.body) {
-            Ok(Op::Whole) => whole = found.group.offset + GROUP_BYTES as u64 + u64::from(found.group.bytes),
-            Ok(op) => ops.push(op),
-            Err(why) => wrong = wrong.take().or(Some((found.offset, why))),
-        });
+        let Read { ops, wrong, whole, newest_us, scanned } = read(&bytes);
         match scanned.tail {
             Tail::Corrupt { at, .. } => {
                 return Err(corrupt(&name, &format!("what is at byte {at} is not what was written")));
@@ -131,8 +152,20 @@ impl Journal {
             compact_bytes: keeping.compact_bytes,
             group: Vec::new(),
             count: 0,
+            newest_us,
         };
         Ok(Some((journal, ops)))
+    }
+
+    /// What the newest file with the whole state says, as far as it can be read. Changes nothing.
+    pub fn look(disk: &mut dyn Disk) -> Vec<Op> {
+        let names = disk.names(DIR).unwrap_or_default();
+        let newest_first = names.iter().filter(|name| name.ends_with(".log")).rev();
+        let mut files = newest_first.filter_map(|name| {
+            let file = disk.open(&format!("{DIR}/{name}")).ok()?;
+            Some(read(&read_all(file.as_ref()).ok()?))
+        });
+        files.find(|read| read.whole > 0).map(|read| read.ops).unwrap_or_default()
     }
 
     /// Begins a new file with the whole state.
@@ -163,6 +196,7 @@ impl Journal {
             compact_bytes: keeping.compact_bytes,
             group: Vec::new(),
             count: 0,
+            newest_us: now_us,
         };
         for op in whole {
             journal.append(&op);
@@ -176,6 +210,11 @@ impl Journal {
         disk.sync_dir(DIR).map_err(|error| disk_error("sync", DIR, &error))?;
         journal.whole = journal.end;
         Ok(journal)
+    }
+
+    /// When something was written last.
+    pub const fn newest_us(&self) -> u64 {
+        self.newest_us
     }
 
     /// The number of its file.
@@ -211,6 +250,7 @@ impl Journal {
         let (offset, body) = (self.end, (bytes.len() - GROUP_BYTES) as u32);
         let count = std::mem::take(&mut self.count);
         let (id, synced) = (self.id, self.synced);
+        self.newest_us = self.newest_us.max(now_us);
         Group { id, offset, synced, first: 0, time_us: now_us, count, bytes: body }.write_to(&mut bytes);
         self.end += bytes.len() as u64;
         let written = (|| {

@@ -51,7 +51,7 @@ struct History {
     sure: Expected,
     /// What the last group has that was not acked: any of it may be there.
     maybe: Expected,
-    out: Vec<(u64, u32)>,
+    out: Vec<(u64, u64)>,
     serial: u64,
 }
 
@@ -88,7 +88,15 @@ impl History {
 
     fn open(&mut self) -> HomeResult<Folder> {
         let random = self.draw(u64::MAX);
-        Folder::open(Box::new(self.disk.clone()), SIZES, random, self.now_us)
+        // The clock may have been set while there was no power.
+        let now_us = match self.draw(4) {
+            0 => self.now_us.saturating_sub(self.draw(100_000_000)),
+            1 => self.now_us + self.draw(100_000_000),
+            _ => self.now_us,
+        };
+        let folder = Folder::open(Box::new(self.disk.clone()), SIZES, random, now_us)?;
+        self.now_us = folder.opened_us();
+        Ok(folder)
     }
 
     /// Calls and commits until power is lost or it has done enough.
@@ -120,7 +128,7 @@ impl History {
             0..=4 => self.publish(folder),
             5 | 6 => {
                 let fetched = folder.fetch("s", "c", FETCH, self.now_us)?;
-                self.out.extend(fetched.deliveries.iter().map(|delivery| (delivery.event.sequence, delivery.delivery)));
+                self.out.extend(fetched.deliveries.iter().map(|delivery| (delivery.event.sequence, delivery.ticket)));
                 for delivery in &fetched.deliveries {
                     let sequence = delivery.event.sequence;
                     assert!(!self.sure.done.contains(&sequence), "{sequence} was acked, and is delivered again");
@@ -185,13 +193,13 @@ impl History {
     fn settle(&mut self, folder: &mut Folder) -> HomeResult<()> {
         let count = (self.draw(6) as usize).min(self.out.len());
         let taken: Vec<_> = self.out.drain(..count).collect();
-        let settled = taken.iter().map(|(sequence, delivery)| {
+        let settled = taken.iter().map(|(sequence, ticket)| {
             let how = if self.random.wrapping_add(*sequence) % 4 == 0 {
                 Settlement::Nak { delay_us: Some(10_000), fault: None }
             } else {
                 Settlement::Ack
             };
-            Settle { sequence: *sequence, delivery: *delivery, how }
+            Settle { sequence: *sequence, ticket: *ticket, how }
         });
         let settled: Vec<_> = settled.collect();
         let results = folder.settle("s", "c", settled.clone(), self.now_us)?;
@@ -294,7 +302,7 @@ impl History {
             }
             let acks = fetched.deliveries.iter().map(|delivery| Settle {
                 sequence: delivery.event.sequence,
-                delivery: delivery.delivery,
+                ticket: delivery.ticket,
                 how: Settlement::Ack,
             });
             folder.settle("s", "c", acks.collect(), now_us).expect("the consumer is there");

@@ -1,10 +1,14 @@
 //! Bytes that change after they were synced, disks that are full, folders that others have open.
 
-use tidewire_backend::home::{HomeErrorKind, NewMessage, Read, Start, StreamSettings};
+use tidewire_backend::home::{Full, Home as _, HomeErrorKind, NewMessage, Read, Start, StreamSettings, Streams as _};
+use tidewire_embedded::check::check;
 use tidewire_embedded::disk::Disk as _;
 use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
+use tidewire_embedded::{Options, open};
 use tidewire_proto::subject::{Pattern, Subject};
+
+use crate::suite;
 
 const SIZES: Sizes = Sizes { segment_bytes: 400, reserve_bytes: 256, compact_bytes: 1 << 20 };
 
@@ -66,9 +70,56 @@ fn a_file_that_is_missing_is_noticed() {
         let disk = filled(2);
         disk.clone().remove(name).expect("it is there");
         let found = read_all(&disk);
-        let first = name.ends_with("/00000000000000000001.log") && name.starts_with("streams");
-        assert!(found == Err(HomeErrorKind::Corrupt) || first, "{name} is missing, and reading gives {found:?}");
+        assert_eq!(found, Err(HomeErrorKind::Corrupt), "{name} is missing");
     }
+}
+
+#[test]
+fn a_missing_oldest_file_is_told_from_one_that_was_dropped() {
+    let place = suite::Folder::new();
+    let small = Sizes { segment_bytes: 4_096, reserve_bytes: 1_024, compact_bytes: 1 << 20 };
+    let home = open(&place.0, Options { sizes: small }).expect("a new folder");
+    let subjects = vec![Pattern::new("a.>").expect("a pattern")];
+    let (full, max_bytes) = (Full::DropOld, Some(40_000));
+    let settings = StreamSettings { full, max_bytes, ..StreamSettings::new("s", subjects) };
+    home.create_stream(settings).wait().expect("a new stream");
+    let message = NewMessage::new(Subject::new("a.b").expect("a subject"), vec![7; 500]);
+    for _ in 0..50 {
+        home.publish("s", vec![message.clone(); 5], false).wait().expect("the oldest are dropped");
+    }
+    let first = home.stream_info("s").wait().expect("it is there").first;
+    assert!(first > 100, "it begins at {first}: much was dropped");
+    home.close().wait().expect("it closes");
+    let damage =
+        || check(&place.0).expect("it can be read").into_iter().filter_map(|file| file.damage).collect::<Vec<_>>();
+    assert_eq!(damage(), Vec::<String>::new());
+    let home = open(&place.0, Options { sizes: small }).expect("what was dropped is no damage");
+    assert_eq!(home.stream_info("s").wait().expect("it is there").first, first);
+    home.close().wait().expect("it closes");
+    let mut segments: Vec<_> = std::fs::read_dir(place.0.join("streams/s.1")).expect("a stream").flatten().collect();
+    segments.retain(|file| file.path().extension().is_some_and(|end| end == "log"));
+    let oldest = segments.iter().map(std::fs::DirEntry::path).min().expect("there are some");
+    std::fs::remove_file(oldest).expect("it is there");
+    let refused = open(&place.0, Options { sizes: small }).expect_err("a file is missing");
+    assert_eq!(refused.kind(), HomeErrorKind::Corrupt);
+    let said = format!("a segment is missing: events {first} to ");
+    assert!(refused.message().contains(&said), "{refused}");
+    assert!(damage().iter().any(|damage| damage.starts_with(&said)), "{:?}", damage());
+}
+
+#[test]
+fn a_stream_that_drops_by_count_begins_where_it_did() {
+    let disk = Simulated::new(4);
+    let mut folder = Folder::open(Box::new(disk.clone()), SIZES, 4, 1).expect("an empty disk");
+    let subjects = vec![Pattern::new("a.>").expect("a pattern")];
+    let (full, max_messages) = (Full::DropOld, Some(3));
+    folder.create_stream(StreamSettings { full, max_messages, ..StreamSettings::new("s", subjects) }, 1).expect("new");
+    let message = NewMessage::new(Subject::new("a.b").expect("a subject"), vec![0; 5]);
+    folder.publish("s", &vec![message; 5], false, 2).expect("it takes them");
+    folder.commit(3).expect("a disk with power");
+    drop(folder);
+    let folder = Folder::open(Box::new(disk), SIZES, 5, 4).expect("what is there can be read");
+    assert_eq!(folder.stream_info("s").expect("it is there").first, 3, "what was dropped stays so");
 }
 
 #[test]

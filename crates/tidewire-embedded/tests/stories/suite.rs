@@ -10,10 +10,10 @@ use tidewire_testkit::homes::HomePlace;
 tidewire_testkit::home_conformance!(crate::suite::home);
 
 /// A folder that is removed when it is dropped.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         Self(std::env::temp_dir().join(format!("tidewire-home-{}-{number}", std::process::id())))

@@ -38,6 +38,12 @@ impl Job {
         self
     }
 
+    /// One of its messages is wrong, so that none of the batch is stored.
+    pub fn refuse(self, error: &HomeError) {
+        drop(self.room);
+        drop(self.teller.tell(Ok((0..self.count).map(|_| Err(error.clone())).collect())));
+    }
+
     /// Nothing of it was looked at.
     pub fn fail(self, error: HomeError) {
         drop(self.room);

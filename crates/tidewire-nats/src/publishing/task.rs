@@ -221,6 +221,10 @@ impl Task {
             job.fail(error);
             return;
         }
+        if whole && let Err(error) = self.batch_fits(&known, &job) {
+            job.refuse(&error);
+            return;
+        }
         let (call, messages) = self.begun.begin(job);
         let batch = whole.then(|| (self.connection.client.new_inbox().replace('.', "-"), count));
         self.current = Some(Current { call, index: 0, stream, known, messages, batch });
@@ -237,12 +241,16 @@ impl Task {
             let words = format!("messages: {} are too many for one batch: put at most 1,000 into it", job.count);
             return refuse(HomeErrorKind::Invalid, &words);
         }
+        Ok(())
+    }
+
+    fn batch_fits(&self, known: &Known, job: &Job) -> HomeResult<()> {
         for message in job.messages.as_slice() {
             self.check(known, &job.stream, message)?;
             message::headers(message, known.dedupe)?;
             if message.deliver_at_us.is_some() {
                 let words = "deliver_at: a message of a batch can't be delayed: publish it by itself";
-                return refuse(HomeErrorKind::Unsupported, words);
+                return Err(self.connection.error(HomeErrorKind::Unsupported, words));
             }
         }
         Ok(())

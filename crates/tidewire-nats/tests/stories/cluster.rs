@@ -81,7 +81,7 @@ fn consumed(home: &dyn Home, stream: &str, count: usize) -> HashSet<String> {
         assert!(!deliveries.is_empty(), "{} of {count} came", seen.len());
         let ack = |delivery: &tidewire_backend::home::Delivery| Settle {
             sequence: delivery.event.sequence,
-            delivery: delivery.delivery,
+            ticket: delivery.ticket,
             how: Settlement::Ack,
         };
         let results = home.settle(stream, "billing", deliveries.iter().map(ack).collect()).wait().unwrap();

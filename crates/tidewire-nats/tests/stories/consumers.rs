@@ -23,7 +23,7 @@ fn consumer(name: &str) -> ConsumerSettings {
 }
 
 fn settled(delivery: &Delivery, how: Settlement) -> Settle {
-    Settle { sequence: delivery.event.sequence, delivery: delivery.delivery, how }
+    Settle { sequence: delivery.event.sequence, ticket: delivery.ticket, how }
 }
 
 fn settle(home: &dyn Home, stream: &str, name: &str, delivery: &Delivery, how: Settlement) {
@@ -171,7 +171,7 @@ fn what_is_not_settled_in_time_is_delivered_again_and_the_first_is_stale() {
     assert_eq!((first.delivery, second.delivery), (1, 2));
     let late =
         home.settle(&name, "billing", vec![settled(&first, Settlement::Ack)]).wait().unwrap().remove(0).unwrap_err();
-    assert!(late.kind() == HomeErrorKind::Stale && late.message().contains("event 1, delivery 1"), "{late}");
+    assert!(late.kind() == HomeErrorKind::Stale && late.message().contains("event 1: this delivery was"), "{late}");
     settle(&*home, &name, "billing", &second, Settlement::Working);
     settle(&*home, &name, "billing", &second, Settlement::Ack);
     let twice =

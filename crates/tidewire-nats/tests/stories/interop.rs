@@ -56,11 +56,8 @@ fn theirs_is_used(home: &dyn Home, theirs: &str, bucket: &str) {
     assert_eq!(deliveries.len(), 2);
     let fault = Some(Fault { error: "ValueError".to_owned(), traceback: String::new() });
     let hows = [Settlement::Ack, Settlement::Nak { delay_us: None, fault }];
-    let settled = deliveries.iter().zip(hows).map(|(one, how)| Settle {
-        sequence: one.event.sequence,
-        delivery: one.delivery,
-        how,
-    });
+    let settled =
+        deliveries.iter().zip(hows).map(|(one, how)| Settle { sequence: one.event.sequence, ticket: one.ticket, how });
     home.settle(theirs, "billing", settled.collect()).wait().unwrap().into_iter().for_each(Result::unwrap);
     assert_eq!(home.dead_letters(theirs, "billing", 0, 10).wait().unwrap()[0].sequence, 2);
     let error = home.requeue(theirs, "billing", vec![2]).wait().unwrap_err();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidewire_backend::home::{Capability, FOLDER_LACKS, Home as _, NATS_LACKS, NATS_SINCE};
+use tidewire_backend::home::{Capability, FOLDER_LACKS, NATS_LACKS, NATS_SINCE};
 use tidewire_testkit::homes::HomePlace;
 
 use crate::servers::Server;

@@ -144,6 +144,54 @@ pub fn a_delivery_is_settled_once(home: &dyn Home) {
     assert_eq!(never, Err(HomeErrorKind::Stale));
 }
 
+pub fn a_delivery_of_before_a_move_is_stale(home: &dyn Home) {
+    orders(home);
+    consumer(home, |_| {});
+    publish_all(home, &["1"]);
+    let before = fetch_exactly(home, 1).remove(0);
+    if !can(home, Capability::Seek, || home.seek("orders", "c", Start::All)) {
+        return;
+    }
+    good(home.seek("orders", "c", Start::All));
+    let after = fetch_exactly(home, 1).remove(0);
+    assert_eq!((before.delivery, after.delivery), (1, 1));
+    for how in [Settlement::Ack, Settlement::Working, nak()] {
+        let stale = settle(home, &before, how.clone()).map_err(|error| error.kind());
+        assert_eq!(stale, Err(HomeErrorKind::Stale), "{how:?}");
+    }
+    ack(home, &after);
+}
+
+pub fn a_delivery_of_before_a_requeue_is_stale(home: &dyn Home) {
+    orders(home);
+    consumer(home, |settings| settings.max_deliver = 1);
+    publish_all(home, &["1"]);
+    let before = fetch_exactly(home, 1).remove(0);
+    settle(home, &before, nak()).expect("it is out");
+    assert_eq!(good(home.requeue("orders", "c", vec![1])), 1);
+    let after = fetch_exactly(home, 1).remove(0);
+    assert_eq!((before.delivery, after.delivery), (1, 1));
+    let stale = settle(home, &before, Settlement::Ack).map_err(|error| error.kind());
+    assert_eq!(stale, Err(HomeErrorKind::Stale));
+    ack(home, &after);
+    assert_eq!(good(home.dead_letters("orders", "c", 0, 10)), []);
+}
+
+pub fn what_nobody_has_begun_is_given_back(home: &dyn Home) {
+    orders(home);
+    consumer(home, |settings| settings.backoff_us = vec![3_600 * SECOND_US]);
+    publish_all(home, &["1", "2"]);
+    let both = fetch_exactly(home, 2);
+    settle(home, &both[0], Settlement::Release).expect("it is out");
+    let again = fetch_exactly(home, 1).remove(0);
+    let counted = !home.capabilities().has(Capability::Release);
+    assert_eq!((again.event.sequence, again.delivery), (1, 1 + u32::from(counted)), "at once, without the backoff");
+    let stale = settle(home, &both[0], Settlement::Ack).map_err(|error| error.kind());
+    assert_eq!(stale, Err(HomeErrorKind::Stale));
+    ack(home, &again);
+    ack(home, &both[1]);
+}
+
 pub fn a_key_that_fails_holds_back_itself_alone(home: &dyn Home) {
     orders(home);
     let by_key = || {

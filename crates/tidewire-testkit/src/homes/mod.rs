@@ -66,6 +66,9 @@ macro_rules! home_conformance {
                 what_is_terminated_is_dead_at_once,
                 an_ack_wait_that_is_over_gives_the_event_to_another,
                 a_delivery_is_settled_once,
+                a_delivery_of_before_a_move_is_stale,
+                a_delivery_of_before_a_requeue_is_stale,
+                what_nobody_has_begun_is_given_back,
                 a_key_that_fails_holds_back_itself_alone,
                 credit_bounds_what_is_out,
                 a_consumer_begins_where_it_was_told,
@@ -203,7 +206,7 @@ fn fetch_exactly(home: &dyn Home, count: usize) -> Vec<Delivery> {
 }
 
 fn settle(home: &dyn Home, delivery: &Delivery, how: Settlement) -> HomeResult<()> {
-    let settle = Settle { sequence: delivery.event.sequence, delivery: delivery.delivery, how };
+    let settle = Settle { sequence: delivery.event.sequence, ticket: delivery.ticket, how };
     good(home.settle("orders", "c", vec![settle])).remove(0)
 }
 

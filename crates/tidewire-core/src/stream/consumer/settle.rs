@@ -1,4 +1,4 @@
-//! Settling a delivery: ack, nak, term, working.
+//! Settling a delivery: ack, nak, term, working, release.
 
 use super::{Change, Consumer, Dead, Stage};
 
@@ -23,6 +23,8 @@ pub enum Settlement {
     },
     /// It is still worked on.
     Working,
+    /// It was not begun: it is ready again, and the delivery does not count.
+    Release,
 }
 
 /// The delivery was settled before, or its event was given to another since.
@@ -35,8 +37,8 @@ impl Consumer {
     /// # Errors
     ///
     /// [`Stale`] if it is not out. An ack or a term that comes late counts as long as there was no other delivery.
-    pub fn settle(&mut self, sequence: u64, delivery: u32, how: Settlement, now_us: u64) -> Result<(), Stale> {
-        let pending = self.pending.get(&sequence).filter(|pending| pending.deliveries == delivery && delivery > 0);
+    pub fn settle(&mut self, sequence: u64, ticket: u64, how: Settlement, now_us: u64) -> Result<(), Stale> {
+        let pending = self.pending.get(&sequence).filter(|pending| pending.ticket == ticket && ticket > 0);
         let stage = pending.ok_or(Stale)?.stage;
         let out = matches!(stage, Stage::Out { .. });
         match how {
@@ -50,9 +52,20 @@ impl Consumer {
                 let until_us = now_us.saturating_add(self.options.ack_wait_us);
                 self.enter(sequence, Stage::Out { until_us }, now_us);
             }
-            Settlement::Nak { .. } | Settlement::Working => return Err(Stale),
+            Settlement::Release if out => self.release(sequence, now_us),
+            Settlement::Nak { .. } | Settlement::Working | Settlement::Release => return Err(Stale),
         }
         Ok(())
+    }
+
+    /// A delivery that nobody has begun with does not count.
+    fn release(&mut self, sequence: u64, now_us: u64) {
+        let pending = self.pending.get_mut(&sequence).expect("the event is pending");
+        pending.ticket = 0;
+        pending.deliveries -= 1;
+        let deliveries = pending.deliveries;
+        self.tell(Change::tried(sequence, deliveries, 0));
+        self.enter(sequence, Stage::Ready, now_us);
     }
 
     /// A delivery has failed: the next one comes after a delay, or it was the last.

@@ -1,7 +1,10 @@
 //! What a consumer delivers, when, and in which order.
 
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+
 use proptest::prelude::*;
-use tidewire_core::stream::consumer::{Change, Consumer, Options, Settlement, Stale};
+use tidewire_core::stream::consumer::{Change, Consumer, Options, Settlement, Stale, Taken};
 
 const SECOND: u64 = 1_000_000;
 
@@ -21,43 +24,81 @@ fn nak(delay_us: Option<u64>) -> Settlement {
     Settlement::Nak { delay_us, fault: Some(("ValueError: no".to_owned(), "line 7".to_owned())) }
 }
 
-/// Takes what is ready: sequences and delivery numbers.
-fn take(consumer: &mut Consumer, now_us: u64) -> Vec<(u64, u32)> {
+/// Takes what is ready: sequences and deliveries.
+fn take_all(consumer: &mut Consumer, now_us: u64) -> Vec<(u64, Taken)> {
     consumer.tick(now_us);
     std::iter::from_fn(|| consumer.first_ready().map(|sequence| (sequence, consumer.take(sequence, now_us)))).collect()
 }
 
+/// A consumer with the tickets of its deliveries, by sequence and number.
+struct Told {
+    consumer: Consumer,
+    tickets: BTreeMap<(u64, u32), u64>,
+}
+
+impl Told {
+    fn new(options: Options) -> Self {
+        Self { consumer: Consumer::new(options, 1), tickets: BTreeMap::new() }
+    }
+
+    /// Takes what is ready: sequences and delivery numbers.
+    fn take(&mut self, now_us: u64) -> Vec<(u64, u32)> {
+        let taken = take_all(&mut self.consumer, now_us);
+        self.tickets.extend(taken.iter().map(|(sequence, taken)| ((*sequence, taken.delivery), taken.ticket)));
+        taken.into_iter().map(|(sequence, taken)| (sequence, taken.delivery)).collect()
+    }
+
+    fn settle(&mut self, sequence: u64, delivery: u32, how: Settlement, now_us: u64) -> Result<(), Stale> {
+        let ticket = self.tickets.get(&(sequence, delivery)).copied().unwrap_or(77);
+        self.consumer.settle(sequence, ticket, how, now_us)
+    }
+}
+
+impl Deref for Told {
+    type Target = Consumer;
+
+    fn deref(&self) -> &Consumer {
+        &self.consumer
+    }
+}
+
+impl DerefMut for Told {
+    fn deref_mut(&mut self) -> &mut Consumer {
+        &mut self.consumer
+    }
+}
+
 #[test]
 fn a_poison_message_comes_as_often_as_it_may_with_growing_delays_and_is_dead_then() {
-    let mut consumer = Consumer::new(options(), 1);
+    let mut consumer = Told::new(options());
     assert!(consumer.offer(1, true, None, 0));
-    assert_eq!(take(&mut consumer, 0), [(1, 1)]);
+    assert_eq!(consumer.take(0), [(1, 1)]);
     consumer.settle(1, 1, nak(None), 0).expect("it is out");
-    assert_eq!(take(&mut consumer, SECOND - 1), []);
-    assert_eq!(take(&mut consumer, SECOND), [(1, 2)]);
+    assert_eq!(consumer.take(SECOND - 1), []);
+    assert_eq!(consumer.take(SECOND), [(1, 2)]);
     consumer.settle(1, 2, nak(None), SECOND).expect("it is out");
-    assert_eq!(take(&mut consumer, 6 * SECOND - 1), []);
-    assert_eq!(take(&mut consumer, 6 * SECOND), [(1, 3)]);
+    assert_eq!(consumer.take(6 * SECOND - 1), []);
+    assert_eq!(consumer.take(6 * SECOND), [(1, 3)]);
     consumer.settle(1, 3, nak(None), 7 * SECOND).expect("it is out");
-    assert_eq!(take(&mut consumer, 1_000 * SECOND), []);
+    assert_eq!(consumer.take(1_000 * SECOND), []);
     let dead = &consumer.dead()[&1];
     let said = (dead.deliveries, dead.reason.as_str(), dead.error.as_str(), dead.traceback.as_str());
     assert_eq!(said, (3, "max_deliver", "ValueError: no", "line 7"));
     assert_eq!(consumer.acked_to(), 1);
     assert!(consumer.requeue(1, 0) && !consumer.requeue(1, 0));
-    assert_eq!(take(&mut consumer, 0), [(1, 1)]);
+    assert_eq!(consumer.take(0), [(1, 1)]);
 }
 
 #[test]
 fn an_ack_that_is_late_counts_until_the_event_goes_out_again() {
-    let mut consumer = Consumer::new(Options { backoff_us: Vec::new(), ..options() }, 1);
+    let mut consumer = Told::new(Options { backoff_us: Vec::new(), ..options() });
     for sequence in 1..=2 {
         consumer.offer(sequence, true, None, 0);
     }
-    assert_eq!(take(&mut consumer, 0).len(), 2);
+    assert_eq!(consumer.take(0).len(), 2);
     consumer.tick(30 * SECOND);
     assert_eq!(consumer.settle(1, 1, Settlement::Ack, 31 * SECOND), Ok(()));
-    assert_eq!(take(&mut consumer, 31 * SECOND), [(2, 2)]);
+    assert_eq!(consumer.take(31 * SECOND), [(2, 2)]);
     assert_eq!(consumer.settle(2, 1, Settlement::Ack, 32 * SECOND), Err(Stale));
     assert_eq!(consumer.settle(2, 2, Settlement::Ack, 32 * SECOND), Ok(()));
     assert_eq!(consumer.settle(2, 2, Settlement::Ack, 32 * SECOND), Err(Stale), "acked twice");
@@ -65,55 +106,89 @@ fn an_ack_that_is_late_counts_until_the_event_goes_out_again() {
 }
 
 #[test]
-fn what_says_that_it_works_is_not_given_to_another() {
-    let mut consumer = Consumer::new(options(), 1);
+fn a_delivery_of_before_a_move_or_a_requeue_is_stale() {
+    let mut consumer = Told::new(Options { max_deliver: 1, ..options() });
     consumer.offer(1, true, None, 0);
-    take(&mut consumer, 0);
+    assert_eq!(consumer.take(0), [(1, 1)]);
+    let first = consumer.tickets[&(1, 1)];
+    consumer.seek(1);
+    consumer.offer(1, true, None, 0);
+    assert_eq!(consumer.take(0), [(1, 1)]);
+    let second = consumer.tickets[&(1, 1)];
+    assert_eq!(consumer.consumer.settle(1, first, Settlement::Ack, 0), Err(Stale));
+    assert_eq!(consumer.consumer.settle(1, second, nak(None), 0), Ok(()), "it is dead then");
+    assert!(consumer.requeue(1, 0));
+    assert_eq!(consumer.consumer.settle(1, second, Settlement::Ack, 0), Err(Stale), "it is ready, and not out");
+    assert_eq!(consumer.take(0), [(1, 1)]);
+    for before in [first, second] {
+        assert_eq!(consumer.consumer.settle(1, before, Settlement::Ack, 0), Err(Stale));
+    }
+    assert_eq!(consumer.settle(1, 1, Settlement::Ack, 0), Ok(()));
+}
+
+#[test]
+fn what_nobody_has_begun_comes_again_uncounted() {
+    let mut consumer = Told::new(Options { by_key: true, max_deliver: 1, ..options() });
+    for sequence in 1..=2 {
+        consumer.offer(sequence, true, Some("a"), 0);
+    }
+    assert_eq!(consumer.take(0), [(1, 1)]);
+    assert_eq!(consumer.settle(1, 1, Settlement::Release, 0), Ok(()));
+    assert_eq!(consumer.settle(1, 1, Settlement::Ack, 0), Err(Stale), "it was given back");
+    assert_eq!(consumer.take(0), [(1, 1)], "before the next of its key, and it is not dead");
+    assert_eq!(consumer.redelivered(), 0);
+}
+
+#[test]
+fn what_says_that_it_works_is_not_given_to_another() {
+    let mut consumer = Told::new(options());
+    consumer.offer(1, true, None, 0);
+    consumer.take(0);
     for second in (20..200).step_by(20) {
         consumer.settle(1, 1, Settlement::Working, second * SECOND).expect("it is out");
-        assert_eq!(take(&mut consumer, (second + 19) * SECOND), []);
+        assert_eq!(consumer.take((second + 19) * SECOND), []);
     }
 }
 
 #[test]
 fn a_key_that_fails_holds_back_itself_alone() {
-    let mut consumer = Consumer::new(Options { by_key: true, ..options() }, 1);
+    let mut consumer = Told::new(Options { by_key: true, ..options() });
     for (sequence, key) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "a")] {
         consumer.offer(sequence, true, Some(key), 0);
     }
     consumer.offer(6, true, None, 0);
-    assert_eq!(take(&mut consumer, 0), [(1, 1), (2, 1), (6, 1)]);
+    assert_eq!(consumer.take(0), [(1, 1), (2, 1), (6, 1)]);
     consumer.settle(1, 1, nak(None), 0).expect("it is out");
     consumer.settle(2, 1, Settlement::Ack, 0).expect("it is out");
-    assert_eq!(take(&mut consumer, 0), [(4, 1)], "b goes on while a waits");
-    assert_eq!(take(&mut consumer, SECOND), [(1, 2)]);
+    assert_eq!(consumer.take(0), [(4, 1)], "b goes on while a waits");
+    assert_eq!(consumer.take(SECOND), [(1, 2)]);
     consumer.settle(1, 2, Settlement::Term { reason: "no".to_owned(), fault: None }, SECOND).expect("it is out");
-    assert_eq!(take(&mut consumer, SECOND), [(3, 1)], "a goes on when its first is dead");
+    assert_eq!(consumer.take(SECOND), [(3, 1)], "a goes on when its first is dead");
     consumer.settle(3, 1, Settlement::Ack, SECOND).expect("it is out");
-    assert_eq!(take(&mut consumer, SECOND), [(5, 1)]);
+    assert_eq!(consumer.take(SECOND), [(5, 1)]);
 }
 
 #[test]
 fn credit_bounds_what_is_out_and_a_pause_stops_it() {
-    let mut consumer = Consumer::new(options(), 1);
+    let mut consumer = Told::new(options());
     for sequence in 1..=20 {
         consumer.offer(sequence, true, None, 0);
     }
-    assert_eq!(take(&mut consumer, 0).len(), 10);
+    assert_eq!(consumer.take(0).len(), 10);
     assert!(!consumer.has_room() && !consumer.wants_more());
     consumer.settle(1, 1, Settlement::Ack, 0).expect("it is out");
     consumer.pause(50);
-    assert_eq!(take(&mut consumer, 49), []);
-    assert_eq!(take(&mut consumer, 50), [(11, 1)]);
+    assert_eq!(consumer.take(49), []);
+    assert_eq!(consumer.take(50), [(11, 1)]);
 }
 
 #[test]
 fn a_crash_in_the_last_delivery_ends_in_the_dead_letters() {
-    let mut consumer = Consumer::new(Options { max_deliver: 1, ..options() }, 1);
+    let mut consumer = Told::new(Options { max_deliver: 1, ..options() });
     consumer.offer(1, true, None, 0);
-    take(&mut consumer, 0);
+    consumer.take(0);
     let changes = consumer.take_changes();
-    let mut again = Consumer::new(Options { max_deliver: 1, ..options() }, 1);
+    let mut again = Told::new(Options { max_deliver: 1, ..options() });
     changes.into_iter().for_each(|change| again.restore(change, 0));
     assert!(!again.offer(1, true, None, 0), "it would kill its process again and again");
     assert_eq!(again.dead()[&1].reason, "max_deliver");
@@ -134,7 +209,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (any::<bool>(), 0..4_u8).prop_map(|(selected, key)| Step::Offer(selected, key)),
         4 => Just(Step::Take),
-        4 => (any::<u8>(), 0..4_u8).prop_map(|(which, how)| Step::Settle(which, how)),
+        4 => (any::<u8>(), 0..5_u8).prop_map(|(which, how)| Step::Settle(which, how)),
         2 => (0..20_000_000_u32).prop_map(Step::Wait),
         1 => any::<u8>().prop_map(Step::Requeue),
         1 => any::<bool>().prop_map(Step::Crash),
@@ -149,7 +224,7 @@ proptest! {
         let options = Options { by_key, ..options() };
         let mut consumer = Consumer::new(options.clone(), 1);
         let mut journal: Vec<Change> = Vec::new();
-        let (mut now_us, mut stream, mut out) = (0, Vec::new(), Vec::<(u64, u32)>::new());
+        let (mut now_us, mut stream, mut out) = (0, Vec::new(), Vec::<(u64, u64)>::new());
         let (mut acked, mut selected) = (Vec::new(), Vec::new());
         for step in steps.into_iter().chain([Step::Crash(true)]).chain((0..400).flat_map(|_| {
             [Step::Wait(31_000_000), Step::Take, Step::Settle(0, 0), Step::Settle(0, 0)]
@@ -166,21 +241,22 @@ proptest! {
                             selected.push(next);
                         }
                     }
-                    let taken = take(&mut consumer, now_us);
+                    let taken = take_all(&mut consumer, now_us);
                     for (sequence, _) in &taken {
                         prop_assert!(!acked.contains(sequence), "{sequence} came after its ack");
                     }
-                    out.extend(taken);
+                    out.extend(taken.into_iter().map(|(sequence, taken)| (sequence, taken.ticket)));
                 }
                 Step::Settle(which, how) if !out.is_empty() => {
-                    let (sequence, delivery) = out.remove(which as usize % out.len());
+                    let (sequence, ticket) = out.remove(which as usize % out.len());
                     let how = match how {
                         0 | 1 => Settlement::Ack,
                         2 => nak(None),
+                        3 => Settlement::Release,
                         _ => Settlement::Term { reason: "x".to_owned(), fault: None },
                     };
                     let ack = how == Settlement::Ack;
-                    if consumer.settle(sequence, delivery, how, now_us).is_ok() && ack {
+                    if consumer.settle(sequence, ticket, how, now_us).is_ok() && ack {
                         acked.push(sequence);
                     }
                 }
