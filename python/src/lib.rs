@@ -4,6 +4,7 @@
 
 mod actor;
 mod arguments;
+mod asyncio;
 mod attach;
 mod batch;
 mod bridge;
@@ -21,6 +22,7 @@ mod idle;
 mod intake;
 mod link;
 mod message;
+mod never_awaited;
 mod news;
 mod once;
 mod pause;
@@ -30,6 +32,7 @@ mod standing;
 mod statistics;
 mod steps;
 mod streams;
+mod subscription;
 mod tally;
 mod timer;
 mod values;
@@ -48,7 +51,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<standing::Standing>()?;
     module.add_class::<tally::CallTally>()?;
     module.add_class::<timer::Timer>()?;
-    module.add_class::<engine::Subscription>()?;
+    module.add_class::<subscription::Subscription>()?;
     module.add_class::<bridge::Bridge>()?;
     module.add_class::<intake::Intake>()?;
     module.add_class::<link::Hub>()?;

@@ -1,12 +1,11 @@
 //! Something that will be ready later: awaitable in asyncio, and waitable in plain threads.
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::IntoPyObjectExt;
-use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -14,12 +13,14 @@ use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorKey, acting_as};
 
+use crate::asyncio::{asyncio_error, cancelled, soon};
 use crate::attach::{attach, is_sole};
 use crate::bridge::{Line, line_here, running_loop};
 use crate::errors;
 use crate::fork::Born;
 use crate::held::Held;
 use crate::link::Sketch;
+use crate::never_awaited::NeverAwaited;
 use crate::once::{Once, intern};
 use crate::wait::{Operation, wait};
 
@@ -35,12 +36,9 @@ pub struct Pending {
     /// Whether somebody awaits it. Until then it refuses to be iterated over, as data would be.
     awaited: AtomicBool,
     /// Says, once, that nobody ever awaited it.
-    owed: Option<Owed>,
+    owed: Option<NeverAwaited>,
     born: Born,
 }
-
-/// Where an operation was made, if the interpreter was told to look (`-X dev`).
-struct Owed(Option<Py<PyAny>>);
 
 enum State {
     /// Not looked at yet, or under way.
@@ -81,7 +79,7 @@ impl Pending {
     /// One that is of use to somebody who awaits it only: whoever forgets to is warned.
     pub fn owed(py: Python<'_>, what: &'static str, acting: Option<ActorKey>, operation: Operation) -> PyResult<Self> {
         let mut pending = Self::new(what, acting, operation);
-        pending.owed = Some(Owed::here(py)?);
+        pending.owed = Some(NeverAwaited::here(py)?);
         Ok(pending)
     }
 
@@ -621,42 +619,6 @@ impl Drop for Pending {
     }
 }
 
-impl Owed {
-    fn here(py: Python<'_>) -> PyResult<Self> {
-        static MADE_AT: Once<Py<PyAny>> = Once::new();
-        static TRACES: OnceLock<bool> = OnceLock::new();
-        let traces = match TRACES.get() {
-            Some(traces) => *traces,
-            None => {
-                // Found before the cell is taken: what asks lets go of the interpreter, and another thread would wait for the cell with it.
-                let found = traces_origins(py).unwrap_or(false);
-                *TRACES.get_or_init(|| found)
-            }
-        };
-        let made_at =
-            if traces { Some(MADE_AT.of(py, "tidewire._futures", "made_at")?.call0()?.unbind()) } else { None };
-        Ok(Self(made_at))
-    }
-
-    fn remind(self, py: Python<'_>, title: &str) {
-        // It may be let go of while an error is on its way.
-        let on_its_way = PyErr::take(py);
-        let told = PyModule::import(py, "tidewire._futures")
-            .and_then(|module| module.getattr("never_awaited")?.call1((title, self.0)).map(drop));
-        if let Err(error) = told {
-            error.write_unraisable(py, None);
-        }
-        if let Some(error) = on_its_way {
-            error.restore(py);
-        }
-    }
-}
-
-/// Whether asyncio, too, notes where coroutines were made.
-fn traces_origins(py: Python<'_>) -> PyResult<bool> {
-    PyModule::import(py, "tidewire._futures")?.getattr("TRACES")?.extract()
-}
-
 /// Rings the loop when the operation can be looked at again.
 struct Ring {
     line: Arc<Line>,
@@ -674,41 +636,6 @@ impl Wake for Ring {
             self.line.complete(pending);
         }
     }
-}
-
-/// Has an event loop call something, that of this thread if none is given.
-fn soon(
-    py: Python<'_>,
-    of: Option<&Bound<'_, PyAny>>,
-    callback: &Py<PyAny>,
-    this: &Py<Pending>,
-    context: Option<Py<PyAny>>,
-) -> PyResult<()> {
-    let running = match of {
-        Some(of) => of.clone(),
-        None => running_loop(py)?,
-    };
-    let keywords = pyo3::types::PyDict::new(py);
-    if let Some(context) = context {
-        keywords.set_item("context", context)?;
-    }
-    running.call_method("call_soon", (callback, this), Some(&keywords)).map(drop)
-}
-
-fn cancelled(py: Python<'_>, why: Option<&Py<PyAny>>) -> PyErr {
-    match why {
-        Some(why) => asyncio_error(py, "CancelledError", (why,)),
-        None => asyncio_error(py, "CancelledError", ()),
-    }
-}
-
-fn asyncio_error<'py>(py: Python<'py>, name: &str, arguments: impl PyCallArgs<'py>) -> PyErr {
-    static MODULE: Once<Py<PyModule>> = Once::new();
-    let made = MODULE
-        .get_or_try_init(py, || PyModule::import(py, "asyncio").map(Bound::unbind))
-        .and_then(|module| module.bind(py).getattr(name))
-        .and_then(|class| class.call1(arguments));
-    made.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// A class with types in brackets, as annotations have it.
