@@ -1,11 +1,35 @@
 //! What asyncio offers that has no Rust side: callbacks of event loops, and its exceptions.
 
+use std::sync::Arc;
+use std::task::Wake;
+
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
+use tidewire_engine::raw::Mutex;
 
-use crate::bridge::running_loop;
+use crate::bridge::{Line, running_loop};
+use crate::held::Held;
 use crate::once::Once;
 use crate::pending::Pending;
+
+/// Has an event loop look at an operation again.
+pub struct LoopWaker {
+    pub line: Arc<Line>,
+    pub pending: Mutex<Option<Held<Pending>>>,
+}
+
+impl Wake for LoopWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let pending = self.pending.lock().take();
+        if let Some(pending) = pending {
+            self.line.complete(pending);
+        }
+    }
+}
 
 /// Has an event loop call something, that of this thread if none is given.
 pub fn soon(

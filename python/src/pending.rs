@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyStopIteration, PyTypeError};
@@ -13,9 +13,9 @@ use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorKey, acting_as};
 
-use crate::asyncio::{asyncio_error, cancelled, soon};
+use crate::asyncio::{LoopWaker, asyncio_error, cancelled, soon};
 use crate::attach::{attach, is_sole};
-use crate::bridge::{Line, line_here, running_loop};
+use crate::bridge::{line_here, running_loop};
 use crate::errors;
 use crate::fork::Born;
 use crate::held::Held;
@@ -44,7 +44,7 @@ enum State {
     /// Not looked at yet, or under way.
     Running {
         operation: Operation,
-        waker: Option<(Waker, Arc<Ring>)>,
+        waker: Option<(Waker, Arc<LoopWaker>)>,
         blocking: bool,
         callbacks: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
     },
@@ -169,7 +169,7 @@ impl Pending {
             Some(waker) => waker,
             None => match line_here(py) {
                 Ok(line) => {
-                    let ring = Arc::new(Ring { line, pending: Mutex::new(None) });
+                    let ring = Arc::new(LoopWaker { line, pending: Mutex::new(None) });
                     (Waker::from(Arc::clone(&ring)), ring)
                 }
                 Err(error) => {
@@ -615,25 +615,6 @@ impl Drop for Pending {
             if let Some(owed) = self.owed.take().filter(|_| forgotten) {
                 attach(|py| owed.remind(py, &self.title(py)));
             }
-        }
-    }
-}
-
-/// Rings the loop when the operation can be looked at again.
-struct Ring {
-    line: Arc<Line>,
-    pending: Mutex<Option<Held<Pending>>>,
-}
-
-impl Wake for Ring {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let pending = self.pending.lock().take();
-        if let Some(pending) = pending {
-            self.line.complete(pending);
         }
     }
 }
