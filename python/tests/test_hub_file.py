@@ -103,6 +103,7 @@ def test_the_table_is_for_the_command_alone(tmp_path: Path) -> None:
         ("timeout = -1", "hub.timeout: -1 is not allowed: give seconds, 0 or more"),
         ("timeout = nan", "hub.timeout: nan is not allowed"),
         ("cert = 5", "hub.cert: 5 is not allowed: give the path of a PEM file"),
+        ("http_files = []", "hub.http_files: [] is not allowed: give the path of a folder"),
         ('tokens = ["a-long-secret"]', "hub.tokens[0]: what was given is no table"),
         ('[[hub.tokens]]\nuser = "ann"', "hub.tokens[0].token: what was given is not allowed: give a string of 8"),
         (

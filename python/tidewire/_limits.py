@@ -351,6 +351,9 @@ HTTP_BODY_BYTES: Final = Limit("http_body_bytes", "bytes", 16_777_216, 1, 1_073_
 HTTP_BODIES_BYTES: Final = Limit("http_bodies_bytes", "bytes", 268_435_456, 1, 17_179_869_184)
 """Bodies of requests that an HTTP gateway holds at once."""
 
+HTTP_FILES_BYTES: Final = Limit("http_files_bytes", "bytes", 67_108_864, 1, 1_073_741_824)
+"""Static files that an HTTP gateway holds, with their names."""
+
 HTTP_READ_MS: Final = Limit("http_read_ms", "ms", 30_000, 1, 3_600_000)
 """How long the head of a request over HTTP may take, and its body."""
 

@@ -390,7 +390,7 @@ class Hub:
     def listen_http(
         self,
         url: str,
-        settings: tuple[str, dict[str, int], list[str], list[str], bool],
+        settings: tuple[str, dict[str, int], list[str], list[str], str | None, bool],
         log: Callable[[str, bool], object],
     ) -> Gateway: ...
     def statistics(self) -> dict[str, int]: ...

@@ -102,6 +102,15 @@ def up(
             show_default=False,
         ),
     ] = None,
+    http_files: Annotated[
+        Path | None,
+        typer.Option(
+            "--http-files",
+            metavar="DIR",
+            help="A folder whose files everybody gets over HTTP, at /files/; they are read once, at the start.",
+            show_default=False,
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the hub.", show_default=False)] = None,
     config: Annotated[
         Path | None,
@@ -159,6 +168,7 @@ def up(
         "http": tuple(http) if http else None,
         "cors": tuple(cors) if cors else None,
         "hosts": tuple(hosts) if hosts else None,
+        "http_files": http_files,
         "insecure": insecure or None,
         "cert": cert,
         "key": key,

@@ -20,6 +20,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       form-action 'none'; frame-ancestors 'none'";
 
 pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Problem> {
+    if let Some(("files", parts)) = asked.path.split_first().map(|(first, parts)| (first.as_str(), parts)) {
+        only(asked, &[Method::GET])?;
+        return shared.files.answer(parts).ok_or_else(|| Problem::nothing("path: there is no file of this name"));
+    }
     let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
     let is_known =
         matches!(*path, ["" | "healthz" | "readyz" | "metrics" | "openapi.json"] | ["docs", "page.js" | "page.css"]);

@@ -25,6 +25,7 @@ mod catalog;
 mod connection;
 mod counts;
 mod documents;
+mod files;
 mod gateway;
 mod headers;
 mod json;

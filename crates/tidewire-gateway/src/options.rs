@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidewire_proto::generated::limits::{self, Limit};
@@ -12,6 +13,7 @@ pub struct GatewayOptions {
     pub(crate) name: String,
     pub(crate) origins: Vec<String>,
     pub(crate) hosts: Vec<String>,
+    pub(crate) files: Option<PathBuf>,
     pub(crate) is_insecure: bool,
     pub(crate) limits: GatewayLimits,
     pub(crate) log: Log,
@@ -24,6 +26,7 @@ impl GatewayOptions {
             name: name.into(),
             origins: Vec::new(),
             hosts: Vec::new(),
+            files: None,
             is_insecure: false,
             limits: GatewayLimits::default(),
             log: Arc::new(|_| {}),
@@ -40,6 +43,13 @@ impl GatewayOptions {
     /// of this machine could call it otherwise. A hub with tokens takes any name.
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.hosts = hosts.into_iter().collect();
+        self
+    }
+
+    /// Serves the files of a folder, and of those below it, at `/files/`, to everybody who reaches the gateway. They are read once, when it begins to listen; names
+    /// that begin with a dot are left out. By default there are none.
+    pub fn files(mut self, folder: Option<PathBuf>) -> Self {
+        self.files = folder;
         self
     }
 
@@ -69,6 +79,7 @@ pub struct GatewayLimits {
     pub(crate) head_bytes: usize,
     pub(crate) body_bytes: usize,
     pub(crate) bodies_bytes: usize,
+    pub(crate) files_bytes: usize,
     pub(crate) read_ms: u64,
     pub(crate) idle_ms: u64,
     pub(crate) streams: usize,
@@ -82,6 +93,7 @@ impl Default for GatewayLimits {
             head_bytes: limits::HTTP_HEAD_BYTES.default as usize,
             body_bytes: limits::HTTP_BODY_BYTES.default as usize,
             bodies_bytes: limits::HTTP_BODIES_BYTES.default as usize,
+            files_bytes: limits::HTTP_FILES_BYTES.default as usize,
             read_ms: limits::HTTP_READ_MS.default,
             idle_ms: limits::HTTP_IDLE_MS.default,
             streams: limits::HTTP_STREAMS.default as usize,
@@ -101,6 +113,7 @@ impl GatewayLimits {
             "http_head_bytes" => &mut self.head_bytes,
             "http_body_bytes" => &mut self.body_bytes,
             "http_bodies_bytes" => &mut self.bodies_bytes,
+            "http_files_bytes" => &mut self.files_bytes,
             "http_streams" => &mut self.streams,
             "http_requests" => &mut self.requests,
             "http_read_ms" => {
@@ -123,10 +136,11 @@ impl GatewayLimits {
 }
 
 /// The limits that can be set.
-const KNOWN: [&Limit; 8] = [
+const KNOWN: [&Limit; 9] = [
     &limits::HTTP_BODIES_BYTES,
     &limits::HTTP_BODY_BYTES,
     &limits::HTTP_CONNECTIONS,
+    &limits::HTTP_FILES_BYTES,
     &limits::HTTP_HEAD_BYTES,
     &limits::HTTP_IDLE_MS,
     &limits::HTTP_READ_MS,

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use crate::catalog::Catalog;
 use crate::connection::Connection;
 use crate::counts::{Counting, Counts};
+use crate::files::Files;
 use crate::gateway::GatewayError;
 use crate::options::GatewayOptions;
 use crate::routes;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub access: Access,
     pub catalog: Catalog,
     pub options: GatewayOptions,
+    pub files: Files,
     pub counting: Counting,
     /// Whether it ends.
     pub ending: watch::Sender<bool>,
@@ -72,6 +74,9 @@ impl Server {
             };
             GatewayError::new(ErrorCode::ConfigError, format!("url: can't listen at http://{address}: {error}{mend}"))
         };
+        let folder = options.files.as_deref();
+        let files =
+            folder.map_or_else(|| Ok(Files::default()), |folder| Files::read(folder, options.limits.files_bytes))?;
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
         let listener = runtime.block_on(async { bind(address) }).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -81,6 +86,7 @@ impl Server {
             hub: hub.clone(),
             access,
             options,
+            files,
             counting: Counting::default(),
             ending: watch::Sender::new(false),
             connections: Mutex::default(),

@@ -1,5 +1,6 @@
 //! The HTTP gateway of a hub in this process.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,13 +34,14 @@ impl Gateway {
         log: Py<PyAny>,
     ) -> PyResult<Self> {
         let failed = |failure: GatewayError| error(py, failure.code().name(), &failure.to_string(), &[]);
-        let (name, limits, origins, hosts, insecure) = settings;
+        let (name, limits, origins, hosts, files, insecure) = settings;
         let limits = limits.iter().try_fold(GatewayLimits::default(), |all, (name, value)| all.with(name, *value));
         let said = Logger::new(log);
         let options = GatewayOptions::named(name)
             .limits(limits.map_err(failed)?)
             .origins(origins)
             .hosts(hosts)
+            .files(files)
             .insecure(insecure)
             .log(move |line| said.warn(line));
         let listening = crate::attach::detach(py, || tidewire_gateway::Gateway::listen(hub, url, options));
@@ -53,8 +55,8 @@ impl Gateway {
     }
 }
 
-/// The name of its node, limits by their names, origins, hosts, and whether other machines may reach it in clear text.
-pub type GatewaySettings = (String, Settings, Vec<String>, Vec<String>, bool);
+/// The name of its node, limits by their names, origins, hosts, a folder of files, and whether other machines may reach it in clear text.
+pub type GatewaySettings = (String, Settings, Vec<String>, Vec<String>, Option<PathBuf>, bool);
 
 #[pymethods]
 impl Gateway {

@@ -25,6 +25,7 @@ class HubSettings:
         http: Where its public services are reached over HTTP: ``http://127.0.0.1:8080``, or ``127.0.0.1:8080``.
         cors: Origins whose pages may call over HTTP.
         hosts: Names under which the gateway of a hub without tokens may be reached.
+        http_files: A folder whose files everybody gets over HTTP, at ``/files/``.
         http_limits: Limits of HTTP by their names.
         tokens: Who may join; without any, everybody who reaches the place.
         cert: PEM file of the certificate, for URLs with TLS.
@@ -40,6 +41,7 @@ class HubSettings:
     http: tuple[str, ...] = ()
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    http_files: Path | None = None
     http_limits: Mapping[str, int] = field(default_factory=dict)
     tokens: tuple[tw.Token, ...] = ()
     cert: Path | None = None
@@ -92,7 +94,8 @@ class _Reading:
             "tokens": self._tokens,
             "insecure": self._flag,
             "timeout": self._seconds,
-            **dict.fromkeys(("cert", "key", "ca", "data"), self._path),
+            **dict.fromkeys(("cert", "key", "ca"), self._pem_file),
+            **dict.fromkeys(("data", "http_files"), self._folder_path),
         }
 
     def value(self, key: str, value: Any) -> Any:
@@ -128,9 +131,15 @@ class _Reading:
         self._wrong(path, value, "give a table of whole numbers, such as { http_body_bytes = 1_000_000 }")
         return {}
 
-    def _path(self, path: str, value: Any) -> Path:
+    def _pem_file(self, path: str, value: Any) -> Path:
+        return self._path(path, value, "give the path of a PEM file")
+
+    def _folder_path(self, path: str, value: Any) -> Path:
+        return self._path(path, value, "give the path of a folder")
+
+    def _path(self, path: str, value: Any, mend: str) -> Path:
         if not isinstance(value, str) or not value:
-            self._wrong(path, value, "give the path of a PEM file")
+            self._wrong(path, value, mend)
         return self._folder / str(value)
 
     def _flag(self, path: str, value: Any) -> bool:

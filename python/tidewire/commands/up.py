@@ -85,7 +85,7 @@ def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
 
 def _listen_http(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
     url = url if "://" in url else f"http://{url}"
-    settings = tw.Http(wanted.cors, wanted.hosts, wanted.http_limits)
+    settings = tw.Http(wanted.cors, wanted.hosts, wanted.http_files, wanted.http_limits)
     return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, http=settings)
 
 

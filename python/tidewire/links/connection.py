@@ -174,7 +174,8 @@ class Connection:
         """Become a hub, if this node is none, and let clients call its public services over HTTP.
 
         Raises:
-            InvalidArgument: if the node has joined another hub, the URL or a limit is not allowed, or the tokens are not those of its first place.
+            InvalidArgument: if the node has joined another hub, the URL or a limit is not allowed, the files can't be read, or the tokens are not those of its
+                first place.
             Unauthorized: if other machines could reach it in clear text.
             ConfigError: if the place is taken.
         """
@@ -182,7 +183,8 @@ class Connection:
         self._check_hub(tokens)
         hub = self.hub or Hub(node.name, tokens, node.links.to_dict(), _log(node.name))
         name = f"{node.name}-http" if not self._gateways else f"{node.name}-http-{len(self._gateways) + 1}"
-        settings = (name, dict(http.limits), list(http.cors), list(http.hosts), insecure)
+        files = None if http.files is None else str(http.files)
+        settings = (name, dict(http.limits), list(http.cors), list(http.hosts), files, insecure)
         gateway = hub.listen_http(url, settings, _log(node.name))
         self._gateways.append(gateway)
         if self.hub is None:

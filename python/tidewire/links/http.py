@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 
 from tidewire.errors import InvalidArgument
 from tidewire.services.names import short
@@ -19,14 +20,17 @@ class Http:
         cors: Origins such as ``"https://shop.example"`` whose pages may call from a browser, ``"*"`` for all. By default only the gateway's
             own pages may.
         hosts: Names under which the gateway of a hub without tokens may be reached, besides addresses and ``localhost``.
+        files: A folder whose files everybody gets at ``/files/``, without a token. They are read once, when the gateway begins to listen; names that begin
+            with a dot are left out.
         limits: Limits by their names, such as ``{"http_body_bytes": 1_000_000}``; those that begin with ``http_`` on the page of limits.
 
     Raises:
-        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits that there are not.
+        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits that there are not, and files that can't be read.
     """
 
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    files: str | PathLike[str] | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -39,6 +43,8 @@ class Http:
                 raise InvalidArgument(
                     f"cors: {origin!r} is not allowed: give origins such as https://shop.example, or *"
                 )
+        if not isinstance(self.files, (str, PathLike, type(None))) or self.files == "":
+            raise InvalidArgument(f"files: {short(self.files)} is not allowed: give the path of a folder, or None")
         for name, value in self.limits.items():
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
                 raise InvalidArgument(f"limits: {name}={short(value)} is not allowed: give a whole number")

@@ -665,6 +665,12 @@ pub const HTTP_BODY_BYTES: Limit =
 pub const HTTP_BODIES_BYTES: Limit =
     Limit { name: "http_bodies_bytes", unit: "bytes", default: 268_435_456, min: 1, max: 17_179_869_184 };
 
+/// Static files that an HTTP gateway holds, with their names.
+///
+/// At the limit: The gateway does not begin to listen: InvalidArgument names the file.
+pub const HTTP_FILES_BYTES: Limit =
+    Limit { name: "http_files_bytes", unit: "bytes", default: 67_108_864, min: 1, max: 1_073_741_824 };
+
 /// How long the head of a request over HTTP may take, and its body.
 ///
 /// At the limit: The connection is closed; a body that is late is answered with status 408 before.
@@ -851,6 +857,7 @@ pub const ALL: &[&Limit] = &[
     &HTTP_HEADERS,
     &HTTP_BODY_BYTES,
     &HTTP_BODIES_BYTES,
+    &HTTP_FILES_BYTES,
     &HTTP_READ_MS,
     &HTTP_IDLE_MS,
     &HTTP_STREAMS,

@@ -1,0 +1,161 @@
+//! Static files: a folder that is read once, when the gateway begins, and answered from memory.
+//!
+//! A request is looked up among the names that were found, and never opens a file: no path leads out of the folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, HeaderValue, LOCATION};
+
+use crate::answer::{Answer, Body, answer, nothing};
+use crate::gateway::GatewayError;
+
+/// What a request for a folder gets.
+const INDEX: &str = "index.html";
+
+/// The files of a folder and of those below it, by their paths with slashes.
+#[derive(Default)]
+pub(crate) struct Files(BTreeMap<String, File>);
+
+struct File {
+    media_type: &'static str,
+    bytes: Bytes,
+}
+
+impl Files {
+    /// Reads a folder: at most so many bytes of names and contents. What begins with a dot is left out, a symbolic link is refused.
+    pub fn read(folder: &Path, most: usize) -> Result<Self, GatewayError> {
+        let (mut found, mut left) = (Self::default(), most);
+        let mut folders = vec![(folder.to_owned(), String::new())];
+        while let Some((folder, within)) = folders.pop() {
+            for entry in fs::read_dir(&folder).map_err(|error| unreadable(&folder, &error))? {
+                let entry = entry.map_err(|error| unreadable(&folder, &error))?;
+                let path = entry.path();
+                let kind = entry.file_type().map_err(|error| unreadable(&path, &error))?;
+                let name =
+                    entry.file_name().into_string().map_err(|_| wrong(&path, "its name is not UTF-8: rename it"))?;
+                if name.starts_with('.') {
+                    continue;
+                }
+                let name = format!("{within}{name}");
+                if kind.is_dir() {
+                    folders.push((path, format!("{name}/")));
+                } else if kind.is_file() {
+                    let bytes = content(&path, &mut left, name.len(), most)?;
+                    found.0.insert(name, File { media_type: media_type(&path), bytes });
+                } else {
+                    return Err(wrong(&path, "it is no file and no folder: put a copy of what it names there"));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The answer for the parts of a path, decoded; none if there is no such file.
+    pub fn answer(&self, parts: &[String]) -> Option<Answer> {
+        if parts.is_empty() {
+            return Some(moved("/files/"));
+        }
+        // A part with a slash of its own is the name of no file.
+        let mut path = parts.iter().all(|part| !part.contains('/')).then(|| parts.join("/"))?;
+        if path.is_empty() || path.ends_with('/') {
+            path.push_str(INDEX);
+        }
+        let file = self.0.get(&path)?;
+        let mut answer = answer(StatusCode::OK, file.media_type, Body::whole(file.bytes.clone()));
+        answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        Some(answer)
+    }
+}
+
+fn moved(place: &'static str) -> Answer {
+    let mut answer = nothing(StatusCode::PERMANENT_REDIRECT);
+    answer.headers_mut().insert(LOCATION, HeaderValue::from_static(place));
+    answer
+}
+
+fn content(path: &Path, left: &mut usize, name: usize, most: usize) -> Result<Bytes, GatewayError> {
+    let length = fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+    let room = left.checked_sub(name).filter(|room| length <= *room as u64);
+    let Some(room) = room else {
+        return Err(wrong(path, &format!("with it there are more than http_files_bytes={most}: serve fewer files")));
+    };
+    let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
+    *left = room.saturating_sub(bytes.len());
+    Ok(bytes.into())
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> GatewayError {
+    wrong(path, &format!("it can't be read: {error}"))
+}
+
+fn wrong(path: &Path, text: &str) -> GatewayError {
+    GatewayError::invalid(format!("files: {}: {text}", PathBuf::from(path).display()))
+}
+
+fn media_type(path: &Path) -> &'static str {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    match ending.to_ascii_lowercase().as_str() {
+        "html" | "htm" => "text/html; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "json" | "map" => "application/json",
+        "txt" | "md" => "text/plain; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "ico" => "image/vnd.microsoft.icon",
+        "woff2" => "font/woff2",
+        "wasm" => "application/wasm",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use hyper::StatusCode;
+
+    use super::Files;
+
+    fn parts(path: &str) -> Vec<String> {
+        path.split('/').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn only_what_lies_in_the_folder_is_found() {
+        let place = std::env::temp_dir().join(format!("tidewire-files-{}", std::process::id()));
+        fs::create_dir_all(place.join("site/sub")).unwrap();
+        for (name, text) in
+            [("secret", "no"), ("site/index.html", "top"), ("site/sub/index.html", "sub"), ("site/.env", "no")]
+        {
+            fs::write(place.join(name), text).unwrap();
+        }
+        let files = Files::read(&place.join("site"), 1_000).unwrap();
+        let status = |path: &str| files.answer(&parts(path)).map(|answer| answer.status());
+        for path in ["", "index.html", "sub/", "sub/index.html"] {
+            assert_eq!(status(path), Some(StatusCode::OK), "{path}");
+        }
+        for path in ["../secret", "sub/../../secret", ".env", "sub", "sub//index.html", "./index.html", "/index.html"] {
+            assert_eq!(status(path), None, "{path}");
+        }
+        assert!(
+            files.answer(&["../secret".to_owned()]).is_none() && files.answer(&["sub/index.html".to_owned()]).is_none()
+        );
+        assert_eq!(files.answer(&[]).map(|answer| answer.status()), Some(StatusCode::PERMANENT_REDIRECT));
+        let failed = Files::read(&place.join("site"), 20).err().unwrap();
+        assert!(failed.to_string().contains("http_files_bytes=20"), "{failed}");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(place.join("secret"), place.join("site/linked")).unwrap();
+            let failed = Files::read(&place.join("site"), 1_000).err().unwrap();
+            assert!(failed.to_string().contains("linked: it is no file and no folder"), "{failed}");
+        }
+        fs::remove_dir_all(&place).unwrap();
+    }
+}
