@@ -32,6 +32,12 @@ demo: .make/extension .make/flights ## Build, and run the demonstrations: the fl
 	@$(BIN)/python examples/bingo/main.py
 	$(call say,running the demonstration: runs until a mean is known well enough)
 	@$(BIN)/python examples/precision/main.py
+	@printf 'to watch the flights in a browser, and be asked what they are to do: make live\n'
+
+.PHONY: live
+live: .make/extension .make/flights .make/js ## Build, and serve a page that shows the flights as they leave (examples/live)
+	@cd js && npm run --silent build
+	@$(BIN)/python examples/live/main.py
 
 .PHONY: test
 test: test-rust test-loom test-python test-js test-attack test-demo test-fuzz ## Build, and pass all tests
@@ -111,7 +117,7 @@ test-python: .make/extension .make/flights ## Python tests
 	@cd python && ../$(BIN)/python -m pytest
 
 .PHONY: test-js
-test-js: .make/extension .make/js .make/chromium ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
+test-js: .make/extension .make/js .make/chromium .make/flights ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
 	$(call say,tests of the TypeScript client)
 	@cd js && npm run --silent build
 	@cd js && npm run --silent test

@@ -1,15 +1,13 @@
 /** Two tabs and a worker of Chromium on one hub, with a node of Python. */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import test, { after, before, describe } from "node:test";
 import { build } from "esbuild";
-import { type Browser, chromium, type Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { connect, type Node } from "tidewire";
+import { launch } from "./chromium.js";
 import { Peer, ROOT } from "./python.js";
-
-const CHROMIUM = ["chromium", "chromium-browser", "google-chrome"].map((name) => `/usr/bin/${name}`).find(existsSync);
 
 const WORKER = `
 import { connect } from "/tidewire.js";
@@ -43,7 +41,6 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 	const pages: Page[] = [];
 
 	before(async () => {
-		assert.ok(CHROMIUM, "the tests in a browser need Chromium: js/scripts/chromium.sh installs it");
 		hub = await Peer.start("hub");
 		python = await Peer.start("server", hub.url);
 		node = await connect(hub.url, { name: "watcher" });
@@ -62,7 +59,7 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 			response.end(file?.text);
 		});
 		await new Promise<void>((resolve) => site.listen(0, "127.0.0.1", resolve));
-		browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+		browser = await launch();
 		const { port } = site.address() as AddressInfo;
 		for (const name of ["one", "two"]) {
 			const page = await browser.newPage();
