@@ -3,9 +3,11 @@
 #![allow(missing_docs)]
 
 mod actor;
+mod admission;
 mod arguments;
 mod asyncio;
 mod attach;
+mod balancer;
 mod batch;
 mod bridge;
 mod campaigns;
@@ -28,7 +30,7 @@ mod once;
 mod pause;
 mod pending;
 mod present;
-mod standing;
+mod retry;
 mod statistics;
 mod steps;
 mod streams;
@@ -48,7 +50,9 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<actor::ActorRef>()?;
     module.add_class::<context::Context>()?;
     module.add_class::<pending::Pending>()?;
-    module.add_class::<standing::Standing>()?;
+    module.add_class::<balancer::Balancer>()?;
+    module.add_class::<admission::Admission>()?;
+    module.add_class::<retry::Retry>()?;
     module.add_class::<tally::CallTally>()?;
     module.add_class::<timer::Timer>()?;
     module.add_class::<subscription::Subscription>()?;

@@ -99,7 +99,7 @@ async def joined() -> AsyncIterator[tuple[tw.Node, Workshop, Any]]:
 
 def outstanding(caller: tw.Node) -> list[int]:
     group = registry_of(caller).group("workshop")
-    return [group._standings[instance].outstanding for instance in group._standings]
+    return [group.balancer.outstanding(instance) for instance in group.ports]
 
 
 @told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import random
 import signal
 from time import perf_counter
 from typing import Any
@@ -14,9 +13,8 @@ import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
 from tidewire.links import known
-from tidewire.services import resending
 from tidewire.services.calls import Call
-from tidewire.services.registry import registry_of
+from tidewire.services.registry import Registry, registry_of
 from tidewire.services.resending import Resending
 from tidewire.services.sending import Sending
 
@@ -55,8 +53,10 @@ def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Pro
 def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_a_wait(
     started: Programs, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(resending, "_FIRST_S", 1_000.0)
-    monkeypatch.setattr(resending, "_LONGEST_S", 1_000.0)
+    def pause(registry: Registry, wait_s: float, seen: int) -> Any:
+        return registry.node._engine.changed(registry.news, seen, 50_000 * wait_s)
+
+    monkeypatch.setattr(Registry, "pause", pause)
     hub, url = started.hub()
     server = started.server(url)
 
@@ -151,7 +151,7 @@ def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(st
 
 
 def test_the_wait_grows_is_bounded_and_ends_with_the_deadline() -> None:
-    again = Resending(until=10.0, left=3, dice=random.Random(1))
+    again = Resending(until=10.0, left=3)
     assert again.while_nobody(tw.NoResponders("nobody"), 0.0) is None, "nothing was lost yet"
     first = again.after_loss(lost(), 0.0)
     assert first is not None

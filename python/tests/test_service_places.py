@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -207,24 +204,3 @@ def test_a_call_over_a_link_that_is_given_up_while_it_waits_lets_go_of_what_it_c
                 assert room.order == [0, 1]
 
     play(main)
-
-
-_WAITING = """
-from tidewire.services.places import Places
-
-places = Places(1, 10)
-places.enter("first", "normal")
-for priority in ("low", "normal", "high", "urgent"):
-    places.enter(priority, priority)
-order, one = [], "first"
-while (one := places.leave(one)) is not None:
-    order.append(one)
-print(*order)
-"""
-
-
-def test_the_order_of_priorities_depends_on_no_seed_of_hashes() -> None:
-    for seed in range(6):
-        env = {**os.environ, "PYTHONHASHSEED": str(seed)}
-        ran = subprocess.run([sys.executable, "-c", _WAITING], env=env, capture_output=True, text=True, check=True)
-        assert ran.stdout.split() == list(ORDER)

@@ -3,112 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire as tw
 from tidewire.services.calls import Answer
-from tidewire.services.policies import Policy, Standings
+from tidewire.services.policies import Policy
 from tidewire.services.proxy import client
 from tidewire.services.serving import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
-
-
-def standings(*instances: str) -> Standings:
-    made = Standings()
-    for instance in instances:
-        made.add(instance)
-    return made
-
-
-def test_first_stays_with_the_one_that_came_first() -> None:
-    them, dice = standings("a", "b", "c"), random.Random(1)
-    assert {them.choose(Policy("first"), dice) for _ in range(20)} == {"a"}
-    them.remove("a")
-    assert them.choose(Policy("first"), dice) == "b"
-    assert them.choose(Policy("first"), dice, without={"b"}) == "c"
-    assert them.choose(Policy("first"), dice, without={"b", "c"}) is None
-    assert Standings().choose(Policy("first"), dice) is None
-
-
-def test_random_with_a_seed_is_the_same_each_time() -> None:
-    def chosen() -> list[str | None]:
-        them, dice = standings("a", "b", "c"), random.Random(7)
-        return [them.choose(Policy("random", seed=7), dice) for _ in range(300)]
-
-    assert chosen() == chosen()
-    assert all(count > 70 for count in Counter(chosen()).values())
-
-
-def test_the_least_outstanding_gets_the_call_and_equal_ones_take_turns() -> None:
-    them, dice = standings("a", "b", "c"), random.Random(1)
-    assert Counter(them.choose(Policy(), dice) for _ in range(300)) == {"a": 100, "b": 100, "c": 100}
-    for _ in range(2):
-        them.began("a")
-    them.began("b")
-    assert {them.choose(Policy(), dice) for _ in range(10)} == {"c"}
-    for _ in range(3):
-        them.began("c")
-    assert them.choose(Policy(), dice) == "b"
-    them.ended("a", 0.1)
-    them.ended("a", 0.1)
-    assert them.choose(Policy(), dice) == "a"
-
-
-def test_the_lowest_latency_is_found_again_when_it_changes() -> None:
-    takes_s = {"a": 0.010, "b": 0.001, "c": 0.020}
-    them, dice, policy = standings(*takes_s), random.Random(3), Policy("lowest_latency", explore=0.1)
-
-    def calls(count: int) -> Counter[str]:
-        seen: Counter[str] = Counter()
-        for _ in range(count):
-            chosen = them.choose(policy, dice)
-            assert chosen is not None
-            them.began(chosen)
-            them.ended(chosen, takes_s[chosen])
-            seen[chosen] += 1
-        return seen
-
-    before = calls(1_000)
-    assert before["b"] > 850
-    assert min(before.values()) > 10, "the others are tried now and then"
-    takes_s.update(a=0.0005, b=0.050)
-    assert calls(1_000)["a"] > 700
-
-
-def test_an_instance_that_fails_quickly_draws_no_calls() -> None:
-    them, dice, policy = standings("a", "b"), random.Random(3), Policy("lowest_latency", explore=0.0)
-    for instance in ("a", "b"):
-        them.began(instance)
-        them.ended(instance, 0.010)
-    for _ in range(20):
-        them.began("a")
-        them.ended("a", 0.0001, failed=True)
-    assert {them.choose(policy, dice) for _ in range(20)} == {"b"}
-
-
-def test_one_that_nothing_is_known_of_is_tried_once_at_a_time() -> None:
-    them, dice, policy = standings("a", "b"), random.Random(3), Policy("lowest_latency", explore=0.0)
-    them.began("a")
-    them.ended("a", 0.010)
-    assert them.choose(policy, dice) == "b"
-    them.began("b")
-    assert {them.choose(policy, dice) for _ in range(10)} == {"a"}
-
-
-def test_what_ends_after_it_was_removed_changes_nothing() -> None:
-    them = standings("a")
-    them.began("a")
-    them.remove("a")
-    them.ended("a", 1.0)
-    them.add("a")
-    them.ended("a", 1.0)
-    assert them["a"].outstanding == 0
-    assert len(them) == 1
 
 
 @pytest.mark.parametrize(

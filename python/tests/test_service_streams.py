@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from tidewire._binding import Admission
 from tidewire._limits import STREAM_AHEAD
 from tidewire.services.context import CallContext, context
 from tidewire.services.declare import Service, method
-from tidewire.services.places import Places
 from tidewire.services.proxy import client
 from tidewire.services.serving import serve
 
@@ -479,7 +479,7 @@ def test_a_method_that_promises_a_stream_gives_one(run: Run) -> None:
 
 
 def test_streams_that_wait_begin_by_priority_and_in_their_order() -> None:
-    places: Places[str] = Places(1, 100)
+    places = Admission(1, 100)
     assert places.enter("first", "low")
     for n in range(3):
         for priority in ("low", "high", "urgent", "normal"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tidewire._tidewire import (
     ActorRef,
+    Admission,
+    Balancer,
     Bridge,
     Calling,
     CallTally,
@@ -26,9 +28,9 @@ from tidewire._tidewire import (
     RemoteCall,
     RemoteMessage,
     RemoteStream,
+    Retry,
     Route,
     Run,
-    Standing,
     StreamHome,
     Subscription,
     Timer,
@@ -50,6 +52,8 @@ from tidewire._tidewire import (
 
 __all__ = [
     "ActorRef",
+    "Admission",
+    "Balancer",
     "Bridge",
     "CallTally",
     "Calling",
@@ -72,9 +76,9 @@ __all__ = [
     "RemoteCall",
     "RemoteMessage",
     "RemoteStream",
+    "Retry",
     "Route",
     "Run",
-    "Standing",
     "StreamHome",
     "Subscription",
     "Timer",

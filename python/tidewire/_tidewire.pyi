@@ -1,7 +1,7 @@
 """The compiled part of tidewire."""
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextvars import Context as Variables
 from random import Random
 from types import EllipsisType, GenericAlias
@@ -18,6 +18,8 @@ from tidewire.supervision import Supervision
 
 __all__ = [
     "ActorRef",
+    "Admission",
+    "Balancer",
     "Bridge",
     "CallTally",
     "Calling",
@@ -40,9 +42,9 @@ __all__ = [
     "RemoteCall",
     "RemoteMessage",
     "RemoteStream",
+    "Retry",
     "Route",
     "Run",
-    "Standing",
     "StreamHome",
     "Subscription",
     "Timer",
@@ -115,26 +117,42 @@ class Calling:
     def _over_link(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending[Any]: ...
 
 @final
+class Retry:
+    """The attempts of one call."""
+
+    def __new__(cls, until_s: float | None, left: int, seed: int) -> Retry: ...
+    def after_loss(self, now_s: float) -> float | None: ...
+    def while_nobody(self, now_s: float) -> float | None: ...
+
+@final
 class Route:
     """The way to the one instance of a service, in another process."""
 
     @property
     def port(self) -> Any: ...
-    def __new__(cls, link: Link, engine: Engine, standing: Standing, port: Any, group: Any) -> Route: ...
+    def __new__(cls, link: Link, engine: Engine, balancer: Balancer, instance: str, port: Any, group: Any) -> Route: ...
 
 @final
-class Standing:
-    """What is known of one instance of a service."""
+class Admission:
+    """At most so many run, and at most so many wait."""
 
     @property
-    def calls(self) -> int: ...
-    @property
-    def latency_s(self) -> float | None: ...
-    @property
-    def outstanding(self) -> int: ...
-    def __new__(cls) -> Standing: ...
-    def began(self) -> None: ...
-    def ended(self, took_s: float | None, failed: bool = False) -> None: ...
+    def waiting(self) -> int: ...
+    def __new__(cls, running_max: int, waiting_max: int) -> Admission: ...
+    def enter(self, one: object, priority: str) -> bool: ...
+    def leave(self, one: object) -> Any: ...
+
+@final
+class Balancer:
+    """The instances of one service with the ways to them."""
+
+    def __new__(cls) -> Balancer: ...
+    def add(self, instance: str, port: Any) -> None: ...
+    def choose(self, kind: str, explore: float, dice: Random, without: Sequence[str] = ...) -> Any: ...
+    def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None: ...
+    def named(self, instance: str) -> Any: ...
+    def outstanding(self, instance: str) -> int: ...
+    def remove(self, instance: str) -> None: ...
 
 @final
 class ActorRef(Generic[_M_contra, _R_co]):

@@ -7,6 +7,7 @@
 //! - [`tree`]: subscriptions, found by subject.
 //! - [`campaign`]: seeded runs in ranges: seeds, random numbers, rows, digests.
 //! - [`link`]: links between nodes, the hub that routes between them, without sockets.
+//! - [`rpc`]: calls between nodes: balancer, admission, retries, watchdog.
 //! - [`stream`]: durable logs, consumers, leases and key-value buckets, without files.
 //!
 //! Time goes in as a number of microseconds, randomness as a seed; the same calls give the same answers everywhere.
@@ -18,6 +19,7 @@ pub mod campaign;
 pub mod histogram;
 pub mod link;
 pub mod restart;
+pub mod rpc;
 pub mod stream;
 pub mod tree;
 pub mod wheel;

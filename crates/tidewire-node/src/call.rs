@@ -3,18 +3,21 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
+use tidewire_core::rpc::retry::Retry;
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::core::Core;
+use crate::core::Runner;
 use crate::error::Error;
 use crate::finding::Finding;
-use crate::pending::wait;
+use crate::names;
+use crate::pending::{Wakers, wait};
 use crate::place::{Outcome, Place};
 use crate::shot::Shot;
 use crate::values;
@@ -31,7 +34,10 @@ pub struct Call<T> {
     place: Arc<Place>,
     /// None: it is not under way now.
     key: Option<CallKey>,
-    again: u32,
+    /// Its attempts, if it was lost.
+    retry: Option<Retry>,
+    /// Before the next attempt.
+    pause: Option<Pause>,
     /// A subscriber of this node has it, and nothing is sent.
     is_here: bool,
     /// It is not known yet where it goes.
@@ -53,7 +59,8 @@ impl<T> Call<T> {
             problem,
             place: Arc::default(),
             key: None,
-            again: 0,
+            retry: None,
+            pause: None,
             is_here: false,
             finding: None,
             result: None,
@@ -73,7 +80,8 @@ impl<T> Call<T> {
             problem: None,
             place,
             key: None,
-            again: 0,
+            retry: None,
+            pause: None,
             is_here: true,
             finding: None,
             result: None,
@@ -96,19 +104,33 @@ impl<T> Call<T> {
         Ok(())
     }
 
-    /// Whether a call whose link was lost is made again.
-    fn may_again(&self, number: u16) -> bool {
-        let runs_on = |core: &Core| self.again < core.resends && core.check().is_ok();
-        let in_time = |shot: &Shot| {
-            shot.may_again()
-                && !self.is_here
-                && shot.core().is_ok_and(|core| runs_on(&core))
-                && shot.deadline.is_none_or(|at| at > Instant::now())
-        };
-        number == ErrorCode::LinkLost.number() && self.shot.as_ref().is_some_and(in_time)
+    /// Whether it is made again after an error of this number, and if so from when on. `was_sent`: whoever had it may have handled it.
+    fn goes_on(&mut self, number: u16, was_sent: bool) -> bool {
+        let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| code.number() == number);
+        let is_loss = is_one_of(&[ErrorCode::LinkLost]);
+        let Some(shot) = self.shot.as_mut().filter(|shot| !self.is_here && shot.may_again()) else { return false };
+        let Some(core) = shot.core().ok().filter(|core| core.check().is_ok()) else { return false };
+        if !is_loss && !is_one_of(&[ErrorCode::NoResponders, ErrorCode::NodeStopped]) {
+            return false;
+        }
+        let (runner, deadline) = (&core.runner, shot.deadline);
+        let retry = self
+            .retry
+            .get_or_insert_with(|| Retry::new(deadline.map(|at| runner.us_at(at)), core.resends, names::dice()));
+        let now_us = runner.us_at(Instant::now());
+        if is_loss && was_sent {
+            // Another instance may have it at once; a link that is lost is waited for.
+            shot.lost();
+            return retry.after_loss(now_us).is_some();
+        }
+        let Some(wait_us) = retry.while_nobody(now_us) else { return false };
+        // All that could take it are tried anew.
+        shot.forget_tried();
+        self.pause = Some(Pause::begin(runner, Duration::from_micros(wait_us)));
+        true
     }
 
-    /// Sends it again, once the link is back.
+    /// Sends it again, once the link is back and it need not wait any more.
     fn poll_again(&mut self, context: &Context<'_>) -> Result<(), Error> {
         let Some(shot) = &self.shot else { return Ok(()) };
         let core = shot.core()?;
@@ -117,12 +139,20 @@ impl<T> Call<T> {
             // What it gives may have been lost with this link since it was decided to make the call again.
             return if shot.may_again() { Ok(()) } else { Err(Error::lost(&shot.title)) };
         }
-        self.again += 1;
-        match self.send() {
-            // It was lost once more in between.
-            Err(error) if self.may_again(error.code().number()) => Ok(()),
-            sent => sent,
+        if self.pause.as_ref().is_some_and(|pause| !pause.is_over(context)) {
+            return Ok(());
         }
+        self.pause = None;
+        self.send()
+    }
+
+    /// What keeps it from being sent; None: it is tried again.
+    fn unsent(&mut self, error: Error) -> Option<Error> {
+        if self.goes_on(error.code().number(), false) {
+            return None;
+        }
+        self.finish();
+        Some(error)
     }
 
     /// Ends it, on the other side too if that is still at it.
@@ -184,14 +214,14 @@ impl<T: DeserializeOwned> Call<T> {
         if let (Outcome::Late, Some(key), Ok(core)) = (&outcome, self.key, shot.core()) {
             core.link.cancel(key);
         }
+        if let (Outcome::Late, None, Some(_)) = (&outcome, self.key, &self.retry) {
+            // It was lost, and has not been sent again.
+            return Some(Outcome::Failed(ErrorCode::LinkLost.number(), None));
+        }
         self.key = None;
         let Outcome::Failed(number, _) = outcome else { return Some(outcome) };
-        let is_elsewhere = shot.is_found_elsewhere(number);
-        if !is_elsewhere && !self.may_again(number) {
+        if !shot.is_found_elsewhere(number) && !self.goes_on(number, true) {
             return Some(outcome);
-        }
-        if let (false, Some(shot)) = (is_elsewhere, &mut self.shot) {
-            shot.lost();
         }
         (self.place, self.watch) = (Arc::default(), None);
         None
@@ -237,8 +267,9 @@ impl<T: DeserializeOwned> Future for Call<T> {
             return Poll::Ready(Err(problem));
         }
         while this.result.is_none() {
-            if let Err(error) = this.look_found(context) {
-                this.finish();
+            if let Err(error) = this.look_found(context)
+                && let Some(error) = this.unsent(error)
+            {
                 return Poll::Ready(Err(error));
             }
             match this.place.poll(context) {
@@ -254,7 +285,11 @@ impl<T: DeserializeOwned> Future for Call<T> {
                 Poll::Pending => {
                     let is_lost = this.key.is_none() && !this.is_here && this.finding.is_none();
                     if is_lost && let Err(error) = this.poll_again(context) {
-                        return Poll::Ready(Err(error));
+                        match this.unsent(error) {
+                            Some(error) => return Poll::Ready(Err(error)),
+                            // It learns what wakes it.
+                            None => continue,
+                        }
                     }
                     this.watch();
                     return Poll::Pending;
@@ -262,6 +297,38 @@ impl<T: DeserializeOwned> Future for Call<T> {
             }
         }
         this.poll_ended(context)
+    }
+}
+
+/// The wait of a call before its next attempt.
+struct Pause {
+    alarm: Arc<Alarm>,
+    _watch: Watch,
+}
+
+#[derive(Default)]
+struct Alarm {
+    has_come: AtomicBool,
+    wakers: Wakers,
+}
+
+impl Pause {
+    fn begin(runner: &Runner, wait: Duration) -> Self {
+        let alarm = Arc::<Alarm>::default();
+        Self { _watch: runner.watch(Instant::now() + wait, Arc::clone(&alarm) as Arc<dyn Fire>), alarm }
+    }
+
+    /// Whether it is over. If not, it wakes when it is.
+    fn is_over(&self, context: &Context<'_>) -> bool {
+        self.alarm.wakers.add(context.waker());
+        self.alarm.has_come.load(Ordering::Acquire)
+    }
+}
+
+impl Fire for Alarm {
+    fn fire(self: Arc<Self>) {
+        self.has_come.store(true, Ordering::Release);
+        self.wakers.wake();
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidewire_core::rpc::balancer::Policy;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, Flags};
 
@@ -65,6 +66,15 @@ impl Choice {
             Self::LeastOutstanding | Self::LowestLatency => 0,
             Self::First => 1,
             Self::Random => 2,
+        }
+    }
+
+    pub(crate) fn policy(self) -> Policy {
+        match self {
+            Self::LeastOutstanding => Policy::LeastOutstanding,
+            Self::First => Policy::First,
+            Self::Random => Policy::Random,
+            Self::LowestLatency => Policy::LowestLatency { explore: 0.05 },
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
+use tidewire_core::rpc::watchdog::{Blocked, Watchdog};
 use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_engine::{Engine, EngineHandle, Inbox, SpawnOptions};
 use tidewire_link::{HubHandle, Link, Listening, Runtime};
@@ -17,7 +18,6 @@ use crate::objects::Objects;
 use crate::options::{Log, Spawn, Task};
 use crate::pending::Wakers;
 use crate::place::{Outcome, Place};
-use crate::pulse::Pulse;
 use crate::serving::Kept;
 
 /// A node.
@@ -49,14 +49,16 @@ pub(crate) struct Runner {
     engine: EngineHandle,
     spawn: Option<Spawn>,
     objects: OnceLock<Weak<Objects>>,
-    pulse: Arc<Pulse>,
+    began: Instant,
+    watchdog: Arc<Watchdog>,
     /// Woken when a call or a stream has ended.
     pub ended: Wakers,
 }
 
 impl Runner {
     pub fn new(engine: EngineHandle, spawn: Option<Spawn>) -> Self {
-        Self { engine, spawn, objects: OnceLock::new(), pulse: Pulse::new(), ended: Wakers::default() }
+        let (began, watchdog) = (Instant::now(), Arc::default());
+        Self { engine, spawn, objects: OnceLock::new(), began, watchdog, ended: Wakers::default() }
     }
 
     /// What handlers are given, and give, belongs to this.
@@ -70,22 +72,29 @@ impl Runner {
 
     /// Runs a task. If the node is ending, it is dropped.
     pub fn spawn(&self, task: Task) {
-        self.pulse.ask();
+        self.watchdog.ready(self.us_at(Instant::now()));
         self.run(task);
     }
 
     /// A task has begun: those who run them come round.
     pub fn beat(&self) {
-        self.pulse.beat();
+        self.watchdog.begun();
+    }
+
+    /// A time on the clock of the machines of this node; 0 if it was before the node.
+    pub fn us_at(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
     /// For how many milliseconds no task has begun that is ready; `log` is told of it once. A task is made ready that has nothing else to do.
     pub fn blocked_ms(&self, log: &Log) -> u32 {
-        if self.pulse.ask() {
-            let pulse = Arc::clone(&self.pulse);
-            self.run(Box::pin(async move { pulse.beat() }));
+        if self.watchdog.ready(self.us_at(Instant::now())) {
+            let watchdog = Arc::clone(&self.watchdog);
+            self.run(Box::pin(async move { watchdog.begun() }));
         }
-        let (blocked_ms, is_new) = self.pulse.blocked_ms();
+        let Some(Blocked { ms: blocked_ms, is_new }) = self.watchdog.blocked(self.us_at(Instant::now())) else {
+            return 0;
+        };
         if is_new {
             let mend = "look for handlers that do not await, or give the node more threads";
             log(&format!("handlers could not begin for {blocked_ms} ms while calls of other nodes wait: {mend}"));

@@ -5,19 +5,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use tidewire_core::rpc::balancer::{Balancer, Ended, Policy};
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Subscription, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::PublishHead;
 
-use crate::client::Choice;
 use crate::core::{Core, in_force};
 use crate::discovery::{Listed, entries, list};
 use crate::error::Error;
 use crate::host::refuse;
 use crate::names;
 use crate::place::Place;
-use crate::standings::Standings;
 use crate::values::{self, Bytes};
 
 /// What the hub publishes when a service comes or goes.
@@ -32,7 +31,8 @@ pub(crate) struct Directory {
 
 #[derive(Default)]
 struct State {
-    services: HashMap<String, Standings>,
+    /// The instances of each service, with their nodes.
+    services: HashMap<String, Balancer<Arc<str>>>,
     subscription: Option<Subscription>,
     /// Whether all changes since the last list are known.
     is_current: bool,
@@ -55,19 +55,30 @@ pub(crate) fn nobody(service: &str) -> Error {
     Error::new(ErrorCode::NoResponders, text)
 }
 
+/// Whether there is an instance: this one, or any.
+fn has(balancer: &Balancer<Arc<str>>, id: Option<&str>) -> bool {
+    id.map_or(!balancer.is_empty(), |id| balancer.get(id).is_some())
+}
+
 impl Directory {
     /// The instance for a call, if one is known.
-    pub fn choose(&self, service: &Arc<str>, id: Option<&str>, choice: Choice, tried: &[Arc<str>]) -> Option<Chosen> {
+    pub fn choose(&self, service: &Arc<str>, id: Option<&str>, policy: Policy, tried: &[Arc<str>]) -> Option<Chosen> {
         let mut state = self.state.lock();
         if !state.is_current {
             return None;
         }
-        let standings = state.services.get_mut(&**service)?;
+        let balancer = state.services.get_mut(&**service)?;
+        let was_tried = |id: &str| tried.iter().any(|other| **other == *id);
         let (instance, node) = match id {
-            Some(id) => standings.named(id).filter(|(id, _)| !tried.contains(id))?,
-            None => standings.choose(choice, tried, names::dice())?,
+            Some(id) => balancer.get(id).filter(|(id, _)| !was_tried(id))?,
+            None => balancer.choose(policy, names::dice(), was_tried)?,
         };
-        Some(Chosen { instance, node, service: Arc::clone(service), since: None })
+        Some(Chosen {
+            instance: Arc::clone(instance),
+            node: Arc::clone(node),
+            service: Arc::clone(service),
+            since: None,
+        })
     }
 
     /// Waits until an instance is known.
@@ -77,13 +88,13 @@ impl Directory {
             return Ok(());
         }
         self.refresh(core).await?;
-        let is_known = self.state.lock().services.get(service).is_some_and(|known| known.has(id));
+        let is_known = self.state.lock().services.get(service).is_some_and(|known| has(known, id));
         if is_known { Ok(()) } else { Err(nobody(service)) }
     }
 
     fn knows(&self, service: &str, id: Option<&str>) -> bool {
         let state = self.state.lock();
-        state.is_current && state.services.get(service).is_some_and(|known| known.has(id))
+        state.is_current && state.services.get(service).is_some_and(|known| has(known, id))
     }
 
     /// What was told is not all any more: the link was lost, or too much waited for it.
@@ -141,21 +152,23 @@ impl Directory {
 
 impl State {
     fn note(&mut self, listed: Vec<Listed>, newer: &[String]) {
-        for (service, standings) in &mut self.services {
+        for (service, balancer) in &mut self.services {
             let is_listed = |id: &str| listed.iter().any(|one| one.service == *service && one.instance == id);
-            standings.retain(|id| is_listed(id) || newer.iter().any(|known| known == id));
+            balancer.retain(|id| is_listed(id) || newer.iter().any(|known| known == id));
         }
         listed.iter().filter(|one| !newer.contains(&one.instance)).for_each(|one| self.add(one));
         self.is_current = true;
     }
 
     fn add(&mut self, one: &Listed) {
-        self.services.entry(one.service.clone()).or_default().add(&one.instance, &one.node);
+        let balancer = self.services.entry(one.service.clone()).or_default();
+        // One that is known stays as it is.
+        let _ = balancer.add(&*one.instance, (&*one.node).into());
     }
 
     fn remove(&mut self, one: &Listed) {
-        if let Some(standings) = self.services.get_mut(&one.service) {
-            standings.retain(|id| id != one.instance);
+        if let Some(balancer) = self.services.get_mut(&one.service) {
+            balancer.remove(&one.instance);
         }
     }
 }
@@ -164,17 +177,22 @@ impl Chosen {
     /// A call was sent there.
     pub fn began(&mut self, directory: &Directory) {
         self.since = Some(Instant::now());
-        if let Some(standings) = directory.state.lock().services.get_mut(&*self.service) {
-            standings.began(&self.instance);
+        if let Some(balancer) = directory.state.lock().services.get_mut(&*self.service) {
+            balancer.began(&self.instance);
         }
     }
 
     /// The call has ended: it failed or not, or nothing is known of how it went.
     pub fn ended(&mut self, directory: &Directory, failed: Option<bool>) {
         let Some(since) = self.since.take() else { return };
-        let took = failed.map(|failed| (since.elapsed(), failed));
-        if let Some(standings) = directory.state.lock().services.get_mut(&*self.service) {
-            standings.ended(&self.instance, took);
+        let took_us = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let how = match failed {
+            None => Ended::Untold,
+            Some(false) => Ended::Answered(took_us),
+            Some(true) => Ended::Failed(took_us),
+        };
+        if let Some(balancer) = directory.state.lock().services.get_mut(&*self.service) {
+            balancer.ended(&self.instance, how);
         }
     }
 }

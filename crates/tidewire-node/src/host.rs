@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tidewire_core::rpc::admission::{Admission, Entry};
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -13,7 +14,6 @@ use crate::core::Runner;
 use crate::discovery::{MethodInfo, Visibility};
 use crate::events::Listener;
 use crate::exchanging::{Ended, Exchanging};
-use crate::gate::{Entry, Gate};
 use crate::objects::Busy;
 use crate::running;
 use crate::service::{Handling, Room, Service};
@@ -65,9 +65,9 @@ pub(crate) struct Counts {
 }
 
 struct Doors {
-    calls: Gate<Job>,
+    calls: Admission<Job>,
     /// A stream may last for ever, and must not take the place of a call.
-    streams: Gate<Job>,
+    streams: Admission<Job>,
     running: HashMap<u64, Running>,
     next: u64,
     is_closed: bool,
@@ -111,8 +111,8 @@ impl Host {
 
     fn of(service: Arc<str>, room: Room, runner: Arc<Runner>) -> Self {
         let doors = Doors {
-            calls: Gate::new(room.calls, room.waiting),
-            streams: Gate::new(room.streams, room.waiting),
+            calls: Admission::new(room.calls, room.waiting),
+            streams: Admission::new(room.streams, room.waiting),
             running: HashMap::new(),
             next: 0,
             is_closed: false,
@@ -275,13 +275,13 @@ pub(crate) fn let_in(
             refuse(job.call, ErrorCode::NodeStopped, STOPPED);
             return None;
         }
-        let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
-        gate.come(job, lane)
+        let admission = if is_stream { &mut doors.streams } else { &mut doors.calls };
+        admission.enter(job, lane)
     };
     match entry {
-        Entry::Enters(job) => host.begin(job),
-        Entry::Waits => exchange.waits(host),
-        Entry::Full(job) => {
+        Entry::Admitted(job) => host.begin(job),
+        Entry::Queued => exchange.waits(host),
+        Entry::Refused(job) => {
             let text = format!("service_waiting={}: so many calls wait already: try again later", host.waiting_max);
             refuse(job.call, ErrorCode::LimitExceeded, &text);
             return None;
@@ -301,8 +301,8 @@ impl Drop for Inside {
         let next = {
             let mut doors = self.host.doors.lock();
             let is_stream = doors.running.remove(&self.number).is_some_and(|running| running.is_stream);
-            let gate = if is_stream { &mut doors.streams } else { &mut doors.calls };
-            if self.has_begun { gate.leave() } else { None }
+            let admission = if is_stream { &mut doors.streams } else { &mut doors.calls };
+            if self.has_begun { admission.leave() } else { None }
         };
         match next {
             Some(job) => self.host.begin(job),

@@ -117,7 +117,7 @@ impl Shot {
         self.leave();
         let Aim::Service { service, instance, .. } = &self.aim else { return true };
         let Ok(core) = self.core() else { return true };
-        self.chosen = core.directory.choose(service, instance.as_deref(), self.choice, &self.tried);
+        self.chosen = core.directory.choose(service, instance.as_deref(), self.choice.policy(), &self.tried);
         self.chosen.is_some()
     }
 
@@ -209,6 +209,12 @@ impl Shot {
         self.giving.ended(true);
         self.tried.extend(self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance)));
         self.leave();
+    }
+
+    /// Instances that have refused it, or were lost with it, may have it again.
+    pub fn forget_tried(&mut self) {
+        self.leave();
+        self.tried.clear();
     }
 
     /// Ends it, on the other side too if it was sent.

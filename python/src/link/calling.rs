@@ -8,20 +8,22 @@ use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Mutex;
 
 use crate::arguments::Priority;
+use crate::balancer::Balancer;
 use crate::engine::Engine;
 use crate::held::Held;
 use crate::link::Link;
 use crate::link::outgoing::{Outgoing, Sketch};
 use crate::once::{Once, intern};
 use crate::pending::Pending;
-use crate::standing::Standing;
 
 /// The way to the one instance of a service, if there is one only, and in another process.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Route {
     pub link: Py<Link>,
     pub engine: Py<Engine>,
-    pub standing: Py<Standing>,
+    pub balancer: Py<Balancer>,
+    /// The id of the instance.
+    pub instance: String,
     pub port: Py<PyAny>,
     pub group: Py<PyAny>,
 }
@@ -29,8 +31,15 @@ pub struct Route {
 #[pymethods]
 impl Route {
     #[new]
-    fn new(link: Py<Link>, engine: Py<Engine>, standing: Py<Standing>, port: Py<PyAny>, group: Py<PyAny>) -> Self {
-        Self { link, engine, standing, port, group }
+    fn new(
+        link: Py<Link>,
+        engine: Py<Engine>,
+        balancer: Py<Balancer>,
+        instance: String,
+        port: Py<PyAny>,
+        group: Py<PyAny>,
+    ) -> Self {
+        Self { link, engine, balancer, instance, port, group }
     }
 
     /// The way as Python knows it.
@@ -42,7 +51,7 @@ impl Route {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.link)?;
         visit.call(&self.engine)?;
-        visit.call(&self.standing)?;
+        visit.call(&self.balancer)?;
         visit.call(&self.port)?;
         visit.call(&self.group)
     }

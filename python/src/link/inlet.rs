@@ -15,9 +15,9 @@ use crate::link::Taking;
 use crate::link::gate::Gate;
 use crate::link::inbound::{Exchanging, RemoteCall, RemoteMessage};
 use crate::link::inflow::Inflow;
-use crate::link::pulse::Pulse;
 use crate::link::reader::SocketReader;
 use crate::link::reply;
+use crate::link::watchdog::LoopWatchdog;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
 ///
@@ -27,7 +27,7 @@ pub struct Intake {
     line: Mutex<Arc<Line>>,
     receive: Held<PyAny>,
     link: Flusher,
-    pulse: Arc<Pulse>,
+    watchdog: LoopWatchdog,
     taking: Taking,
 }
 
@@ -100,9 +100,9 @@ impl Intake {
     /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone; (number, error) when the hub refuses a subscription
     /// and nobody awaits that.
     pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher, taking: Taking) -> Arc<Self> {
-        let (place, pulse) = (Mutex::new(Arc::clone(line)), Pulse::new());
+        let (place, watchdog) = (Mutex::new(Arc::clone(line)), LoopWatchdog::new());
         let intake =
-            Arc::new(Self { queue: Mutex::default(), line: place, receive: receive.into(), link, pulse, taking });
+            Arc::new(Self { queue: Mutex::default(), line: place, receive: receive.into(), link, watchdog, taking });
         line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
         intake
     }
@@ -138,15 +138,15 @@ impl Intake {
             self.link.pause();
         }
         drop(queue);
-        self.pulse.ask();
+        self.watchdog.asks();
         self.wake();
     }
 
     /// For how many milliseconds the loop has been blocked. It is asked for a sign of life.
     pub fn blocked_ms(&self) -> u32 {
-        self.pulse.ask();
+        self.watchdog.asks();
         self.wake();
-        self.pulse.blocked_ms()
+        self.watchdog.blocked_ms()
     }
 
     fn take(&self, py: Python<'_>) -> Vec<Came> {
@@ -191,7 +191,7 @@ impl Intake {
 
 impl Inlet for Intake {
     fn run(&self, py: Python<'_>) {
-        self.pulse.beat();
+        self.watchdog.goes_round();
         let came = self.take(py);
         if came.is_empty() {
             return;

@@ -12,11 +12,11 @@ mod inlet;
 mod joined;
 mod outgoing;
 mod planned;
-mod pulse;
 mod reader;
 mod reply;
 mod settings;
 mod stream;
+mod watchdog;
 
 pub use calling::{Calling, Route};
 pub use gate::Gate;

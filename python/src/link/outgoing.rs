@@ -8,14 +8,14 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
+use tidewire_core::rpc::balancer::Ended;
 
 use crate::attach::attach;
 use crate::held::Held;
-use crate::link::calling::{Calling, Usual};
+use crate::link::calling::{Calling, Route, Usual};
 use crate::link::planned::Planned;
 use crate::link::reply::Asking;
 use crate::once::{Once, intern};
-use crate::standing::Standing;
 
 /// A call that may be made.
 pub struct Sketch {
@@ -77,9 +77,8 @@ impl Sketch {
         let sent = link.ask(py, route.engine.get(), &usual.subject, value, usual.timeout_s, calling.priority(), begun);
         // What keeps it from being sent is found again, and told, where nothing is usual.
         let Ok(asking) = sent else { return Ok(None) };
-        let standing = Held::from(route.standing.clone_ref(py));
-        standing.get().began();
-        Ok(Some(Sent { asking, standing, begun }))
+        route.balancer.get().began(&route.instance);
+        Ok(Some(Sent { asking, route: usual.route.clone_ref(py), begun }))
     }
 }
 
@@ -106,8 +105,15 @@ enum State {
 
 struct Sent {
     asking: Asking,
-    standing: Held<Standing>,
+    route: Held<Route>,
     begun: Instant,
+}
+
+impl Sent {
+    fn ended(&self, how: Ended) {
+        let route = self.route.get();
+        route.balancer.get().note_end(&route.instance, how);
+    }
 }
 
 impl Outgoing {
@@ -127,10 +133,10 @@ impl Outgoing {
     /// What becomes of an answer. None: it goes on as a plan says.
     fn ended(&mut self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
         let State::Sent(sent) = std::mem::replace(&mut self.state, State::Over) else { return Ok(None) };
-        let took_s = sent.begun.elapsed().as_secs_f64();
+        let took = sent.begun.elapsed();
         let error = match outcome {
             Ok(value) => {
-                sent.standing.get().ended(Some(took_s), false);
+                sent.ended(Ended::Answered(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)));
                 return self.sketch.calling.get().made(py, value).map(Some);
             }
             Err(error) => error,
@@ -138,7 +144,7 @@ impl Outgoing {
         let errand = self.sketch.errand(py)?;
         if let Some(usual) = &self.sketch.usual {
             let route = usual.route.get();
-            errand.call_method1(intern!(py, "was_sent"), (&route.group, &route.port, took_s))?;
+            errand.call_method1(intern!(py, "was_sent"), (&route.group, &route.port, took.as_secs_f64()))?;
         }
         self.state = State::Planned(Box::new(Planned::failed(errand.unbind(), error)));
         Ok(None)
@@ -174,7 +180,7 @@ impl Future for Outgoing {
 impl Drop for Outgoing {
     fn drop(&mut self) {
         if let State::Sent(sent) = &self.state {
-            sent.standing.get().ended(None, false);
+            sent.ended(Ended::Untold);
         }
     }
 }

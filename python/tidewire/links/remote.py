@@ -12,7 +12,7 @@ from tidewire.services.channel import Ended
 from tidewire.services.port import Reply, Request
 
 if TYPE_CHECKING:
-    from tidewire._binding import Link, Pending, RemoteStream, Standing
+    from tidewire._binding import Balancer, Link, Pending, RemoteStream
     from tidewire.links.connection import Connection
     from tidewire.services.info import ServiceInfo
     from tidewire.services.registry import Group
@@ -41,11 +41,11 @@ class RemotePort:
         self._prefix = f"svc.{info.name}.{self.instance}."
         self._subjects: dict[str, str] = {}
 
-    def route(self, group: Group, standing: Standing) -> Route | None:
+    def route(self, group: Group, balancer: Balancer) -> Route | None:
         """Return the way there; see ``LinkPort``."""
         if not self._connection.is_joined:
             return None
-        return Route(self._connection.link, self._engine, standing, self, group)
+        return Route(self._connection.link, self._engine, balancer, self.instance, self, group)
 
     def giving(self) -> Giving:
         """Return what is asked for what stands for functions and objects, in one call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _log
-from tidewire._binding import CallTally, Gate
+from tidewire._binding import Admission, CallTally, Gate
 from tidewire._handlers import Plan
 from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, NoSuchTarget, TidewireError
@@ -21,7 +22,6 @@ from tidewire.services.info import ServiceInfo, admits
 from tidewire.services.methods import Bound
 from tidewire.services.names import VISIBILITIES, nearest
 from tidewire.services.outcome import error_for_caller
-from tidewire.services.places import Places
 from tidewire.services.reply import LocalReply, told
 from tidewire.services.room import Room
 from tidewire.services.running import AnyRunning, Failure, Running
@@ -51,7 +51,7 @@ class Host:
         values: The actor that lets calls begin, if there are coroutines among the methods. It has the places of all calls; plain
             functions then run on the crew, each in the place of its call. Without coroutines the crew has the places.
         streams: The actor that writes streams of coroutines, if it has any.
-        places: Where streams wait for others to end.
+        admission: Where streams wait for others to end.
         streams_any: Whether it has methods that give streams.
         stopping: Whether it opens no streams any more.
     """
@@ -61,7 +61,7 @@ class Host:
     ) -> None:
         self.node = node
         self.room = room
-        self.places: Places[Writing] = Places(room.streams, room.waiting)
+        self.admission = Admission(room.streams, room.waiting)
         self.info = info
         (self.instance,) = info.instances
         self.tally = CallTally()
@@ -78,10 +78,14 @@ class Host:
         self.values = self.streams = None
         self.gate = Gate(self.receive, self.instance, self.tally, self.calls)
         self._crew: Crew | None = None
+        self._stream_crew: Crew | None = None
         if (True, False) in kinds:
             self.values = self._spawn(self.gate, room.mailbox, room.calls)
-        if not kinds.isdisjoint({(False, False), (False, True)}):
+        if (False, False) in kinds:
             self._crew = Crew(node, room, dispatcher, self.values)
+        if (False, True) in kinds:
+            # A call that blocks must not hold up a stream.
+            self._stream_crew = Crew(node, dataclasses.replace(room, calls=room.streams), dispatcher, self.values)
         if (True, True) in kinds:
             # It gets those that have a place, and those whose reader went away before they began.
             self.streams = self._spawn(write, Mailbox(room.streams + room.waiting), room.streams)
@@ -96,22 +100,32 @@ class Host:
         assert self._crew is not None
         return self._crew
 
+    @property
+    def stream_crew(self) -> Crew:
+        """The actors that run plain generators."""
+        assert self._stream_crew is not None
+        return self._stream_crew
+
+    @property
+    def _crews(self) -> list[Crew]:
+        return [crew for crew in (self._crew, self._stream_crew) if crew is not None]
+
     def close(self) -> list[ActorRef]:
         """Make no more actors, and return those to stop, but those of events: the others end with them."""
-        crew = []
-        # Calls that wait in ``values`` still need the crew, which ends after it.
-        if self._crew is not None and self.values is None:
-            self._crew.close()
-            crew = self._crew.actors
-        return [*(actor for actor in (self.values, self.streams) if actor is not None), *crew]
+        members = []
+        # Calls that wait in ``values`` still need the crews, which end after it.
+        for crew in self._crews if self.values is None else ():
+            crew.close()
+            members += crew.actors
+        return [*(actor for actor in (self.values, self.streams) if actor is not None), *members]
 
     @property
     def waiting(self) -> int:
         """Calls and streams that have not begun."""
-        crew = [] if self._crew is None else self._crew.actors
-        lines = [*crew, *(actor for actor in (self.values, self.streams) if actor is not None)]
+        members = [actor for crew in self._crews for actor in crew.actors]
+        lines = [*members, *(actor for actor in (self.values, self.streams) if actor is not None)]
         depths: list[int] = [actor.statistics()["depth"] for actor in lines]
-        return sum(depths) + self.places.waiting
+        return sum(depths) + self.admission.waiting
 
     def admitted(self, origin: str) -> Mapping[str, Bound]:
         """Return the methods that may be called from there, by name."""

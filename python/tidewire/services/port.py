@@ -14,7 +14,7 @@ from tidewire.errors import ActorStopped, AskTimeout
 from tidewire.services import context
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending, Route, Standing
+    from tidewire._binding import Balancer, Pending, Route
     from tidewire.services.feeding import Feed
     from tidewire.services.info import ServiceInfo
     from tidewire.services.registry import Group
@@ -196,7 +196,7 @@ class LinkPort(Port, Protocol):
         """It says that it is one."""
         ...
 
-    def route(self, group: Group, standing: Standing) -> Route | None:
+    def route(self, group: Group, balancer: Balancer) -> Route | None:
         """Return the way there for calls with nothing unusual, as the only one of a group; None if there is none."""
         ...
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from tidewire import _forking
-from tidewire._binding import News
+from tidewire._binding import Balancer, News
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.info import MethodInfo, ServiceInfo
-from tidewire.services.names import nearest
-from tidewire.services.policies import Standings
+from tidewire.services.names import nearest, short
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, Route
@@ -31,6 +29,7 @@ class Group:
         name: The name of the service.
         ports: The ways to its instances by their ids, in the order in which they came.
         methods: Its methods by name.
+        balancer: The load of the instances.
         over_links: Whether all its instances are in other processes.
         route: The way to the only instance, if it is in another process. It is another object whenever something has changed.
     """
@@ -41,10 +40,7 @@ class Group:
         self.methods: dict[str, MethodInfo] = {}
         self.over_links = False
         self.route: Route | None = None
-        # The lock protects the standings: calls begin and end on several threads. A stream that is collected while this
-        # thread holds the lock takes it again.
-        self._lock = threading.RLock()
-        self._standings = Standings()
+        self.balancer = Balancer()
 
     def add(self, port: Port) -> None:
         """Add an instance.
@@ -59,19 +55,17 @@ class Group:
             raise NameTaken(
                 f"name: {self.name!r} is served already, with the methods {', '.join(sorted(self.methods))}: give another name"
             )
-        with self._lock:
-            # Others may be looking at the old one.
-            self._take({**self.ports, port.instance: port})
-            self.methods = methods
-            self._standings.add(port.instance)
-            self.route = self._routed()
+        # Others may be looking at the old one.
+        self._take({**self.ports, port.instance: port})
+        self.methods = methods
+        self.balancer.add(port.instance, port)
+        self.route = self._routed()
 
     def remove(self, instance: str) -> None:
         """Forget an instance."""
-        with self._lock:
-            self._take({key: port for key, port in self.ports.items() if key != instance})
-            self._standings.remove(instance)
-            self.route = self._routed()
+        self._take({key: port for key, port in self.ports.items() if key != instance})
+        self.balancer.remove(instance)
+        self.route = self._routed()
 
     def choose(self, options: CallOptions, without: Iterable[str] = (), refused: NodeStopped | None = None) -> Port:
         """Return the way to the instance for a call, and note that the call begins.
@@ -80,24 +74,25 @@ class Group:
             NoResponders: if there is none.
             NodeStopped: in its place, if ``refused`` says that the hub or a node is stopping.
         """
-        with self._lock:
-            if options.instance is not None and options.instance not in without:
-                chosen: str | None = self._standings.named(self.name, options.instance)
-            elif options.instance is not None:
-                chosen = None
-            else:
-                chosen = self._standings.choose(options.policy, options.dice, without)
+        wanted, policy = options.instance, options.policy
+        chosen: Port | None = None
+        if wanted is None:
+            chosen = self.balancer.choose(policy.kind, policy.explore, options.dice, list(without))
+        elif wanted not in without:
+            chosen = self.balancer.named(wanted)
             if chosen is None:
-                raise refused or NoResponders(
-                    f"{self.name}: its instances are stopping or have lost their link: call again, or serve it"
+                raise NoResponders(
+                    f"{self.name}: instance: {short(wanted)} is not among its instances: {nearest(wanted, self.ports)}"
                 )
-            self._standings.began(chosen)
-            return self.ports[chosen]
+        if chosen is None:
+            raise refused or NoResponders(
+                f"{self.name}: its instances are stopping or have lost their link: call again, or serve it"
+            )
+        return chosen
 
     def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None:
-        """Note that a call has ended; see ``Standings.ended``."""
-        with self._lock:
-            self._standings.ended(instance, took_s, failed)
+        """Note that a call has ended: how long it took, or None where that says nothing, and whether it failed."""
+        self.balancer.ended(instance, took_s, failed)
 
     def local(self) -> set[str]:
         """Return the ids of the instances in this process."""
@@ -106,8 +101,8 @@ class Group:
     def _routed(self) -> Route | None:
         if not self.over_links or len(self.ports) != 1:
             return None
-        ((instance, port),) = self.ports.items()
-        return cast("LinkPort", port).route(self, self._standings[instance])
+        (port,) = self.ports.values()
+        return cast("LinkPort", port).route(self, self.balancer)
 
     def _take(self, ports: dict[str, Port]) -> None:
         self.ports = ports

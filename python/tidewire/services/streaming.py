@@ -35,7 +35,7 @@ class Writing:
             ActorStopped: if the service is stopping.
             MailboxFull: if too many wait.
         """
-        if self.host.places.enter(self, self.running.request.priority):
+        if self.host.admission.enter(self, self.running.request.priority):
             self._proceed()
 
     # Those who read it
@@ -99,7 +99,7 @@ class Writing:
             self._count(error)
         # Whoever reads the end finds it counted.
         self.channel.end(error)
-        following = self.host.places.leave(self)
+        following: Writing | None = self.host.admission.leave(self)
         if following is not None:
             following.resume()
 
@@ -190,7 +190,7 @@ class PlainWriting(Writing):
         self._generator: Iterator[Any] | None = None
 
     def _proceed(self) -> None:
-        self.host.crew.tell(self.advance, self.running.request.priority)
+        self.host.stream_crew.tell(self.advance, self.running.request.priority)
 
     def advance(self) -> None:
         """Write items until there is no room, or the generator ends."""
@@ -220,10 +220,15 @@ class PlainWriting(Writing):
         return iter(self.running.method.call(*args, **kwargs))
 
     def _goes_on(self) -> bool:
-        deadline = self.running.request.deadline
-        if deadline is not None and monotonic() >= deadline:
-            self.running.cancel(self.late())
+        self._look_late()
         return not (self.running.cancelled or self.channel.closed)
+
+    def _look_late(self) -> bool:
+        deadline = self.running.request.deadline
+        if self.running.cancelled or deadline is None or monotonic() < deadline:
+            return False
+        self.running.cancel(self.late())
+        return True
 
     def _end(self, error: BaseException | None) -> None:
         close = getattr(self._generator, "close", None)
@@ -233,4 +238,6 @@ class PlainWriting(Writing):
         # What the generator raises at its end is for its reader too.
         except BaseException as raised:  # noqa: BLE001
             error = error or raised
-        self.finish(self.running.reason if error is None else self.failed(error))
+        # A generator may end by itself as its time is up: that is why, whatever it raises then.
+        is_late = self._look_late()
+        self.finish(self.running.reason if error is None or is_late else self.failed(error))

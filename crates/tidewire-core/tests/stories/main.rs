@@ -4,6 +4,7 @@ mod backoff;
 mod campaign;
 mod histogram;
 mod link;
+mod rpc;
 mod stream;
 mod tree;
 mod wheel;

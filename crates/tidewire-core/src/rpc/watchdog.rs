@@ -1,0 +1,62 @@
+//! The watchdog of handlers: notices that an event loop, or the threads of handlers, do not begin what is ready.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// They are blocked if something has been ready for so long, and was not begun.
+const BLOCKED_US: u64 = 100_000;
+
+/// Since when something has been ready that was not begun. Times are microseconds on one clock; threads may share it.
+///
+/// ```
+/// use tidewire_core::rpc::watchdog::{Blocked, Watchdog};
+///
+/// let watchdog = Watchdog::default();
+/// assert!(watchdog.ready(1_000));
+/// assert_eq!(watchdog.blocked(51_000), None);
+/// assert_eq!(watchdog.blocked(151_000), Some(Blocked { ms: 150, is_new: true }));
+/// watchdog.begun();
+/// assert_eq!(watchdog.blocked(900_000), None);
+/// ```
+#[derive(Debug, Default)]
+pub struct Watchdog {
+    /// One more than the time; 0: all that was ready has begun.
+    ready_at: AtomicU64,
+    is_told: AtomicBool,
+}
+
+/// What is ready has not begun for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// For how many milliseconds.
+    pub ms: u32,
+    /// Whether this is the first time that it is said of these.
+    pub is_new: bool,
+}
+
+impl Watchdog {
+    /// Something is ready. Answers whether nothing else was.
+    pub fn ready(&self, now_us: u64) -> bool {
+        let at = now_us.saturating_add(1);
+        self.ready_at.load(Ordering::Relaxed) == 0
+            && self.ready_at.compare_exchange(0, at, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Something has begun.
+    pub fn begun(&self) {
+        self.ready_at.store(0, Ordering::Release);
+        if self.is_told.load(Ordering::Relaxed) {
+            self.is_told.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether handlers are blocked.
+    pub fn blocked(&self, now_us: u64) -> Option<Blocked> {
+        let ready_at = self.ready_at.load(Ordering::Acquire);
+        let since_us = now_us.saturating_add(1).saturating_sub(ready_at);
+        if ready_at == 0 || since_us < BLOCKED_US {
+            return None;
+        }
+        let ms = u32::try_from(since_us / 1_000).unwrap_or(u32::MAX);
+        Some(Blocked { ms, is_new: !self.is_told.swap(true, Ordering::AcqRel) })
+    }
+}

@@ -1,0 +1,6 @@
+//! What callers and services of calls decide.
+
+mod admission;
+mod balancer;
+mod retry;
+mod watchdog;
