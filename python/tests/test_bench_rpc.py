@@ -155,7 +155,7 @@ def test_every_scale_has_the_same_workloads() -> None:
     plans = [make(scale, None, (), ()) for scale in SIZES]
     names = [[case.id for case in plan.cases] for plan in plans]
     assert names[0] == names[1] == names[2]
-    assert len(set(names[0])) == len(names[0]) == 28
+    assert len(set(names[0])) == len(names[0]) == 29
 
 
 def test_a_part_of_a_name_chooses_workloads() -> None:

@@ -53,13 +53,13 @@ class Porter:
         self.gate.open(self, private, public, self.actor, self._streams)
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
-        """Return an actor for calls that the host lets run, or wait: so it takes all of both."""
+        """Return an actor for calls that the host lets run, or wait: so it takes all of both, and one more, which the host refuses."""
 
         def plan() -> Plan:
             return Plan(self.gate, takes_context=False, coroutine=True)
 
         most = places + self._host.room.waiting
-        options = Options(mailbox=Mailbox(most, "fail"), concurrency=min(most, CONCURRENCY.max))
+        options = Options(mailbox=Mailbox(most, "fail"), concurrency=min(most + 1, CONCURRENCY.max))
         return self._host.node._spawn_plan(plan, options, parent)
 
     def __call__(self, call: RemoteCall | RemoteMessage) -> None:

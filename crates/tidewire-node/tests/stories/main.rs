@@ -11,6 +11,7 @@ mod failures;
 mod feeds;
 mod objects;
 mod python;
+mod scenarios;
 mod secured;
 mod settings;
 mod streams;
