@@ -10,6 +10,9 @@ use crate::campaign::state::State;
 
 /// A run that has killed its worker so often is quarantined.
 const KILLS: u32 = 2;
+/// After so many workers that were lost one after the other, with no run completed meanwhile, it is the runs that are tried
+/// again first: otherwise a campaign whose runs all kill would lose a worker for each of them.
+const DEATHS: u32 = 3;
 
 /// A lease as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +95,7 @@ impl Ledger {
             self.leases.swap_remove(at);
         }
         self.suspects.retain(|run, _| *run < begun || *run >= end);
+        self.deaths = 0;
         self.columns |= part.columns;
         self.stored.done += u64::from(part.count - part.failed);
         self.stored.failed += u64::from(part.failed);
@@ -124,6 +128,7 @@ impl Ledger {
     pub fn worker_lost(&mut self, now: Clock, worker: u64, at_run: Option<u64>, overtime: bool) {
         self.tick(now);
         self.workers.remove(&worker);
+        self.deaths = self.deaths.saturating_add(1);
         self.pace.loss(self.clock.us);
         for held in self.take_leases(|held| held.worker == worker) {
             match at_run {
@@ -164,6 +169,11 @@ impl Ledger {
     /// The runs to hand out next. Those with which a worker was lost come last: whoever kills workers as they begin would
     /// else meet the same run twice, and have it quarantined for nothing.
     fn next_piece(&mut self, most: u32, limit: u64) -> Option<Piece> {
+        if self.deaths >= DEATHS
+            && let Some(piece) = self.returned.take_suspect(most)
+        {
+            return Some(piece);
+        }
         if let Some(piece) = self.returned.take_calm(most) {
             return Some(piece);
         }
@@ -194,6 +204,7 @@ impl Ledger {
         let expired = self.take_leases(|held| held.deadline_us <= now);
         for held in &expired {
             if self.workers.remove(&held.worker).is_some() {
+                self.deaths = self.deaths.saturating_add(1);
                 self.pace.loss(now);
             }
             self.lost(held);

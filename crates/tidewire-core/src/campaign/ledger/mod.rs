@@ -53,6 +53,8 @@ pub struct Ledger {
     suspects: BTreeMap<u64, u32>,
     /// Workers that were here lately, and when.
     workers: BTreeMap<u64, u64>,
+    /// How many workers were lost since runs were last completed.
+    deaths: u32,
     /// True if the columns are known, so that more than one run may be out.
     columns: bool,
     checkpoints: Option<Checkpoints>,
@@ -81,6 +83,7 @@ impl Ledger {
             returned: Pieces::default(),
             suspects: BTreeMap::new(),
             workers: BTreeMap::new(),
+            deaths: 0,
             stored: Stored::default(),
             pace: Pace::default(),
             progress: Progress::default(),

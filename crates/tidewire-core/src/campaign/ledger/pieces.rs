@@ -50,6 +50,12 @@ impl Pieces {
         Some(self.cut(at, most))
     }
 
+    /// The first piece in which a worker was lost, cut to at most `most` runs.
+    pub fn take_suspect(&mut self, most: u32) -> Option<Piece> {
+        let at = self.0.iter().position(|piece| piece.losses > 0)?;
+        Some(self.cut(at, most))
+    }
+
     /// The first piece, cut to at most `most` runs.
     pub fn take(&mut self, most: u32) -> Option<Piece> {
         if self.is_empty() { None } else { Some(self.cut(0, most)) }

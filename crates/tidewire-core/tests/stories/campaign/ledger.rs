@@ -159,6 +159,20 @@ fn a_run_that_kills_its_worker_twice_is_quarantined() {
 }
 
 #[test]
+fn a_campaign_whose_runs_all_kill_ends_by_its_limit_after_twice_as_many_workers() {
+    for known in [true, false] {
+        let mut ledger = running(Terms { runs: 1_000, failed_max: Some(2), columns: true, ..Terms::default() });
+        let mut deaths = 0;
+        while let Claim::Lease(lease) = ledger.claim(at(deaths * S), deaths, &[]) {
+            assert_eq!(lease.count, 1);
+            ledger.worker_lost(at(deaths * S), deaths, known.then_some(lease.first), false);
+            deaths += 1;
+        }
+        assert_eq!((ledger.state(), ledger.stored().quarantined, deaths), (State::Failed, 3, 6), "{known}");
+    }
+}
+
+#[test]
 fn without_news_of_it_halves_find_the_run_that_kills() {
     for killer in [0, 1, 40_000, 99_999] {
         let (mut ledger, deaths) = with_a_killer(100_000, killer, false);
