@@ -1,16 +1,17 @@
 /** Calls of other nodes: one value, or a stream of items. */
 import { TidewireError } from "./error.js";
+import { type Caller, told } from "./exchanges.js";
 import type { Fields, Id } from "./frames.js";
 import { AskTimeout, InvalidArgument, LinkLost, NodeStopped, NoResponders, WireError } from "./generated/errors.js";
 import { LINK_RESENDS, STREAM_CREDIT } from "./generated/limits.js";
 import { Queue } from "./queue.js";
 import type { Giving, References } from "./references.js";
 import type { Runtime } from "./runtime.js";
-import { type Caller, type Session, told } from "./session.js";
+import type { Session } from "./session.js";
 import { asyncDispose } from "./symbols.js";
 import { decodeLenient } from "./text.js";
 import { readValue, type Take } from "./values/reader.js";
-import { type Give, writeValue } from "./values/writer.js";
+import { writeValue } from "./values/writer.js";
 
 /** What calls are made with. */
 export interface CallSite {
@@ -22,14 +23,13 @@ export interface CallSite {
 	instanceAt(service: string, node: string): Promise<string>;
 }
 
-/** A call as it is to be made. */
+/** How a call is to be made. */
 export interface Plan {
 	/** What errors call it. */
 	readonly title: string;
 	/** The subject for an instance, where the call is for one. */
 	readonly subject: (instance?: string) => string;
 	readonly service?: string;
-	readonly value: unknown;
 	readonly fields: Fields;
 	readonly lane: number;
 	/** Milliseconds; undefined: what its kind has. */
@@ -80,50 +80,39 @@ function send(
 	return { session, id };
 }
 
-/** Writes what is called with, and finds out where a call must go that gives something back to its owner. */
-function prepared(
-	from: CallSite,
-	plan: Plan,
-	giving: Giving | undefined,
-): { payload: Uint8Array; subject: string | Promise<string> } {
-	const give: Give | undefined = giving?.give;
-	const payload = writeValue(plan.value, give, plan.title);
-	if (giving?.owner === undefined || plan.service === undefined) {
-		return { payload, subject: plan.subject() };
-	}
-	return {
-		payload,
-		subject: from.instanceAt(plan.service, giving.owner).then(plan.subject),
-	};
+/** Where a call goes: what gives something back goes to its owner, who is looked for. */
+function addressOf(from: CallSite, plan: Plan, giving: Giving | undefined): string | Promise<string> {
+	const owner = giving?.owner;
+	return owner === undefined || plan.service === undefined
+		? plan.subject()
+		: from.instanceAt(plan.service, owner).then(plan.subject);
 }
 
 /** Makes a call that gives one value. */
-export async function callValue(from: CallSite, plan: Plan): Promise<unknown> {
-	plan.signal?.throwIfAborted();
-	const { runtime } = from;
+export function callValue(from: CallSite, plan: Plan, value: unknown): Promise<unknown> {
 	const total = plan.timeoutMs ?? plan.defaultMs;
+	return plan.again ? resent(from, plan, value, total) : new Once(from, plan).run(value, total);
+}
+
+/** Makes a call, and makes it again as often as its link is lost, within its time. */
+async function resent(from: CallSite, plan: Plan, value: unknown, total: number): Promise<unknown> {
+	const { runtime } = from;
 	const until = runtime.now + total;
 	for (let attempt = 0; ; attempt++) {
-		const giving = plan.gives ? from.references.giving(plan.peer) : undefined;
+		const once = new Once(from, plan);
 		try {
-			const { payload, subject } = prepared(from, plan, giving);
-			const address = typeof subject === "string" ? subject : await subject;
-			return await once(from, plan, address, payload, Math.max(1, until - runtime.now));
+			return await once.run(value, Math.max(1, until - runtime.now));
 		} catch (error) {
-			giving?.ended(error instanceof LinkLost || error instanceof NoResponders);
 			// Whoever answered may take longer to be back than this node.
 			const isAway = error instanceof LinkLost || (attempt > 0 && error instanceof NoResponders);
-			const mayTry = plan.again && isAway && attempt < LINK_RESENDS && runtime.now < until;
 			// What came back to its owner, and a stream, are of one link.
-			if (!mayTry || giving?.isOnce) {
+			if (!isAway || attempt >= LINK_RESENDS || runtime.now >= until || once.isOnly) {
 				throw error;
 			}
 			await from.joined(until - runtime.now);
 			if (attempt > 0) {
 				await pause(runtime, RESEND_MS * 2 ** attempt);
 			}
-		} finally {
-			giving?.ended(false);
 		}
 	}
 }
@@ -135,44 +124,88 @@ function pause(runtime: Runtime, ms: number): Promise<void> {
 	});
 }
 
-function once(from: CallSite, plan: Plan, subject: string, payload: Uint8Array, timeoutMs: number): Promise<unknown> {
-	return new Promise((resolve, reject) => {
-		const { signal } = plan;
-		const end = (): void => signal?.removeEventListener("abort", abort);
-		const caller: Caller = {
-			replied: (bytes) => {
-				end();
-				try {
-					resolve(readValue(bytes, from.references.take));
-				} catch (error) {
-					reject(error);
+/** One attempt at a call that gives one value. */
+class Once implements Caller {
+	private sent: Sent | undefined;
+	private resolve: ((value: unknown) => void) | undefined;
+	private reject: ((error: unknown) => void) | undefined;
+	private readonly giving: Giving | undefined;
+
+	constructor(
+		private readonly from: CallSite,
+		private readonly plan: Plan,
+	) {
+		this.giving = plan.gives ? from.references.giving(plan.peer) : undefined;
+	}
+
+	/** Whether it has given what can't be given a second time. */
+	get isOnly(): boolean {
+		return this.giving?.isOnce ?? false;
+	}
+
+	run(value: unknown, timeoutMs: number): Promise<unknown> {
+		return new Promise((resolve, reject) => {
+			this.resolve = resolve;
+			this.reject = reject;
+			const { plan, from } = this;
+			const until = from.runtime.now + timeoutMs;
+			try {
+				plan.signal?.throwIfAborted();
+				const payload = writeValue(value, this.giving?.give, plan.title);
+				const address = addressOf(from, plan, this.giving);
+				if (typeof address === "string") {
+					this.open(address, payload, timeoutMs);
+					return;
 				}
-			},
-			item: () => {},
-			over: () => {
-				end();
-				reject(new WireError(`${plan.title}: it ended without a value`));
-			},
-			failed: (failure) => {
-				end();
-				reject(errorOf(failure, plan, from.references.take));
-			},
-		};
-		let sent: Sent | undefined;
-		const abort = (): void => {
-			end();
-			sent?.session.cancel(sent.id);
-			from.runtime.plan();
-			reject(signal?.reason);
-		};
+				const left = (): number => Math.max(1, until - from.runtime.now);
+				address.then((found) => this.open(found, payload, left())).catch((error: unknown) => this.end(error));
+			} catch (error) {
+				this.end(error);
+			}
+		});
+	}
+
+	private open(address: string, payload: Uint8Array, timeoutMs: number): void {
+		const { signal } = this.plan;
+		signal?.throwIfAborted();
+		this.sent = send(this.from, this.plan, this, 0, timeoutMs, address, payload);
+		signal?.addEventListener("abort", this.abort);
+	}
+
+	replied(payload: Uint8Array): void {
+		let value: unknown;
 		try {
-			signal?.throwIfAborted();
-			sent = send(from, plan, caller, 0, timeoutMs, subject, payload);
-			signal?.addEventListener("abort", abort);
+			value = readValue(payload, this.from.references.take);
 		} catch (error) {
-			reject(error);
+			this.end(error);
+			return;
 		}
-	});
+		this.plan.signal?.removeEventListener("abort", this.abort);
+		this.giving?.ended(false);
+		this.resolve?.(value);
+	}
+
+	item(): void {}
+
+	over(): void {
+		this.end(new WireError(`${this.plan.title}: it ended without a value`));
+	}
+
+	failed(failure: Failure): void {
+		this.end(errorOf(failure, this.plan, this.from.references.take));
+	}
+
+	private readonly abort = (): void => {
+		this.sent?.session.cancel(this.sent.id);
+		this.from.runtime.plan();
+		this.end(this.plan.signal?.reason);
+	};
+
+	private end(error: unknown): void {
+		this.plan.signal?.removeEventListener("abort", this.abort);
+		this.giving?.ended(error instanceof LinkLost || error instanceof NoResponders);
+		this.reject?.(error);
+	}
 }
 
 type Failure = Parameters<Caller["failed"]>[0];
@@ -222,6 +255,7 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 	constructor(
 		private readonly from: CallSite,
 		private readonly plan: Plan,
+		private readonly value: unknown,
 	) {}
 
 	[Symbol.asyncIterator](): this {
@@ -272,12 +306,13 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 		try {
 			plan.signal?.throwIfAborted();
 			this.giving = plan.gives ? from.references.giving(plan.peer) : undefined;
-			const { payload, subject } = prepared(from, plan, this.giving);
-			if (typeof subject === "string") {
-				this.open(subject, payload);
+			const payload = writeValue(this.value, this.giving?.give, plan.title);
+			const address = addressOf(from, plan, this.giving);
+			if (typeof address === "string") {
+				this.open(address, payload);
 			} else {
-				subject.then(
-					(address) => this.open(address, payload),
+				address.then(
+					(found) => this.open(found, payload),
 					(error: unknown) => this.finish({ error }),
 				);
 			}

@@ -1,7 +1,7 @@
 /** The frames of `spec/wire.md`: reading, checking and writing them. */
 import { LINK_FIELDS, LINK_HEAD_BYTES } from "./generated/limits.js";
 import { subjectProblem } from "./subjects.js";
-import { decode, encode } from "./text.js";
+import { decode, encode, encodeInto } from "./text.js";
 import { type Rule, WireFault } from "./wire_fault.js";
 
 export const VERSION = 1;
@@ -426,6 +426,15 @@ export class Head8 {
 		return this;
 	}
 
+	/** Text behind its length in 16 bits. */
+	text16(text: string): this {
+		const at = this.room(2 + text.length * 3);
+		const length = encodeInto(text, this.bytes, at + 2);
+		this.view.setUint16(at, length, true);
+		this.at = at + 2 + length;
+		return this;
+	}
+
 	/** Fields; without any, nothing. */
 	fields(fields: Fields): this {
 		if (fields.length === 0) {
@@ -494,11 +503,7 @@ export function writeHead(out: Head8, kind: Kind, head: Head): void {
 					.u8(head.choice as number)
 					.u32(head.credit as number);
 			}
-			const subject = encode(head.subject as string);
-			out
-				.u16(subject.length)
-				.raw(subject)
-				.fields(head.fields as Fields);
+			out.text16(head.subject as string).fields(head.fields as Fields);
 			break;
 		}
 		case Kind.CREDIT:
@@ -513,19 +518,22 @@ export function writeHead(out: Head8, kind: Kind, head: Head): void {
 	}
 }
 
+/** Heads are written here, one after another. */
+const scratch = new Head8(1024);
+
 /** Writes a whole frame. */
 export function writeFrame(kind: Kind, flags: number, id: Id, head: Head, payload: Uint8Array = NOTHING): Uint8Array {
-	const out = new Head8(FIXED + 64 + payload.length);
-	out.at = FIXED;
-	writeHead(out, kind, head);
-	const length = out.at - FIXED;
+	scratch.at = FIXED;
+	writeHead(scratch, kind, head);
+	const length = scratch.at - FIXED;
 	if (length > LINK_HEAD_BYTES) {
 		throw fault("link_head_bytes", `a head of ${length} bytes is longer than link_head_bytes=${LINK_HEAD_BYTES}`);
 	}
-	out.raw(payload);
-	const end = out.at;
-	putFixed(out.view, kind, flags, id, length, payload.length);
-	return out.bytes.subarray(0, end);
+	putFixed(scratch.view, kind, flags, id, length, payload.length);
+	const frame = new Uint8Array(FIXED + length + payload.length);
+	frame.set(scratch.bytes.subarray(0, FIXED + length));
+	frame.set(payload, FIXED + length);
+	return frame;
 }
 
 /** Writes the 16 bytes that every frame begins with. */

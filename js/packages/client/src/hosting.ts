@@ -1,12 +1,13 @@
 /** Runs the calls that other nodes make: admits them, runs their handlers, and writes what they give. */
 import { type CallContext, within } from "./context.js";
 import { TidewireError } from "./error.js";
+import type { Callee, Incoming } from "./exchanges.js";
 import { type Fields, fieldText } from "./frames.js";
 import { AskTimeout, CallCancelled, LimitExceeded, NodeStopped } from "./generated/errors.js";
 import { SERVICE_CONCURRENCY, SERVICE_STREAMS, SERVICE_WAITING } from "./generated/limits.js";
 import { Queue } from "./queue.js";
 import type { Runtime } from "./runtime.js";
-import type { Callee, Incoming, Session } from "./session.js";
+import type { Session } from "./session.js";
 import { decode, encode } from "./text.js";
 import type { Timer } from "./timers.js";
 import { type Give, writeValue } from "./values/writer.js";
@@ -77,14 +78,14 @@ export class Host {
 	take(work: Work, now: number): Callee | undefined {
 		const { call, session } = work;
 		if (this.isClosed) {
-			session.fail(call.id, NODE_STOPPED, encode("the service has stopped"));
+			session.theirs.fail(call.id, NODE_STOPPED, encode("the service has stopped"));
 			return undefined;
 		}
 		if (work.streams !== call.credit > 0) {
 			const text = work.streams
 				? "it is a stream, and the call gives no credit for items: read it as a stream, rather than await it"
 				: "it gives one value: await it, rather than read it as a stream";
-			session.fail(call.id, INVALID_ARGUMENT, encode(`${work.title}: ${text}`));
+			session.theirs.fail(call.id, INVALID_ARGUMENT, encode(`${work.title}: ${text}`));
 			return undefined;
 		}
 		const room = this.rooms[work.streams ? 1 : 0];
@@ -95,7 +96,7 @@ export class Host {
 		} else if (room.waiting.size < SERVICE_WAITING) {
 			room.waiting.push(running);
 		} else {
-			session.fail(
+			session.theirs.fail(
 				call.id,
 				LIMIT_EXCEEDED,
 				encode(`service_waiting=${SERVICE_WAITING}: so many calls wait already: try again later`),
@@ -267,7 +268,7 @@ class Running implements Callee {
 		}
 		const { call, session, give, title } = this.work;
 		try {
-			session.reply(call.id, writeValue(value, give, `${title}: result`));
+			session.theirs.reply(call.id, writeValue(value, give, `${title}: result`));
 		} catch (error) {
 			this.failed(error);
 			return;
@@ -282,7 +283,7 @@ class Running implements Callee {
 		const { call, session, give, title } = this.work;
 		try {
 			while (!this.stopped) {
-				if (this.credit <= 0 || !session.hasRoom(call.id)) {
+				if (this.credit <= 0 || !session.theirs.hasRoom(call.id)) {
 					await this.room(session);
 					continue;
 				}
@@ -291,13 +292,13 @@ class Running implements Callee {
 					break;
 				}
 				this.credit--;
-				session.item(call.id, writeValue(value, give, `${title}: item`));
+				session.theirs.item(call.id, writeValue(value, give, `${title}: item`));
 				this.runtime.plan();
 			}
 		} finally {
 			await this.close();
 		}
-		session.over(call.id);
+		session.theirs.over(call.id);
 		this.runtime.plan();
 		this.over(this.isGone ? "cancelled" : "done");
 	}
@@ -311,7 +312,7 @@ class Running implements Callee {
 			this.wake = resolve;
 			if (this.credit > 0) {
 				this.runtime.when(() => {
-					const mayGoOn = this.stopped || session.hasRoom(this.work.call.id);
+					const mayGoOn = this.stopped || session.theirs.hasRoom(this.work.call.id);
 					if (mayGoOn) {
 						resolve();
 					}
@@ -353,8 +354,12 @@ class Running implements Callee {
 			this.over("cancelled");
 			return;
 		}
-		if (error instanceof CallCancelled && this.controller.signal.aborted) {
+		const { aborted, reason } = this.controller.signal;
+		if (error instanceof CallCancelled && aborted) {
 			this.fail(CANCELLED, encode(error.message));
+		} else if (error instanceof AskTimeout && error === reason) {
+			// A handler that ends with its deadline may be ahead of its caller's clock.
+			this.fail(ASK_TIMEOUT, encode(error.message));
 		} else if (error instanceof LimitExceeded) {
 			this.fail(LIMIT_EXCEEDED, encode(error.message));
 		} else {
@@ -365,7 +370,7 @@ class Running implements Callee {
 	}
 
 	private fail(number: number, payload: Uint8Array): void {
-		this.work.session.fail(this.work.call.id, number, payload);
+		this.work.session.theirs.fail(this.work.call.id, number, payload);
 		this.runtime.plan();
 	}
 

@@ -4,7 +4,8 @@
  * @packageDocumentation
  */
 import { open } from "#socket";
-import { type ConnectOptions, join, type Node } from "./node.js";
+import type { ConnectOptions } from "./connecting.js";
+import { join, type Node } from "./node.js";
 import { shellOf } from "./platform.js";
 
 /**
@@ -26,6 +27,7 @@ export type {
 	Method,
 	UntypedClient,
 } from "./client.js";
+export type { ConnectOptions } from "./connecting.js";
 export { type CallContext, context } from "./context.js";
 export type {
 	MethodInfo,
@@ -35,10 +37,10 @@ export type {
 } from "./discovery.js";
 export { TidewireError } from "./error.js";
 export * from "./generated/errors.js";
+export type { RemoteFunction, RemoteObject } from "./held.js";
 export type { ServiceStatistics } from "./hosting.js";
 export type { MethodOptions } from "./methods.js";
 export type {
-	ConnectOptions,
 	Node,
 	NodeEvents,
 	NodeStatistics,
@@ -52,12 +54,7 @@ export {
 	type Policy,
 	type Priority,
 } from "./options.js";
-export {
-	Remote,
-	type RemoteFunction,
-	type RemoteObject,
-	remote,
-} from "./references.js";
+export { Remote, remote } from "./remote.js";
 export type {
 	Envelope,
 	Listener,

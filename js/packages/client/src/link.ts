@@ -1,5 +1,6 @@
 /** The link of a node: joins its hub, greets it, and joins it again once it is lost. Time and bytes go in, actions come out. */
 import { TidewireError } from "./error.js";
+import { type Agreed, type SessionEvents, told } from "./exchanges.js";
 import {
 	type Fields,
 	fieldBytes,
@@ -14,7 +15,7 @@ import {
 import { InvalidArgument, LinkLost, NameTaken, Unauthorized, VersionMismatch, WireError } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
 import type { Parts } from "./outbox.js";
-import { type Agreed, Session, type SessionEvents, told } from "./session.js";
+import { Session } from "./session.js";
 import { decodeLenient, encode } from "./text.js";
 import type { Timer, Timers } from "./timers.js";
 

@@ -1,31 +1,22 @@
 /** A node: what a program does with its link to a hub. */
 
-import { type CallSite, callValue, Invocation, type Plan, Stream } from "./calls.js";
-import { type Answer, type AnyService, type Client, clientOf } from "./client.js";
-import { type Instance, readInstances, type ServiceInfo, services, type Visibility } from "./discovery.js";
-import { TidewireError } from "./error.js";
-import { type Id, NORMAL } from "./frames.js";
-import { ERRORS } from "./generated/error_table.js";
-import { InvalidArgument, LinkLost, NodeStopped, NoResponders, Unauthorized } from "./generated/errors.js";
+import type { AnyService, Client } from "./client.js";
+import { Clients, NAME } from "./clients.js";
+import { type ConnectOptions, checkConnect } from "./connecting.js";
+import { type ServiceInfo, services, type Visibility } from "./discovery.js";
+import { Dispatch } from "./dispatch.js";
+import type { TidewireError } from "./error.js";
+import { InvalidArgument, LinkLost, NodeStopped, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
-import { Host, headersOf, type ServiceStatistics } from "./hosting.js";
+import { Host, type ServiceStatistics } from "./hosting.js";
 import type { Joined, LinkEvents } from "./link.js";
-import { argumentsOf, type Bound, boundMethods, type MethodOptions } from "./methods.js";
-import {
-	type CallOptions,
-	checkOptions,
-	checkTimeout,
-	choiceOf,
-	headerFields,
-	laneOf,
-	type Priority,
-	shown,
-	splitArguments,
-} from "./options.js";
+import { boundMethods, type MethodOptions } from "./methods.js";
+import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
+import { Presence } from "./presence.js";
 import { References } from "./references.js";
 import { Runtime } from "./runtime.js";
 import { Serving, said } from "./serving.js";
-import type { Callee, Incoming, Message, Session } from "./session.js";
+import type { Session } from "./session.js";
 import type { Shell } from "./shell.js";
 import { checkSubject, covers } from "./subjects.js";
 import {
@@ -38,25 +29,8 @@ import {
 } from "./subscriptions.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
-import { tuple } from "./values/kinds.js";
 import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
-
-/** How a node joins its hub. */
-export interface ConnectOptions {
-	/** Who it is, where the hub asks for that. */
-	readonly token?: string;
-	/** Its name, unique on the hub; one that nobody else has if nothing is said. */
-	readonly name?: string;
-	/** How long a hub that is not there yet is looked for, in milliseconds (0); one that refuses is not asked again. */
-	readonly joinTimeout?: number;
-	/** Milliseconds (5,000): after twice this time without a word of the hub the link is lost. */
-	readonly heartbeat?: number;
-	/** The longest payload that it takes, in bytes (268,435,456). */
-	readonly payloadBytes?: number;
-	/** Ends the attempt to join. */
-	readonly signal?: AbortSignal;
-}
 
 /** What `node.serve` is told. */
 export interface ServeOptions {
@@ -111,11 +85,6 @@ export interface NodeStatistics {
 	readonly remote: { readonly given: number; readonly held: number };
 }
 
-const NO_SUCH_TARGET = 7;
-const NUMBERS = new Map([...ERRORS].map(([number, made]) => [new made().code, number]));
-const LIST_MS = 5000;
-const NAME = /^[^\s.*>\p{Cc}]{1,255}$/u;
-
 /** Joins a hub with a shell; `connect` does so with that of the platform. */
 export function join(shell: Shell, url: string, options: ConnectOptions = {}): Promise<Node> {
 	return Node.join(shell, url, options);
@@ -126,14 +95,14 @@ export class Node {
 	/** Its name on the hub. */
 	readonly name: string;
 	private readonly runtime: Runtime;
+	private readonly presence: Presence;
+	private readonly clients: Clients;
 	private readonly references: References;
-	private readonly objects: Host;
-	private readonly answering: Host;
+	private readonly dispatch: Dispatch;
 	private readonly subscriptions = new Subscriptions();
 	private readonly servings = new Set<Serving>();
 	private readonly byService = new Map<string, Serving>();
 	private readonly listeners = new Map<keyof NodeEvents, Set<(...args: never[]) => void>>();
-	private readonly waiting = new Set<(error?: TidewireError) => void>();
 	private current: Joined | undefined;
 	private losses = 0;
 	private ending: Promise<void> | undefined;
@@ -151,21 +120,22 @@ export class Node {
 			random: () => (shell.randomBytes(1)[0] as number) / 255,
 		};
 		this.runtime = new Runtime(shell, url, link, this.events);
-		this.references = new References(this.runtime, () => this.site, this.name);
-		this.objects = new Host(this.runtime);
-		this.answering = new Host(this.runtime);
+		this.presence = new Presence(this.runtime);
+		this.clients = new Clients(this.runtime, this.presence, () => this.references);
+		this.references = new References(this.runtime, this.clients.site, this.name);
+		this.dispatch = new Dispatch(this.runtime, this.servings, this.subscriptions, this.references);
 	}
 
 	/** @internal */
 	static async join(shell: Shell, url: string, options: ConnectOptions): Promise<Node> {
-		check(url, options);
+		checkConnect(url, options);
 		options.signal?.throwIfAborted();
 		const node = new Node(shell, url, options);
 		const abort = (): void => node.runtime.link.close();
 		options.signal?.addEventListener("abort", abort);
 		try {
 			node.runtime.start();
-			await node.joinedWithin(Number.POSITIVE_INFINITY);
+			await node.presence.joined();
 		} catch (error) {
 			node.runtime.close();
 			options.signal?.throwIfAborted();
@@ -187,71 +157,7 @@ export class Node {
 	 * @typeParam T What the service offers: `tidewire generate ts` writes it. Without it everything is unknown.
 	 */
 	client<T = AnyService>(service: string, options: CallOptions = {}): Client<T> {
-		if (typeof service !== "string" || !NAME.test(service)) {
-			throw new InvalidArgument(`client: service: ${shown(service)} is not allowed: give the name of a service`);
-		}
-		checkOptions(options);
-		return clientOf(
-			(method) =>
-				(...args: unknown[]) =>
-					this.invocation(service, method, args, options),
-			(more: CallOptions) => this.client(service, { ...options, ...more }),
-		) as Client<T>;
-	}
-
-	private invocation(service: string, method: string, args: readonly unknown[], options: CallOptions): Invocation {
-		const plan = this.plan(service, method, args, options);
-		return new Invocation(
-			() => (options.policy === "all" ? this.callAll(service, method, args, options) : callValue(this.site, plan)),
-			() => new Stream(this.site, plan),
-		);
-	}
-
-	private plan(service: string, method: string, args: readonly unknown[], options: CallOptions): Plan {
-		const [positional, byName] = splitArguments(args);
-		const title = `${service}.${method}`;
-		const subject = (instance = options.instance): string =>
-			instance === undefined ? `svc.${title}` : `svc.${service}.${instance}.${method}`;
-		checkSubject(subject(), false);
-		return {
-			title,
-			subject,
-			service,
-			value: byName === undefined ? tuple(...positional) : [tuple(...positional), byName],
-			fields: headerFields(options.headers),
-			lane: laneOf(options.priority),
-			timeoutMs: options.timeout,
-			defaultMs: limits.ASK_TIMEOUT_MS,
-			choice: choiceOf(options.policy),
-			again: options.idempotent ?? false,
-			signal: options.signal,
-			gives: true,
-		};
-	}
-
-	private async callAll(
-		service: string,
-		method: string,
-		args: readonly unknown[],
-		options: CallOptions,
-	): Promise<Answer[]> {
-		const found = (await this.instances()).filter((one) => one.info.name === service);
-		if (found.length === 0) {
-			throw new NoResponders(`${service}: nobody serves it now`);
-		}
-		const one = async (instance: string): Promise<Answer> => {
-			const { policy: _, ...rest } = options;
-			try {
-				return {
-					instance,
-					value: await callValue(this.site, this.plan(service, method, args, { ...rest, instance })),
-					error: undefined,
-				};
-			} catch (error) {
-				return { instance, value: undefined, error };
-			}
-		};
-		return Promise.all(found.map(({ info }) => one(info.instances[0] as string)));
+		return this.clients.client(service, options);
 	}
 
 	/**
@@ -289,7 +195,7 @@ export class Node {
 		this.servings.add(serving);
 		this.byService.set(key, serving);
 		try {
-			await this.untilJoined(() => this.announce(serving));
+			await this.presence.during(() => this.announce(serving));
 			serving.isKnown = true;
 		} catch (error) {
 			this.stopServing(serving);
@@ -415,7 +321,7 @@ export class Node {
 		const subscribed = new Subscribed(pattern, queue, listener, ends, (error) => this.runtime.shell.report(error));
 		this.subscriptions.add(subscribed);
 		try {
-			await this.untilJoined(() => this.enter(subscribed));
+			await this.presence.during(() => this.enter(subscribed));
 			subscribed.isKnown = true;
 		} catch (error) {
 			subscribed.stop();
@@ -444,46 +350,17 @@ export class Node {
 		checkSubject(subject, false);
 		checkOptions(options);
 		const own = this.subscriptions.of(subject).find((one) => one.listener !== undefined);
-		if (own?.listener !== undefined) {
-			const copy = readValue(writeValue(value));
-			const answer: unknown = await own.listener(copy, {
-				subject,
-				value: copy,
-				headers: { ...options.headers },
-				node: this.name,
-			});
-			return readValue(writeValue(answer));
+		if (own?.listener === undefined) {
+			return this.clients.request(subject, value, options);
 		}
-		return callValue(this.site, {
-			...this.plainPlan(subject, value),
-			...callFields(options),
-		});
-	}
-
-	private plainPlan(subject: string, value: unknown): Plan {
-		return {
-			title: subject,
-			subject: () => subject,
-			value,
-			...callFields({}),
-			defaultMs: limits.ASK_TIMEOUT_MS,
-			choice: 0,
-			gives: false,
-		};
+		const copy = readValue(writeValue(value));
+		const envelope: Envelope = { subject, value: copy, headers: { ...options.headers }, node: this.name };
+		return readValue(writeValue(await own.listener(copy, envelope)));
 	}
 
 	/** What is served, with schemas, as the hub lists it. */
 	async services(): Promise<ServiceInfo[]> {
-		return services(await this.instances());
-	}
-
-	private async instances(): Promise<Instance[]> {
-		return readInstances(
-			await callValue(this.site, {
-				...this.plainPlan("$hub.services", null),
-				timeoutMs: LIST_MS,
-			}),
-		);
+		return services(await this.clients.instances());
 	}
 
 	/** Counts of this node. */
@@ -580,7 +457,7 @@ export class Node {
 	}
 
 	private hosts(): Host[] {
-		return [this.objects, this.answering, ...[...this.servings].map((serving) => serving.host)];
+		return [...this.dispatch.hosts, ...[...this.servings].map((serving) => serving.host)];
 	}
 
 	// The link
@@ -591,9 +468,7 @@ export class Node {
 			this.references.joined(joined.node);
 			session.subscribe(`$node.${joined.node}.>`, "", false, [], () => {});
 			this.restore();
-			for (const waits of [...this.waiting]) {
-				waits();
-			}
+			this.presence.told();
 			this.emit("joined", joined.hub);
 		},
 		lost: (reason) => {
@@ -608,9 +483,7 @@ export class Node {
 		closed: (error) => {
 			this.current = undefined;
 			this.references.lost();
-			for (const waits of [...this.waiting]) {
-				waits(error ?? new NodeStopped("the node was closed"));
-			}
+			this.presence.told(error ?? new NodeStopped("the node was closed"));
 			for (const one of [...this.subscriptions]) {
 				one.stop();
 			}
@@ -618,8 +491,8 @@ export class Node {
 		},
 		goodbye: () => {},
 		left: (origin) => this.references.left(origin),
-		published: (message) => this.published(message),
-		called: (call, now) => this.called(call, now),
+		published: (message) => this.dispatch.published(message),
+		called: (call, now) => this.dispatch.called(call, now),
 	};
 
 	/** What was known to the hub before is to be known to it again. */
@@ -640,238 +513,6 @@ export class Node {
 			}
 		}
 	}
-
-	/** Does something that needs the hub, as often as the link is lost meanwhile. */
-	private async untilJoined(run: () => Promise<void>): Promise<void> {
-		for (;;) {
-			await this.joinedWithin(Number.POSITIVE_INFINITY);
-			try {
-				await run();
-				return;
-			} catch (error) {
-				if (!(error instanceof LinkLost)) {
-					throw error;
-				}
-			}
-		}
-	}
-
-	private joinedWithin(timeoutMs: number): Promise<void> {
-		if (this.runtime.link.state === "joined") {
-			return Promise.resolve();
-		}
-		if (this.runtime.link.state === "closed") {
-			return Promise.reject(new NodeStopped("the node was closed: connect again"));
-		}
-		return new Promise((resolve, reject) => {
-			const { timers } = this.runtime;
-			const timer =
-				timeoutMs === Number.POSITIVE_INFINITY
-					? undefined
-					: timers.add(this.runtime.now + Math.max(0, timeoutMs), () => waits(new LinkLost(this.runtime.link.problem)));
-			const waits = (error?: TidewireError): void => {
-				this.waiting.delete(waits);
-				timers.cancel(timer);
-				if (error === undefined) {
-					resolve();
-				} else {
-					reject(error);
-				}
-			};
-			this.waiting.add(waits);
-			this.runtime.plan();
-		});
-	}
-
-	private get site(): CallSite {
-		return {
-			runtime: this.runtime,
-			references: this.references,
-			joined: (timeoutMs) => this.joinedWithin(timeoutMs),
-			instanceAt: async (service, node) => {
-				const found = (await this.instances()).find((one) => one.node === node && one.info.name === service);
-				if (found === undefined) {
-					throw new InvalidArgument(
-						`${service}: node '${node}' does not serve it: what it owns can only be given back to it`,
-					);
-				}
-				return found.info.instances[0] as string;
-			},
-		};
-	}
-
-	// What comes
-
-	private published(message: Message): void {
-		const { origin, to, subject, fields, payload } = message;
-		const node = this.runtime.link.session?.peer(origin).name ?? "";
-		let read: Envelope | undefined;
-		const envelope = (): Envelope => {
-			read ??= {
-				subject,
-				value: readValue(payload),
-				headers: headersOf(fields),
-				node,
-			};
-			return read;
-		};
-		this.subscriptions.deliver(to, subject, { envelope });
-	}
-
-	private called(call: Incoming, now: number): Callee | undefined {
-		const session = this.runtime.session;
-		try {
-			const tokens = call.subject.split(".");
-			if (tokens[0] === "$node") {
-				return this.calledObject(call, session, tokens, now);
-			}
-			const subscription = this.subscriptions.find(call.to);
-			if (subscription !== undefined) {
-				return this.asked(call, session, subscription, now);
-			}
-			const serving = [...this.servings].find((one) => one.ids.some((id) => same(id, call.to)));
-			if (serving === undefined) {
-				session.fail(call.id, NO_SUCH_TARGET, encode(`${call.subject}: nothing here answers it any more`));
-				return undefined;
-			}
-			return this.calledService(call, session, serving, now);
-		} catch (error) {
-			const thrown = error instanceof TidewireError ? error : new InvalidArgument(String(error));
-			session.fail(call.id, numberOf(thrown), encode(thrown.message));
-			return undefined;
-		} finally {
-			this.runtime.plan();
-		}
-	}
-
-	private calledService(call: Incoming, session: Session, serving: Serving, now: number): Callee | undefined {
-		const name = call.subject.slice(call.subject.lastIndexOf(".") + 1);
-		const bound = serving.methods.get(name);
-		if (bound === undefined) {
-			const text = `${serving.name} has no method '${name}': there are ${[...serving.methods.keys()].slice(0, 10).join(", ")}`;
-			session.fail(call.id, NO_SUCH_TARGET, encode(text));
-			return undefined;
-		}
-		return this.run(serving.host, call, session, `${serving.name}.${name}`, bound, now);
-	}
-
-	private calledObject(call: Incoming, session: Session, tokens: readonly string[], now: number): Callee | undefined {
-		const what = tokens[2] ?? "";
-		if (what === "claim" || what === "release") {
-			const value = readValue(call.payload);
-			this.references[what](value, call.origin);
-			session.reply(call.id, writeValue(null));
-			return undefined;
-		}
-		const entry = this.references.use(what, call.origin);
-		const name = tokens.slice(3).join(".");
-		const bound = entry.methods.get(name);
-		if (bound === undefined) {
-			session.fail(call.id, NO_SUCH_TARGET, encode(`${entry.title} has no method '${name}'`));
-			return undefined;
-		}
-		this.references.busy(entry);
-		const title = entry.kind === "object" ? `${entry.title}.${name}` : entry.title;
-		return this.run(this.objects, call, session, title, bound, now, () => this.references.idle(entry));
-	}
-
-	private run(
-		host: Host,
-		call: Incoming,
-		session: Session,
-		title: string,
-		bound: Bound,
-		now: number,
-		over?: () => void,
-	): Callee | undefined {
-		const run = (): unknown => bound.run(argumentsOf(readValue(call.payload, this.references.take), bound, title));
-		const work = {
-			call,
-			session,
-			title,
-			streams: bound.streams,
-			run,
-			give: this.references.givingTo(call.origin),
-		};
-		return host.take(over === undefined ? work : { ...work, over }, now);
-	}
-
-	private asked(call: Incoming, session: Session, subscription: Subscribed, now: number): Callee | undefined {
-		const run = (): unknown => {
-			const { subject, fields } = call;
-			const envelope: Envelope = {
-				subject,
-				value: readValue(call.payload),
-				headers: headersOf(fields),
-				node: session.peer(call.origin).name,
-			};
-			return subscription.listener?.(envelope.value, envelope);
-		};
-		return this.answering.take(
-			{
-				call,
-				session,
-				title: call.subject,
-				streams: false,
-				run,
-				give: undefined,
-			},
-			now,
-		);
-	}
-}
-
-function callFields(options: CallOptions): Pick<Plan, "fields" | "lane" | "timeoutMs" | "again" | "signal"> {
-	return {
-		fields: headerFields(options.headers),
-		lane: options.priority === undefined ? NORMAL : laneOf(options.priority),
-		timeoutMs: options.timeout,
-		again: options.idempotent ?? false,
-		signal: options.signal,
-	};
-}
-
-function check(url: string, options: ConnectOptions): void {
-	let scheme: string | undefined;
-	try {
-		scheme = new URL(url).protocol;
-	} catch {
-		scheme = undefined;
-	}
-	if (scheme !== "ws:" && scheme !== "wss:") {
-		throw new InvalidArgument(
-			`connect: url: ${shown(url)} is not allowed: give the URL of a hub, such as ws://127.0.0.1:7421 or wss://host:443/`,
-		);
-	}
-	const { name, token, joinTimeout, heartbeat, payloadBytes } = options;
-	if (
-		name !== undefined &&
-		(typeof name !== "string" || name.length === 0 || encode(name).length > limits.NAME_BYTES)
-	) {
-		throw new InvalidArgument(
-			`connect: name: ${shown(name)} is not allowed: give text of 1 to ${limits.NAME_BYTES} bytes`,
-		);
-	}
-	if (token !== undefined && typeof token !== "string") {
-		throw new InvalidArgument("connect: token: it is not text");
-	}
-	range("joinTimeout", joinTimeout, 0, 86_400_000, "ms");
-	range("heartbeat", heartbeat, 50, 3_600_000, "ms");
-	range("payloadBytes", payloadBytes, 1024, 4_294_967_296, "bytes");
-}
-
-function range(name: string, value: number | undefined, min: number, max: number, unit: string): void {
-	if (value !== undefined && !(typeof value === "number" && value >= min && value <= max)) {
-		throw new InvalidArgument(`connect: ${name}: ${shown(value)} is not allowed: give ${min} to ${max} ${unit}`);
-	}
-}
-
-function numberOf(error: TidewireError): number {
-	return NUMBERS.get(error.code) ?? 15;
-}
-
-function same(one: Id, other: Id): boolean {
-	return one.slot === other.slot && one.generation === other.generation;
 }
 
 function randomName(shell: Shell): string {

@@ -27,6 +27,11 @@ export class Serving implements ServiceHandle {
 		private readonly ends: () => void,
 	) {}
 
+	/** Whether a call for an exchange is for this instance. */
+	has({ slot, generation }: Id): boolean {
+		return this.ids.some((id) => id.slot === slot && id.generation === generation);
+	}
+
 	statistics(): ServiceStatistics {
 		return this.host.statistics();
 	}

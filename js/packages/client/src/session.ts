@@ -1,7 +1,9 @@
 /** One link from WELCOME to its end: exchanges, credit, deadlines and signs of life, told the time and the frames that come. */
 
+import { Answering } from "./answering.js";
 import { Assemblies, type Progress } from "./assembly.js";
 import type { TidewireError } from "./error.js";
+import { type Agreed, type Caller, type Outgoing, type Peer, type SessionEvents, told } from "./exchanges.js";
 import {
 	type Fields,
 	Flag,
@@ -15,7 +17,6 @@ import {
 	readFrames,
 	readHead,
 } from "./frames.js";
-import { ERRORS } from "./generated/error_table.js";
 import {
 	AskTimeout,
 	InvalidArgument,
@@ -30,91 +31,6 @@ import { inLane, Outbox, type Parts } from "./outbox.js";
 import { Slots } from "./slots.js";
 import { decodeLenient } from "./text.js";
 import type { Timer, Timers } from "./timers.js";
-
-/** Whoever made a call, and hears what becomes of it: `replied`, `over` or `failed` once, and nothing after that. */
-export interface Caller {
-	replied(payload: Uint8Array): void;
-	item(payload: Uint8Array): void;
-	over(): void;
-	failed(error: TidewireError | { readonly number: number; readonly payload: Uint8Array }): void;
-}
-
-/** Whoever answers a call of another node, and hears what its caller does. */
-export interface Callee {
-	/** The caller gave up, or its link ended: nothing can be answered any more. */
-	cancelled(): void;
-	/** Further items are wanted; 0: none any more, and the answer is to end. */
-	wanted(items: number): void;
-}
-
-/** A call of another node. */
-export interface Incoming {
-	readonly id: Id;
-	readonly origin: number;
-	readonly to: Id;
-	readonly subject: string;
-	readonly fields: Fields;
-	readonly payload: Uint8Array;
-	/** Milliseconds that it may take; 0: as many as it likes. */
-	readonly deadlineMs: number;
-	/** Items that it may answer with; 0: it wants one value. */
-	readonly credit: number;
-	readonly lane: number;
-}
-
-/** A message that was published. */
-export interface Message {
-	readonly origin: number;
-	readonly to: Id;
-	readonly subject: string;
-	readonly fields: Fields;
-	readonly payload: Uint8Array;
-}
-
-/** What a call is sent with. */
-export interface Outgoing {
-	readonly subject: string;
-	readonly fields: Fields;
-	readonly payload: Uint8Array;
-	readonly lane: number;
-	readonly deadlineMs: number;
-	readonly choice: number;
-	readonly credit: number;
-	readonly again: boolean;
-}
-
-/** What a node of another number is called. */
-export interface Peer {
-	readonly name: string;
-	readonly user: string;
-}
-
-/** What the session tells its node. */
-export interface SessionEvents {
-	called(call: Incoming, now: number): Callee | undefined;
-	published(message: Message): void;
-	/** The node of a number has gone. */
-	left(origin: number): void;
-	/** The hub is stopping. */
-	goodbye(): void;
-}
-
-/** What both sides agreed on. */
-export interface Agreed {
-	readonly inFlight: number;
-	readonly ownInFlight: number;
-	readonly frameBytes: number;
-	readonly theirFrameBytes: number;
-	readonly payloadBytes: number;
-	readonly theirPayloadBytes: number;
-	readonly heartbeatMs: number;
-	readonly theirHeartbeatMs: number;
-	readonly lz4: boolean;
-	/** Patterns on which this node may publish; undefined: all. */
-	readonly publish: readonly string[] | undefined;
-	/** Limits that are those of this node's token. */
-	readonly ofToken: readonly string[];
-}
 
 type Mine =
 	| {
@@ -132,18 +48,7 @@ type Mine =
 	  }
 	| { readonly is: "published" };
 
-interface Theirs {
-	readonly generation: number;
-	readonly lane: number;
-	isOpen: boolean;
-	callee: Callee | undefined;
-	wanted: number;
-	unread: boolean;
-	timer: Timer | undefined;
-}
-
 const NO_ID: Id = { slot: 0, generation: 0 };
-const ALIVE_LEAST_MS = 50;
 const FRAME_ROOM = 20_480;
 /** The numbers of PING: a sign of life, and from the second one on the question whether all has arrived. */
 const HEARTBEAT: Id = { slot: 1, generation: 0 };
@@ -152,7 +57,8 @@ const PAYLOADS = new Set<number>([Kind.CALL, Kind.PUBLISH, Kind.REPLY, Kind.FAIL
 export class Session {
 	private readonly out: Outbox;
 	private readonly mine: Slots<Mine>;
-	private readonly theirs = new Map<number, Theirs>();
+	/** The calls of the other side. */
+	readonly theirs: Answering;
 	private readonly parts: Assemblies;
 	private readonly peers = new Map<number, Peer>();
 	private readonly pongs = new Map<number, () => void>();
@@ -160,7 +66,6 @@ export class Session {
 	private heardAt: number;
 	private sentAt: number;
 	private dueAt: number;
-	private isLeaving = false;
 	private ended = false;
 	/** Payload bytes and frames that went both ways. */
 	readonly counts = { sent: 0, received: 0, dropped: 0 };
@@ -175,6 +80,7 @@ export class Session {
 		this.out = new Outbox(chunk, (slot) => this.mine.release(slot));
 		this.mine = new Slots(agreed.inFlight);
 		this.parts = new Assemblies(agreed.payloadBytes);
+		this.theirs = new Answering(agreed, timers, events, this.out, this.parts);
 		this.heardAt = this.sentAt = now;
 		this.dueAt = this.nextAt;
 	}
@@ -234,7 +140,7 @@ export class Session {
 	// What this side says
 
 	call(call: Outgoing, caller: Caller, now: number): Id {
-		this.fits(call.payload.length);
+		this.theirs.fits(call.payload.length);
 		if (this.out.bytes > LINK_QUEUE_BYTES) {
 			throw new LimitExceeded(
 				`link_queue_bytes=${LINK_QUEUE_BYTES}: so much waits to be sent already: try again later`,
@@ -322,7 +228,7 @@ export class Session {
 
 	/** Publishes. False: there was no room for it. */
 	publish(subject: string, fields: Fields, payload: Uint8Array, lane: number): boolean {
-		this.fits(payload.length);
+		this.theirs.fits(payload.length);
 		if (this.out.bytes > LINK_QUEUE_BYTES) {
 			this.counts.dropped++;
 			return false;
@@ -337,52 +243,10 @@ export class Session {
 		return true;
 	}
 
-	reply(id: Id, payload: Uint8Array): void {
-		const theirs = this.their(id);
-		if (theirs !== undefined) {
-			this.fits(payload.length);
-			this.end(id, theirs);
-			this.out.send(Kind.REPLY, inLane(theirs.lane, true), id, {}, payload);
-		}
-	}
-
-	/** Sends one item of an answer; whoever does minds the credit. */
-	item(id: Id, payload: Uint8Array): void {
-		const theirs = this.their(id);
-		if (theirs !== undefined) {
-			this.fits(payload.length);
-			this.out.send(Kind.ITEM, inLane(theirs.lane, true), id, {}, payload);
-		}
-	}
-
-	/** Whether an item may be sent, rather than wait for those before it. */
-	hasRoom(id: Id): boolean {
-		return this.out.bytes <= LINK_QUEUE_BYTES / 2 && this.out.waitingOf(id, true) === 0;
-	}
-
-	over(id: Id): void {
-		const theirs = this.their(id);
-		if (theirs !== undefined) {
-			this.end(id, theirs);
-			this.out.send(Kind.END, inLane(theirs.lane, true), id, {});
-		}
-	}
-
-	fail(id: Id, number: number, payload: Uint8Array): void {
-		const theirs = this.their(id);
-		if (theirs !== undefined) {
-			this.end(id, theirs);
-			if (payload.length <= this.out.chunkBytes) {
-				this.out.drop(id, true);
-			}
-			this.out.send(Kind.FAIL, inLane(theirs.lane, true), id, { number }, payload);
-		}
-	}
-
 	/** Takes no new calls; those in progress go on. */
 	goodbye(): void {
-		if (!this.isLeaving) {
-			this.isLeaving = true;
+		if (!this.theirs.isLeaving) {
+			this.theirs.isLeaving = true;
 			this.tell(Kind.GOODBYE, 0, NO_ID);
 		}
 	}
@@ -409,11 +273,7 @@ export class Session {
 				mine.answered(new LinkLost(text));
 			}
 		}
-		for (const theirs of this.theirs.values()) {
-			this.timers.cancel(theirs.timer);
-			theirs.callee?.cancelled();
-		}
-		this.theirs.clear();
+		this.theirs.lost();
 		for (const pong of this.pongs.values()) {
 			pong();
 		}
@@ -431,28 +291,8 @@ export class Session {
 		return id;
 	}
 
-	private fits(bytes: number): void {
-		const max = this.agreed.theirPayloadBytes;
-		if (bytes > max) {
-			throw new PayloadTooLarge(
-				`a payload of ${bytes} bytes is longer than payload_bytes=${max} of the hub: send less at once, or use a stream`,
-			);
-		}
-	}
-
 	private tell(kind: Kind, flags: number, id: Id, head: Head = {}): void {
 		this.out.send(kind, flags, id, head);
-	}
-
-	private their(id: Id): Theirs | undefined {
-		const theirs = this.theirs.get(id.slot);
-		return theirs?.generation === id.generation && theirs.isOpen ? theirs : undefined;
-	}
-
-	private end(id: Id, theirs: Theirs): void {
-		this.timers.cancel(theirs.timer);
-		this.theirs.delete(id.slot);
-		this.parts.forget(id, false);
 	}
 
 	// What the other side says
@@ -497,7 +337,7 @@ export class Session {
 				this.out.window(frame, !frame.answer, head.bytes as number);
 				break;
 			case Kind.CREDIT:
-				this.credited(frame, head.items as number);
+				this.theirs.credited(frame, head.items as number);
 				break;
 			case Kind.CALL:
 			case Kind.PUBLISH:
@@ -518,7 +358,7 @@ export class Session {
 				break;
 			}
 			case Kind.CANCEL:
-				this.cancelled(frame);
+				this.theirs.cancelled(frame);
 				break;
 			case Kind.TAKEN:
 				break;
@@ -561,33 +401,11 @@ export class Session {
 		}
 	}
 
-	private credited(frame: Frame, items: number): void {
-		const theirs = frame.answer ? undefined : this.theirs.get(frame.slot);
-		if (theirs?.generation !== frame.generation) {
-			return;
-		}
-		if (theirs.isOpen) {
-			theirs.callee?.wanted(items);
-		} else {
-			theirs.wanted += items;
-			theirs.unread ||= items === 0;
-		}
-	}
-
 	private itemsOver(frame: Frame): void {
 		const mine = frame.answer ? this.mine.get(frame) : undefined;
 		if (mine?.is === "call") {
 			this.endMine(frame, mine);
 			mine.caller.over();
-		}
-	}
-
-	private cancelled(frame: Frame): void {
-		const theirs = this.theirs.get(frame.slot);
-		if (theirs?.generation === frame.generation) {
-			this.end(frame, theirs);
-			this.out.drop(frame, true);
-			theirs.callee?.cancelled();
 		}
 	}
 
@@ -615,7 +433,7 @@ export class Session {
 	private expects(frame: Frame): boolean {
 		const { kind } = frame;
 		if (kind === Kind.CALL || (kind === Kind.PUBLISH && frame.stated)) {
-			this.opened(frame);
+			this.theirs.begun(frame);
 			return true;
 		}
 		if (kind === Kind.PUBLISH) {
@@ -627,7 +445,7 @@ export class Session {
 			return mine !== undefined;
 		}
 		if (mine?.is !== "call") {
-			if (kind === Kind.ITEM && !frame.answer && this.their(frame) !== undefined) {
+			if (kind === Kind.ITEM && !frame.answer && this.theirs.has(frame)) {
 				throw new LimitExceeded("stream_credit=0: an item of the caller came without credit");
 			}
 			return false;
@@ -636,26 +454,6 @@ export class Session {
 			throw new LimitExceeded("stream_credit: more items came than were asked for");
 		}
 		return true;
-	}
-
-	private opened(frame: Frame): void {
-		const { slot, generation } = frame;
-		if (slot >= this.agreed.ownInFlight) {
-			throw new LimitExceeded(`link_in_flight=${this.agreed.ownInFlight}: slot ${slot} is beyond it`);
-		}
-		if (generation === 0 || this.theirs.has(slot)) {
-			throw new WireError(`slot ${slot} is in use, or its generation is 0`);
-		}
-		const lane = frame.lane;
-		this.theirs.set(slot, {
-			generation,
-			lane,
-			isOpen: false,
-			callee: undefined,
-			wanted: 0,
-			unread: false,
-			timer: undefined,
-		});
 	}
 
 	private progressed(frame: Frame, progress: Progress, now: number, head?: Head): void {
@@ -686,14 +484,8 @@ export class Session {
 			mine.caller.failed(error);
 			return;
 		}
-		const theirs = frame.answer ? undefined : this.theirs.get(frame.slot);
-		if (theirs?.generation === frame.generation) {
-			this.end(frame, theirs);
-			theirs.callee?.cancelled();
-			if (frame.kind !== Kind.PUBLISH) {
-				const number = error instanceof PayloadTooLarge ? 18 : 14;
-				this.out.send(Kind.FAIL, inLane(theirs.lane, true), frame, { number }, encoder.encode(error.message));
-			}
+		if (!frame.answer) {
+			this.theirs.turnedAway(frame, error);
 		}
 	}
 
@@ -705,7 +497,9 @@ export class Session {
 				whole = inflate(payload, this.agreed.payloadBytes);
 			} catch (error) {
 				if (error instanceof WireError) {
-					this.theirs.delete(frame.kind === Kind.PUBLISH && frame.stated ? frame.slot : -1);
+					if (frame.kind === Kind.PUBLISH && frame.stated) {
+						this.theirs.published(frame);
+					}
 					this.turnAway(frame, error);
 					return;
 				}
@@ -715,11 +509,11 @@ export class Session {
 		const mine = frame.answer ? this.mine.get(id) : undefined;
 		switch (frame.kind) {
 			case Kind.CALL:
-				this.called(id, frame.lane, head, whole, now);
+				this.theirs.called(id, frame.lane, head, whole, now);
 				break;
 			case Kind.PUBLISH: {
 				if (frame.stated) {
-					this.theirs.delete(frame.slot);
+					this.theirs.published(frame);
 				}
 				const { origin, to, subject, fields } = head as Required<Head>;
 				this.events.published({ origin, to, subject, fields, payload: whole });
@@ -746,50 +540,6 @@ export class Session {
 				}
 		}
 	}
-
-	private called(id: Id, lane: number, head: Head, payload: Uint8Array, now: number): void {
-		const theirs = this.theirs.get(id.slot);
-		if (theirs?.generation !== id.generation) {
-			return;
-		}
-		theirs.isOpen = true;
-		if (this.isLeaving) {
-			this.fail(id, 13, encoder.encode("the node takes no new calls"));
-			return;
-		}
-		const { origin, to, subject, fields, deadlineMs, credit } = head as Required<Head>;
-		const callee = this.events.called({ id, origin, to, subject, fields, payload, deadlineMs, credit, lane }, now);
-		if (callee === undefined || this.their(id) === undefined) {
-			return;
-		}
-		theirs.callee = callee;
-		const beat = this.agreed.heartbeatMs / 2;
-		const every = Math.max(ALIVE_LEAST_MS, deadlineMs > 0 ? Math.min(beat, deadlineMs / 4) : beat);
-		theirs.timer = this.timers.add(now + every, (at) => this.alive(id, theirs, every, at));
-		if (theirs.wanted > 0) {
-			callee.wanted(theirs.wanted);
-		}
-		if (theirs.unread) {
-			callee.wanted(0);
-		}
-	}
-
-	private alive(id: Id, theirs: Theirs, every: number, now: number): void {
-		theirs.timer = this.timers.add(now + every, (at) => this.alive(id, theirs, every, at));
-		if (this.out.bytes <= LINK_QUEUE_BYTES / 2) {
-			this.tell(Kind.ALIVE, inLane(theirs.lane, true), id, { blockedMs: 0 });
-		}
-	}
-}
-
-const encoder = new TextEncoder();
-
-/** The error of a number that travelled. */
-export function told(number: number, text: string): TidewireError {
-	const made = ERRORS.get(number);
-	return made === undefined
-		? new WireError(`error ${number}, which this version does not know: ${text}`)
-		: new made(text);
 }
 
 function tooLong(error: unknown): unknown {

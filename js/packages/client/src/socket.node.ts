@@ -11,6 +11,8 @@ const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /** A side takes messages of the longest frame, and 64 KiB. */
 const MESSAGE_BYTES = LINK_FRAME_BYTES + 65_536;
 const MASKS = 4096;
+/** Shorter messages are masked byte by byte. */
+const WORDS = 64;
 const CONTINUATION = 0;
 const BINARY = 2;
 const CLOSE = 8;
@@ -260,23 +262,31 @@ class Masks {
 			this.drawn = randomBytes(MASKS);
 			this.at = 0;
 		}
-		const mask = this.drawn.subarray(this.at, this.at + 4);
+		const mask = this.drawn.readInt32LE(this.at);
 		this.at += 4;
-		mask.copy(frame, begin - 4);
+		frame.writeInt32LE(mask, begin - 4);
 		let at = begin;
-		// Words of the memory's own alignment go eight times as fast as bytes.
-		while (at < frame.length && (frame.byteOffset + at) % 4 !== 0) {
-			frame[at] = (frame[at] as number) ^ (mask[(at - begin) & 3] as number);
-			at++;
+		if (frame.length - begin >= WORDS) {
+			// Words of the memory's own alignment go eight times as fast as bytes.
+			while ((frame.byteOffset + at) % 4 !== 0) {
+				at = xor(frame, at, begin, mask);
+			}
+			const turns = ((at - begin) & 3) * 8;
+			const word = (mask >>> turns) | (turns === 0 ? 0 : mask << (32 - turns));
+			const words = new Int32Array(frame.buffer, frame.byteOffset + at, (frame.length - at) >> 2);
+			for (let index = 0; index < words.length; index++) {
+				words[index] = (words[index] as number) ^ word;
+			}
+			at += words.length * 4;
 		}
-		const words = new Int32Array(frame.buffer, frame.byteOffset + at, (frame.length - at) >> 2);
-		const turned = Buffer.from([0, 1, 2, 3].map((byte) => mask[(at - begin + byte) & 3] as number));
-		const word = new Int32Array(turned.buffer.slice(turned.byteOffset, turned.byteOffset + 4))[0] as number;
-		for (let index = 0; index < words.length; index++) {
-			words[index] = (words[index] as number) ^ word;
-		}
-		for (at += words.length * 4; at < frame.length; at++) {
-			frame[at] = (frame[at] as number) ^ (mask[(at - begin) & 3] as number);
+		while (at < frame.length) {
+			at = xor(frame, at, begin, mask);
 		}
 	}
+}
+
+/** Masks one byte, and gives the place of the next one. */
+function xor(frame: Buffer, at: number, begin: number, mask: number): number {
+	frame[at] = (frame[at] as number) ^ (mask >>> (((at - begin) & 3) * 8));
+	return at + 1;
 }

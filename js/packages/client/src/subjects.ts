@@ -3,9 +3,26 @@ import { SUBJECT_BYTES, SUBJECT_TOKENS } from "./generated/limits.js";
 import { utf8Length } from "./text.js";
 
 const FORBIDDEN = /[\s\p{Cc}*>]/u;
+const REMEMBERED = 1000;
+/** Subjects that were found to be in order. */
+const known = new Set<string>();
 
 /** Says what keeps a text from being a subject, or from being a pattern; undefined if nothing does. */
 export function subjectProblem(text: unknown, pattern: boolean): string | undefined {
+	if (!pattern && known.has(text as string)) {
+		return undefined;
+	}
+	const problem = problemOf(text, pattern);
+	if (problem === undefined && !pattern) {
+		if (known.size >= REMEMBERED) {
+			known.clear();
+		}
+		known.add(text as string);
+	}
+	return problem;
+}
+
+function problemOf(text: unknown, pattern: boolean): string | undefined {
 	const what = pattern ? "pattern" : "subject";
 	if (typeof text !== "string") {
 		return `${what}: ${typeof text} is not allowed: give text`;

@@ -24,21 +24,31 @@ import {
 } from "./kinds.js";
 
 /** Is asked for what stands for a function or an object; undefined if it may not be given. */
-export type Give = (value: unknown) => Record<string, unknown> | undefined;
+export type Give = (value: unknown) => Stood | undefined;
+/** What stands for a function or an object on the wire. */
+export type Stood = Readonly<Record<string, unknown>>;
 
 /** Writes a value. `title` is what errors call it. */
 export function writeValue(value: unknown, give?: Give, title = "value", bytesMax = PAYLOAD_BYTES): Uint8Array {
-	const writer = new Writer(give, bytesMax);
+	const writer = new Writer(give, bytesMax, scratch);
+	// What is given, or a getter of the program, may write something else meanwhile.
+	scratch = undefined;
 	try {
 		writer.value(value, 0);
+		return writer.blob();
 	} catch (error) {
 		if (error instanceof Unsendable) {
 			throw new InvalidArgument(`${title}${error.path()}: ${error.message}`);
 		}
 		throw error instanceof RangeError ? new PayloadTooLarge(`${title}: it is longer than memory has room for`) : error;
+	} finally {
+		scratch = writer.scratch();
 	}
-	return writer.blob();
 }
+
+/** Where values are written, one after another. */
+let scratch: DataView<ArrayBuffer> | undefined;
+const SCRATCH_MAX = 65_536;
 
 /** Why a value can't be sent, and where it is. */
 class Unsendable extends TidewireError {
@@ -55,8 +65,7 @@ class Unsendable extends TidewireError {
 }
 
 class Writer {
-	private bytes = new Uint8Array(128);
-	private view = new DataView(this.bytes.buffer);
+	private bytes: Uint8Array<ArrayBuffer>;
 	private at = 0;
 	private readonly buffers: Uint8Array[] = [];
 	private buffered = 0;
@@ -64,14 +73,22 @@ class Writer {
 	constructor(
 		private readonly give: Give | undefined,
 		private readonly bytesMax: number,
-	) {}
+		private view = new DataView(new ArrayBuffer(1024)),
+	) {
+		this.bytes = new Uint8Array(view.buffer);
+	}
+
+	/** Where the next value may be written. */
+	scratch(): DataView<ArrayBuffer> | undefined {
+		return this.view.byteLength <= SCRATCH_MAX ? this.view : undefined;
+	}
 
 	/** All that was written. */
 	blob(): Uint8Array {
-		const head = this.bytes.subarray(0, this.at);
 		if (this.buffers.length === 0) {
-			return head;
+			return this.view.byteLength <= SCRATCH_MAX ? this.bytes.slice(0, this.at) : this.bytes.subarray(0, this.at);
 		}
+		const head = this.bytes.subarray(0, this.at);
 		const begin = BLOB_HEAD + 8 * this.buffers.length;
 		let total = begin + head.length;
 		for (const buffer of this.buffers) {

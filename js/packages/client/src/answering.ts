@@ -1,0 +1,220 @@
+/** The calls of the other side of a link: from the frame that opens one to its answer. */
+import type { Assemblies } from "./assembly.js";
+import type { Agreed, Callee, SessionEvents } from "./exchanges.js";
+import type { Frame, Head, Id } from "./frames.js";
+import { Kind } from "./frames.js";
+import { LimitExceeded, PayloadTooLarge, WireError } from "./generated/errors.js";
+import { LINK_QUEUE_BYTES } from "./generated/limits.js";
+import { inLane, type Outbox } from "./outbox.js";
+import { encode } from "./text.js";
+import type { Timer, Timers } from "./timers.js";
+
+interface Theirs {
+	readonly generation: number;
+	readonly lane: number;
+	isOpen: boolean;
+	callee: Callee | undefined;
+	wanted: number;
+	unread: boolean;
+	timer: Timer | undefined;
+}
+
+const ALIVE_LEAST_MS = 50;
+const NODE_STOPPED = 13;
+const LIMIT_EXCEEDED = 14;
+const PAYLOAD_TOO_LARGE = 18;
+
+export class Answering {
+	/** Whether no new calls are taken. */
+	isLeaving = false;
+	private readonly calls = new Map<number, Theirs>();
+
+	constructor(
+		private readonly agreed: Agreed,
+		private readonly timers: Timers,
+		private readonly events: SessionEvents,
+		private readonly out: Outbox,
+		private readonly parts: Assemblies,
+	) {}
+
+	get size(): number {
+		return this.calls.size;
+	}
+
+	/** Whether a call is open. */
+	has(id: Id): boolean {
+		return this.open(id) !== undefined;
+	}
+
+	// What this side says
+
+	reply(id: Id, payload: Uint8Array): void {
+		const theirs = this.open(id);
+		if (theirs !== undefined) {
+			this.fits(payload.length);
+			this.end(id, theirs);
+			this.out.send(Kind.REPLY, inLane(theirs.lane, true), id, {}, payload);
+		}
+	}
+
+	/** Sends one item of an answer; whoever does minds the credit. */
+	item(id: Id, payload: Uint8Array): void {
+		const theirs = this.open(id);
+		if (theirs !== undefined) {
+			this.fits(payload.length);
+			this.out.send(Kind.ITEM, inLane(theirs.lane, true), id, {}, payload);
+		}
+	}
+
+	/** Whether an item may be sent, rather than wait for those before it. */
+	hasRoom(id: Id): boolean {
+		return this.out.bytes <= LINK_QUEUE_BYTES / 2 && this.out.waitingOf(id, true) === 0;
+	}
+
+	over(id: Id): void {
+		const theirs = this.open(id);
+		if (theirs !== undefined) {
+			this.end(id, theirs);
+			this.out.send(Kind.END, inLane(theirs.lane, true), id, {});
+		}
+	}
+
+	fail(id: Id, number: number, payload: Uint8Array): void {
+		const theirs = this.open(id);
+		if (theirs !== undefined) {
+			this.end(id, theirs);
+			if (payload.length <= this.out.chunkBytes) {
+				this.out.drop(id, true);
+			}
+			this.out.send(Kind.FAIL, inLane(theirs.lane, true), id, { number }, payload);
+		}
+	}
+
+	/** Refuses a payload that the other side does not take. */
+	fits(bytes: number): void {
+		const max = this.agreed.theirPayloadBytes;
+		if (bytes > max) {
+			throw new PayloadTooLarge(
+				`a payload of ${bytes} bytes is longer than payload_bytes=${max} of the hub: send less at once, or use a stream`,
+			);
+		}
+	}
+
+	// What the other side says
+
+	/** A payload begins that opens an exchange. */
+	begun({ slot, generation, lane }: Frame): void {
+		if (slot >= this.agreed.ownInFlight) {
+			throw new LimitExceeded(`link_in_flight=${this.agreed.ownInFlight}: slot ${slot} is beyond it`);
+		}
+		if (generation === 0 || this.calls.has(slot)) {
+			throw new WireError(`slot ${slot} is in use, or its generation is 0`);
+		}
+		this.calls.set(slot, {
+			generation,
+			lane,
+			isOpen: false,
+			callee: undefined,
+			wanted: 0,
+			unread: false,
+			timer: undefined,
+		});
+	}
+
+	/** What was published in a slot is here: nothing answers it. */
+	published({ slot }: Frame): void {
+		this.calls.delete(slot);
+	}
+
+	/** A call is here with all that belongs to it. */
+	called(id: Id, lane: number, head: Head, payload: Uint8Array, now: number): void {
+		const theirs = this.calls.get(id.slot);
+		if (theirs?.generation !== id.generation) {
+			return;
+		}
+		theirs.isOpen = true;
+		if (this.isLeaving) {
+			this.fail(id, NODE_STOPPED, encode("the node takes no new calls"));
+			return;
+		}
+		const { origin, to, subject, fields, deadlineMs, credit } = head as Required<Head>;
+		const callee = this.events.called({ id, origin, to, subject, fields, payload, deadlineMs, credit, lane }, now);
+		if (callee === undefined || !this.has(id)) {
+			return;
+		}
+		theirs.callee = callee;
+		const beat = this.agreed.heartbeatMs / 2;
+		const every = Math.max(ALIVE_LEAST_MS, deadlineMs > 0 ? Math.min(beat, deadlineMs / 4) : beat);
+		theirs.timer = this.timers.add(now + every, (at) => this.alive(id, theirs, every, at));
+		if (theirs.wanted > 0) {
+			callee.wanted(theirs.wanted);
+		}
+		if (theirs.unread) {
+			callee.wanted(0);
+		}
+	}
+
+	credited(frame: Frame, items: number): void {
+		const theirs = frame.answer ? undefined : this.of(frame);
+		if (theirs?.isOpen) {
+			theirs.callee?.wanted(items);
+		} else if (theirs !== undefined) {
+			theirs.wanted += items;
+			theirs.unread ||= items === 0;
+		}
+	}
+
+	cancelled(frame: Frame): void {
+		const theirs = this.of(frame);
+		if (theirs !== undefined) {
+			this.end(frame, theirs);
+			this.out.drop(frame, true);
+			theirs.callee?.cancelled();
+		}
+	}
+
+	/** A payload that this side does not take: whoever sent it is told. */
+	turnedAway(frame: Frame, error: Error): void {
+		const theirs = this.of(frame);
+		if (theirs !== undefined) {
+			this.end(frame, theirs);
+			theirs.callee?.cancelled();
+			if (frame.kind !== Kind.PUBLISH) {
+				const number = error instanceof PayloadTooLarge ? PAYLOAD_TOO_LARGE : LIMIT_EXCEEDED;
+				this.out.send(Kind.FAIL, inLane(theirs.lane, true), frame, { number }, encode(error.message));
+			}
+		}
+	}
+
+	/** The link has ended. */
+	lost(): void {
+		for (const theirs of this.calls.values()) {
+			this.timers.cancel(theirs.timer);
+			theirs.callee?.cancelled();
+		}
+		this.calls.clear();
+	}
+
+	private of(id: Id): Theirs | undefined {
+		const theirs = this.calls.get(id.slot);
+		return theirs?.generation === id.generation ? theirs : undefined;
+	}
+
+	private open(id: Id): Theirs | undefined {
+		const theirs = this.of(id);
+		return theirs?.isOpen ? theirs : undefined;
+	}
+
+	private end(id: Id, theirs: Theirs): void {
+		this.timers.cancel(theirs.timer);
+		this.calls.delete(id.slot);
+		this.parts.forget(id, false);
+	}
+
+	private alive(id: Id, theirs: Theirs, every: number, now: number): void {
+		theirs.timer = this.timers.add(now + every, (at) => this.alive(id, theirs, every, at));
+		if (this.out.bytes <= LINK_QUEUE_BYTES / 2) {
+			this.out.send(Kind.ALIVE, inLane(theirs.lane, true), id, { blockedMs: 0 });
+		}
+	}
+}

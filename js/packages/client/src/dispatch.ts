@@ -1,0 +1,125 @@
+/** What comes for a node: calls go to its services, its subscribers and what it has given, messages to its subscribers. */
+import { TidewireError } from "./error.js";
+import type { Callee, Incoming, Message } from "./exchanges.js";
+import { ERRORS } from "./generated/error_table.js";
+import { InvalidArgument } from "./generated/errors.js";
+import { Host, headersOf } from "./hosting.js";
+import { argumentsOf, type Bound } from "./methods.js";
+import type { References } from "./references.js";
+import type { Runtime } from "./runtime.js";
+import type { Serving } from "./serving.js";
+import type { Session } from "./session.js";
+import type { Envelope, Subscribed, Subscriptions } from "./subscriptions.js";
+import { encode } from "./text.js";
+import { readValue } from "./values/reader.js";
+import { writeValue } from "./values/writer.js";
+
+const NO_SUCH_TARGET = 7;
+const REMOTE_ERROR = 15;
+const NUMBERS = new Map([...ERRORS].map(([number, made]) => [new made().code, number]));
+
+export class Dispatch {
+	/** Calls of what this node has given, and of its subscribers. */
+	readonly hosts: readonly [objects: Host, answering: Host];
+
+	constructor(
+		private readonly runtime: Runtime,
+		private readonly servings: ReadonlySet<Serving>,
+		private readonly subscriptions: Subscriptions,
+		private readonly references: References,
+	) {
+		this.hosts = [new Host(runtime), new Host(runtime)];
+	}
+
+	published(message: Message): void {
+		const { origin, to, subject, fields, payload } = message;
+		const node = this.runtime.link.session?.peer(origin).name ?? "";
+		let read: Envelope | undefined;
+		const envelope = (): Envelope => {
+			read ??= { subject, value: readValue(payload), headers: headersOf(fields), node };
+			return read;
+		};
+		this.subscriptions.deliver(to, subject, { envelope });
+	}
+
+	called(call: Incoming, now: number): Callee | undefined {
+		const session = this.runtime.session;
+		try {
+			if (call.subject.startsWith("$node.")) {
+				return this.calledObject(call, session, now);
+			}
+			const subscription = this.subscriptions.find(call.to);
+			if (subscription !== undefined) {
+				return this.asked(call, session, subscription, now);
+			}
+			for (const serving of this.servings) {
+				if (serving.has(call.to)) {
+					return this.calledService(call, session, serving, now);
+				}
+			}
+			session.theirs.fail(call.id, NO_SUCH_TARGET, encode(`${call.subject}: nothing here answers it any more`));
+		} catch (error) {
+			const thrown = error instanceof TidewireError ? error : new InvalidArgument(String(error));
+			session.theirs.fail(call.id, NUMBERS.get(thrown.code) ?? REMOTE_ERROR, encode(thrown.message));
+		} finally {
+			this.runtime.plan();
+		}
+		return undefined;
+	}
+
+	private calledService(call: Incoming, session: Session, serving: Serving, now: number): Callee | undefined {
+		const name = call.subject.slice(call.subject.lastIndexOf(".") + 1);
+		const bound = serving.methods.get(name);
+		if (bound === undefined) {
+			const text = `${serving.name} has no method '${name}': there are ${[...serving.methods.keys()].slice(0, 10).join(", ")}`;
+			session.theirs.fail(call.id, NO_SUCH_TARGET, encode(text));
+			return undefined;
+		}
+		return this.run(serving.host, call, session, `${serving.name}.${name}`, bound, now);
+	}
+
+	private calledObject(call: Incoming, session: Session, now: number): Callee | undefined {
+		const [, , what = "", ...rest] = call.subject.split(".");
+		if (what === "claim" || what === "release") {
+			this.references.given[what](readValue(call.payload), call.origin);
+			session.theirs.reply(call.id, writeValue(null));
+			return undefined;
+		}
+		const entry = this.references.given.use(what, call.origin);
+		const name = rest.join(".");
+		const bound = entry.methods.get(name);
+		if (bound === undefined) {
+			session.theirs.fail(call.id, NO_SUCH_TARGET, encode(`${entry.title} has no method '${name}'`));
+			return undefined;
+		}
+		this.references.given.busy(entry);
+		const title = entry.kind === "object" ? `${entry.title}.${name}` : entry.title;
+		return this.run(this.hosts[0], call, session, title, bound, now, () => this.references.given.idle(entry));
+	}
+
+	private run(
+		host: Host,
+		call: Incoming,
+		session: Session,
+		title: string,
+		bound: Bound,
+		now: number,
+		over?: () => void,
+	): Callee | undefined {
+		const run = (): unknown => bound.run(argumentsOf(readValue(call.payload, this.references.take), bound, title));
+		const give = this.references.givingTo(call.origin);
+		const work = { call, session, title, streams: bound.streams, run, give };
+		return host.take(over === undefined ? work : { ...work, over }, now);
+	}
+
+	private asked(call: Incoming, session: Session, subscription: Subscribed, now: number): Callee | undefined {
+		const { subject, fields } = call;
+		const run = (): unknown => {
+			const value = readValue(call.payload);
+			const envelope: Envelope = { subject, value, headers: headersOf(fields), node: session.peer(call.origin).name };
+			return subscription.listener?.(value, envelope);
+		};
+		const work = { call, session, title: subject, streams: false, run, give: undefined };
+		return this.hosts[1].take(work, now);
+	}
+}

@@ -1,0 +1,232 @@
+/** Functions, objects and streams of other nodes that this one holds, and the proxies through which they are called. */
+import type { CallSite } from "./calls.js";
+import { callValue, Invocation, type Plan, Stream } from "./calls.js";
+import type { AnyService, Client, Method } from "./client.js";
+import { NORMAL } from "./frames.js";
+import { LimitExceeded, RemoteGone } from "./generated/errors.js";
+import { ASK_TIMEOUT_MS, REMOTE_OBJECTS } from "./generated/limits.js";
+import { splitArguments } from "./options.js";
+import type { Stands } from "./remote.js";
+import type { Runtime } from "./runtime.js";
+import { asyncDispose } from "./symbols.js";
+import { tuple } from "./values/kinds.js";
+
+const TELL_MS = 30_000;
+
+/** Something that this node holds of another one. */
+export interface Holding {
+	readonly stands: Stands;
+	count: number;
+	isGone: boolean;
+	readonly proxy: WeakRef<object>;
+}
+
+/** A function of another node: calling it is a call to that node. */
+export type RemoteFunction<F extends (...args: never[]) => unknown = (...args: unknown[]) => unknown> = Method<F> &
+	Disposal;
+
+/** An object of another node: its methods are calls to that node. */
+export type RemoteObject<T = AnyService> = Omit<Client<T>, "with"> & Disposal;
+
+/** How what is held of another node is let go; nobody needs it who only drops it. */
+export interface Disposal {
+	dispose(): void;
+	[Symbol.asyncDispose](): Promise<void>;
+}
+
+/** What objects of other nodes are, so that they are not taken for data. */
+class RemoteThing {}
+
+const HELD: unique symbol = Symbol("held");
+
+export class Held {
+	private readonly holdings = new Map<string, Holding>();
+	private claims = new Map<number, string[]>();
+	private releases = new Map<number, Map<string, number>>();
+	private isPlanned = false;
+
+	constructor(
+		private readonly runtime: Runtime,
+		private readonly site: CallSite,
+	) {}
+
+	get size(): number {
+		return this.holdings.size;
+	}
+
+	/** The link was lost: with it, all that is held. */
+	lost(): void {
+		for (const holding of this.holdings.values()) {
+			holding.isGone = true;
+		}
+		this.holdings.clear();
+		this.claims.clear();
+		this.releases.clear();
+	}
+
+	/** A node has gone: what it gave can't be called. */
+	left(origin: number): void {
+		for (const [key, holding] of this.holdings) {
+			if (holding.stands.node === origin) {
+				holding.isGone = true;
+				this.holdings.delete(key);
+			}
+		}
+	}
+
+	/** Makes something of what stands for a function or an object of another node. */
+	take(stands: Stands): unknown {
+		const known = this.holdings.get(stands.key);
+		const proxy = known?.proxy.deref();
+		if (known !== undefined && proxy !== undefined) {
+			known.count++;
+			return proxy;
+		}
+		if (this.holdings.size >= REMOTE_OBJECTS) {
+			throw new LimitExceeded(
+				`remote_objects=${REMOTE_OBJECTS}: this node holds so many functions and objects of others already: let some go (dispose)`,
+			);
+		}
+		return this.hold(stands);
+	}
+
+	private hold(stands: Stands): object {
+		const shared: { holding?: Holding } = {};
+		const holdingOf = (): Holding => shared.holding as Holding;
+		const proxy = this.proxy(stands, holdingOf);
+		const holding: Holding = {
+			stands,
+			count: 1,
+			isGone: false,
+			proxy: new WeakRef(proxy),
+		};
+		shared.holding = holding;
+		this.holdings.set(stands.key, holding);
+		this.runtime.shell.watch(proxy, () => this.letGo(holding));
+		const claims = this.claims.get(stands.node) ?? [];
+		claims.push(stands.key);
+		this.claims.set(stands.node, claims);
+		this.tellSoon();
+		return proxy;
+	}
+
+	private proxy(stands: Stands, holdingOf: () => Holding): object {
+		const dispose = (): void => this.letGo(holdingOf());
+		const common = {
+			dispose,
+			[asyncDispose]: async (): Promise<void> => dispose(),
+			[HELD]: holdingOf,
+		};
+		if (stands.kind === "items") {
+			return Object.assign(new RemoteThing(), common, {
+				[Symbol.asyncIterator]: () => new Stream(this.site, this.plan(holdingOf(), "take"), tuple()),
+			});
+		}
+		// What has a method of this name would be taken for a promise.
+		const callable = stands.methods.filter(([name]) => name !== "then" && name !== "__proto__");
+		const methods = callable.map(([name]) => [name, this.method(holdingOf, name)] as const);
+		if (stands.kind === "function") {
+			return Object.assign(this.method(holdingOf, "call"), common);
+		}
+		return Object.assign(new RemoteThing(), Object.fromEntries(methods), common);
+	}
+
+	private method(holdingOf: () => Holding, name: string): (...args: unknown[]) => Invocation {
+		return (...args) => {
+			const plan = (): Plan => this.plan(holdingOf(), name);
+			const [positional, byName] = splitArguments(args);
+			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
+			return new Invocation(
+				async () => callValue(this.site, plan(), value),
+				() => new Stream(this.site, plan(), value),
+			);
+		};
+	}
+
+	private plan(holding: Holding, name: string): Plan {
+		const { node, key, title, kind, methods } = holding.stands;
+		if (holding.isGone) {
+			throw new RemoteGone(`${title}: it was let go, or its node or this one has lost its link: ask for it again`);
+		}
+		const timeout = methods.find((method) => method[0] === name)?.[2];
+		return {
+			title: kind === "object" ? `${title}.${name}` : title,
+			subject: () => `$node.${node}.${key}.${name}`,
+			fields: [],
+			lane: NORMAL,
+			timeoutMs: undefined,
+			defaultMs: typeof timeout === "number" ? timeout * 1000 : ASK_TIMEOUT_MS,
+			choice: 0,
+			again: false,
+			signal: undefined,
+			peer: node,
+			gives: true,
+			gone: () => {
+				holding.isGone = true;
+				this.holdings.delete(key);
+			},
+		};
+	}
+
+	private letGo(holding: Holding): void {
+		const { key, node } = holding.stands;
+		if (this.holdings.get(key) === holding) {
+			this.holdings.delete(key);
+		}
+		if (holding.isGone) {
+			return;
+		}
+		holding.isGone = true;
+		const counts = this.releases.get(node) ?? new Map<string, number>();
+		counts.set(key, (counts.get(key) ?? 0) + holding.count);
+		this.releases.set(node, counts);
+		this.tellSoon();
+	}
+
+	/** Claims and releases gather, and go out together. */
+	private tellSoon(): void {
+		if (this.isPlanned) {
+			return;
+		}
+		this.isPlanned = true;
+		this.runtime.shell.soon(() => {
+			this.isPlanned = false;
+			const [claims, releases] = [this.claims, this.releases];
+			this.claims = new Map();
+			this.releases = new Map();
+			for (const [node, keys] of claims) {
+				const wanted = keys.filter((key) => this.holdings.has(key));
+				if (wanted.length > 0) {
+					this.tell(`$node.${node}.claim`, wanted);
+				}
+			}
+			for (const [node, counts] of releases) {
+				this.tell(`$node.${node}.release`, [...counts].flat());
+			}
+		});
+	}
+
+	private tell(subject: string, value: unknown): void {
+		const plan: Plan = {
+			title: subject,
+			subject: () => subject,
+			fields: [],
+			lane: NORMAL,
+			timeoutMs: TELL_MS,
+			defaultMs: TELL_MS,
+			choice: 0,
+			again: false,
+			signal: undefined,
+			gives: false,
+		};
+		// An owner that can't be told ends the lease by itself.
+		callValue(this.site, plan, value).catch(() => {});
+	}
+}
+
+/** What a value is held as; undefined if it is of this node. */
+export function held(value: unknown): Holding | undefined {
+	const isProxy = (typeof value === "object" && value !== null) || typeof value === "function";
+	const of = isProxy ? (value as { [HELD]?: () => Holding })[HELD] : undefined;
+	return of?.();
+}
