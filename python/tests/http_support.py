@@ -201,6 +201,11 @@ class Site:
         (gateway,) = self.node._link()._gateways
         return gateway.statistics()
 
+    def idle(self) -> bool:
+        """Wait until no request is under way any more, which the gateway tells; False if that takes too long."""
+        (gateway,) = self.node._link()._gateways
+        return bool(gateway.idle(PATIENCE).wait())
+
 
 def ask(connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, **headers: str) -> Answer:
     """Make one request."""
@@ -214,11 +219,10 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: An
 
 
 def until(holds: Callable[[], object], what: str) -> None:
-    """Wait until something is so that nobody tells of."""
+    """Ask until something is so that nobody tells of. To ask is a request: there is no sleep between two of them."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ def test_a_stream_of_http_2_that_is_reset_ends_its_handler(place: Site) -> None:
             two.reset_stream(stream)
             talk.sendall(two.data_to_send())
             assert place.shop.gone.wait(PATIENCE), path
-        until(lambda: place.statistics()["requests"] == 0, "they are still counted")
+        assert place.idle(), "they are still counted"
     finally:
         talk.close()
 

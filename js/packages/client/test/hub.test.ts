@@ -65,15 +65,14 @@ interface Counter {
 	dispose(): void;
 }
 
-/** Waits until something is so, and asks again only when a turn of the other side has passed. */
-async function until(check: () => Promise<boolean> | boolean, what: string): Promise<void> {
-	for (const end = Date.now() + 10_000; Date.now() < end; ) {
+/** Waits until something is so: looks again whenever the hub has answered a question, which it does in order. */
+async function until(node: Node, check: () => Promise<boolean> | boolean, what: string): Promise<void> {
+	for (const end = Date.now() + 30_000; Date.now() < end; await node.services()) {
 		if (await check()) {
 			return;
 		}
-		await new Promise((resolve) => setTimeout(resolve, 5));
 	}
-	assert.fail(`not within 10 s: ${what}`);
+	assert.fail(`not within 30 s: ${what}`);
 }
 
 describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
@@ -135,10 +134,10 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 		await assert.rejects(pricing.with({ timeout: 50 }).slow(), AskTimeout);
 		const controller = new AbortController();
 		const aborted = assert.rejects(pricing.with({ signal: controller.signal }).slow(), /enough/);
-		await until(async () => (await pricing.state()).cancelled === before + 1, "the late call was cancelled");
+		await until(node, async () => (await pricing.state()).cancelled === before + 1, "the late call was cancelled");
 		controller.abort(new Error("enough"));
 		await aborted;
-		await until(async () => (await pricing.state()).cancelled === before + 2, "the aborted call was cancelled");
+		await until(node, async () => (await pricing.state()).cancelled === before + 2, "the aborted call was cancelled");
 	});
 
 	test("a stream is read with credit, and an early end closes the generator there", async () => {
@@ -188,7 +187,7 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 			}
 		})();
 		assert.deepEqual(await shop.first(endless, 3), [0, 1, 2]);
-		await until(() => closed, "the generator was closed");
+		await until(node, () => closed, "the generator was closed");
 		const cart = remote({
 			title: async (name: string) => `the cart of ${name}`,
 		});
@@ -222,7 +221,7 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 		assert.deepEqual(items, [0, 1, 2, 3, 4]);
 		assert.equal(await shop.is_mine(counter), true);
 		counter.dispose();
-		await until(() => node.statistics().remote.held === 0, "nothing is held");
+		await until(node, () => node.statistics().remote.held === 0, "nothing is held");
 	});
 
 	test("Python calls what a page serves", async () => {
@@ -284,7 +283,7 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 		const unnamed = await driver.failure("math", "add", [1]);
 		assert.equal(unnamed.type, undefined); // NaN is a value
 		assert.equal(await driver.give_up("math", "slow", 0.05), "late");
-		await until(() => aborted === 1, "the handler was told");
+		await until(node, () => aborted === 1, "the handler was told");
 		const info = (await node.services()).find(({ name }) => name === "math");
 		assert.equal(info?.description, "Numbers.");
 		assert.deepEqual(
@@ -300,7 +299,11 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 		);
 		assert.ok(serving.statistics().calls >= 8);
 		await serving.stop();
-		await until(async () => !(await node.services()).some(({ name }) => name === "math"), "it is not listed any more");
+		await until(
+			node,
+			async () => !(await node.services()).some(({ name }) => name === "math"),
+			"it is not listed any more",
+		);
 	});
 
 	test("several instances: the hub chooses, or the caller, or all are asked", async () => {
@@ -324,7 +327,7 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 		});
 		node.publish("orders.created", { id: 7 });
 		await driver.publish("orders.paid", { id: 8 });
-		await until(() => seen.length === 2, "both came");
+		await until(node, () => seen.length === 2, "both came");
 		assert.deepEqual(seen, [
 			["orders.created", { id: 7 }, "page"],
 			["orders.paid", { id: 8 }, "server"],
@@ -338,7 +341,7 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 			queue: "workers",
 		});
 		await driver.publish("jobs", 1, 100);
-		await until(() => shared.length === 100, "each job came once");
+		await until(node, () => shared.length === 100, "each job came once");
 		assert.ok(one.statistics().received > 0 && two.statistics().received > 0);
 		const found: unknown[] = [];
 		const reading = (async () => {
@@ -349,10 +352,14 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 				}
 			}
 		})();
-		await until(async () => {
-			await driver.publish("ticks.a.b", found.length);
-			return found.length === 3;
-		}, "three ticks came");
+		await until(
+			node,
+			async () => {
+				await driver.publish("ticks.a.b", found.length);
+				return found.length === 3;
+			},
+			"three ticks came",
+		);
 		await reading;
 		assert.equal(await node.request("double", 21, { timeout: 1000 }), 42);
 		const triple = await node.subscribe("triple", (value) => (value as number) * 3);
@@ -422,7 +429,7 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 				for (let n = 0; n < 500; n++) {
 					node.publish("growth", n);
 				}
-				await until(() => handled >= done + 500, "published messages were handled");
+				await until(node, () => handled >= done + 500, "published messages were handled");
 			}
 			handled = 0;
 		};
@@ -456,16 +463,19 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 		const beginning = new Promise<void>((resolve) => {
 			begun = resolve;
 		});
+		let goOn = (): void => {};
+		const isClosing = new Promise<void>((resolve) => {
+			goOn = resolve;
+		});
 		await closing.serve("late", {
 			answer: async () => {
 				begun();
-				await new Promise((resolve) => setTimeout(resolve, 100));
+				await isClosing;
 				return "answered";
 			},
 			async *endless() {
 				for (let n = 0; ; n++) {
 					yield n;
-					await new Promise((resolve) => setTimeout(resolve, 1));
 				}
 			},
 		});
@@ -481,7 +491,9 @@ describe("with a hub and a node of Python", { timeout: 120_000 }, () => {
 		})();
 		const cut = assert.rejects(reading, (error) => (error as { code: string }).code === "node_stopped");
 		await beginning;
-		await closing.close();
+		const closed = closing.close();
+		goOn();
+		await closed;
 		assert.equal(await answer, "answered");
 		await cut;
 	});
@@ -518,10 +530,10 @@ describe("a hub that is killed", { timeout: 60_000 }, () => {
 		await joined;
 		server = await Peer.start("server", hub.url);
 		const driver = node.client<Driver>("driver");
-		await until(async () => (await node.services()).length > 4, "all services are back");
+		await until(node, async () => (await node.services()).length > 4, "all services are back");
 		assert.equal(await driver.call("math", "add", [1, 2], {}), 3);
 		await driver.publish("news", "back");
-		await until(() => seen.length === 1, "the subscription is back");
+		await until(node, () => seen.length === 1, "the subscription is back");
 		const outcome = await again;
 		assert.ok(outcome === "steady" || outcome instanceof NoResponders, String(outcome));
 		await node.close();
