@@ -53,6 +53,10 @@ class Quiet:
                 if accepted is None:
                     return engine.changed(core.rests, seen, self._left_s())
                 tasks[pool.name] = accepted
+            for one in list(self._node._waits_for):
+                seen = one.rests.count
+                if not one.at_rest():
+                    return engine.changed(one.rests, seen, self._left_s())
             found = mark, tasks
             if found == self._before:
                 return None
@@ -88,7 +92,8 @@ class Quiet:
 def at_work(node: Node) -> list[str]:
     """Return what errors call the actors and pools of a node that have something to do."""
     actors = [f"{row['name'] or 'actor'} (#{row['id']})" for row in node._engine.busy()]
-    return [*actors, *(f"pool {pool.name!r}" for pool in node._live_pools() if pool._core.at_rest() is None)]
+    waited = [one.title for one in node._waits_for if not one.at_rest()]
+    return [*actors, *waited, *(f"pool {pool.name!r}" for pool in node._live_pools() if pool._core.at_rest() is None)]
 
 
 def shortened(names: list[str]) -> str:

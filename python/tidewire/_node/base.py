@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tidewire import _current
 from tidewire.errors import NodeStopped
@@ -12,10 +12,26 @@ from tidewire.errors import NodeStopped
 if TYPE_CHECKING:
     import asyncio
 
-    from tidewire._binding import ActorRef, Bridge, Engine
+    from tidewire._binding import ActorRef, Bridge, Engine, News
     from tidewire._loop_thread import LoopThread
     from tidewire.links.connection import Connection
     from tidewire.node import Node
+
+
+class Waited(Protocol):
+    """Something that a node waits for before it is idle, and before it stops.
+
+    Attributes:
+        rests: Rings when it may be at rest.
+        title: What errors call it.
+    """
+
+    rests: News
+    title: str
+
+    def at_rest(self) -> bool:
+        """Return whether it has nothing to do."""
+        ...
 
 
 class Base:
@@ -30,6 +46,7 @@ class Base:
     _self: Callable[[], Node | None]
     _stopped: bool
     _at_goodbye: list[Callable[[], object]]
+    _waits_for: list[Waited]
 
     @property
     def _whole(self) -> Node:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 from tidewire.errors import InvalidArgument
 from tidewire.services.declared import MARKS, of_class
+from tidewire.services.durable import DurableMark
 from tidewire.services.methods import EventMark, MethodMark
 from tidewire.services.names import short
 from tidewire.values.plans import DECLARED as _DECLARED
@@ -16,10 +17,11 @@ from tidewire.values.plans import DECLARED as _DECLARED
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec
 
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
     from tidewire._typed import Marker, Method, Unlike
     from tidewire.services.context import CallContext
+    from tidewire.services.durable import DurableOptions
 
     _P = ParamSpec("_P")
 
@@ -147,12 +149,22 @@ def method(
     return mark if function is None else mark(function)
 
 
-def on(subject: str, *, queue: str | None = None) -> Callable[[_F], _F]:
+def on(
+    subject: str, *, queue: str | None = None, durable: str | None = None, **options: Unpack[DurableOptions]
+) -> Callable[[_F], _F]:
     """Mark a method of a service as the handler of events: ``@tw.on("orders.*")``. It takes the message.
+
+    With ``durable`` it handles the events of a stream, each at least once: returning acks, raising makes the event come again after
+    ``backoff``, and after ``max_deliver`` deliveries it is a dead letter with the error and its traceback. A parameter annotated as
+    ``tw.Event`` gets the event itself.
 
     Args:
         subject: A pattern of subjects.
-        queue: A group whose members share the events; without one each instance of the service gets all.
+        queue: A group whose members share the events; without one each instance of the service gets all. Not with ``durable``.
+        durable: The name of the consumer: letters, digits, ``_`` and ``-``, at most 64. All who serve it share its events.
+        options: Of durable handlers. ``stream``: its name, if several take such subjects. ``concurrency``: how many events one instance
+            handles at once, 1 if nothing is said. ``mode``, ``start``, ``ack_wait``, ``max_deliver``, ``backoff``, ``order`` and
+            ``max_in_flight`` are those of ``Stream.consumer``; a handler that takes longer than ``ack_wait`` calls ``event.working()``.
 
     Raises:
         InvalidArgument: if what is marked is not a function. What else is wrong is said when the class is made.
@@ -161,7 +173,7 @@ def on(subject: str, *, queue: str | None = None) -> Callable[[_F], _F]:
         raise InvalidArgument("subject: nothing was given: write @tw.on('orders.*')")
 
     def mark(function: _F) -> _F:
-        _marks_for(function, "on").append(EventMark(subject, queue))
+        _marks_for(function, "on").append(EventMark(subject, queue, DurableMark.of(durable, options)))
         return function
 
     return mark

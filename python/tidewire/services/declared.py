@@ -156,6 +156,14 @@ def _add(found: Declaration, attribute: Any, function: Function, marks: list[Any
     for mark in marks:
         if isinstance(mark, EventMark):
             event = Event(attribute, function, mark)
+            durable = mark.durable.name
+            other = next(
+                (one.name for one in found.events if durable is not None and one.mark.durable.name == durable), None
+            )
+            if other is not None:
+                problems.append(
+                    f"{attribute}: durable: {durable!r} is the consumer of {other} too: give each handler its own"
+                )
             problems.extend(problem for problem in event.problems() if problem not in problems)
             found.events.append(event)
             continue

@@ -105,6 +105,14 @@ def is_context(hint: Any) -> bool:
     return hint is CallContext or CallContext in typing.get_args(hint)
 
 
+def is_event(hint: Any) -> bool:
+    """Return whether an annotation, evaluated or not, stands for an event of a stream."""
+    if isinstance(hint, str):
+        return hint.split("|")[0].strip().rpartition(".")[2] == "Event"
+    # Whoever has no streams does not load their classes.
+    return getattr(hint, "__module__", "") == "tidewire.streams.event" and hint.__name__ == "Event"
+
+
 def stream_item(hint: Any) -> tuple[bool, Any]:
     """Return whether a type stands for a stream, and the type of its items."""
     while typing.get_origin(hint) is typing.Annotated:

@@ -209,7 +209,7 @@ class Host:
         """
         if not isinstance(error, asyncio.CancelledError):
             return self._failed(running, error)
-        if not running.was_interrupted and _is_cancelled():
+        if not running.was_interrupted and is_cancelled():
             self.tally.cancelled()
             raise error
         return self._interrupted(running, error)
@@ -277,7 +277,7 @@ class Host:
         return self.node._spawn_plan(plan, Options(mailbox=mailbox, concurrency=concurrency))
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
     """Return whether this very task is cancelled, rather than something that the handler awaited."""
     task = asyncio.current_task()
     cancelling = getattr(task, "cancelling", None)

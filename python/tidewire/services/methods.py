@@ -11,6 +11,7 @@ from typing import Any
 from tidewire import _handlers
 from tidewire.services import docstrings, hints
 from tidewire.services.checking import Signature
+from tidewire.services.durable import DurableMark
 from tidewire.services.info import EventInfo, MethodInfo, narrower
 from tidewire.services.names import (
     method_problem,
@@ -38,6 +39,7 @@ class EventMark:
 
     subject: str
     queue: str | None = None
+    durable: DurableMark = DurableMark(None)  # noqa: RUF009 - it can't be changed
 
 
 @dataclass
@@ -163,9 +165,15 @@ class Event:
         found = [pattern_problem(f"{self.name}: subject", self.mark.subject)]
         if queue is not None and (not isinstance(queue, str) or not queue):
             found.append(f"{self.name}: queue: {short(queue)} is not allowed: give a name, or None")
+        durable = self.mark.durable
+        found.extend(durable.problems(self.name))
+        if queue is not None and durable.name is not None:
+            found.append(
+                f"{self.name}: queue: it is not allowed with durable=: those who serve it compete already; leave it out"
+            )
         found.extend(function_problems(self.name, self.function))
         if not any(found):
-            found.append(_event_problem(self.name, self.function))
+            found.append(_event_problem(self.name, self.function, durable.name is not None))
         return [problem for problem in found if problem is not None]
 
 
@@ -210,7 +218,7 @@ def _is_self(first: inspect.Parameter) -> bool:
     return positional and (first.name in ("self", "cls") or first.name.startswith("_"))
 
 
-def _event_problem(title: str, function: Function) -> str | None:
+def _event_problem(title: str, function: Function, is_durable: bool) -> str | None:
     inner = hints.innermost(function.call)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         return f"{title}: an event handler can't be a generator: nobody reads what it yields; return instead"
@@ -219,8 +227,13 @@ def _event_problem(title: str, function: Function) -> str | None:
     except (TypeError, ValueError):
         return None
     taken = [one for one in parameters if not hints.is_context(one.annotation)]
+    events = [one for one in taken if hints.is_event(one.annotation)] if is_durable else []
+    if len(events) > 1:
+        return f"{title}: {events[1].name}: a handler takes one tw.Event: mend its parameters"
+    if len(taken) > len(events):
+        taken = [one for one in taken if one not in events]
     needed = [one for one in taken if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
     by_position = taken and taken[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     if len(needed) > 1 or not by_position:
-        return f"{title}: an event handler takes one message, and with it at most a tw.CallContext: mend its parameters"
+        return f"{title}: an event handler takes one message, and with it at most a tw.CallContext, and a tw.Event if it is durable: mend its parameters"
     return None

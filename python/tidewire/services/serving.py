@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tidewire.links.connection import Connection
     from tidewire.links.porter import Porter
     from tidewire.node import Node
+    from tidewire.services.durables import Durables
+    from tidewire.streams.consumer import Consumer
 
 _TIMEOUT_S = 30.0
 
@@ -115,13 +117,22 @@ class Served:
         self._events: list[tuple[Subscription, ActorRef]] = []
         self._ledger: Ledger | None = None
         self._told: list[Pending] = []
+        self._durables: Durables | None = None
         self._porter: Porter | None = None
         methods = {method.name: _bound(declared, method.name, target, info) for method in declared.methods.values()}
         self._host = Host(node, info, methods, room, dispatcher)
         try:
             for event in declared.events:
-                self._listen(event, target, dispatcher)
+                if event.mark.durable.name is None:
+                    self._listen(event, target, dispatcher)
+            durable = [event for event in declared.events if event.mark.durable.name is not None]
             self._registry.add(LocalPort(self._host))
+            if durable:
+                try:
+                    self._consume([(event, _bound_event(event, target)) for event in durable], dispatcher)
+                except BaseException:
+                    self._registry.remove(self.name, self.instance)
+                    raise
         except BaseException:
             self._unsubscribe()
             self._stops(False, 0.0)
@@ -135,7 +146,30 @@ class Served:
     def __await__(self) -> Generator[Any, Any, Served]:
         for pending in self._told:
             yield from pending.__await__()
+        if self._durables is not None:
+            try:
+                yield from self._durables.opened().__await__()
+            except Exception:
+                yield from self.stop(drain=False).__await__()
+                raise
         return self
+
+    @property
+    def consumers(self) -> dict[str, Consumer]:
+        """The consumers of its durable handlers, by the name that each was given as ``durable``: to look at, to pause, for dead letters."""
+        return {} if self._durables is None else self._durables.consumers
+
+    def _consume(self, events: list[tuple[Event, Bound]], dispatcher: str) -> None:
+        from tidewire.services.durables import Durables
+
+        self._durables = Durables(self._node, self._host, events, dispatcher)
+        if running_loop() is None:
+            # Nobody could wait for it otherwise.
+            try:
+                self._durables.opened_blocking()
+            except BaseException:
+                self._durables.stop_blocking(False, 0.0)
+                raise
 
     def _join(self, connection: Connection) -> None:
         """Let other nodes call it, if they may."""
@@ -159,7 +193,8 @@ class Served:
         self._refuse_own()
         if self._ledger is None:
             self._leave()
-            ledgers = [await pending for pending in self._stops(drain, timeout)]
+            ledgers = [] if self._durables is None else [await self._durables.stop(drain, timeout)]
+            ledgers += [await pending for pending in self._stops(drain, timeout)]
             self._ledger = self._ledger or Ledger.total(ledgers)
         return self._ledger
 
@@ -213,6 +248,8 @@ class Served:
     def _node_stops(self) -> None:
         self._registry.remove(self.name, self.instance)
         self._cut_streams()
+        if self._durables is not None:
+            self._durables.cut()
 
     def _cut_streams(self) -> None:
         self._host.end_streams(
@@ -284,7 +321,9 @@ class ServedSync:
         served._refuse_own()
         if served._ledger is None:
             served._leave()
-            ledgers: list[Ledger] = [pending.wait() for pending in served._stops(drain, timeout)]
+            durables = served._durables
+            ledgers: list[Ledger] = [] if durables is None else [durables.stop_blocking(drain, timeout)]
+            ledgers += [pending.wait() for pending in served._stops(drain, timeout)]
             served._ledger = served._ledger or Ledger.total(ledgers)
         return served._ledger
 

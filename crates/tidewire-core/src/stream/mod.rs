@@ -3,13 +3,17 @@
 //! - [`record`]: the records of a log, as bytes with checksums.
 //! - [`scan`]: what a segment of a log still holds after a crash.
 //! - [`log`]: sequences, limits, ids and segments of one stream.
+//! - [`command`]: long work that is kept: queued, run, tried again, cancelled, over.
 //! - [`consumer`]: a cursor over a stream: what is out, what waits, what is done.
 //! - [`lease`]: timed exclusive rights with fencing tokens.
 //! - [`keyvalue`]: a bucket of keys with revisions, history and times to live.
 //! - [`ranges`]: sets of sequences as ranges.
+//! - [`subscription`]: the deliveries of one handler: credit, extension, drain.
+//! - [`tenure`]: a lease as its holder sees it.
 //!
 //! Times are microseconds of the wall clock, given with each call.
 
+pub mod command;
 pub mod consumer;
 pub mod dedupe;
 pub mod keyvalue;
@@ -18,3 +22,5 @@ pub mod log;
 pub mod ranges;
 pub mod record;
 pub mod scan;
+pub mod subscription;
+pub mod tenure;

@@ -71,6 +71,27 @@ impl Pattern {
         theirs.next().is_none()
     }
 
+    /// Tells whether some subject fits both patterns.
+    ///
+    /// ```
+    /// use tidewire_proto::subject::Pattern;
+    ///
+    /// let overlap = |left, right| Ok::<_, tidewire_proto::subject::SubjectError>(Pattern::new(left)?.overlaps(&Pattern::new(right)?));
+    /// assert!(overlap("orders.*.paid", "orders.eu.>")? && overlap(">", "a")?);
+    /// assert!(!overlap("orders", "orders.>")? && !overlap("orders.*", "orders.*.paid")?);
+    /// # Ok::<(), tidewire_proto::subject::SubjectError>(())
+    /// ```
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (mut ours, mut theirs) = (self.tokens(), other.tokens());
+        loop {
+            match (ours.next(), theirs.next()) {
+                (None, None) | (Some(">"), Some(_)) | (Some(_), Some(">")) => return true,
+                (Some(left), Some(right)) if left == right || left == "*" || right == "*" => {}
+                _ => return false,
+            }
+        }
+    }
+
     /// Tells whether the pattern has no wildcard, so that it selects one subject only.
     pub fn is_literal(&self) -> bool {
         !self.0.contains(['*', '>'])

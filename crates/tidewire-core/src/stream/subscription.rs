@@ -1,0 +1,338 @@
+//! A durable subscription: the credit, the deliveries under way and the end of one handler of a consumer's events.
+//!
+//! The caller fetches what [`Subscription::credit`] allows, begins what [`Subscription::begin`] gives, asks for
+//! [`Subscription::extend`] when [`Subscription::next_deadline_us`] is reached, and settles what has ended as
+//! [`Subscription::ended`] says. Times are microseconds of any clock that does not jump.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A batch that was handled within this time was too small.
+const QUICK_US: u64 = 100_000;
+const GROWTH: u32 = 4;
+
+/// How a subscription behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many deliveries are handled at once. At least 1.
+    pub concurrency: u32,
+    /// How many deliveries are fetched at once at most. At least 1.
+    pub batch_max: u32,
+    /// The consumer's ack wait: what has not begun is extended every third of it.
+    pub ack_wait_us: u64,
+    /// For how long a delivery that has begun is extended too. 0: it has its ack wait.
+    pub hold_us: u64,
+}
+
+/// One attempt at an event: its sequence, and the ticket with which the attempt is settled.
+pub type Delivery = (u64, u64);
+
+/// How a handler has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It returned.
+    Returned,
+    /// It raised.
+    Raised,
+    /// It was interrupted, as the service ends or is not active any more.
+    Interrupted,
+    /// It has settled its event itself.
+    Settled,
+}
+
+/// What is said of a delivery that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was handled.
+    Ack,
+    /// It failed: it comes again after the consumer's backoff, or is a dead letter.
+    Fail,
+    /// It goes to another at once.
+    GiveBack,
+    /// Nothing is to be said.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    ticket: u64,
+    /// When it is to be extended, if it is.
+    due_us: Option<u64>,
+    /// Until when it is extended, once it has begun.
+    until_us: u64,
+}
+
+/// The deliveries of one handler.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    options: Options,
+    queued: VecDeque<u64>,
+    out: BTreeMap<u64, Out>,
+    timers: BTreeSet<(u64, u64)>,
+    running: u32,
+    batch: u32,
+    fetched_us: u64,
+    fetching: bool,
+    draining: bool,
+}
+
+impl Subscription {
+    /// A subscription that has fetched nothing.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options: Options {
+                concurrency: options.concurrency.max(1),
+                batch_max: options.batch_max.max(1),
+                ..options
+            },
+            queued: VecDeque::new(),
+            out: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            running: 0,
+            batch: 1,
+            fetched_us: 0,
+            fetching: false,
+            draining: false,
+        }
+    }
+
+    /// How many deliveries to fetch now; 0: none. A fetch is under way then, until [`fetched`](Self::fetched).
+    ///
+    /// What waits here has an ack wait that runs, so that batches grow only while they are handled quickly.
+    pub fn credit(&mut self, now_us: u64) -> u32 {
+        let free = self.options.concurrency.saturating_sub(self.running);
+        if self.draining || self.fetching || !self.queued.is_empty() || free == 0 {
+            return 0;
+        }
+        let quick = now_us.saturating_sub(self.fetched_us) < QUICK_US;
+        self.batch = if quick { self.batch.saturating_mul(GROWTH) } else { (self.batch / GROWTH).max(1) };
+        self.batch = self.batch.min(self.options.batch_max);
+        self.fetching = true;
+        self.batch.max(free).min(self.options.batch_max)
+    }
+
+    /// A fetch has ended, perhaps with nothing. Gives those to give back at once: the subscription drains.
+    pub fn fetched(&mut self, deliveries: &[Delivery], now_us: u64) -> Vec<Delivery> {
+        self.fetching = false;
+        self.fetched_us = now_us;
+        if deliveries.is_empty() {
+            self.batch = 1;
+        }
+        if self.draining {
+            return deliveries.to_vec();
+        }
+        for &(sequence, ticket) in deliveries {
+            // An older delivery of the same event is stale by now: what its handler says will not count.
+            self.forget(sequence);
+            self.queued.push_back(sequence);
+            self.out.insert(sequence, Out { ticket, due_us: None, until_us: u64::MAX });
+            self.arm(sequence, now_us);
+        }
+        Vec::new()
+    }
+
+    /// The delivery that is handled next, if there is one and a place for it.
+    pub fn begin(&mut self, now_us: u64) -> Option<Delivery> {
+        if self.running >= self.options.concurrency {
+            return None;
+        }
+        let sequence = self.queued.pop_front()?;
+        self.running += 1;
+        let hold_us = self.options.hold_us;
+        let out = self.out.get_mut(&sequence).expect("what is queued is out");
+        out.until_us = now_us.saturating_add(hold_us);
+        let ticket = out.ticket;
+        if hold_us == 0 {
+            self.disarm(sequence);
+        }
+        Some((sequence, ticket))
+    }
+
+    /// A handler that was begun has ended. Gives what is said of its delivery.
+    pub fn ended(&mut self, (sequence, ticket): Delivery, outcome: Outcome) -> Verdict {
+        self.running = self.running.saturating_sub(1);
+        if self.out.get(&sequence).is_some_and(|out| out.ticket == ticket) && !self.queued.contains(&sequence) {
+            self.disarm(sequence);
+            self.out.remove(&sequence);
+        }
+        match outcome {
+            Outcome::Returned => Verdict::Ack,
+            Outcome::Raised => Verdict::Fail,
+            Outcome::Interrupted => Verdict::GiveBack,
+            Outcome::Settled => Verdict::Nothing,
+        }
+    }
+
+    /// The deliveries whose ack wait is to begin anew.
+    pub fn extend(&mut self, now_us: u64) -> Vec<Delivery> {
+        let mut due = Vec::new();
+        while let Some(&(at, sequence)) = self.timers.first() {
+            if at > now_us {
+                break;
+            }
+            self.disarm(sequence);
+            let out = self.out[&sequence];
+            if now_us < out.until_us {
+                due.push((sequence, out.ticket));
+                self.arm(sequence, now_us);
+            }
+        }
+        due
+    }
+
+    /// When to call [`extend`](Self::extend) next.
+    pub fn next_deadline_us(&self) -> Option<u64> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Fetches nothing more. What was fetched is begun and ends.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Begins nothing more, either. Gives what is to be given back.
+    pub fn cut(&mut self) -> Vec<Delivery> {
+        self.draining = true;
+        let queued = std::mem::take(&mut self.queued);
+        let back = queued.into_iter().map(|sequence| (sequence, self.out[&sequence].ticket)).collect::<Vec<_>>();
+        for (sequence, _) in &back {
+            self.forget(*sequence);
+        }
+        back
+    }
+
+    /// Whether it drains and has nothing left.
+    pub fn is_over(&self) -> bool {
+        self.draining && !self.fetching && self.queued.is_empty() && self.running == 0
+    }
+
+    /// How many deliveries are queued and how many have begun.
+    pub fn counts(&self) -> (usize, u32) {
+        (self.queued.len(), self.running)
+    }
+
+    fn arm(&mut self, sequence: u64, now_us: u64) {
+        let due_us = now_us.saturating_add((self.options.ack_wait_us / 3).max(1));
+        if let Some(out) = self.out.get_mut(&sequence) {
+            out.due_us = Some(due_us);
+            self.timers.insert((due_us, sequence));
+        }
+    }
+
+    fn disarm(&mut self, sequence: u64) {
+        if let Some(due_us) = self.out.get_mut(&sequence).and_then(|out| out.due_us.take()) {
+            self.timers.remove(&(due_us, sequence));
+        }
+    }
+
+    fn forget(&mut self, sequence: u64) {
+        self.disarm(sequence);
+        if self.out.remove(&sequence).is_some() {
+            self.queued.retain(|queued| *queued != sequence);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Delivery, Options, Outcome, Subscription, Verdict};
+
+    const OPTIONS: Options = Options { concurrency: 2, batch_max: 100, ack_wait_us: 30_000_000, hold_us: 0 };
+
+    fn some(range: std::ops::Range<u64>) -> Vec<Delivery> {
+        range.map(|sequence| (sequence, 1)).collect()
+    }
+
+    #[test]
+    fn batches_grow_while_they_are_handled_quickly_and_shrink_when_not() {
+        let mut subscription = Subscription::new(OPTIONS);
+        let (mut now_us, mut next, mut asked) = (0, 1, Vec::new());
+        for pause_us in [10, 10, 10, 10, 1_000_000, 1_000_000, 1_000_000] {
+            let credit = subscription.credit(now_us);
+            asked.push(credit);
+            assert_eq!(subscription.credit(now_us), 0, "one fetch at a time");
+            assert!(subscription.fetched(&some(next..next + u64::from(credit)), now_us).is_empty());
+            next += u64::from(credit);
+            while let Some(delivery) = subscription.begin(now_us) {
+                assert_eq!(subscription.ended(delivery, Outcome::Returned), Verdict::Ack);
+            }
+            now_us += pause_us;
+        }
+        assert_eq!(asked, [4, 16, 64, 100, 100, 25, 6]);
+    }
+
+    #[test]
+    fn as_many_are_begun_as_there_are_places_in_the_order_of_their_fetch() {
+        let mut subscription = Subscription::new(OPTIONS);
+        subscription.credit(0);
+        subscription.fetched(&some(7..10), 0);
+        assert_eq!(
+            (subscription.begin(1), subscription.begin(1), subscription.begin(1)),
+            (Some((7, 1)), Some((8, 1)), None)
+        );
+        assert_eq!(subscription.credit(1), 0);
+        assert_eq!(subscription.ended((8, 1), Outcome::Raised), Verdict::Fail);
+        assert_eq!(subscription.begin(2), Some((9, 1)));
+        assert_eq!(subscription.ended((7, 1), Outcome::Settled), Verdict::Nothing);
+        assert!(subscription.credit(3) > 0, "a place is free and nothing is queued");
+    }
+
+    #[test]
+    fn what_waits_is_extended_and_what_was_begun_only_if_it_is_held() {
+        for (hold_us, expected) in [(0, vec![(2, 1)]), (3_600_000_000, vec![(1, 1), (2, 1)])] {
+            let mut subscription = Subscription::new(Options { concurrency: 1, hold_us, ..OPTIONS });
+            subscription.credit(0);
+            subscription.fetched(&some(1..3), 0);
+            subscription.begin(0);
+            assert_eq!(subscription.next_deadline_us(), Some(10_000_000));
+            assert!(subscription.extend(9_999_999).is_empty());
+            assert_eq!(subscription.extend(10_000_000), expected);
+            assert_eq!(subscription.next_deadline_us(), Some(20_000_000));
+            assert!(!subscription.extend(3_600_000_000).contains(&(1, 1)), "not longer than it is held");
+        }
+    }
+
+    #[test]
+    fn a_drain_ends_what_was_fetched_and_a_cut_gives_back_what_was_not_begun() {
+        let mut subscription = Subscription::new(OPTIONS);
+        subscription.credit(0);
+        subscription.fetched(&some(1..6), 0);
+        subscription.begin(0);
+        subscription.begin(0);
+        subscription.drain();
+        assert_eq!(subscription.credit(0), 0);
+        assert_eq!(subscription.ended((1, 1), Outcome::Returned), Verdict::Ack);
+        assert_eq!(subscription.begin(0), Some((3, 1)));
+        assert_eq!(subscription.cut(), [(4, 1), (5, 1)]);
+        assert_eq!(subscription.begin(0), None);
+        assert!(!subscription.is_over());
+        assert_eq!(subscription.ended((2, 1), Outcome::Interrupted), Verdict::GiveBack);
+        assert_eq!(subscription.ended((3, 1), Outcome::Returned), Verdict::Ack);
+        assert!(subscription.is_over());
+        assert_eq!(subscription.next_deadline_us(), None);
+    }
+
+    #[test]
+    fn a_fetch_that_ends_in_a_drain_is_given_back() {
+        let mut subscription = Subscription::new(OPTIONS);
+        subscription.credit(0);
+        subscription.drain();
+        assert!(!subscription.is_over(), "a fetch is under way");
+        assert_eq!(subscription.fetched(&some(1..3), 0), [(1, 1), (2, 1)]);
+        assert!(subscription.is_over());
+    }
+
+    #[test]
+    fn an_event_that_comes_again_while_its_handler_runs_is_another_delivery() {
+        let mut subscription = Subscription::new(OPTIONS);
+        subscription.credit(0);
+        subscription.fetched(&[(1, 1)], 0);
+        assert_eq!(subscription.begin(0), Some((1, 1)));
+        subscription.credit(40_000_000);
+        subscription.fetched(&[(1, 2)], 40_000_000);
+        assert_eq!(subscription.ended((1, 1), Outcome::Returned), Verdict::Ack);
+        assert_eq!(subscription.extend(50_000_000), [(1, 2)], "the end of the first does not end the second");
+        assert_eq!(subscription.begin(50_000_000), Some((1, 2)));
+        assert_eq!(subscription.ended((1, 2), Outcome::Returned), Verdict::Ack);
+        assert_eq!(subscription.counts(), (0, 0));
+    }
+}

@@ -1,0 +1,145 @@
+//! A lease as its holder sees it: held until a time of the holder's own clock, and renewed before that.
+//!
+//! The home counts a lease from when it has granted or renewed it. Its holder counts from when it asked, so that it stops
+//! believing before the home gives the lease to another. Times are microseconds of a clock that does not jump.
+
+/// How many times a lease is renewed within its time.
+const RENEWALS: u64 = 3;
+/// A renewal that failed is tried again after this part of the lease's time.
+const RETRIES: u64 = 15;
+
+/// The lease of one holder, which may hold it or not.
+#[derive(Clone, Debug)]
+pub struct Tenure {
+    ttl_us: u64,
+    held: Option<Held>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    fence: u64,
+    until_us: u64,
+    renew_us: u64,
+}
+
+impl Tenure {
+    /// A lease that is not held, for a time to live in microseconds.
+    pub fn new(ttl_us: u64) -> Self {
+        Self { ttl_us, held: None }
+    }
+
+    /// The lease was granted. How long ago is not known: it counts from the first renewal.
+    pub fn granted(&mut self, fence: u64, now_us: u64) {
+        self.held = Some(Held { fence, until_us: 0, renew_us: now_us });
+    }
+
+    /// The lease was renewed by a call that began then.
+    pub fn renewed(&mut self, begun_us: u64) {
+        let (ttl_us, every_us) = (self.ttl_us, self.ttl_us / RENEWALS);
+        if let Some(held) = &mut self.held {
+            held.until_us = held.until_us.max(begun_us.saturating_add(ttl_us));
+            held.renew_us = begun_us.saturating_add(every_us);
+        }
+    }
+
+    /// A renewal failed, and the lease may still be held.
+    pub fn failed(&mut self, now_us: u64) {
+        let pause_us = (self.ttl_us / RETRIES).max(1);
+        if let Some(held) = &mut self.held {
+            held.renew_us = now_us.saturating_add(pause_us);
+        }
+    }
+
+    /// The lease was lost or given back. Gives its fence, if there was one.
+    pub fn end(&mut self) -> Option<u64> {
+        self.held.take().map(|held| held.fence)
+    }
+
+    /// The fence, if the lease is held for sure.
+    pub fn fence(&self, now_us: u64) -> Option<u64> {
+        self.held.filter(|held| now_us < held.until_us).map(|held| held.fence)
+    }
+
+    /// The fence of the newest grant, held for sure or not.
+    pub fn newest(&self) -> Option<u64> {
+        self.held.map(|held| held.fence)
+    }
+
+    /// When to renew it next, and until when it is held. None: there is no lease.
+    pub fn times_us(&self) -> Option<(u64, u64)> {
+        self.held.map(|held| (held.renew_us, held.until_us))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tenure;
+    use crate::stream::lease::Leases;
+
+    #[test]
+    fn it_is_held_from_its_first_renewal_by_the_time_of_the_call() {
+        let mut tenure = Tenure::new(1_500);
+        assert_eq!((tenure.fence(0), tenure.times_us()), (None, None));
+        tenure.granted(7, 10);
+        assert_eq!((tenure.fence(10), tenure.newest()), (None, Some(7)));
+        tenure.renewed(10);
+        assert_eq!((tenure.fence(1_509), tenure.fence(1_510)), (Some(7), None));
+        assert_eq!(tenure.times_us(), Some((510, 1_510)));
+        tenure.failed(700);
+        assert_eq!(tenure.times_us(), Some((800, 1_510)), "tried again soon, and held for no longer");
+        assert_eq!(tenure.end(), Some(7));
+        assert_eq!((tenure.fence(11), tenure.end()), (None, None));
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_does_not_shorten_a_newer_one() {
+        let mut tenure = Tenure::new(1_500);
+        tenure.granted(1, 0);
+        tenure.renewed(500);
+        tenure.renewed(0);
+        assert_eq!(tenure.fence(1_999), Some(1));
+    }
+
+    /// Two holders and a home whose clocks differ and whose calls take time: never do both believe that they hold it.
+    #[test]
+    fn of_two_holders_one_at_most_believes_at_any_time() {
+        for seed in 0..200_u64 {
+            let mut dice = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            let mut roll = move |sides: u64| {
+                dice ^= dice << 13;
+                dice ^= dice >> 7;
+                dice ^= dice << 17;
+                dice % sides
+            };
+            let mut home = Leases::default();
+            let mut holders = [Tenure::new(1_000), Tenure::new(1_000)];
+            let (mut now_us, skew) = (0_u64, [0, 1_000_000]);
+            for ticket in 0..2_000_u64 {
+                let which = usize::try_from(roll(2)).unwrap();
+                let begun_us = now_us + skew[which];
+                let mine = &mut holders[which];
+                now_us += roll(40);
+                if let Some(fence) = mine.newest() {
+                    if roll(3) > 0 {
+                        let renewed = home.renew("l", fence, now_us);
+                        now_us += roll(40);
+                        match renewed {
+                            Some(_) => mine.renewed(begun_us),
+                            None => drop(mine.end()),
+                        }
+                    } else {
+                        now_us += roll(800);
+                        mine.failed(now_us + skew[which]);
+                    }
+                } else if let Some(crate::stream::lease::Outcome::Granted(_, granted)) =
+                    home.acquire("l", "h", (1_000, 0), ticket, now_us)
+                {
+                    now_us += roll(900);
+                    mine.granted(granted.fence, now_us + skew[which]);
+                }
+                let believers = holders.iter().zip(skew).filter(|(one, skew)| one.fence(now_us + skew).is_some());
+                assert!(believers.count() <= 1, "seed {seed}, at {now_us}");
+            }
+        }
+    }
+}

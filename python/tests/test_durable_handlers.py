@@ -1,0 +1,366 @@
+"""Handlers of durable events, ``@tw.on(subject, durable=...)``: in a folder, at a hub and on NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from home_support import PATIENCE, every_home, nodes, story
+
+
+@dataclass
+class Order:
+    number: int
+    customer: str = ""
+
+
+class Billing(tw.Service):
+    """Bills orders; what it is told to refuse, it refuses."""
+
+    def __init__(self, other: Billing | None = None) -> None:
+        self.billed: list[tuple[int, int]] = [] if other is None else other.billed
+        self.refused: set[int] = set()
+        self.changed = asyncio.Condition() if other is None else other.changed
+
+    @tw.on("orders.*", durable="billing", start="all", max_deliver=3, backoff=(0.01, 0.02))
+    async def on_order(self, order: Order, event: tw.Event, call: tw.CallContext) -> None:
+        assert call.subject == event.subject and isinstance(order, Order)
+        if order.number in self.refused:
+            raise LookupError(f"no customer {order.customer!r}")
+        async with self.changed:
+            self.billed.append((order.number, event.delivery))
+            self.changed.notify_all()
+
+    async def until(self, count: int) -> None:
+        async with self.changed:
+            await asyncio.wait_for(self.changed.wait_for(lambda: len(self.billed) >= count), PATIENCE)
+
+
+async def until(look: Callable[[], Awaitable[Any]], is_enough: Callable[[Any], bool]) -> Any:
+    """Look again and again: homes don't ring when they have settled something."""
+
+    async def looking() -> Any:
+        while not is_enough(found := await look()):
+            await asyncio.sleep(0.02)
+        return found
+
+    return await asyncio.wait_for(looking(), PATIENCE)
+
+
+@every_home
+@story
+async def test_those_who_serve_a_handler_share_its_events_and_each_is_acked_once(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        orders = await one.stream("orders", subjects=["orders.>"])
+        first = Billing()
+        served = await one.serve(first), await two.serve(Billing(first))
+        async with orders.publisher() as out:
+            for number in range(200):
+                await out.publish("orders.created", Order(number))
+        await orders.publish("orders.deep.created", "not for them")
+        await first.until(200)
+        assert sorted(first.billed) == [(number, 1) for number in range(200)]
+        ledgers = [await one.stop() for one in served]
+        assert all(ledger.balanced for ledger in ledgers)
+        info = await (await orders.consumer("billing", filter="orders.*", max_deliver=3, backoff=(0.01, 0.02))).info()
+        assert (info.in_flight, info.dead, info.redelivered) == (0, 0, 0)
+
+
+@every_home
+@story
+async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_letter(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path, 1) as (node,):
+        orders = await node.stream("orders", subjects=["orders.>"])
+        billing = Billing()
+        billing.refused = {1}
+        served = await node.serve(billing)
+        for number in range(3):
+            await orders.publish("orders.created", Order(number, "nobody"))
+        await orders.publish("orders.created", "no order at all")
+        await billing.until(2)
+        dead = await until(served.consumers["billing"].dead_letters, lambda dead: len(dead) == 2)
+        assert [(one.sequence, one.deliveries) for one in dead] == [(2, 3), (4, 3)]
+        assert dead[0].error == "LookupError: no customer 'nobody'"
+        assert "on_order" in dead[0].traceback and "InvalidArgument: billing.on_order: order" in dead[1].error
+        billing.refused.clear()
+        assert await served.consumers["billing"].requeue(2) == 1
+        await billing.until(3)
+        assert billing.billed == [(0, 1), (2, 1), (1, 1)]
+
+
+@every_home
+@story
+async def test_what_was_begun_ends_before_its_service_does_and_the_rest_goes_to_others(
+    kind: str, tmp_path: Path
+) -> None:
+    inside, going_on, all_handled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    handled: list[int] = []
+
+    class Slow(tw.Service):
+        @tw.on("orders.*", durable="slow", start="all", ack_wait=60.0, max_deliver=2)
+        async def on_order(self, number: int) -> None:
+            inside.set()
+            await going_on.wait()
+            handled.append(number)
+            if len(handled) == 20:
+                all_handled.set()
+
+    async with nodes(kind, tmp_path) as (one, two):
+        orders = await one.stream("orders", subjects=["orders.>"])
+        served = await one.serve(Slow())
+        await asyncio.gather(*(orders.publish("orders.created", number) for number in range(20)))
+        await asyncio.wait_for(inside.wait(), PATIENCE)
+        stopping = asyncio.ensure_future(served.stop())
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        going_on.set()
+        await asyncio.wait_for(stopping, PATIENCE)
+        assert handled
+        before = len(handled)
+        await two.serve(Slow())
+        await asyncio.wait_for(all_handled.wait(), PATIENCE)
+        assert sorted(handled) == list(range(20)), (before, handled)
+
+
+@every_home
+@story
+async def test_a_service_that_is_cut_gives_back_what_it_was_at(kind: str, tmp_path: Path) -> None:
+    inside = asyncio.Event()
+    interrupted: list[int] = []
+
+    class Stuck(tw.Service):
+        @tw.on("orders.*", durable="shared", start="all", ack_wait=600.0, concurrency=3)
+        async def on_order(self, number: int) -> None:
+            inside.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                interrupted.append(number)
+
+    async with nodes(kind, tmp_path) as (one, _):
+        orders = await one.stream("orders", subjects=["orders.>"])
+        served = await one.serve(Stuck())
+        await asyncio.gather(*(orders.publish("orders.created", number) for number in range(10)))
+        await asyncio.wait_for(inside.wait(), PATIENCE)
+        await served.stop(drain=False)
+        assert 1 <= len(interrupted) <= 3
+        rest = await orders.consumer("shared", filter="orders.*", ack_wait=600.0)
+        found = []
+        for _ in range(10):
+            event = await rest.next(timeout=PATIENCE)
+            assert event is not None, "what was given back comes at once, long before its ack wait"
+            found.append(event.value)
+            await event.ack()
+        assert sorted(found) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["folder", "hub"])
+@story
+async def test_keys_keep_their_order_with_many_at_once_and_a_key_that_fails_holds_back_only_itself(
+    kind: str, tmp_path: Path
+) -> None:
+    seen: dict[str, list[int]] = {}
+    failing = {"c3"}
+    done = asyncio.Event()
+
+    class Keyed(tw.Service):
+        @tw.on(
+            "orders.*", durable="keyed", start="all", order="key", concurrency=16, max_deliver=1_000, backoff=(0.01,)
+        )
+        async def on_order(self, order: Order) -> None:
+            await asyncio.sleep(0)
+            if order.customer in failing:
+                raise RuntimeError("not yet")
+            seen.setdefault(order.customer, []).append(order.number)
+            if sum(map(len, seen.values())) == 270:
+                failing.clear()
+            if sum(map(len, seen.values())) == 300:
+                done.set()
+
+    async with nodes(kind, tmp_path, 1) as (node,):
+        orders = await node.stream("orders", subjects=["orders.>"])
+        await node.serve(Keyed())
+        async with orders.publisher() as out:
+            for number in range(300):
+                await out.publish("orders.x", Order(number, f"c{number % 10}"), key=f"c{number % 10}")
+        await asyncio.wait_for(done.wait(), PATIENCE)
+        assert seen == {f"c{key}": list(range(key, 300, 10)) for key in range(10)}
+
+
+@every_home
+@story
+async def test_a_broadcast_reaches_every_instance_and_a_pause_stops_delivery(kind: str, tmp_path: Path) -> None:
+    class Cache(tw.Service):
+        def __init__(self) -> None:
+            self.seen: asyncio.Queue[int] = asyncio.Queue(100)
+
+        @tw.on("prices.*", durable="cache", mode="broadcast")
+        async def on_price(self, price: int) -> None:
+            await self.seen.put(price)
+
+    async with nodes(kind, tmp_path) as (one, two):
+        prices = await one.stream("prices", subjects=["prices.>"])
+        caches = Cache(), Cache()
+        served = await one.serve(caches[0]), await two.serve(caches[1])
+        for price in range(5):
+            await prices.publish("prices.x", price)
+        for cache in caches:
+            assert [await asyncio.wait_for(cache.seen.get(), PATIENCE) for _ in range(5)] == list(range(5))
+        if kind == "nats":
+            return
+        consumer = served[0].consumers["cache"]
+        await consumer.pause()
+        await prices.publish("prices.x", 5)
+        assert await asyncio.wait_for(caches[1].seen.get(), PATIENCE) == 5
+        assert (await consumer.info()).is_paused and caches[0].seen.empty()
+        await consumer.resume()
+        assert await asyncio.wait_for(caches[0].seen.get(), PATIENCE) == 5
+
+
+@every_home
+def test_plain_functions_run_on_threads_several_at_once(kind: str, tmp_path: Path) -> None:
+    at_once = threading.Barrier(4)
+    threads: Counter[str] = Counter()
+
+    class Plain(tw.Service):
+        @tw.on("jobs.*", durable="plain", start="all", concurrency=4, ack_wait=600.0)
+        def on_job(self, event: tw.Event) -> None:
+            assert event.value in range(8)
+            at_once.wait(PATIENCE)
+            threads[threading.current_thread().name] += 1
+
+    @story
+    async def run() -> None:
+        async with nodes(kind, tmp_path, 1, config={"dispatchers": {"io": {"threads": 4}}}) as (node,):
+            jobs = await node.stream("jobs", subjects=["jobs.>"])
+            served = await node.serve(Plain(), dispatcher="io")
+            for number in range(8):
+                await jobs.publish("jobs.x", number)
+            await until(served.consumers["plain"].info, lambda info: info.acked_to == 8)
+            assert sum(threads.values()) == 8
+
+    run()
+
+
+def test_a_plain_thread_serves_handlers_and_is_told_what_is_wrong(tmp_path: Path) -> None:
+    handled = threading.Event()
+
+    class Plain(tw.Service):
+        @tw.on("jobs.*", durable="plain")
+        def on_job(self, job: str) -> None:
+            assert job == "one"
+            handled.set()
+
+    with tw.Node(data=tmp_path) as node:
+        with pytest.raises(tw.NotFound, match=r"plain.on_job: no stream takes 'jobs.\*': make one"):
+            node.serve(Plain())
+        assert node._waits_for == []
+        jobs = node.sync.stream("jobs", subjects=["jobs.>"])
+        served = node.serve(Plain())
+        jobs.publish("jobs.a", "one")
+        assert handled.wait(PATIENCE)
+        assert served.sync.stop().balanced
+    with tw.Node() as node, pytest.raises(tw.InvalidArgument, match="data: this node has no place for streams"):
+        node.serve(Plain())
+
+
+@story
+async def test_what_is_wrong_with_a_handler_is_named(tmp_path: Path) -> None:
+    with pytest.raises(tw.InvalidArgument) as wrong:
+
+        class Wrong(tw.Service):
+            @tw.on("a.*", durable="no name", mode="all", max_deliver=-1, backoff="1", consurrency=2)  # type: ignore
+            async def one(self, message: str) -> None: ...
+
+            @tw.on("a.*", ack_wait=3)
+            async def two(self, message: str) -> None: ...
+
+            @tw.on("a.*", durable="same", queue="q")
+            async def three(self, message: str, other: int) -> None: ...
+
+            @tw.on("b.*", durable="same")
+            async def four(self, event: tw.Event, another: tw.Event) -> None: ...
+
+    said = str(wrong.value)
+    for part in (
+        "one: durable: 'no name' is not allowed: give 1 to 64 letters",
+        "one: mode: 'all' is not allowed: give 'compete' or 'broadcast'",
+        "one: max_deliver: -1 is not allowed",
+        "one: backoff: '1' is not allowed",
+        "one: consurrency: there is no such option of a durable handler",
+        "two: ack_wait: it is for durable handlers",
+        "three: queue: it is not allowed with durable=",
+        "four: durable: 'same' is the consumer of three too",
+        "four: another: a handler takes one tw.Event",
+    ):
+        assert part in said, said
+
+    class Two(tw.Service):
+        @tw.on("a.>", durable="two", max_deliver=7)
+        async def on_a(self, message: str) -> None: ...
+
+    async with tw.Node(data=tmp_path) as node:
+        await node.stream("left", subjects=["a.left.>"])
+        right = await node.stream("right", subjects=["a.right.>"])
+        with pytest.raises(tw.InvalidArgument, match=r"streams left, right take 'a.>': say stream="):
+            await node.serve(Two())
+        await (await node.find_stream("left")).delete()
+        await right.consumer("two", filter="a.>", max_deliver=6)
+        with pytest.raises(tw.SettingsDiffer, match="max_deliver is 6, not 7"):
+            await node.serve(Two())
+        assert not node._waits_for and await node.services() == []
+
+
+WORKER = """
+import asyncio, sys
+import tidewire as tw
+
+class Billing(tw.Service):
+    @tw.on("orders.*", durable="billing", start="all", ack_wait=1.0, backoff=(0.0,))
+    async def on_order(self, number: int) -> None:
+        print(number, flush=True)
+        if number % 10 == int(sys.argv[2]):
+            await asyncio.Event().wait()
+
+async def main():
+    async with tw.Node(sys.argv[1]) as node:
+        await node.serve(Billing())
+        await node.run_forever()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ["hub", "nats"])
+@story
+async def test_events_of_a_worker_that_is_killed_are_handled_by_others(kind: str, tmp_path: Path) -> None:
+    def worker(url: str, hangs_at: int) -> Any:
+        return subprocess.Popen([sys.executable, "-c", WORKER, url, str(hangs_at)], stdout=subprocess.PIPE, text=True)
+
+    async with nodes(kind, tmp_path, 1) as (node,):
+        orders = await node.stream("orders", subjects=["orders.>"])
+        doomed = worker(node.url, 7)
+        await asyncio.gather(*(orders.publish("orders.created", number) for number in range(20)))
+        seen: list[str] = []
+        while not seen or seen[-1] != "7\n":
+            seen.append(await asyncio.to_thread(doomed.stdout.readline))
+        doomed.send_signal(signal.SIGKILL)
+        doomed.wait()
+        other = worker(node.url, -1)
+        missing = {f"{number}\n" for number in range(20)} - set(seen[:-1])
+        while missing:
+            missing.discard(await asyncio.to_thread(other.stdout.readline))
+        other.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(other.wait, PATIENCE) == 0
+        info = await (await orders.consumer("billing", filter="orders.*", ack_wait=1.0, backoff=(0.0,))).info()
+        assert (info.in_flight, info.lag) == (0, 0)
