@@ -161,8 +161,9 @@ test-fuzz: ## Fuzz the parsers, the frames and the timing wheel for a few second
 	done
 
 .PHONY: fuzz
-fuzz: ## Fuzz for a minute each
+fuzz: .make/js ## Fuzz for a minute each, and the TypeScript client with FUZZ_INPUTS (20,000) inputs each
 	@$(MAKE) --no-print-directory test-fuzz FUZZ_SECONDS=60
+	@cd js && npm run --silent build && npm run --silent fuzz
 
 .PHONY: wheel-check
 wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPython from 3.10 to 3.13 (a quarter of an hour)
