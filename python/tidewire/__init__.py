@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from tidewire.services.policies import Policy
     from tidewire.services.proxy import NoSuchMethod
     from tidewire.services.serving import Served
+    from tidewire.services.single import Single
     from tidewire.streams.bucket import Bucket, Entry
     from tidewire.streams.consumer import Consumer
     from tidewire.streams.event import DeadEvent, Event
@@ -148,6 +149,7 @@ _LATER = {
     "DeadEvent": "tidewire.streams.event",
     "Lease": "tidewire.streams.lease",
     "Stream": "tidewire.streams.stream",
+    "Single": "tidewire.services.single",
     "StreamInfo": "tidewire.streams.stream",
     "ConsumerInfo": "tidewire.streams.stream",
     "CodeChanged": "tidewire.errors",
@@ -321,6 +323,7 @@ __all__ = [
     "ServiceConfig",
     "ServiceInfo",
     "SettingsDiffer",
+    "Single",
     "StaleDelivery",
     "StoreUnavailable",
     "Stream",

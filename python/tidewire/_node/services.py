@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from tidewire._node.base import Base
 from tidewire.errors import InvalidArgument
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidewire.services.declare import Service
     from tidewire.services.info import ServiceInfo
     from tidewire.services.serving import Served
+    from tidewire.services.single import Single
 
 _S = TypeVar("_S", bound="Service")
 
@@ -89,11 +90,17 @@ class Services(Base):
             )
         return Listener(self._link().listen(url, grants(tokens, self._links.to_dict()), insecure, tls))
 
-    def serve(self, target: Any, **options: Any) -> Served:
+    @overload
+    def serve(self, target: Any, *, active: Literal["single"], **options: Any) -> Single: ...
+
+    @overload
+    def serve(self, target: Any, **options: Any) -> Served: ...
+
+    def serve(self, target: Any, **options: Any) -> Served | Single:
         """Serve an object, a function, or a dict of functions; see ``tidewire.services.serving.serve`` for all options.
 
         Awaiting the result waits until the hub knows, where there is one. The options are name, visibility, instance,
-        concurrency, waiting, streams and dispatcher.
+        concurrency, waiting, streams, dispatcher, and active and lease for services of which one instance is active at a time.
         """
         from tidewire.services.serving import serve
 

@@ -161,7 +161,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if has_streams(sending.args, sending.kwargs):
             raise InvalidArgument(f"{sending.title}: a stream as an argument can't go to several: call one instance")
         request = sending.request(False)
-        return [(port, _sent(port, request)) for port in list(group.ports.values())]
+        return [(port, _sent(port, request)) for port in group.audience()]
 
 
 class CallOrStream(Call):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -11,6 +11,9 @@ from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tidewire.services.running import AnyRunning
+
+fences: dict[tuple[str, str], Callable[[], int]] = {}
+"""What gives the fencing token of an instance, by its service and id, for those of which one is active at a time."""
 
 running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
 """The call that this code belongs to."""
@@ -38,6 +41,21 @@ class CallContext:
     def instance(self) -> str:
         """The instance of the service that handles the call."""
         return self._running.instance
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of an instance that is served with ``active="single"``: greater than those of all that were active before.
+
+        Raises:
+            LeaseLost: if the instance is not the active one any more.
+            InvalidArgument: if it is served in another way.
+        """
+        found = fences.get((self.service, self.instance))
+        if found is None:
+            raise InvalidArgument(
+                f'fence: {self.service!r} has none: it is for services with one active instance, serve(..., active="single")'
+            )
+        return found()
 
     @property
     def subject(self) -> str | None:

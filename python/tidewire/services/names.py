@@ -14,6 +14,9 @@ from tidewire.services.limits import CALL_TIMEOUT_MAX_S
 VISIBILITIES = ("node", "private", "public")
 """Who may call: this process, the nodes that joined, or everybody, which for now are the same."""
 
+STANDBY = "~"
+"""What the ids of instances begin with that stand by: they take calls only where no instance is active."""
+
 RESERVED = frozenset({"sync", "with_"})
 """What a client has besides the methods of its service."""
 

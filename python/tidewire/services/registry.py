@@ -11,7 +11,7 @@ from tidewire import _forking
 from tidewire._binding import Balancer, News
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.info import MethodInfo, ServiceInfo
-from tidewire.services.names import nearest, short
+from tidewire.services.names import STANDBY, nearest, short
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, Route
@@ -41,6 +41,7 @@ class Group:
         self.over_links = False
         self.route: Route | None = None
         self.balancer = Balancer()
+        self._standby: set[str] = set()
 
     def add(self, port: Port) -> None:
         """Add an instance.
@@ -77,7 +78,12 @@ class Group:
         wanted, policy = options.instance, options.policy
         chosen: Port | None = None
         if wanted is None:
-            chosen = self.balancer.choose(policy.kind, policy.explore, options.dice, list(without))
+            if self._standby:
+                # Those that stand by are asked where no other is left.
+                others = [*without, *self._standby]
+                chosen = self.balancer.choose(policy.kind, policy.explore, options.dice, others)
+            if chosen is None:
+                chosen = self.balancer.choose(policy.kind, policy.explore, options.dice, list(without))
         elif wanted not in without:
             chosen = self.balancer.named(wanted)
             if chosen is None:
@@ -98,14 +104,26 @@ class Group:
         """Return the ids of the instances in this process."""
         return {instance for instance, port in self.ports.items() if not _over_link(port)}
 
+    @property
+    def has_active(self) -> bool:
+        """Whether an instance does not stand by."""
+        return len(self.ports) > len(self._standby)
+
+    def audience(self) -> list[Port]:
+        """Return the ways to those that get a call for all: instances that stand by do only where there is no other."""
+        active = [port for instance, port in self.ports.items() if instance not in self._standby]
+        return active or list(self.ports.values())
+
     def _routed(self) -> Route | None:
-        if not self.over_links or len(self.ports) != 1:
+        active = self.audience()
+        if not self.over_links or len(active) != 1:
             return None
-        (port,) = self.ports.values()
+        (port,) = active
         return cast("LinkPort", port).route(self, self.balancer)
 
     def _take(self, ports: dict[str, Port]) -> None:
         self.ports = ports
+        self._standby = {instance for instance in ports if instance.startswith(STANDBY)}
         self.over_links = all(map(_over_link, ports.values()))
 
     @property

@@ -18,7 +18,7 @@ from tidewire.services.host import Host
 from tidewire.services.info import ServiceInfo
 from tidewire.services.local import LocalPort
 from tidewire.services.methods import Bound, Event
-from tidewire.services.names import token_problem, visibility_problem
+from tidewire.services.names import STANDBY, token_problem, visibility_problem
 from tidewire.services.port import Request, current
 from tidewire.services.registry import Registry, registry_of
 from tidewire.services.room import Room
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidewire.links.porter import Porter
     from tidewire.node import Node
     from tidewire.services.durables import Durables
+    from tidewire.services.single import Single
     from tidewire.streams.consumer import Consumer
 
 _TIMEOUT_S = 30.0
@@ -46,7 +47,9 @@ def serve(
     waiting: int | None = None,
     streams: int | None = None,
     dispatcher: str = "default",
-) -> Served:
+    active: str = "all",
+    lease: float = 1.5,
+) -> Served | Single:
     """Serve an object, a function, or a dict of functions. The result may be awaited, and needs not be.
 
     Args:
@@ -59,6 +62,10 @@ def serve(
         waiting: Calls, and streams, that have come and not begun; one more is refused.
         streams: Streams that it writes at once, whoever reads them; further ones wait.
         dispatcher: Which threads run its plain functions.
+        active: "all", or "single": of all instances of this name one is active at a time, the holder of a lease where the streams of the
+            node live. The others stand by; a ``tw.Single`` is returned.
+        lease: Of a single active service: seconds after which another is active if this process is lost, 0.2 to 3,600. It is renewed
+            every third of it.
 
     For concurrency, waiting and streams the default is what ``node.serving`` says.
 
@@ -66,7 +73,8 @@ def serve(
         What is served, to look at and to stop.
 
     Raises:
-        InvalidArgument: if it can't be served, or an option is not allowed; all problems of a declaration are named.
+        InvalidArgument: if it can't be served, or an option is not allowed; all problems of a declaration are named. Also with
+            ``active="single"`` if the node has no place for leases.
         NameTaken: if there is an instance of this id, or the name stands for a service with other methods.
         UnknownDispatcher: if there is no such dispatcher.
         NodeStopped: if the node has been stopped.
@@ -80,10 +88,22 @@ def serve(
     room = Room.of(node.serving, concurrency, waiting, streams)
     problems = [None if visibility is None else visibility_problem("visibility", visibility)]
     problems.append(None if instance is None else token_problem("instance", instance))
+    if isinstance(instance, str) and instance.startswith(STANDBY):
+        problems.append(
+            f"instance: {instance!r} is not allowed: ids that begin with {STANDBY!r} are of instances that stand by"
+        )
+    if active not in ("all", "single"):
+        problems.append(f"active: {active!r} is not allowed: give 'all' or 'single'")
+    if not isinstance(lease, (int, float)) or not 0.2 <= lease <= 3_600:
+        problems.append(f"lease: {lease!r} is not allowed: give 0.2 to 3,600 seconds")
     for problem in filter(None, problems):
         raise InvalidArgument(problem)
     chosen = f"{declared.name}-{secrets.token_hex(4)}" if instance is None else instance
     info = _info(declared, visibility or declared.visibility, chosen)
+    if active == "single":
+        from tidewire.services.single import Single
+
+        return Single(node, target, declared, info, room, dispatcher, round(lease * 1_000_000))
     return Served(node, target, declared, info, room, dispatcher)
 
 
@@ -195,7 +215,7 @@ class Served:
             self._leave()
             ledgers = [] if self._durables is None else [await self._durables.stop(drain, timeout)]
             ledgers += [await pending for pending in self._stops(drain, timeout)]
-            self._ledger = self._ledger or Ledger.total(ledgers)
+            self._ledger = self._ledger or Ledger.total(ledgers or [Ledger(0, 0, 0, 0)])
         return self._ledger
 
     @property
@@ -324,7 +344,7 @@ class ServedSync:
             durables = served._durables
             ledgers: list[Ledger] = [] if durables is None else [durables.stop_blocking(drain, timeout)]
             ledgers += [pending.wait() for pending in served._stops(drain, timeout)]
-            served._ledger = served._ledger or Ledger.total(ledgers)
+            served._ledger = served._ledger or Ledger.total(ledgers or [Ledger(0, 0, 0, 0)])
         return served._ledger
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import StreamHome, home_error
-from tidewire.errors import InvalidArgument
+from tidewire.errors import InvalidArgument, LeaseHeld
 
 if TYPE_CHECKING:
     from tidewire.node import Node
@@ -85,6 +87,16 @@ class Home:
         answer: Awaitable[Any] = self._node.client(SERVICE).call(name, list(args))
         return answer
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is that of a hub."""
+        return self._node is not None
+
+    def hold(self, name: str, holder: str, ttl_us: int) -> Any:
+        """Have the hub take a lease, and give it back when it sees that this process is gone; see ``Service.hold``."""
+        assert self._node is not None
+        return self._node.client(SERVICE).hold(name, holder, ttl_us)
+
     async def _call_connected(
         self, connect: Callable[[], Awaitable[StreamHome]], name: str, args: tuple[Any, ...]
     ) -> Any:
@@ -105,6 +117,26 @@ class Service:
                 f"name: {name!r} is no call of a home: use the same version of Tidewire on both sides"
             )
         return await self._home.call(name, *args)
+
+    async def hold(self, name: str, holder: str, ttl_us: int) -> AsyncIterator[int]:
+        """Wait for a lease, give its fence, and give the lease back when nobody reads this stream any more: a link that ends is the end of
+        the process behind it, which is heard of long before the lease is over.
+
+        A link that is declared dead as nothing was heard over it is none: its process may only be stopped, and still believes in its
+        lease. It has not renewed the lease for a while then, and the lease ends by its time.
+        """
+        home = self._home
+        while True:
+            with contextlib.suppress(LeaseHeld):
+                fence, _ = await home.call("acquire", name, holder, ttl_us, WAIT_US)
+                break
+        try:
+            yield fence
+            await asyncio.Event().wait()
+        finally:
+            held = [lease for lease in await home.call("list_leases") if (lease[0], lease[2]) == (name, fence)]
+            if held and held[0][3] > ttl_us // 2:
+                await home.call("release", name, fence)
 
 
 def refused(item: Any) -> BaseException | None:
