@@ -29,16 +29,19 @@ class LocalReply:
     def __await__(self) -> Generator[Any, Any, Any]:
         try:
             value = yield from self._pending.__await__()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             self.cancel()
-            if isinstance(error, TidewireError):
-                raise told(self._host, self._running, error) from None
-            raise
+            try:
+                if isinstance(error, TidewireError):
+                    raise told(self._host, self._running, error) from None
+                raise
+            finally:
+                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+                del self
         if value.__class__ is Failure:
             try:
                 raise value.error
             finally:
-                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
                 del self, value
         return value
 
@@ -46,16 +49,19 @@ class LocalReply:
         """Give the result, and block this thread; see ``Reply``."""
         try:
             value = self._pending.wait()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             self.cancel()
-            if isinstance(error, TidewireError):
-                raise told(self._host, self._running, error) from None
-            raise
+            try:
+                if isinstance(error, TidewireError):
+                    raise told(self._host, self._running, error) from None
+                raise
+            finally:
+                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+                del self
         if value.__class__ is Failure:
             try:
                 raise value.error
             finally:
-                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
                 del self, value
         return value
 
