@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._limits import CONSUMER_IN_FLIGHT
 from tidewire.errors import InvalidArgument
+from tidewire.streams.batch import Batch
 from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import Event
 from tidewire.streams.home import WAIT_US, span_us
@@ -156,6 +157,18 @@ class Stream:
             window: How many messages may be on their way; then ``out.publish`` waits.
         """
         return Publisher(self._home, self.name, window)
+
+    def batch(self) -> Batch:
+        """Return a batch: ``async with stream.batch() as batch: batch.publish(...)``. Its messages, at most 1,000, are stored together when
+        the block is left, whole or not at all; a block that raises stores nothing.
+
+        Leaving the block raises ``PublishFailed`` if a message was refused: nothing was stored then. After an error of the home it is not
+        known whether the batch was stored.
+
+        Raises:
+            Unsupported: on leaving the block, if the home can't do that.
+        """
+        return Batch(self._home, self.name)
 
     async def consumer(
         self,

@@ -1,0 +1,71 @@
+"""Batches: messages of one stream that are stored whole or not at all."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import InvalidArgument, PublishFailed
+from tidewire.streams.home import refused
+from tidewire.streams.publisher import Ack, Message, message_of
+
+if TYPE_CHECKING:
+    from tidewire.streams.home import Home
+
+_MESSAGES_MAX = 1_000
+
+
+class Batch:
+    """A batch of messages; an async context manager. See ``Stream.batch``.
+
+    Attributes:
+        acks: The acks of its messages in their order, once its block was left.
+    """
+
+    def __init__(self, home: Home, name: str) -> None:
+        self._home = home
+        self._name = name
+        self._messages: list[Message] = []
+        self._is_over = False
+        self.acks: list[Ack] = []
+
+    def publish(
+        self,
+        subject: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        headers: dict[str, str] | None = None,
+        content: str = "value",
+        ttl: float | None = None,
+    ) -> None:
+        """Add a message. Nothing is sent before the end of the block. Arguments as of ``Stream.publish``.
+
+        Raises:
+            InvalidArgument: if an argument is not allowed, the batch has 1,000 messages already, or its block was left.
+        """
+        if self._is_over:
+            raise InvalidArgument(f"stream {self._name!r}: the block of this batch was left: begin another batch")
+        if len(self._messages) == _MESSAGES_MAX:
+            raise InvalidArgument(
+                f"stream {self._name!r}: a batch has at most {_MESSAGES_MAX:,} messages: store several batches, or use a publisher"
+            )
+        self._messages.append(message_of(subject, value, key, id, headers, content, None, None, ttl))
+
+    async def __aenter__(self) -> Batch:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        if kind is not None or not self._messages:
+            return
+        results = await self._home.call("publish", self._name, self._messages, True)
+        failures = [(number, wrong) for number, result in enumerate(results) if (wrong := refused(result)) is not None]
+        if failures:
+            named = [f"message {number}: {type(wrong).__name__}: {wrong}" for number, wrong in failures]
+            text = f"stream {self._name!r}: nothing of the batch was stored: {named[0]}"
+            raise PublishFailed(text, failures=named) from failures[0][1]
+        self.acks = [Ack(*result) for result in results]
