@@ -4,6 +4,7 @@
 //! - [`assembly`]: long payloads put together again.
 //! - [`compression`]: payloads that are compressed, and inflated again.
 //! - [`passing`]: the same, checked on their way through a hub.
+//! - [`fair`]: messages that wait for one thread, whose senders take turns.
 //! - [`gathering`]: whether what waits goes at once.
 //! - [`slots`]: exchanges by their ids.
 //! - [`heart`]: when to send a sign of life, and when the other side counts as dead.
@@ -16,6 +17,7 @@
 pub mod access;
 pub mod assembly;
 pub mod compression;
+pub mod fair;
 pub mod gathering;
 pub mod heart;
 pub mod hub;

@@ -368,7 +368,8 @@ pub const LINK_SUBSCRIPTIONS: Limit =
 
 /// Bytes that wait to be written to one link.
 ///
-/// At the limit: Calls fail with LimitExceeded; published messages are dropped and counted.
+/// At the limit: Long answers fail that wait for the caller which takes fewest of them; else calls fail with
+/// LimitExceeded, and published messages are dropped and counted.
 pub const LINK_QUEUE_BYTES: Limit =
     Limit { name: "link_queue_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
 

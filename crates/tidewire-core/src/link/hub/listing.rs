@@ -127,7 +127,7 @@ impl Hub {
         }
         let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(true);
         let sent = if link.out.is_long(known.bytes()) {
-            link.out.send_long(Kind::Reply, flags, frame.id, |_| Ok(()), Box::new(known))
+            link.out.send_long(Kind::Reply, flags, frame.id, |_| Ok(()), Box::new(known), 0)
         } else {
             link.out.send_pieces(Kind::Reply, flags, frame.id, |_| Ok(()), &known)
         };

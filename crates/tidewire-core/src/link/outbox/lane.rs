@@ -32,13 +32,15 @@ pub(super) struct Lane {
 
 /// A payload that is sent in chunks.
 pub(super) struct Transfer {
+    kind: Kind,
     id: u64,
     flags: Flags,
+    /// The node whose call it answers, or 0.
+    pub(super) called: u32,
     payload: Arc<dyn Pieces>,
     at: usize,
     /// Bytes that may still be sent before the receiver asks for more.
     pub(super) window: usize,
-    published: bool,
     /// It lies in shared memory, and its receiver has not asked for it in chunks.
     pub(super) laid: bool,
     /// It is to be laid there before anything of it is sent.
@@ -70,7 +72,7 @@ impl Lane {
     }
 
     pub(super) fn owes(&self) -> bool {
-        let is_request = |transfer: &Transfer| !transfer.published && !transfer.flags.answer();
+        let is_request = |transfer: &Transfer| !transfer.is_published() && !transfer.flags.answer();
         !self.frames.is_empty() || !self.transfers.iter().all(is_request)
     }
 
@@ -87,10 +89,14 @@ impl Lane {
     /// The transfer that a frame has to wait for, so that order is kept.
     pub(super) fn holder(&mut self, kind: Kind, answer: bool, id: u64) -> Option<&mut Transfer> {
         match kind {
-            Kind::Publish => self.transfers.iter_mut().find(|transfer| transfer.published),
+            Kind::Publish => self.transfers.iter_mut().find(|transfer| transfer.is_published()),
             Kind::Item | Kind::End | Kind::Reply | Kind::Fail => self.transfer(id, answer),
             _ => None,
         }
+    }
+
+    pub(super) fn transfers(&self) -> impl DoubleEndedIterator<Item = &Transfer> {
+        self.transfers.iter()
     }
 
     pub(super) fn transfer(&mut self, id: u64, answer: bool) -> Option<&mut Transfer> {
@@ -167,7 +173,7 @@ impl Lane {
             tally.took(first.len());
             self.to_lay -= usize::from(!begun);
         }
-        if transfer.published {
+        if transfer.is_published() {
             self.go_on(transfer);
         } else {
             transfer.after.into_iter().for_each(|behind| behind.uncount(tally));
@@ -197,7 +203,7 @@ impl Lane {
                 continue;
             }
             let Some(transfer) = self.transfers.remove(at) else { break };
-            if transfer.published {
+            if transfer.is_published() {
                 tally.ended.push(transfer.id);
             }
             self.go_on(transfer);
@@ -271,14 +277,37 @@ impl Lane {
 }
 
 impl Transfer {
-    pub(super) fn new(id: u64, flags: Flags, payload: Payload, window: usize, published: bool) -> Self {
+    pub(super) fn new(kind: Kind, id: u64, flags: Flags, payload: Payload, window: usize, called: u32) -> Self {
         let (payload, after, laying) = (Arc::from(payload), VecDeque::new(), Laying::No);
-        Self { id, flags, payload, at: 0, window, published, laid: false, laying, begins: 0, after, behind: 0 }
+        Self { kind, id, flags, called, payload, at: 0, window, laid: false, laying, begins: 0, after, behind: 0 }
     }
 
     /// One that is to be laid in shared memory.
-    pub(super) fn to_lay(id: u64, flags: Flags, payload: Payload) -> Self {
-        Self { laying: Laying::Waits(Vec::new(), false), ..Self::new(id, flags, payload, 0, false) }
+    pub(super) fn to_lay(kind: Kind, id: u64, flags: Flags, payload: Payload, called: u32) -> Self {
+        Self { laying: Laying::Waits(Vec::new(), false), ..Self::new(kind, id, flags, payload, 0, called) }
+    }
+
+    fn is_published(&self) -> bool {
+        self.kind == Kind::Publish
+    }
+
+    pub(super) fn is_item(&self) -> bool {
+        self.kind == Kind::Item
+    }
+
+    /// Whether it is a whole answer that waits for its receiver.
+    pub(super) fn is_stuck(&self) -> bool {
+        let is_laid = matches!(self.laying, Laying::No);
+        self.called != 0 && is_laid && self.window == 0 && matches!(self.kind, Kind::Reply | Kind::Fail)
+    }
+
+    pub(super) fn named(&self) -> (u64, Flags) {
+        (self.id, self.flags)
+    }
+
+    /// Its bytes that wait, and what waits behind them.
+    pub(super) fn waiting(&self) -> usize {
+        self.left() + self.behind
     }
 
     /// Adds what has to come after it.

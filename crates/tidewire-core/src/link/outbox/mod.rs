@@ -7,6 +7,7 @@ mod burst;
 mod frames;
 mod lane;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use std::sync::Arc;
@@ -24,6 +25,10 @@ const SHARE_BYTES: usize = 8_192;
 
 /// What frames that have to be sent may fill at least.
 const CONTROL_BYTES: usize = 65_536;
+/// Items that wait for one caller are at most so many times what is left for those of others.
+const ITEM_SHARE: usize = 3;
+/// What it takes to tell a caller that its answer was let go.
+const TOLD_BYTES: usize = 256;
 
 /// Bytes that somebody else keeps, in one or more pieces. None of the pieces is empty.
 pub trait Pieces: Send + Sync {
@@ -303,7 +308,7 @@ impl Outbox {
         payload > self.chunk
     }
 
-    /// Adds a frame whose payload is cut.
+    /// Adds a frame whose payload is cut. What answers a call names the node that `called`, else 0.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -314,9 +319,10 @@ impl Outbox {
         id: u64,
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: Payload,
+        called: u32,
     ) -> Result<(), Unsent> {
         let stated = (payload.bytes() as u64).to_le_bytes();
-        let transfer = Transfer::new(id, flags, payload, self.window, kind == Kind::Publish);
+        let transfer = Transfer::new(kind, id, flags, payload, self.window, called);
         self.begin_transfer(kind, flags, id, head, &stated, transfer)
     }
 
@@ -342,11 +348,51 @@ impl Outbox {
         Ok(())
     }
 
-    /// Whether the next item of an exchange is to wait until more was written: more than a window of its own waits behind a long item, or
-    /// with it more than half of what may wait would. The other half is for what can't wait.
-    pub fn holds_back(&self, id: u64, answer: bool, payload: usize) -> bool {
-        let behind = self.lanes.iter().find_map(|lane| lane.behind(id, answer)).unwrap_or(0);
-        behind > self.window || self.room_for(payload, self.bytes_max / 2).is_err()
+    /// Whether the next item of an answer to the node that `called` is to wait until more was written: more than a window of its own waits
+    /// behind a long item, or with it items would take more than half of what may wait, or those for that node more than its share of that
+    /// half. The other half is for what can't wait.
+    pub fn holds_back(&self, id: u64, payload: usize, called: u32) -> bool {
+        let behind = self.lanes.iter().find_map(|lane| lane.behind(id, true)).unwrap_or(0);
+        if behind > self.window || self.room_for(payload, self.bytes_max).is_err() {
+            return true;
+        }
+        let (items, half) = (self.tally.whole + self.untaken(Transfer::is_item), self.bytes_max / 2);
+        let own = self.untaken(|transfer| transfer.is_item() && transfer.called == called);
+        items > 0 && (items + payload > half || own > 0 && own + payload > ITEM_SHARE * (half - items))
+    }
+
+    /// Whether a payload of this length has room at present.
+    pub fn has_room(&self, payload: usize) -> bool {
+        self.room_for(payload, self.room).is_ok()
+    }
+
+    /// Makes room for a payload to the node that `called`, or to nobody in particular: of the node for which most waits, long answers that it
+    /// does not take are let go, the newest first, as long as more waits for it than for that one. Tells which, by their ids and flags. If that
+    /// does not make enough room, nothing is let go (longest queue drop: Suter et al., IEEE INFOCOM 1998).
+    pub fn make_room(&mut self, payload: usize, called: u32) -> Vec<(u64, Flags)> {
+        let own = payload + self.untaken(|transfer| transfer.called == called);
+        let mut waiting = BTreeMap::<u32, usize>::new();
+        let stuck = self.lanes.iter().flat_map(Lane::transfers).filter(|one| one.is_stuck() && one.called != called);
+        for transfer in stuck {
+            *waiting.entry(transfer.called).or_default() += transfer.waiting();
+        }
+        let beyond: usize = waiting.values().map(|bytes| bytes.saturating_sub(own)).sum();
+        let mut gone = Vec::new();
+        if self.tally.bytes + payload > self.room + beyond {
+            return gone;
+        }
+        // With each that goes, room is needed to say so.
+        while !self.has_room(payload + gone.len() * TOLD_BYTES) {
+            let Some((&most, bytes)) = waiting.iter_mut().max_by_key(|(_, bytes)| **bytes) else { break };
+            let newest =
+                self.lanes.iter().find_map(|lane| lane.transfers().rfind(|one| one.is_stuck() && one.called == most));
+            let Some((id, flags)) = newest.map(Transfer::named).filter(|_| *bytes > own) else { break };
+            let before = self.tally.bytes;
+            self.drop_transfer(id, true);
+            *bytes = bytes.saturating_sub(before - self.tally.bytes);
+            gone.push((id, flags));
+        }
+        gone
     }
 
     /// Adds a frame whose payload is to be laid in shared memory: [`next_to_lay`](Self::next_to_lay) has it, and it waits for
@@ -362,9 +408,10 @@ impl Outbox {
         id: u64,
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: Payload,
+        called: u32,
     ) -> Result<(), Unsent> {
         let stated = (payload.bytes() as u64).to_le_bytes();
-        self.begin_transfer(kind, flags, id, head, &stated, Transfer::to_lay(id, flags, payload))
+        self.begin_transfer(kind, flags, id, head, &stated, Transfer::to_lay(kind, id, flags, payload, called))
     }
 
     /// Whether [`next_to_lay`](Self::next_to_lay) has something.
@@ -457,6 +504,11 @@ impl Outbox {
         // One payload always fits, however long it is: else it could never be sent.
         let bytes = self.tally.bytes;
         if bytes > 0 && bytes + payload > bytes_max { Err(Unsent::Full { bytes }) } else { Ok(()) }
+    }
+
+    /// Bytes of long payloads that wait, with what waits behind them.
+    fn untaken(&self, of: impl Fn(&Transfer) -> bool) -> usize {
+        self.lanes.iter().flat_map(Lane::transfers).filter(|transfer| of(transfer)).map(Transfer::waiting).sum()
     }
 }
 

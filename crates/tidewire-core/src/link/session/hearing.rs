@@ -287,9 +287,10 @@ impl<C: Clone> Session<C> {
         let id = message.id;
         let Some(&mut Theirs::Coming { lane, wanted, unread }) = self.theirs.get(id) else { return };
         let living = self.begin_living(message.head(), now_us);
-        let inflates = self.caller_inflates(message.head());
+        let caller = CallHead::parse(message.head()).map_or(0, |head| head.origin);
+        let inflates = self.reading.link && self.names.get(&caller).is_some_and(|named| named.inflates);
         if let Some(theirs) = self.theirs.get(id) {
-            *theirs = Theirs::Open { lane, living, inflates, input: Credit::default() };
+            *theirs = Theirs::Open { caller, lane, living, inflates, input: Credit::default() };
         }
         if self.leaving || self.closing {
             let flags = Flags::NORMAL.in_lane(lane).with_answer(true);
@@ -303,11 +304,6 @@ impl<C: Clone> Session<C> {
         if unread {
             events.push(Event::Wanted(id, 0));
         }
-    }
-
-    fn caller_inflates(&self, head: &[u8]) -> bool {
-        let origin = CallHead::parse(head).map_or(0, |head| head.origin);
-        self.reading.link && self.names.get(&origin).is_some_and(|named| named.inflates)
     }
 
     fn failed(&mut self, message: Message, events: &mut Vec<Event<C>>) {

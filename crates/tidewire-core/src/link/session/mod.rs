@@ -86,7 +86,7 @@ enum Theirs {
     /// A call that is not all there yet. So many items were asked for meanwhile.
     Coming { lane: u8, wanted: u32, unread: bool },
     /// A call that is to be answered. Its caller may send so many items.
-    Open { lane: u8, living: Living, inflates: bool, input: Credit },
+    Open { caller: u32, lane: u8, living: Living, inflates: bool, input: Credit },
     /// A long message that was published.
     Published,
 }
@@ -247,8 +247,13 @@ impl<C> Session<C> {
 
     /// The flags of what answers a call that is open.
     fn answer_flags(&mut self, id: u64) -> Option<Flags> {
-        let Some(Theirs::Open { lane, .. }) = self.theirs.get(id) else { return None };
-        Some(Flags::NORMAL.in_lane(*lane).with_answer(true))
+        self.answering(id).map(|(flags, _)| flags)
+    }
+
+    /// The same, and the number of the node that called.
+    fn answering(&mut self, id: u64) -> Option<(Flags, u32)> {
+        let Some(Theirs::Open { caller, lane, .. }) = self.theirs.get(id) else { return None };
+        Some((Flags::NORMAL.in_lane(*lane).with_answer(true), *caller))
     }
 
     fn end_mine(&mut self, id: u64) -> Option<Mine<C>> {

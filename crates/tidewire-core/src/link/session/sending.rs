@@ -7,6 +7,10 @@ use super::super::outbox::{Payload, Pieces};
 use super::super::passing::Credit;
 use super::{Mine, Refused, Sending, Session, Theirs};
 
+/// What the caller hears of an answer that it has not taken.
+const UNTAKEN: &[u8] =
+    b"link_queue_bytes: the answer was not taken, and others need the room: read faster, or ask for less at a time";
+
 impl<C> Session<C> {
     /// Calls, and answers with the id of the exchange. All its frames travel in the lane of the call.
     ///
@@ -67,7 +71,7 @@ impl<C> Session<C> {
             return self.open(Mine::Published, payload, Kind::Publish, flags, |out| head.put(out)).map(drop);
         }
         self.may_open(payload.bytes())?;
-        self.put(Kind::Publish, flags, 0, |out| head.put(out), payload)
+        self.put(Kind::Publish, flags, (0, 0), |out| head.put(out), payload)
     }
 
     /// Gives a call of this node up. Nothing more is heard of it.
@@ -90,7 +94,7 @@ impl<C> Session<C> {
     /// # Errors
     /// [`Refused::Over`] if the call has ended.
     pub fn fail(&mut self, id: u64, code: ErrorCode, payload: Sending<'_>) -> Result<(), Refused> {
-        let flags = self.answer_flags(id).ok_or(Refused::Over)?;
+        let (flags, called) = self.answering(id).ok_or(Refused::Over)?;
         let payload = payload.readable(self.may_compress_answer(id));
         let flags = flags.with_compressed(matches!(payload, Sending::Packed(_)));
         match self.cut(payload) {
@@ -98,8 +102,9 @@ impl<C> Session<C> {
             Framed::Pieces(payload) => self.fail_short(id, flags, code, &whole(payload)),
             Framed::Long(payload) | Framed::Lay(payload) => {
                 let bytes = payload.bytes();
+                self.make_room(bytes, called);
                 let fits = bytes <= self.payload_max;
-                if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload).is_err() {
+                if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload, called).is_err() {
                     let text = format!("{}: its {bytes} bytes found no room on the link", code.as_str());
                     self.fail_short(id, flags.with_compressed(false), ErrorCode::LimitExceeded, text.as_bytes());
                 }
@@ -111,7 +116,9 @@ impl<C> Session<C> {
 
     /// Whether an item of an answer may be sent now; else once more has been written. One of a call that has ended may be, and is refused.
     pub fn may_answer_item(&mut self, id: u64, bytes: usize) -> bool {
-        !self.is_open(id) || !self.out.holds_back(id, true, bytes)
+        let Some((_, called)) = self.answering(id) else { return true };
+        self.make_room(bytes, called);
+        !self.out.holds_back(id, bytes, called)
     }
 
     /// Sends one item of an answer. The caller minds the credit, and whether it [may](Self::may_answer_item).
@@ -155,7 +162,7 @@ impl<C> Session<C> {
         let lane = self.my_lane(id).ok_or(Refused::Over)?;
         self.fits(payload.bytes())?;
         let payload = payload.readable(self.may_compress());
-        self.put(Kind::Item, flags.in_lane(lane), id, |_| Ok(()), payload)
+        self.put(Kind::Item, flags.in_lane(lane), (id, 0), |_| Ok(()), payload)
     }
 
     /// Sends no more items to the callee.
@@ -195,7 +202,7 @@ impl<C> Session<C> {
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
     ) -> Result<u64, Refused> {
         self.may_open(payload.bytes())?;
-        self.opened(mine, |session, id| session.put(kind, flags, id, head, payload))
+        self.opened(mine, |session, id| session.put(kind, flags, (id, 0), head, payload))
     }
 
     fn opened(
@@ -213,28 +220,44 @@ impl<C> Session<C> {
     }
 
     fn answer(&mut self, kind: Kind, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
-        let lane = self.answer_flags(id).ok_or(Refused::Over)?.lane() as u8;
+        let (answers, called) = self.answering(id).ok_or(Refused::Over)?;
         self.fits(payload.bytes())?;
         let payload = payload.readable(self.may_compress_answer(id));
-        self.put(kind, flags.in_lane(lane).with_answer(true), id, |_| Ok(()), payload)
+        let flags = flags.in_lane(answers.lane() as u8).with_answer(true);
+        self.put(kind, flags, (id, called), |_| Ok(()), payload)
     }
 
+    /// Adds a frame of an exchange, which answers a call of a node, or of nobody.
     fn put(
         &mut self,
         kind: Kind,
         flags: Flags,
-        id: u64,
+        (id, called): (u64, u32),
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: Sending<'_>,
     ) -> Result<(), Refused> {
         let flags = flags.with_compressed(flags.compressed() || matches!(payload, Sending::Packed(_)));
+        self.make_room(payload.sent_bytes(), called);
         let sent = match self.cut(payload) {
             Framed::Short(payload) => self.out.send(kind, flags, id, head, &payload),
             Framed::Pieces(payload) => self.out.send_pieces(kind, flags, id, head, payload),
-            Framed::Lay(payload) if kind != Kind::Publish => self.out.send_to_lay(kind, flags, id, head, payload),
-            Framed::Long(payload) | Framed::Lay(payload) => self.out.send_long(kind, flags, id, head, payload),
+            Framed::Lay(payload) if kind != Kind::Publish => {
+                self.out.send_to_lay(kind, flags, id, head, payload, called)
+            }
+            Framed::Long(payload) | Framed::Lay(payload) => self.out.send_long(kind, flags, id, head, payload, called),
         };
         sent.map_err(Refused::from)
+    }
+
+    /// If there is no room for a payload, it is taken from nodes that don't take their answers: those fail.
+    fn make_room(&mut self, payload: usize, called: u32) {
+        if self.out.has_room(payload) {
+            return;
+        }
+        for (id, flags) in self.out.make_room(payload, called) {
+            let flags = flags.with_more(false).with_compressed(false);
+            self.fail_short(id, flags, ErrorCode::LimitExceeded, UNTAKEN);
+        }
     }
 
     /// What is too long for one frame is copied, so that it can be cut; what is short enough for one is not cut.

@@ -128,7 +128,7 @@ fn send_long(world: &mut World, node: usize, kind: Kind, id: u64, form: &[u8]) {
         out.extend_from_slice(&ErrorCode::RemoteError.number().to_le_bytes());
         Ok(())
     };
-    world.nodes[node].session.out.send_long(kind, flags, id, head, Box::new(form.to_vec())).unwrap();
+    world.nodes[node].session.out.send_long(kind, flags, id, head, Box::new(form.to_vec()), 0).unwrap();
 }
 
 #[test]

@@ -16,7 +16,8 @@ const QUEUE: usize = 64 * MIB;
 fn publish(out: &mut Outbox, flags: Flags, payload: &[u8]) {
     let head = PublishHead { subject: "s", ..PublishHead::default() };
     if out.is_long(payload.len()) {
-        out.send_long(Kind::Publish, flags, 1 << 32 | 5, |bytes| head.put(bytes), Box::new(payload.to_vec())).unwrap();
+        out.send_long(Kind::Publish, flags, 1 << 32 | 5, |bytes| head.put(bytes), Box::new(payload.to_vec()), 0)
+            .unwrap();
     } else {
         out.send(Kind::Publish, flags, 0, |bytes| head.put(bytes), payload).unwrap();
     }
@@ -27,7 +28,7 @@ fn whole(out: &mut Outbox, flags: Flags, id: u64, payload: &[u8]) {
 }
 
 fn long(out: &mut Outbox, flags: Flags, id: u64, bytes: usize) {
-    out.send_long(Kind::Reply, flags.with_answer(true), id, |_| Ok(()), Box::new(vec![7; bytes])).unwrap();
+    out.send_long(Kind::Reply, flags.with_answer(true), id, |_| Ok(()), Box::new(vec![7; bytes]), 0).unwrap();
 }
 
 /// Kind, lane and id of everything that one write takes.

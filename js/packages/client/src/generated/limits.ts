@@ -76,7 +76,8 @@ export const LINK_IN_FLIGHT = 65_536;
 
 /**
  * Bytes that wait to be written to one link. In bytes.
- * At the limit: Calls fail with LimitExceeded; published messages are dropped and counted.
+ * At the limit: Long answers fail that wait for the caller which takes fewest of them; else calls fail with
+ * LimitExceeded, and published messages are dropped and counted.
  */
 export const LINK_QUEUE_BYTES = 67_108_864;
 

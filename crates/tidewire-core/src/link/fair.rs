@@ -1,0 +1,75 @@
+//! A fair queue: senders take turns, and each may fill as much of the room as is left.
+//!
+//! So a sender that floods delays another one by a turn, and takes half of the room (fair queuing: Nagle, RFC 970, 1985; dynamic thresholds:
+//! Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// What one entry takes beside its bytes.
+const ENTRY_BYTES: usize = 256;
+
+/// What waits, by who sent it.
+pub struct FairQueue<T> {
+    senders: BTreeMap<u32, Sender<T>>,
+    /// Those with something that waits, in the order of their turns.
+    turns: VecDeque<u32>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+struct Sender<T> {
+    waiting: VecDeque<(usize, T)>,
+    bytes: usize,
+}
+
+impl<T> FairQueue<T> {
+    /// An empty one, in which about so many bytes may wait.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { senders: BTreeMap::new(), turns: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    /// Adds what a sender has sent, of so many bytes.
+    ///
+    /// # Errors
+    /// It comes back if there is no room for it. For something there always is if nothing waits, however long it is.
+    pub fn add(&mut self, sender: u32, bytes: usize, item: T) -> Result<(), T> {
+        let bytes = bytes + ENTRY_BYTES;
+        let own = self.senders.get(&sender).map_or(0, |sender| sender.bytes);
+        if self.bytes > 0 && own + bytes > self.bytes_max.saturating_sub(self.bytes) {
+            return Err(item);
+        }
+        let place = self.senders.entry(sender).or_insert_with(|| {
+            self.turns.push_back(sender);
+            Sender { waiting: VecDeque::new(), bytes: 0 }
+        });
+        place.waiting.push_back((bytes, item));
+        place.bytes += bytes;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// What is next: the first of the sender whose turn it is.
+    pub fn next(&mut self) -> Option<T> {
+        let number = self.turns.pop_front()?;
+        let sender = self.senders.get_mut(&number)?;
+        let (bytes, item) = sender.waiting.pop_front()?;
+        sender.bytes -= bytes;
+        self.bytes -= bytes;
+        if sender.waiting.is_empty() {
+            self.senders.remove(&number);
+        } else {
+            self.turns.push_back(number);
+        }
+        Some(item)
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Bytes that wait, with what each entry takes beside.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
