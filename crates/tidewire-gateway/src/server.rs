@@ -92,11 +92,13 @@ impl Server {
             connections: Mutex::default(),
         });
         let handle = runtime.handle().clone();
+        let spreads = shared.node.spread();
         let (alive, ended) = tokio::sync::oneshot::channel::<Infallible>();
         let serves = Arc::clone(&shared);
         let thread = thread::Builder::new().name("tidewire-http".to_owned());
         let started = thread.spawn(move || {
             runtime.block_on(async move {
+                tokio::spawn(spreads);
                 tokio::select! {
                     () = accept(&serves, listener) => {}
                     _ = ended => {}

@@ -13,6 +13,7 @@ mod keep;
 mod pausing;
 mod placing;
 mod sending;
+mod spreading;
 mod straight;
 mod subscribing;
 mod taking;
@@ -42,6 +43,7 @@ pub use hearing::{Exchange, Failure, Handler, Published, Waiting};
 use here::Home;
 use keep::gone;
 use placing::Placings;
+use spreading::Spreading;
 use subscribing::Subscribed;
 pub use subscribing::Subscription;
 use way::Way;
@@ -98,7 +100,9 @@ struct Shared {
     look: Notify,
     /// The hub of this process that it has joined, if it has.
     place: Option<Place>,
-    /// Messages that came, and could not be read.
+    /// What is published waits for a thread of the node's own.
+    spreading: Option<Spreading>,
+    /// Messages that came, and could not be read, or found no room.
     dropped: AtomicU64,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
@@ -267,7 +271,7 @@ impl Link {
         self.shared.state.lock().session.name_of(node).map(|named| named.name.clone())
     }
 
-    /// Messages that were published, and dropped here because they could not be read.
+    /// Messages that were published, and dropped here because they could not be read, or because too many waited.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }

@@ -158,6 +158,15 @@ impl Node {
         Self::new(options, hub.runtime().clone(), link, None)
     }
 
+    /// Hands what is published to subscriptions, on the thread that runs this, for as long as that goes on: for a [gateway](Self::gateway)
+    /// alone, whose messages wait for it. So many that subscribe cost the thread of the hub nothing.
+    ///
+    /// # Cancel safety
+    /// Messages that wait stay.
+    pub fn spread(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.core.link.spread()
+    }
+
     fn new(options: NodeOptions, runtime: Runtime, link: Link, hub: Option<HubHandle>) -> Result<Self, Error> {
         // Deadlines are watched by the engine, also where handlers run elsewhere.
         let threads = if options.spawn.is_some() { 1 } else { options.threads };

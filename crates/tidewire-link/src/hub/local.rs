@@ -54,6 +54,11 @@ impl HubHandle {
 }
 
 impl Place {
+    /// Whether it is that of the hub's gateway.
+    pub fn is_gateway(&self) -> bool {
+        self.is_gateway
+    }
+
     pub fn attach(&self, feed: Weak<dyn Feed>) -> Option<LocalEnd> {
         self.hub.upgrade()?.attach(feed, self.is_gateway)
     }

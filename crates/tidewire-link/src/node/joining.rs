@@ -13,6 +13,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::here::Home;
 use super::keep::keep;
+use super::spreading::Spreading;
 use super::way::{Way, WayKind};
 use super::{Ending, JoinError, Link, Shared, State};
 use crate::address::Address;
@@ -68,7 +69,7 @@ impl Link {
     }
 
     /// Joins a hub of this process as its gateway: without a token, and with the right to say for whom it calls and publishes. It has to look
-    /// itself at what [`access`](HubHandle::access) allows those.
+    /// itself at what [`access`](HubHandle::access) allows those, and to run [`spread`](Self::spread): what is published waits for that.
     ///
     /// # Errors
     /// [`JoinError`] if the hub has no place, or says no.
@@ -108,6 +109,7 @@ impl Link {
     ) -> Result<Self, JoinError> {
         let here = || address.clone().unwrap_or(Address::Tcp { host: "here".to_owned(), port: 0 });
         let memory = memory_for(&mut greeting, address.as_ref());
+        let is_gateway = place.as_ref().is_some_and(Place::is_gateway);
         let session =
             Session::join(&greeting, now_us()).map_err(|error| JoinError::Fault(here(), error.to_string()))?;
         let state = State {
@@ -140,6 +142,7 @@ impl Link {
             lays: AtomicBool::new(false),
             placed: Mutex::default(),
             address,
+            spreading: is_gateway.then(Spreading::new),
             place,
             dropped: AtomicU64::new(0),
             ends: Notify::new(),

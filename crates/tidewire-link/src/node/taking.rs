@@ -18,7 +18,7 @@ use crate::reading::Reading;
 use crate::turn::Reader;
 
 /// Who hears what is published under one head, and whose it is.
-struct Hearers {
+pub(super) struct Hearers {
     head: Vec<u8>,
     handlers: Vec<Arc<dyn Handler>>,
     from: Arc<Named>,
@@ -52,7 +52,10 @@ impl Shared {
         for event in events {
             match event {
                 Event::Called(message) => self.called(message, epoch),
-                Event::Published(message) => self.published(message, &mut last),
+                Event::Published(message) => match &self.spreading {
+                    Some(spreading) => self.spread_later(spreading, message),
+                    None => self.published(message, &mut last),
+                },
                 Event::Joined(joined) => self.welcomed(joined),
                 Event::Placed(placed) => self.placed(placed, epoch),
                 other => self.tell(other, epoch),
@@ -170,7 +173,7 @@ impl Shared {
     }
 
     /// Gives a message to those subscribed. Many of one head come one after the other: they go where the last one went.
-    fn published(&self, message: Message, last: &mut Option<Hearers>) {
+    pub(super) fn published(&self, message: Message, last: &mut Option<Hearers>) {
         if last.as_ref().is_none_or(|last| last.head != message.head()) {
             *last = self.heard(message.head());
         }

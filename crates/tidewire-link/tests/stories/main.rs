@@ -6,6 +6,7 @@ mod crossings;
 mod guests;
 mod here;
 mod local;
+mod spreading;
 mod states;
 mod transports;
 mod transports_refused;

@@ -1,0 +1,86 @@
+//! Fan-out of published messages on a thread of the node's own: a hub's own thread does nothing for their subscribers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidewire_core::link::assembly::Message;
+use tidewire_core::link::fair::FairQueue;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::PublishHead;
+use tidewire_sync::Mutex;
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+use super::{Link, Shared};
+use crate::clock::now_us;
+
+/// How long messages are handed on at one go: then others have their turn on the thread.
+const TURN_US: u64 = 500;
+
+/// Messages that wait to be handed on.
+pub(super) struct Spreading {
+    /// The lock is held for one addition or removal.
+    queue: Mutex<FairQueue<Message>>,
+    more: Notify,
+}
+
+impl Spreading {
+    pub fn new() -> Self {
+        let queue = FairQueue::new(limits::LINK_INTAKE_BYTES.default as usize);
+        Self { queue: Mutex::new(queue), more: Notify::new() }
+    }
+
+    /// Adds a message. False: too much of its sender waits.
+    fn add(&self, message: Message) -> bool {
+        let origin = PublishHead::parse(message.head()).map_or(0, |head| head.origin);
+        let bytes = message.head().len() + message.payload().len();
+        let added = self.queue.lock().add(origin, bytes, message);
+        // What was refused is dropped after the lock.
+        let is_added = added.is_ok();
+        if is_added {
+            self.more.notify_one();
+        }
+        is_added
+    }
+
+    fn next(&self) -> Option<Message> {
+        self.queue.lock().next()
+    }
+}
+
+impl Link {
+    /// Hands what is published to its handlers, on the thread that runs this, for as long as that goes on: for the link of a
+    /// [gateway](Self::join_gateway) alone, whose messages wait for it. At most `link_intake_bytes` wait; one sender may fill as much as is left, and
+    /// senders take turns.
+    ///
+    /// # Cancel safety
+    /// Messages that wait stay.
+    pub fn spread(&self) -> impl Future<Output = ()> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move { shared.spread().await }
+    }
+}
+
+impl Shared {
+    /// A message for another thread to hand on.
+    pub(super) fn spread_later(&self, spreading: &Spreading, message: Message) {
+        if !spreading.add(message) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn spread(&self) {
+        let Some(spreading) = &self.spreading else { return };
+        loop {
+            let (until, mut last) = (now_us() + TURN_US, None);
+            let mut is_over = false;
+            while !is_over && now_us() < until {
+                match spreading.next() {
+                    Some(message) => self.published(message, &mut last),
+                    None => is_over = true,
+                }
+            }
+            if is_over { spreading.more.notified().await } else { yield_now().await }
+        }
+    }
+}
