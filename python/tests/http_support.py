@@ -198,7 +198,7 @@ class Site:
 
     def statistics(self) -> dict[str, int]:
         """What the gateway has counted."""
-        (gateway,) = self.node._link()._gateways
+        (gateway,) = self.node._link().ends.gateways
         return gateway.statistics()
 
     def idle(self) -> bool:

@@ -310,6 +310,28 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
     asyncio.run(story())
 
 
+def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
+    async def story() -> None:
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0").url
+            forgotten = await tw.Node(url, name="forgotten").__aenter__()
+            await hub.until(lambda now: now["links"]["nodes"] == 2, PATIENCE_S)
+            gone = weakref.ref(forgotten._link())
+            # What has come is handled; nothing else is under way.
+            await asyncio.sleep(0)
+            gc.collect()
+            gc.disable()
+            try:
+                del forgotten
+                gc.collect()
+                assert gone() is None, f"its connection is kept by {gc.get_referrers(gone())}"
+            finally:
+                gc.enable()
+            await hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S)
+
+    asyncio.run(story())
+
+
 def test_what_a_joined_node_is_given_is_checked_before_it_is_sent() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:

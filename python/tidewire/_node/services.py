@@ -159,5 +159,6 @@ class Services(Base):
                 if self._connection is None:
                     self._connection = Connection(self._whole)
                     # The process takes its links along at its end; the collector does not.
-                    weakref.finalize(self, self._connection.abandon).atexit = False
+                    # It holds what is open, and neither the connection nor the node.
+                    weakref.finalize(self, self._connection.ends.close).atexit = False
         return self._connection

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tidewire.objects.references import Objects
     from tidewire.services.host import Host
 
+    _Came = tuple[int, RemoteCall | RemoteMessage | BaseException | bool | None]
+
 _Target = Callable[[Any], None]
 _NO_RESPONDERS = 17
 # The calls have ended: their answers are written at once.
@@ -52,23 +54,17 @@ class Connection:
     """What a node says to its hub, and hears from it.
 
     Attributes:
-        node: The node.
-        hub: The hub, if this node is it.
-        joined: The link, if there is one.
+        ends: What is open.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
-        self.hub: Hub | None = None
-        self.joined: Link | None = None
+        self.ends = Ends()
         self._numbers = itertools.count(1)
         self._targets: dict[int, _Target] = {}
         self._patterns: dict[int, str] = {}
         self._said_refused: set[int] = set()
         self._kept: dict[int, LinkSubscription] = {}
-        # A place is open for as long as somebody holds it, and that need not be the user.
-        self._listening: list[Listening] = []
-        self._gateways: list[Gateway] = []
         self._tokens: list[Any] = []
         self._discovery = Discovery(self)
         self._agents: RemoteAgents | None = None
@@ -84,6 +80,16 @@ class Connection:
         return node
 
     @property
+    def joined(self) -> Link | None:
+        """The link, if there is one."""
+        return self.ends.link
+
+    @property
+    def hub(self) -> Hub | None:
+        """The hub, if this node is one."""
+        return self.ends.hub
+
+    @property
     def link(self) -> Link:
         """The link.
 
@@ -91,10 +97,11 @@ class Connection:
             LinkLost: if the node has joined nobody.
             NodeStopped: if it has been stopped.
         """
-        if self.joined is None:
+        link = self.ends.link
+        if link is None:
             self.node._check()
             raise LinkLost(f"{self.node.name}: this node is joined to no hub: give its URL, or call listen()")
-        return self.joined
+        return link
 
     @property
     def is_joined(self) -> bool:
@@ -125,7 +132,7 @@ class Connection:
     @property
     def places(self) -> list[str]:
         """The addresses where others can join."""
-        return [one.url for one in self._listening if one.is_open]
+        return [one.url for one in self.ends.places if one.is_open]
 
     @property
     def open_calls(self) -> int:
@@ -146,7 +153,7 @@ class Connection:
             VersionMismatch: if the hub speaks another version.
         """
         node = self.node
-        self.joined = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
+        self.ends.link = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
         logger.info("%s: has joined the hub %r at %s", node.name, self.hub_name, url)
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
@@ -165,7 +172,7 @@ class Connection:
         check_open(url, bool(tokens or self._tokens), insecure, mutual=files is not None and files[0] is not None)
         hub = self.hub or Hub(node.name, tokens, node.links.to_dict(), _log(node.name))
         listening = hub.listen(url, files)
-        self._listening.append(listening)
+        self.ends.places.append(listening)
         if self.hub is None:
             self._is_hub(hub, tokens, listening.url)
         return listening
@@ -182,11 +189,12 @@ class Connection:
         node = self.node
         self._check_hub(tokens)
         hub = self.hub or Hub(node.name, tokens, node.links.to_dict(), _log(node.name))
-        name = f"{node.name}-http" if not self._gateways else f"{node.name}-http-{len(self._gateways) + 1}"
+        others = len(self.ends.gateways)
+        name = f"{node.name}-http" if not others else f"{node.name}-http-{others + 1}"
         files = None if http.files is None else str(http.files)
         settings = (name, dict(http.limits), list(http.cors), list(http.hosts), files, insecure)
         gateway = hub.listen_http(url, settings, _log(node.name))
-        self._gateways.append(gateway)
+        self.ends.gateways.append(gateway)
         if self.hub is None:
             self._is_hub(hub, tokens, gateway.url)
         return gateway
@@ -204,8 +212,8 @@ class Connection:
     def _is_hub(self, hub: Hub, tokens: list[Any], url: str) -> None:
         """Join the hub that this node is from now on."""
         node = self.node
-        self.joined = hub.join(node.name, tokens[0][0] if tokens else None, node.links.to_dict())
-        self.hub, self._tokens = hub, tokens
+        self.ends.link = hub.join(node.name, tokens[0][0] if tokens else None, node.links.to_dict())
+        self.ends.hub, self._tokens = hub, tokens
         logger.info("%s: is a hub, and listens at %s", node.name, url)
         hub.tell(node._engine.news)
         self._open()
@@ -229,7 +237,7 @@ class Connection:
     def _open(self) -> Pending:
         link = self.link
         link.take_with(_taking(weakref.ref(self)))
-        self.node._on_loop(lambda bridge: link.deliver_to(bridge, self._receive))
+        self.node._on_loop(lambda bridge: link.deliver_to(bridge, _receiving(weakref.ref(self))))
         self.objects.open()
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
@@ -285,38 +293,16 @@ class Connection:
 
     def close(self) -> None:
         """End the link. What others had open here fails."""
-        self._close_places()
-        link, self.joined = self.joined, None
         if self._renewing is not None:
             self._renewing.cancel()
         if self._objects is not None:
             self._objects.close()
         self._targets.clear()
-        if link is not None:
-            link.close()
-        hub, self.hub = self.hub, None
-        if hub is not None:
-            hub.close()
-
-    def _close_places(self) -> None:
-        for listening in self._listening:
-            listening.close()
-        for gateway in self._gateways:
-            gateway.close()
-
-    def abandon(self) -> None:
-        """End the link of a node that nobody refers to any more, on whichever thread the collector runs."""
-        self._close_places()
-        link, self.joined = self.joined, None
-        hub, self.hub = self.hub, None
-        if link is not None:
-            link.close()
-        if hub is not None:
-            hub.close()
+        self.ends.close()
 
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""
-        for gateway in self._gateways:
+        for gateway in self.ends.gateways:
             gateway.goodbye()
         if self.hub is not None:
             self.hub.goodbye()
@@ -332,7 +318,7 @@ class Connection:
             await link.drained(_left(until))
         if hub is not None:
             await hub.idle(_left(until))
-        for gateway in self._gateways:
+        for gateway in self.ends.gateways:
             await gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S))
 
     def drain_blocking(self, until: float | None) -> None:
@@ -342,7 +328,7 @@ class Connection:
             link.drained(_left(until)).wait()
         if hub is not None:
             hub.idle(_left(until)).wait()
-        for gateway in self._gateways:
+        for gateway in self.ends.gateways:
             gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S)).wait()
 
     # What comes in
@@ -378,7 +364,7 @@ class Connection:
         if subscription is not None:
             subscription.close()
 
-    def _receive(self, came: list[tuple[int, RemoteCall | RemoteMessage | BaseException | bool | None]]) -> None:
+    def _receive(self, came: list[_Came]) -> None:
         for number, what in came:
             if isinstance(what, BaseException):
                 self._say_refused(number, what)
@@ -396,9 +382,12 @@ class Connection:
                 self.renew()
                 self.tell()
                 continue
+            is_call = isinstance(what, RemoteCall)
+            if is_call and what.cancelled:
+                continue
             target = self._targets.get(number)
             if target is None:
-                if isinstance(what, RemoteCall):
+                if is_call:
                     what.refuse(_NO_RESPONDERS, f"{what.subject}: the subscription has ended")
                 continue
             try:
@@ -465,6 +454,42 @@ class Connection:
             self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter, porter.gate),
         ]
         return pendings, porter
+
+
+class Ends:
+    """What a connection has open: its link, its hub, and where that listens.
+
+    It refers to nothing else, so that it can be closed once its node is gone, on whichever thread the collector runs.
+    """
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        self.hub: Hub | None = None
+        # A place is open for as long as somebody holds it, and that need not be the user.
+        self.places: list[Listening] = []
+        self.gateways: list[Gateway] = []
+
+    def close(self) -> None:
+        """Close all of it. What others had open here fails."""
+        for place in (*self.places, *self.gateways):
+            place.close()
+        link, self.link = self.link, None
+        hub, self.hub = self.hub, None
+        if link is not None:
+            link.close()
+        if hub is not None:
+            hub.close()
+
+
+def _receiving(connection: weakref.ref[Connection]) -> Callable[[list[_Came]], None]:
+    """Return what takes what comes. The link must not keep its connection alive."""
+
+    def receive(came: list[_Came]) -> None:
+        found = connection()
+        if found is not None:
+            found._receive(came)
+
+    return receive
 
 
 def _taking(connection: weakref.ref[Connection]) -> Callable[[Any], Any]:
