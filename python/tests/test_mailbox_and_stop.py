@@ -98,7 +98,9 @@ def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -
     assert entered.wait(30)
     assert ref.statistics()["depth"] == 1
     ledger = node.sync.stop(ref, timeout=0.05)
+    letters = node.dead_letters.list(name="stuck")
     gate.set()
+    assert [letter.reason for letter in letters] == ["abandoned"] * ledger.dead_lettered
     assert (ledger.reason, ledger.dead_lettered, ledger.balanced) == ("abandoned", 2, True)
     assert any("in stuck" in line for line in ledger.stuck[0].where), ledger.stuck
     assert "is stuck in its handler" in str(ledger)

@@ -31,6 +31,7 @@ mod any;
 mod dead;
 
 pub(crate) use any::AnyCell;
+use dead::Owed;
 
 /// Lanes other than the normal one, or the engine, want attention.
 pub(crate) const ATTEND_LANES: u8 = 1;
@@ -94,6 +95,8 @@ pub(crate) struct Aside<M> {
     pub failed: u64,
     /// Messages that were taken and became dead letters.
     pub dead: u64,
+    /// It is abandoned, with messages in hand.
+    pub owed: Option<Owed>,
     pub failed_outside: Option<String>,
     pub restarts: u64,
     pub subscriptions: Vec<u64>,
@@ -116,6 +119,7 @@ impl<M> Default for Aside<M> {
             timings: Timings::default(),
             failed: 0,
             dead: 0,
+            owed: None,
             failed_outside: None,
             restarts: 0,
             subscriptions: Vec::new(),

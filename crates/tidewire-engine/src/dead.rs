@@ -33,7 +33,8 @@ pub struct DeadLetter {
     pub detail: Option<Arc<str>>,
     /// When.
     pub at: SystemTime,
-    /// The message, where its type allows keeping one.
+    /// The message, where its type allows keeping one. Of an actor that was abandoned its thread has those that it had in hand: they are
+    /// here once that comes back, but for the one that its handler was at work on.
     pub message: Option<Kept>,
     /// Weak: the letters of an engine must not keep it.
     pub(crate) cell: Option<Weak<dyn AnyCell>>,
@@ -175,21 +176,46 @@ impl DeadLetters {
         count
     }
 
-    pub(crate) fn add(&self, mut letter: DeadLetter) {
-        let old = {
+    /// Adds a letter, and answers which number it has got.
+    pub(crate) fn add(&self, mut letter: DeadLetter) -> u64 {
+        let (old, number) = {
             let mut state = self.state.lock();
             state.next += 1;
-            letter.number = state.next;
+            let number = state.next;
+            letter.number = number;
             *state.counts.entry(letter.reason).or_default() += 1;
             state.letters.push_back(letter);
             let full = state.letters.len() > self.capacity;
             state.let_go += u64::from(full);
-            full.then(|| state.letters.pop_front())
+            (full.then(|| state.letters.pop_front()), number)
         };
         guarded(|| drop(old));
         if let Some(added) = self.added.get() {
             guarded(added);
         }
+        number
+    }
+
+    /// Adds to a letter, if it is still there, what was not known when it came.
+    pub(crate) fn complete(
+        &self,
+        number: u64,
+        message: Option<Kept>,
+        error: Option<Arc<str>>,
+        detail: Option<Arc<str>>,
+    ) {
+        let left = {
+            let mut state = self.state.lock();
+            match state.letters.binary_search_by_key(&number, |letter| letter.number) {
+                Ok(at) => {
+                    let letter = &mut state.letters[at];
+                    (letter.message, letter.error, letter.detail) = (message, error, detail);
+                    None
+                }
+                Err(_) => Some(message),
+            }
+        };
+        guarded(|| drop(left));
     }
 
     fn find(&self, number: u64) -> Option<DeadLetter> {

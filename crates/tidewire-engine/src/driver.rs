@@ -175,8 +175,7 @@ impl<M: Send + 'static> Turn<'_, M> {
 
     /// Reports that a message was found to be out of date by its handler: it is given up as expired, which is no failure.
     pub fn expired_in_handler(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) {
-        self.cell.with_aside(|aside| aside.dead += 1);
-        self.cell.record_dead(kept, DeadReason::Expired, Some(&fault.to_string()));
+        self.cell.bury_expired(kept, &fault.to_string());
         if let Some(asked) = meta.and_then(|meta| meta.asked) {
             asked.settle(AskEnd::Failed(fault));
         }

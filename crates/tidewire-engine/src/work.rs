@@ -369,7 +369,7 @@ impl<M: Send + 'static> Work<M> {
     /// The actor was abandoned, and its handler has come back after all, or never will.
     pub fn bury_hand_of_abandoned(&mut self, cell: &Arc<Cell<M>>) {
         for envelope in std::mem::take(&mut self.hand) {
-            guarded(|| cell.bury(envelope, DeadReason::Abandoned, None));
+            guarded(|| cell.bury_taken(envelope, DeadReason::Abandoned, None));
         }
         self.drop_driver();
     }

@@ -72,8 +72,11 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
         if self.inbox.lock().intake == Intake::Closed {
             return self.abandon_closed();
         }
-        let dead = self.aside.lock().as_ref().map_or(0, |aside| aside.dead);
-        let (left, report) = {
+        let dead = self.with_aside(|aside| {
+            aside.owed.get_or_insert_default();
+            aside.dead
+        });
+        let (left, in_hand, report) = {
             let mut inbox = self.inbox.lock();
             if inbox.intake == Intake::Closed {
                 return;
@@ -88,8 +91,10 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
                 ledger.accepted.saturating_sub(ledger.handled + ledger.dead_lettered)
             };
             let ledger = self.ledger(&inbox, dead, 0, unfinished);
-            (left, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
+            let in_hand = unfinished.saturating_sub(left.len() as u64);
+            (left, in_hand, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
         };
+        self.owe_letters(in_hand);
         for envelope in left {
             guarded(|| self.bury(envelope, DeadReason::Abandoned, None));
         }

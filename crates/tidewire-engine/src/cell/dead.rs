@@ -1,7 +1,7 @@
 //! Dead letters and failures of one actor: messages that are not handled, and the reason.
 
 use super::Cell;
-use crate::dead::DeadLetter;
+use crate::dead::{DeadLetter, Kept};
 use crate::envelope::{Envelope, Meta};
 use crate::error::{DeadReason, Fault};
 use crate::reply::AskEnd;
@@ -9,11 +9,51 @@ use std::any::Any;
 use std::sync::Arc;
 use tidewire_sync::Mutex;
 
+/// The letters of messages that an actor had in hand when it was abandoned. Its thread has those: what becomes of one is added to its letter.
+#[derive(Default)]
+pub(crate) struct Owed {
+    letters: Vec<u64>,
+    /// How many were given up before there were letters for them.
+    early: u64,
+}
+
 impl<M: Send + 'static> Cell<M> {
     /// Dead-letters a message that was taken and will not be handled.
     pub(crate) fn bury_taken(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
         self.with_aside(|aside| aside.dead += 1);
-        self.bury(envelope, reason, error);
+        let (message, meta) = envelope.split();
+        if message.is_some() {
+            self.record_taken(message, reason, error, None);
+        }
+        self.settle_dead(meta, reason);
+    }
+
+    /// Adds letters for messages that the thread of the actor has: as many as `unfinished`, but for those that it has given up since `owed` was set.
+    pub(crate) fn owe_letters(&self, unfinished: u64) {
+        let early = self.with_aside(|aside| aside.owed.as_ref().map_or(0, |owed| owed.early));
+        let letters: Vec<u64> =
+            (early..unfinished).map(|_| self.core.dead.add(self.letter(DeadReason::Abandoned))).collect();
+        self.with_aside(|aside| aside.owed.get_or_insert_default().letters.extend(letters));
+    }
+
+    /// A message that was taken is given up: it has a letter already if the actor was abandoned meanwhile.
+    fn record_taken(&self, message: Option<M>, reason: DeadReason, error: Option<&str>, detail: Option<Arc<str>>) {
+        let letter = self.with_aside(|aside| {
+            let owed = aside.owed.as_mut()?;
+            let letter = owed.letters.pop();
+            owed.early += u64::from(letter.is_none());
+            letter
+        });
+        match letter {
+            Some(number) => self.core.dead.complete(number, message.map(kept), error.map(Arc::from), detail),
+            None => self.record(message, reason, error, detail),
+        }
+    }
+
+    fn settle_dead(&self, meta: Option<Box<Meta<M>>>, reason: DeadReason) {
+        if let Some(asked) = meta.and_then(|meta| meta.asked) {
+            asked.settle(AskEnd::Dead { actor: self.id, reason });
+        }
     }
 
     /// Dead-letters a message that a publish or a timer could not deliver.
@@ -23,7 +63,7 @@ impl<M: Send + 'static> Cell<M> {
 
     pub(crate) fn bury_failed(&self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault, error: &str) {
         self.with_aside(|aside| aside.dead += 1);
-        self.record(message, DeadReason::Failed, Some(error), detail_of(&fault, error));
+        self.record_taken(message, DeadReason::Failed, Some(error), detail_of(&fault, error));
         if let Some(asked) = meta.and_then(|meta| meta.asked) {
             asked.settle(AskEnd::Failed(fault));
         }
@@ -32,15 +72,15 @@ impl<M: Send + 'static> Cell<M> {
     pub(crate) fn bury(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
         let (message, meta) = envelope.split();
         if message.is_some() {
-            self.record_dead(message, reason, error);
+            self.record(message, reason, error, None);
         }
-        if let Some(asked) = meta.and_then(|meta| meta.asked) {
-            asked.settle(AskEnd::Dead { actor: self.id, reason });
-        }
+        self.settle_dead(meta, reason);
     }
 
-    pub(crate) fn record_dead(&self, message: Option<M>, reason: DeadReason, error: Option<&str>) {
-        self.record(message, reason, error, None);
+    /// Dead-letters a message that its handler found to be out of date.
+    pub(crate) fn bury_expired(&self, message: Option<M>, error: &str) {
+        self.with_aside(|aside| aside.dead += 1);
+        self.record_taken(message, DeadReason::Expired, Some(error), None);
     }
 
     /// A failure of a hook or a notice, which belongs to no message.
@@ -49,24 +89,32 @@ impl<M: Send + 'static> Cell<M> {
         self.record(None, DeadReason::Failed, Some(&error), detail_of(fault, &error));
     }
 
-    fn record(&self, message: Option<M>, reason: DeadReason, error: Option<&str>, detail: Option<Arc<str>>) {
-        let message = message.map(|message| Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>))));
-        self.core.dead.add(DeadLetter {
+    pub(crate) fn record(&self, message: Option<M>, reason: DeadReason, error: Option<&str>, detail: Option<Arc<str>>) {
+        let (message, error) = (message.map(kept), error.map(Arc::from));
+        self.core.dead.add(DeadLetter { message, error, detail, ..self.letter(reason) });
+    }
+
+    fn letter(&self, reason: DeadReason) -> DeadLetter {
+        DeadLetter {
             number: 0,
             actor: self.id,
             name: self.name.clone(),
             reason,
-            error: error.map(Arc::from),
-            detail,
+            error: None,
+            detail: None,
             at: std::time::SystemTime::now(),
-            message,
+            message: None,
             cell: self.core.find(self.id).map(|cell| Arc::downgrade(&cell)),
-        });
+        }
     }
 
     pub(crate) fn count_failure(&self) {
         self.with_aside(|aside| aside.failed += 1);
     }
+}
+
+fn kept<M: Send + 'static>(message: M) -> Kept {
+    Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>)))
 }
 
 /// What the alternate form of a fault says beyond its text.

@@ -290,7 +290,7 @@ impl EngineHandle {
 
     /// Adds a dead letter for a message that no mailbox has: one that was to be delivered later, or to be tried again.
     pub fn give_up<M: Send + 'static>(&self, actor: &ActorRef<M>, message: M, reason: DeadReason, error: Option<&str>) {
-        actor.cell.record_dead(Some(message), reason, error);
+        actor.cell.record(Some(message), reason, error, None);
     }
 
     /// Adds a dead letter for a message that was on its way to something outside of this engine, which is called `name`. Its actor is a

@@ -109,9 +109,44 @@ fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
     assert_eq!(report.reason, StopReason::Abandoned);
     assert_eq!(report.ledger, Ledger { accepted: 2, handled: 0, returned: 0, dead_lettered: 2 });
     assert_eq!(report.stuck.unwrap().name.as_deref(), Some("stuck"));
+    // Both are in the list when they are counted; what its thread has is not known yet.
+    let of_stuck = |letter: &DeadLetter| (letter.reason, letter.message.is_some());
+    assert_eq!(engine.dead_letters().counts()[&DeadReason::Abandoned], 2);
+    let letters: Vec<_> = engine.dead_letters().list().iter().map(of_stuck).collect();
+    assert_eq!(letters.iter().filter(|(reason, _)| *reason == DeadReason::Abandoned).count(), 2);
     engine.spawn_fn_with(SpawnOptions::new().name("stuck"), |_: u8, _| Ok(())).unwrap();
     gate.send(()).unwrap();
     assert!(engine.shutdown(PATIENCE).stuck.is_empty());
+    // Now it is, of the message that had not begun.
+    let letters = engine.dead_letters().list();
+    let kept =
+        |letter: &DeadLetter| letter.message.as_ref().and_then(|kept| kept.lock().as_ref()?.downcast_ref().copied());
+    let mut messages: Vec<Option<u8>> = letters.iter().map(kept).collect();
+    messages.sort();
+    assert_eq!(messages, [None, Some(1)]);
+}
+
+#[test]
+fn a_message_that_fails_in_an_actor_that_was_abandoned_has_one_letter() {
+    let engine = engine(2);
+    let (entered, inside) = channel();
+    let (gate, open) = channel::<()>();
+    let fails = move |_: u8, _: &mut Ctx<'_, u8>| {
+        entered.send(())?;
+        open.recv()?;
+        Err("too late".into())
+    };
+    let actor = engine.spawn_fn(fails).unwrap();
+    actor.tell(1).unwrap();
+    wait(&inside);
+    let report = actor.stop(Stop::drain(Duration::from_millis(10))).wait().unwrap();
+    assert_eq!(report.ledger.dead_lettered, 1);
+    let of = |letter: DeadLetter| (letter.reason, letter.error);
+    let letters = || engine.dead_letters().list().into_iter().map(of).collect::<Vec<_>>();
+    assert_eq!(letters(), [(DeadReason::Abandoned, None)]);
+    gate.send(()).unwrap();
+    engine.shutdown(PATIENCE);
+    assert_eq!(letters(), [(DeadReason::Abandoned, Some("too late".into()))]);
 }
 
 #[test]
