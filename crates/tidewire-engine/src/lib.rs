@@ -42,6 +42,7 @@ mod rings;
 mod short_lock;
 mod short_mutex;
 mod signal;
+mod slot;
 mod statistics;
 mod subjects;
 mod supervise;

@@ -1,8 +1,11 @@
-//! Atomics and locks under [`short_lock`](crate::short_lock). Its model puts loom's in their place.
+//! Atomics, locks and threads of those parts whose models are the code itself: there loom's are in their place (`tests/loom_*.rs`).
 
 pub(crate) use std::hint::spin_loop;
-pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use std::thread::yield_now;
+pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+pub(crate) use std::thread::{self, yield_now};
+
+pub(crate) use tidewire_sync::Mutex;
 
 /// Spins of a waiting thread before each yield.
 pub(crate) const SPINS: u32 = 32;

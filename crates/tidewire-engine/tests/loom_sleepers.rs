@@ -1,79 +1,78 @@
-//! Falling asleep and waking up: work that is made visible while a thread falls asleep is never left lying.
-//! The protocol of `dispatch/sleepers.rs`, with loom's own parking in the place of the thread's. Run with `make test-loom`.
+//! Falling asleep and waking up, in all interleavings: work that is made visible while a thread falls asleep is never left lying. What runs is
+//! `dispatch/sleepers.rs` itself, over loom's atomics, locks and threads. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]
 
-use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use loom::sync::{Arc, Mutex, Notify};
-use loom::thread;
+#[path = "../src/dispatch/sleepers.rs"]
+#[allow(dead_code)]
+mod sleepers;
+#[path = "support/loom_sync.rs"]
+#[allow(dead_code, unused_imports)]
+mod sync;
 
+use loom::thread;
+use sleepers::{Bed, Sleepers};
+use sync::{Arc, AtomicUsize, Ordering};
+
+#[derive(Default)]
 struct Pool {
     work: AtomicUsize,
-    sleepers: Mutex<bool>,
-    count: AtomicUsize,
-    woken: AtomicBool,
-    bed: Notify,
+    sleepers: Sleepers,
 }
 
 impl Pool {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            work: AtomicUsize::new(0),
-            sleepers: Mutex::new(false),
-            count: AtomicUsize::new(0),
-            woken: AtomicBool::new(false),
-            bed: Notify::new(),
-        })
-    }
-
     /// A producer: make the work visible, then look for a sleeper.
     fn produce(&self) {
         self.work.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let slept = std::mem::take(&mut *self.sleepers.lock().unwrap());
-        if slept {
-            self.count.store(0, Ordering::Relaxed);
-            self.woken.store(true, Ordering::Release);
-            self.bed.notify();
+        self.sleepers.wake_one();
+    }
+
+    /// A worker: announce, look once more, and only then sleep. It ends with the first work that it finds.
+    fn consume(&self) {
+        let bed = Bed::new();
+        bed.mine();
+        while !self.takes_one() {
+            self.sleepers.announce(&bed);
+            if self.work.load(Ordering::Relaxed) > 0 && self.sleepers.retract(&bed) {
+                continue;
+            }
+            self.sleepers.sleep(&bed, None);
         }
     }
 
-    /// A worker: announce, look once more, and only then sleep. Answers with the work it found.
-    fn consume(&self) {
-        while self.work.swap(0, Ordering::Relaxed) == 0 {
-            self.woken.store(false, Ordering::Relaxed);
-            {
-                let mut sleepers = self.sleepers.lock().unwrap();
-                *sleepers = true;
-                self.count.store(1, Ordering::Relaxed);
-            }
-            fence(Ordering::SeqCst);
-            if self.work.load(Ordering::Relaxed) > 0 {
-                *self.sleepers.lock().unwrap() = false;
-                self.count.store(0, Ordering::Relaxed);
-                continue;
-            }
-            while !self.woken.load(Ordering::Acquire) {
-                self.bed.wait();
-            }
-        }
+    fn takes_one(&self) -> bool {
+        self.work.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |work| work.checked_sub(1)).is_ok()
     }
+}
+
+fn consumer(pool: &Arc<Pool>) -> thread::JoinHandle<()> {
+    let pool = Arc::clone(pool);
+    thread::spawn(move || pool.consume())
 }
 
 #[test]
 fn work_that_comes_while_falling_asleep_is_found() {
     loom::model(|| {
-        let pool = Pool::new();
-        let worker = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || pool.consume())
-        };
+        let pool = Arc::new(Pool::default());
+        let worker = consumer(&pool);
         pool.produce();
         // If the worker slept on, loom would report a deadlock here.
         worker.join().unwrap();
+        assert_eq!(pool.sleepers.count(), 0);
+    });
+}
+
+#[test]
+fn each_of_two_sleepers_gets_up_for_work_of_its_own() {
+    let mut model = loom::model::Builder::new();
+    // More changes of threads than these find nothing more that a fault would need, and take hours.
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let pool = Arc::new(Pool::default());
+        let workers = [consumer(&pool), consumer(&pool)];
+        pool.produce();
+        pool.produce();
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
     });
 }

@@ -1,14 +1,13 @@
 //! Threads that sleep because there is nothing to do, and how one of them is woken.
 //!
 //! A thread that wants to sleep first announces itself, then looks for work once more. A producer first makes its
-//! work visible, then looks for sleepers. With a full fence between the two steps on both sides, at least one sees the other.
+//! work visible, then looks for sleepers. With a full fence between the two steps on both sides, at least one sees the other:
+//! `tests/loom_sleepers.rs` runs this file in all interleavings.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use tidewire_sync::Mutex;
+use crate::sync::thread::{self, Thread};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, fence};
 
 /// The bed of one thread.
 pub(crate) struct Bed {
