@@ -382,12 +382,11 @@ class Connection:
                 self.renew()
                 self.tell()
                 continue
-            is_call = isinstance(what, RemoteCall)
-            if is_call and what.cancelled:
+            if isinstance(what, RemoteCall) and what.cancelled:
                 continue
             target = self._targets.get(number)
             if target is None:
-                if is_call:
+                if isinstance(what, RemoteCall):
                     what.refuse(_NO_RESPONDERS, f"{what.subject}: the subscription has ended")
                 continue
             try:
@@ -471,8 +470,10 @@ class Ends:
 
     def close(self) -> None:
         """Close all of it. What others had open here fails."""
-        for place in (*self.places, *self.gateways):
+        for place in self.places:
             place.close()
+        for gateway in self.gateways:
+            gateway.close()
         link, self.link = self.link, None
         hub, self.hub = self.hub, None
         if link is not None:
