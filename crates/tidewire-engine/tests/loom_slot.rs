@@ -21,6 +21,7 @@ mod error {
     pub type Fault = String;
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[allow(dead_code)]
     pub enum DeadReason {
         Expired,
         Abandoned,

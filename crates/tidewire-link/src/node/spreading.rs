@@ -11,9 +11,12 @@ use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
+use super::taking::Hearers;
 use super::{Link, Shared};
 use crate::clock::now_us;
 
+/// What subjects begin with that nodes can't publish on.
+const OF_PROTOCOL: &str = "$hub.";
 /// How long messages are handed on at one go: then others have their turn on the thread.
 const TURN_US: u64 = 500;
 
@@ -30,9 +33,8 @@ impl Spreading {
         Self { queue: Mutex::new(queue), more: Notify::new() }
     }
 
-    /// Adds a message. False: too much of its sender waits.
-    fn add(&self, message: Message) -> bool {
-        let origin = PublishHead::parse(message.head()).map_or(0, |head| head.origin);
+    /// Adds a message of a sender. False: too much of it waits.
+    fn add(&self, origin: u32, message: Message) -> bool {
         let bytes = message.head().len() + message.payload().len();
         let added = self.queue.lock().add(origin, bytes, message);
         // What was refused is dropped after the lock.
@@ -62,10 +64,14 @@ impl Link {
 }
 
 impl Shared {
-    /// A message for another thread to hand on.
-    pub(super) fn spread_later(&self, spreading: &Spreading, message: Message) {
-        if !spreading.add(message) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+    /// A message for another thread to hand on. What the hub says goes at once: a call that comes after it must find what it tells of.
+    pub(super) fn spread_later(&self, spreading: &Spreading, message: Message, last: &mut Option<Hearers>) {
+        let of = |head: PublishHead<'_>| (!head.subject.starts_with(OF_PROTOCOL)).then_some(head.origin);
+        let origin = PublishHead::parse(message.head()).ok().and_then(of);
+        match origin {
+            None => self.published(message, last),
+            Some(origin) if spreading.add(origin, message) => {}
+            Some(_) => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
         }
     }
 

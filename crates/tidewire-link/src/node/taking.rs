@@ -53,7 +53,7 @@ impl Shared {
             match event {
                 Event::Called(message) => self.called(message, epoch),
                 Event::Published(message) => match &self.spreading {
-                    Some(spreading) => self.spread_later(spreading, message),
+                    Some(spreading) => self.spread_later(spreading, message, &mut last),
                     None => self.published(message, &mut last),
                 },
                 Event::Joined(joined) => self.welcomed(joined),
