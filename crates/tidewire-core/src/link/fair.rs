@@ -49,7 +49,7 @@ impl<T> FairQueue<T> {
     }
 
     /// What is next: the first of the sender whose turn it is.
-    pub fn next(&mut self) -> Option<T> {
+    pub fn take(&mut self) -> Option<T> {
         let number = self.turns.pop_front()?;
         let sender = self.senders.get_mut(&number)?;
         let (bytes, item) = sender.waiting.pop_front()?;

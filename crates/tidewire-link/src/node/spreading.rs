@@ -46,7 +46,7 @@ impl Spreading {
     }
 
     fn next(&self) -> Option<Message> {
-        self.queue.lock().next()
+        self.queue.lock().take()
     }
 }
 

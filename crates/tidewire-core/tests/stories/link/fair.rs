@@ -24,7 +24,7 @@ fn what_a_sender_adds_comes_in_its_order_and_senders_take_turns() {
                     }
                     Err(back) => assert_eq!(back, number),
                 }
-            } else if let Some(item) = queue.next() {
+            } else if let Some(item) = queue.take() {
                 let of = |(_, items): &(&u32, &Vec<u32>)| items.contains(&item);
                 let sender = *added.iter().find(of).expect("it was added").0;
                 came.entry(sender).or_default().push(item);
@@ -39,7 +39,7 @@ fn what_a_sender_adds_comes_in_its_order_and_senders_take_turns() {
                 assert!(queue.is_empty() && passed.is_empty() && queue.bytes() == 0);
             }
         }
-        while let Some(item) = queue.next() {
+        while let Some(item) = queue.take() {
             let (sender, _) = added.iter().find(|(_, items)| items.contains(&item)).expect("it was added");
             came.entry(*sender).or_default().push(item);
         }
@@ -58,7 +58,7 @@ fn a_flood_leaves_room_for_others() {
     for sender in 2..10 {
         assert!(queue.add(sender, 100, sender).is_ok(), "there is room for {sender}");
     }
-    let next: Vec<_> = (0..9).filter_map(|_| queue.next()).collect();
+    let next: Vec<_> = (0..9).filter_map(|_| queue.take()).collect();
     assert_eq!(next, [1, 2, 3, 4, 5, 6, 7, 8, 9], "nobody waits for the flood");
 }
 
@@ -67,6 +67,6 @@ fn one_that_is_longer_than_the_room_comes_alone() {
     let mut queue = FairQueue::new(KIB);
     assert_eq!(queue.add(1, MIB, "long"), Ok(()));
     assert_eq!(queue.add(2, 1, "short"), Err("short"));
-    assert_eq!((queue.next(), queue.next()), (Some("long"), None));
+    assert_eq!((queue.take(), queue.take()), (Some("long"), None));
     assert_eq!(queue.add(2, 1, "short"), Ok(()));
 }
