@@ -50,8 +50,9 @@ impl Born {
     }
 }
 
+/// The error of what belongs to the parent of this process.
 #[cold]
-fn past(py: Python<'_>) -> PyErr {
+pub fn past(py: Python<'_>) -> PyErr {
     let text = "this node was started before a fork, and its threads stayed in the parent process: make a new node in the child";
     error(py, "NodeStopped", text, &[])
 }

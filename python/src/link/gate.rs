@@ -170,7 +170,8 @@ impl Gate {
         let py = call.py();
         let remote = call.get();
         let Some(Opened { methods, values, streams, .. }) = self.opened.get(py) else { return Ok(()) };
-        let (method, lane) = remote.about(py, |name, lane| (methods.get(name).cloned(), PRIORITIES[lane]))?;
+        let (name, lane) = remote.about();
+        let (method, lane) = (methods.get(name).cloned(), PRIORITIES[lane]);
         let streaming = method.as_ref().is_some_and(|method| method.0.streams);
         method.into_iter().for_each(|method| drop(remote.method().set(method)));
         let actor = if streaming { streams } else { values }.get();
@@ -205,8 +206,8 @@ impl Gate {
             return Ok(None);
         }
         if let Some(method) = remote.method().get()
-            && !remote.reads_items(py)?
-            && (method.0.public || !remote.is_public(py)?)
+            && !remote.reads_items()
+            && (method.0.public || !remote.is_public())
             && let Ok(value) = remote.decoded(py)
             && let Ok(args) = value.cast_into_exact::<PyTuple>()
             && method.takes(&args)

@@ -140,7 +140,7 @@ impl Handling {
         if self.call.get().reply(py, value, None).is_ok() {
             return Ok(());
         }
-        let node = self.call.get().node(py)?;
+        let node = self.call.get().node();
         self.gate.get().porter(py)?.call_method1(intern!(py, "answer"), (&self.call, node, value)).map(drop)
     }
 
@@ -188,8 +188,13 @@ impl Handling {
             return Ok(request.clone_ref(py));
         }
         let request = self.gate.get().porter(py)?.call_method1(intern!(py, "_request"), (&self.call,))?.unbind();
-        let made = request.clone_ref(py);
-        Ok(self.state.lock().request.get_or_insert(made).clone_ref(py))
+        let mut state = self.state.lock();
+        if let Some(before) = &state.request {
+            // Another thread was faster; what was made here is dropped after the lock.
+            return Ok(before.clone_ref(py));
+        }
+        state.request = Some(request.clone_ref(py));
+        Ok(request)
     }
 
     /// The method that was called.

@@ -9,13 +9,13 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Flusher, Message, Pieces, Published, Sending};
+use tidewire_link::{Call, Exchange, Flusher, Message, Named, Pieces, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{Fields, PublishHead};
+use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 
 use crate::attach::attach;
 use crate::errors::error;
-use crate::fork::Own;
+use crate::fork::{Own, past};
 use crate::held::Held;
 use crate::link::gate::Method;
 use crate::link::handling::Handling;
@@ -157,9 +157,38 @@ impl Exchange for Exchanging {
     }
 }
 
+/// What is known of a call, also once it has been answered or let go.
+struct About {
+    /// The head, which was checked when it came in.
+    head: Vec<u8>,
+    from: Arc<Named>,
+    lane: usize,
+}
+
+impl About {
+    fn of(call: &Call) -> Self {
+        let (head, from) = (call.message.head().to_vec(), Arc::clone(&call.from));
+        Self { head, from, lane: call.message.flags.lane() }
+    }
+
+    fn head(&self) -> CallHead<'_> {
+        CallHead::parse(&self.head).unwrap_or_default()
+    }
+
+    fn user(&self) -> &str {
+        self.head().fields.text(USER).unwrap_or(&self.from.user)
+    }
+
+    fn is_public(&self) -> bool {
+        self.head().fields.text(ORIGIN) == Some("public")
+    }
+}
+
 /// A call that came in over a link. It is answered once; if it is dropped unanswered, its caller is told.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct RemoteCall {
+    about: About,
+    /// Until it is answered or let go. The lock is held while it is looked at, and no Python object is made under it.
     call: Arc<Mutex<Option<Own<Call>>>>,
     exchange: Arc<Exchanging>,
     flusher: Flusher,
@@ -175,18 +204,27 @@ impl RemoteCall {
     pub fn new(call: Call, exchange: Arc<Exchanging>, taking: Taking) -> Self {
         *exchange.this.lock() = Arc::downgrade(&exchange);
         let (flusher, deadline, payload_bytes) = (call.flusher(), call.deadline, call.payload_bytes());
+        let about = About::of(&call);
         let call = Arc::new(Mutex::new(Some(Own::new(call))));
         *exchange.unopened.lock() = Arc::downgrade(&call);
-        Self { call, exchange, flusher, taking, deadline, payload_bytes, value: Once::new(), method: OnceLock::new() }
+        Self {
+            about,
+            call,
+            exchange,
+            flusher,
+            taking,
+            deadline,
+            payload_bytes,
+            value: Once::new(),
+            method: OnceLock::new(),
+        }
     }
 
     /// What is called: the last token of the subject; and in which lane.
-    pub fn about<T>(&self, py: Python<'_>, look: impl FnOnce(&str, usize) -> T) -> PyResult<T> {
-        self.with(py, |call| {
-            let subject = call.head().subject;
-            let method = subject.rsplit_once('.').map_or(subject, |(_, method)| method);
-            Ok(look(method, call.message.flags.lane()))
-        })
+    pub fn about(&self) -> (&str, usize) {
+        let subject = self.about.head().subject;
+        let method = subject.rsplit_once('.').map_or(subject, |(_, method)| method);
+        (method, self.about.lane)
     }
 
     /// The method that was found for it.
@@ -198,8 +236,7 @@ impl RemoteCall {
     pub fn decoded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let read = || {
             *self.exchange.unopened.lock() = Weak::new();
-            let origin = self.with(py, |call| Ok(call.head().origin))?;
-            let value = sent_by(origin, || match self.long_payload() {
+            let value = sent_by(self.origin(), || match self.long_payload() {
                 Some(payload) => self.taking.use_up(py, payload),
                 None => self.decode_short(py),
             });
@@ -215,7 +252,7 @@ impl RemoteCall {
     /// nobody else has the call yet.
     fn decode_short<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let taken = self.call.lock().take();
-        let Some(call) = taken else { return self.with(py, |_| Ok(py.None().into_bound(py))) };
+        let Some(call) = taken else { return Err(answered(py)) };
         let value = call.born.check(py).and_then(|()| self.taking.decode(py, call.message.payload()));
         *self.call.lock() = Some(call);
         value
@@ -236,10 +273,12 @@ impl RemoteCall {
         }
     }
 
-    fn with<T>(&self, py: Python<'_>, read: impl FnOnce(&Call) -> PyResult<T>) -> PyResult<T> {
-        match &*self.call.lock() {
-            Some(call) => call.born.check(py).and_then(|()| read(call)),
-            None => Err(error(py, "InvalidArgument", "this call has been answered already", &[])),
+    fn with<T>(&self, py: Python<'_>, act: impl FnOnce(&Call) -> T) -> PyResult<T> {
+        let acted = self.call.lock().as_ref().map(|call| call.mine().map(act));
+        match acted {
+            Some(Some(value)) => Ok(value),
+            Some(None) => Err(past(py)),
+            None => Err(answered(py)),
         }
     }
 
@@ -256,38 +295,38 @@ impl RemoteCall {
 impl RemoteCall {
     /// What is called.
     #[getter]
-    pub fn subject(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |call| Ok(call.head().subject.to_owned()))
+    pub fn subject(&self) -> &str {
+        self.about.head().subject
     }
 
     /// The name of the node that called.
     #[getter]
-    pub fn node(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |call| Ok(call.from.name.clone()))
+    pub fn node(&self) -> &str {
+        &self.about.from.name
     }
 
     /// The number of the link of that node.
     #[getter]
-    fn origin(&self, py: Python<'_>) -> PyResult<u32> {
-        self.with(py, |call| Ok(call.head().origin))
+    fn origin(&self) -> u32 {
+        self.about.head().origin
     }
 
     /// The user on whose behalf it is made: whose token the caller gave to the gateway of the hub, or that node joined with; or an empty text.
     #[getter]
-    fn user(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |call| Ok(user(call).to_owned()))
+    fn user(&self) -> &str {
+        self.about.user()
     }
 
     /// Its headers, or None.
     #[getter]
     fn headers(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        self.with(py, |call| headers(py, &call.head().fields))
+        headers(py, &self.about.head().fields)
     }
 
     /// "urgent", "high", "normal" or "low".
     #[getter]
-    fn priority(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |call| Ok(PRIORITIES[call.message.flags.lane()]))
+    fn priority(&self) -> &'static str {
+        PRIORITIES[self.about.lane]
     }
 
     /// Seconds for which the caller still waits, or None for ever.
@@ -298,8 +337,8 @@ impl RemoteCall {
 
     /// Whether its caller reads a stream: it has given credit for items.
     #[getter]
-    pub fn reads_items(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |call| Ok(call.head().credit > 0))
+    pub fn reads_items(&self) -> bool {
+        self.about.head().credit > 0
     }
 
     /// Whether the caller has gone.
@@ -316,21 +355,17 @@ impl RemoteCall {
 
     /// All that there is to know of it: subject, value, seconds left, headers, priority, node, user and origin.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<Opened<'py>> {
-        let value = self.decoded(py)?;
-        self.with(py, |call| {
-            let head = call.head();
-            let priority = PRIORITIES[call.message.flags.lane()];
-            Ok((
-                PyString::new(py, head.subject),
-                value,
-                self.left(),
-                headers(py, &head.fields)?,
-                PyString::intern(py, priority),
-                PyString::new(py, &call.from.name),
-                PyString::new(py, user(call)),
-                PyString::intern(py, if is_public(call) { "public" } else { "private" }),
-            ))
-        })
+        let (value, head) = (self.decoded(py)?, self.about.head());
+        Ok((
+            PyString::new(py, head.subject),
+            value,
+            self.left(),
+            headers(py, &head.fields)?,
+            PyString::intern(py, self.priority()),
+            PyString::new(py, self.node()),
+            PyString::new(py, self.user()),
+            PyString::intern(py, if self.is_public() { "public" } else { "private" }),
+        ))
     }
 
     /// The value that it came with.
@@ -432,25 +467,18 @@ impl RemoteCall {
 
 impl RemoteCall {
     /// Whether it came over HTTP.
-    pub fn is_public(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |call| Ok(is_public(call)))
+    pub fn is_public(&self) -> bool {
+        self.about.is_public()
     }
 
     /// Sends an item, if the link has room for it; else the exchange is told when it has.
     fn send_item(&self, py: Python<'_>, blob: &mut Blob) -> PyResult<bool> {
         let told: Arc<dyn Exchange> = Arc::clone(&self.exchange) as _;
-        let send = |call: &Call| {
-            if !call.may_send_item(blob.bytes(), &told) {
-                return Ok(false);
-            }
-            call.item(sending(blob)).map_err(|why| refused(py, "an item", &why))?;
-            Ok(true)
-        };
-        let sent = self.with(py, send)?;
-        if sent {
-            self.exchange.credit.fetch_sub(1, Ordering::AcqRel);
-        }
-        Ok(sent)
+        let send = |call: &Call| call.may_send_item(blob.bytes(), &told).then(|| call.item(sending(blob)));
+        let Some(sent) = self.with(py, send)? else { return Ok(false) };
+        sent.map_err(|why| refused(py, "an item", &why))?;
+        self.exchange.credit.fetch_sub(1, Ordering::AcqRel);
+        Ok(true)
     }
 
     /// Sends an item when the link has room for it, and waits as [`credit`](Self::credit) does then. If the caller goes it is not sent.
@@ -557,12 +585,8 @@ impl RemoteMessage {
     }
 }
 
-fn user(call: &Call) -> &str {
-    call.head().fields.text(USER).unwrap_or(&call.from.user)
-}
-
-fn is_public(call: &Call) -> bool {
-    call.head().fields.text(ORIGIN) == Some("public")
+fn answered(py: Python<'_>) -> PyErr {
+    error(py, "InvalidArgument", "this call has been answered already", &[])
 }
 
 /// Headers as a dict, without what the gateway of a hub says; None if there are none.
