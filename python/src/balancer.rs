@@ -8,32 +8,58 @@ use tidewire_core::rpc::balancer::{Balancer as Machine, Ended, Policy};
 use tidewire_engine::raw::Mutex;
 
 use crate::held::Held;
+use crate::link::Route;
 use crate::once::intern;
 
 /// The instances of one service with the ways to them. Calls begin and end on several threads.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Balancer {
     /// No reference is dropped under the lock.
-    machine: Mutex<Machine<Held<PyAny>>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    machine: Machine<Way>,
+    /// Counts what came and went.
+    version: u64,
+}
+
+/// How an instance is reached.
+struct Way {
+    port: Held<PyAny>,
+    /// Over a link.
+    route: Option<Held<Route>>,
+    /// It gets calls only where no other is left.
+    standby: bool,
 }
 
 #[pymethods]
 impl Balancer {
     #[new]
     fn new() -> Self {
-        Self { machine: Mutex::new(Machine::new()) }
+        Self { state: Mutex::new(State { machine: Machine::new(), version: 0 }) }
     }
 
-    /// Adds an instance, unless there is one with this id.
-    fn add(&self, instance: &str, port: Py<PyAny>) {
-        let left = self.machine.lock().add(instance, port.into());
+    /// Adds an instance, unless there is one with this id. `route` is for calls with nothing unusual.
+    fn add(&self, instance: &str, port: Py<PyAny>, route: Option<Py<Route>>, standby: bool) {
+        let way = Way { port: port.into(), route: route.map(Held::from), standby };
+        let left = self.changed(|machine| machine.add(instance, way));
         drop(left);
     }
 
     /// Forgets an instance. Calls that it is still at may end afterwards.
     fn remove(&self, instance: &str) {
-        let left = self.machine.lock().remove(instance);
+        let left = self.changed(|machine| machine.remove(instance));
         drop(left);
+    }
+
+    /// A number that changes whenever an instance comes or goes, if all that don't stand by can be reached by routes.
+    #[getter]
+    fn version(&self) -> Option<u64> {
+        let state = self.state.lock();
+        let mut active = state.machine.iter().filter(|(_, way)| !way.standby).peekable();
+        let is_usual = active.peek().is_some() && active.all(|(_, way)| way.route.is_some());
+        is_usual.then_some(state.version)
     }
 
     /// The way to the instance for a call, which begins; None if there is none but those that have refused it. `dice` is a `random.Random`.
@@ -46,19 +72,11 @@ impl Balancer {
         without: Vec<String>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let py = dice.py();
-        let policy = match kind {
-            "random" => Policy::Random,
-            "lowest_latency" => Policy::LowestLatency { explore },
-            "least_outstanding" => Policy::LeastOutstanding,
-            _ => Policy::First,
-        };
-        let dice = match policy {
-            Policy::First | Policy::LeastOutstanding => 0,
-            _ => dice.call_method1(intern!(py, "getrandbits"), (64,))?.extract()?,
-        };
-        let mut machine = self.machine.lock();
+        let policy = policy(kind, explore);
+        let dice = drawn(policy, dice)?;
+        let machine = &mut self.state.lock().machine;
         let chosen = machine.choose(policy, dice, |id| without.iter().any(|other| other == id));
-        let chosen = chosen.map(|(id, port)| (Arc::clone(id), port.clone_ref(py)));
+        let chosen = chosen.map(|(id, way)| (Arc::clone(id), way.port.clone_ref(py)));
         Ok(chosen.map(|(id, port)| {
             machine.began(&id);
             port.into_py()
@@ -67,8 +85,8 @@ impl Balancer {
 
     /// The way to an instance, where a call begins; None if there is no such instance.
     fn named(&self, py: Python<'_>, instance: &str) -> Option<Py<PyAny>> {
-        let mut machine = self.machine.lock();
-        let port = machine.get(instance).map(|(_, port)| port.clone_ref(py).into_py());
+        let machine = &mut self.state.lock().machine;
+        let port = machine.get(instance).map(|(_, way)| way.port.clone_ref(py).into_py());
         machine.began(instance);
         port
     }
@@ -86,24 +104,70 @@ impl Balancer {
 
     /// How many calls are under way at an instance.
     fn outstanding(&self, instance: &str) -> u64 {
-        self.machine.lock().outstanding(instance)
+        self.state.lock().machine.outstanding(instance)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Whoever holds the lock has not come to the end yet: the collector looks again.
-        let Some(machine) = self.machine.try_lock() else { return Ok(()) };
-        machine.iter().try_for_each(|(_, port)| visit.call(&**port))
+        let Some(state) = self.state.try_lock() else { return Ok(()) };
+        state.machine.iter().try_for_each(|(_, way)| {
+            visit.call(&*way.port)?;
+            way.route.as_ref().map_or(Ok(()), |route| visit.call(&**route))
+        })
     }
 }
 
 impl Balancer {
+    fn changed<T>(&self, change: impl FnOnce(&mut Machine<Way>) -> T) -> T {
+        let mut state = self.state.lock();
+        state.version += 1;
+        change(&mut state.machine)
+    }
+
+    /// Whether nothing has come or gone since.
+    pub fn is_current(&self, version: u64) -> bool {
+        self.state.lock().version == version
+    }
+
+    /// The route of a call that is about to be sent, if nothing has come or gone since. `dice` is what was drawn for it.
+    pub fn route(&self, py: Python<'_>, version: u64, policy: Policy, dice: u64) -> Option<Held<Route>> {
+        let mut state = self.state.lock();
+        if state.version != version {
+            return None;
+        }
+        let passive: Vec<_> =
+            state.machine.iter().filter(|(_, way)| way.standby).map(|(id, _)| Arc::clone(id)).collect();
+        let chosen = state.machine.choose(policy, dice, |id| passive.iter().any(|other| **other == *id));
+        chosen.and_then(|(_, way)| Some(way.route.as_ref()?.clone_ref(py)))
+    }
+
     /// Notes that a call begins.
     pub fn began(&self, instance: &str) {
-        self.machine.lock().began(instance);
+        self.state.lock().machine.began(instance);
     }
 
     /// Notes how a call has ended.
     pub fn note_end(&self, instance: &str, how: Ended) {
-        self.machine.lock().ended(instance, how);
+        self.state.lock().machine.ended(instance, how);
+    }
+}
+
+/// A policy by its name; "all" is none that chooses.
+pub fn policy(kind: &str, explore: f64) -> Policy {
+    match kind {
+        "random" => Policy::Random,
+        "lowest_latency" => Policy::LowestLatency { explore },
+        "least_outstanding" => Policy::LeastOutstanding,
+        _ => Policy::First,
+    }
+}
+
+/// A number for one choice, of a `random.Random`.
+pub fn drawn(policy: Policy, dice: &Bound<'_, PyAny>) -> PyResult<u64> {
+    match policy {
+        Policy::First | Policy::LeastOutstanding => Ok(0),
+        Policy::Random | Policy::LowestLatency { .. } => {
+            dice.call_method1(intern!(dice.py(), "getrandbits"), (64,))?.extract()
+        }
     }
 }

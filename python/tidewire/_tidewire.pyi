@@ -108,15 +108,19 @@ class Calling:
     """What methods of clients derive from."""
 
     def __new__(
-        cls,
-        service: str,
-        groups: dict[str, Any],
-        priority: str,
-        result: Callable[[Any], Any] | None,
-        counts: tuple[int, int] | None,
+        cls, priority: str, result: Callable[[Any], Any] | None, takes: tuple[list[str], int, bool] | None
     ) -> Self: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-    def _goes(self, route: Route, subject: str, timeout_s: float) -> None: ...
+    def _goes(
+        self,
+        group: Any,
+        balancer: Balancer,
+        version: int,
+        policy: tuple[str, float, Random],
+        headers: dict[str, str] | None,
+        method: str,
+        timeout_s: float,
+    ) -> None: ...
     def _over_link(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending[Any]: ...
 
 @final
@@ -129,11 +133,9 @@ class Retry:
 
 @final
 class Route:
-    """The way to the one instance of a service, in another process."""
+    """The way to one instance of a service in another process."""
 
-    @property
-    def port(self) -> Any: ...
-    def __new__(cls, link: Link, engine: Engine, balancer: Balancer, instance: str, port: Any, group: Any) -> Route: ...
+    def __new__(cls, link: Link, engine: Engine, instance: str, prefix: str, port: Any) -> Route: ...
 
 @final
 class Admission:
@@ -150,7 +152,9 @@ class Balancer:
     """The instances of one service with the ways to them."""
 
     def __new__(cls) -> Balancer: ...
-    def add(self, instance: str, port: Any) -> None: ...
+    @property
+    def version(self) -> int | None: ...
+    def add(self, instance: str, port: Any, route: Route | None, standby: bool) -> None: ...
     def choose(self, kind: str, explore: float, dice: Random, without: Sequence[str] = ...) -> Any: ...
     def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None: ...
     def named(self, instance: str) -> Any: ...

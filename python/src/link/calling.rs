@@ -5,10 +5,11 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
+use tidewire_core::rpc::balancer::Policy;
 use tidewire_engine::raw::Mutex;
 
 use crate::arguments::Priority;
-use crate::balancer::Balancer;
+use crate::balancer::{self, Balancer};
 use crate::engine::Engine;
 use crate::held::Held;
 use crate::link::Link;
@@ -16,91 +17,104 @@ use crate::link::outgoing::{Outgoing, Sketch};
 use crate::once::{Once, intern};
 use crate::pending::Pending;
 
-/// The way to the one instance of a service, if there is one only, and in another process.
+/// The way to one instance of a service in another process.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Route {
     pub link: Py<Link>,
     pub engine: Py<Engine>,
-    pub balancer: Py<Balancer>,
-    /// The id of the instance.
     pub instance: String,
+    /// What comes before the name of a method in its subject.
+    pub prefix: String,
     pub port: Py<PyAny>,
-    pub group: Py<PyAny>,
 }
 
 #[pymethods]
 impl Route {
     #[new]
-    fn new(
-        link: Py<Link>,
-        engine: Py<Engine>,
-        balancer: Py<Balancer>,
-        instance: String,
-        port: Py<PyAny>,
-        group: Py<PyAny>,
-    ) -> Self {
-        Self { link, engine, balancer, instance, port, group }
-    }
-
-    /// The way as Python knows it.
-    #[getter]
-    fn port(&self, py: Python<'_>) -> Py<PyAny> {
-        self.port.clone_ref(py)
+    fn new(link: Py<Link>, engine: Py<Engine>, instance: String, prefix: String, port: Py<PyAny>) -> Self {
+        Self { link, engine, instance, prefix, port }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.link)?;
         visit.call(&self.engine)?;
-        visit.call(&self.balancer)?;
-        visit.call(&self.port)?;
-        visit.call(&self.group)
+        visit.call(&self.port)
     }
 }
 
-/// What methods of clients derive from: the usual call, of one value over a link with plain arguments, is made here, and
+/// What methods of clients derive from: the usual call, of one value over links, with arguments that are plain data, is made here, and
 /// `_call` makes the others.
 #[pyclass(frozen, subclass, module = "tidewire._tidewire")]
 pub struct Calling {
-    service: Py<PyString>,
-    /// The groups of the registry by name.
-    groups: Py<PyDict>,
     priority: Priority,
     /// Makes a result the type that the client knows.
     result: Option<Py<PyAny>>,
-    /// How many arguments are known to be right.
-    counts: Option<(usize, usize)>,
+    takes: Option<Takes>,
     usual: Mutex<Option<Usual>>,
 }
 
-/// How the usual call is made.
+/// Which arguments a method takes, as far as it is known: the names of those that may be given by position, how many of them must be given,
+/// and whether others must be given by name.
+type Takes = (Vec<String>, usize, bool);
+
+/// How the usual call is made: as long as the instances are those of this version.
 pub struct Usual {
-    pub route: Held<Route>,
-    pub subject: Arc<str>,
+    pub group: Held<PyAny>,
+    pub balancer: Held<Balancer>,
+    pub version: u64,
+    pub policy: Policy,
+    pub dice: Held<PyAny>,
+    pub headers: Option<Held<PyDict>>,
+    pub method: Arc<str>,
     pub timeout_s: f64,
 }
 
 impl Usual {
     fn clone_ref(&self, py: Python<'_>) -> Self {
-        Self { route: self.route.clone_ref(py), subject: Arc::clone(&self.subject), timeout_s: self.timeout_s }
+        Self {
+            group: self.group.clone_ref(py),
+            balancer: self.balancer.clone_ref(py),
+            version: self.version,
+            policy: self.policy,
+            dice: self.dice.clone_ref(py),
+            headers: self.headers.as_ref().map(|headers| headers.clone_ref(py)),
+            method: Arc::clone(&self.method),
+            timeout_s: self.timeout_s,
+        }
     }
 }
 
 #[pymethods]
 impl Calling {
     #[new]
-    fn new(
-        service: Py<PyString>,
-        groups: Py<PyDict>,
-        priority: Priority,
-        result: Option<Py<PyAny>>,
-        counts: Option<(usize, usize)>,
-    ) -> Self {
-        Self { service, groups, priority, result, counts, usual: Mutex::new(None) }
+    fn new(priority: Priority, result: Option<Py<PyAny>>, takes: Option<Takes>) -> Self {
+        Self { priority, result, takes, usual: Mutex::new(None) }
     }
 
-    /// From now on, as long as the way to the service is this one, calls go to `subject`.
-    fn _goes(&self, route: Py<Route>, subject: &str, timeout_s: f64) {
-        let before = self.usual.lock().replace(Usual { route: route.into(), subject: subject.into(), timeout_s });
+    /// From now on, as long as the instances are those of `version`, calls are made as usual.
+    #[allow(clippy::too_many_arguments)]
+    fn _goes(
+        &self,
+        group: Py<PyAny>,
+        balancer: Py<Balancer>,
+        version: u64,
+        policy: (String, f64, Py<PyAny>),
+        headers: Option<Py<PyDict>>,
+        method: &str,
+        timeout_s: f64,
+    ) {
+        let (kind, explore, dice) = policy;
+        let usual = Usual {
+            group: group.into(),
+            balancer: balancer.into(),
+            version,
+            policy: balancer::policy(&kind, explore),
+            dice: dice.into(),
+            headers: headers.map(Held::from),
+            method: method.into(),
+            timeout_s,
+        };
+        let before = self.usual.lock().replace(usual);
         drop(before);
     }
 
@@ -111,12 +125,9 @@ impl Calling {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
-        let calling = this.get();
-        if kwargs.is_none_or(|kwargs| kwargs.is_empty())
-            && calling.is_plain(args)
-            && let Some(usual) = calling.usual(py)?
-        {
-            return begun_later(py, Sketch::new(this.clone(), args, None, Some(usual)));
+        let kwargs = kwargs.filter(|kwargs| !kwargs.is_empty());
+        if let Some(usual) = this.get().usual_for(args, kwargs)? {
+            return begun_later(py, Sketch::new(this.clone(), args, kwargs, Some(usual)));
         }
         let kwargs = kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.clone());
         this.call_method1(intern!(py, "_call"), (args, kwargs))
@@ -128,28 +139,32 @@ impl Calling {
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        begun_later(this.py(), Sketch::new(this.clone(), args, Some(kwargs), None))
+        let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
+        let usual = this.get().usual_for(args, kwargs)?;
+        begun_later(this.py(), Sketch::new(this.clone(), args, kwargs, usual))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.groups)?;
         visit.call(&self.result)?;
         // Whoever holds the lock has not come to the end yet: the collector looks again.
         let Some(usual) = self.usual.try_lock() else { return Ok(()) };
-        usual.as_ref().map_or(Ok(()), |usual| visit.call(&*usual.route))
+        let Some(usual) = &*usual else { return Ok(()) };
+        visit.call(&*usual.group)?;
+        visit.call(&*usual.balancer)?;
+        visit.call(&*usual.dice)?;
+        usual.headers.as_ref().map_or(Ok(()), |headers| visit.call(&**headers))
     }
 }
 
 impl Calling {
-    /// How the usual call is made at present, if it can be.
-    pub fn usual(&self, py: Python<'_>) -> PyResult<Option<Usual>> {
+    /// How a call with these arguments is made at present, if it is a usual one.
+    fn usual_for(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Usual>> {
         let usual = match &*self.usual.lock() {
-            Some(usual) => usual.clone_ref(py),
+            Some(usual) => usual.clone_ref(args.py()),
             None => return Ok(None),
         };
-        let Some(group) = self.groups.bind(py).get_item(&self.service)? else { return Ok(None) };
-        let is_current = group.getattr(intern!(py, "route"))?.is(&*usual.route);
-        Ok(is_current.then_some(usual))
+        let is_usual = usual.balancer.get().is_current(usual.version) && self.binds(args, kwargs)?;
+        Ok((is_usual && is_plain(args, kwargs)?).then_some(usual))
     }
 
     pub fn priority(&self) -> Priority {
@@ -164,21 +179,60 @@ impl Calling {
         }
     }
 
-    /// Whether arguments are as many as the method takes, and none is an iterator.
-    fn is_plain(&self, args: &Bound<'_, PyTuple>) -> bool {
-        self.counts.is_none_or(|(least, most)| (least..=most).contains(&args.len()))
-            && args.iter_borrowed().all(|value| {
-                value.is_none()
-                    || value.is_exact_instance_of::<PyBytes>()
-                    || value.is_exact_instance_of::<PyString>()
-                    || value.is_exact_instance_of::<PyInt>()
-                    || value.is_exact_instance_of::<PyDict>()
-                    || value.is_exact_instance_of::<PyList>()
-                    || value.is_exact_instance_of::<PyFloat>()
-                    || value.is_exact_instance_of::<PyBool>()
-                    || value.is_exact_instance_of::<PyTuple>()
-            })
+    /// Whether the method takes these arguments for certain, as far as anybody knows.
+    fn binds(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+        let Some((names, least, must_name)) = &self.takes else { return Ok(true) };
+        let given = args.len();
+        if *must_name || given > names.len() {
+            return Ok(false);
+        }
+        let Some(kwargs) = kwargs else { return Ok(given >= *least) };
+        for name in kwargs.keys() {
+            let name = name.cast_into::<PyString>()?;
+            let name = name.to_str()?;
+            if !names[given..].iter().any(|known| known == name) {
+                return Ok(false);
+            }
+        }
+        for name in names.iter().take(*least).skip(given) {
+            if !kwargs.contains(name)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
+}
+
+/// Whether no argument is an iterator: those travel item by item.
+fn is_plain(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+    for value in args.iter_borrowed() {
+        if is_stream(&value)? {
+            return Ok(false);
+        }
+    }
+    for value in kwargs.into_iter().flat_map(|kwargs| kwargs.values()) {
+        if is_stream(&value)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_stream(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_plain = value.is_none()
+        || value.is_exact_instance_of::<PyBytes>()
+        || value.is_exact_instance_of::<PyString>()
+        || value.is_exact_instance_of::<PyInt>()
+        || value.is_exact_instance_of::<PyDict>()
+        || value.is_exact_instance_of::<PyList>()
+        || value.is_exact_instance_of::<PyFloat>()
+        || value.is_exact_instance_of::<PyBool>()
+        || value.is_exact_instance_of::<PyTuple>();
+    if is_plain {
+        return Ok(false);
+    }
+    let (py, class) = (value.py(), value.get_type());
+    Ok(class.hasattr(intern!(py, "__anext__"))? || class.hasattr(intern!(py, "__next__"))?)
 }
 
 /// A call that begins when somebody waits for it, as a `tidewire.services.errand.LinkCall`.

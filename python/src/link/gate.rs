@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PySet, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PySet, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::Envelope;
 use tidewire_engine::{Priority, Refusal};
@@ -60,6 +60,8 @@ struct Inner {
     /// The numbers of arguments that it takes; none if some must be named.
     least: usize,
     most: usize,
+    /// Names of the arguments that may be given by position and by name; none if the first may not.
+    names: Vec<String>,
     /// The classes of arguments that need no look; None: any.
     exact: Option<Vec<Option<Py<PyType>>>>,
     /// The name of the parameter that takes the context, and its place.
@@ -85,17 +87,60 @@ impl Method {
             public,
             least,
             most,
+            names: signature.getattr("by_name")?.extract()?,
             exact: (!plain).then_some(exact),
             context,
         })))
     }
 
-    /// Whether it is a coroutine that can be called with these arguments as they are.
-    fn takes(&self, args: &Bound<'_, PyTuple>) -> bool {
-        let of = &*self.0;
-        if !of.coroutine || of.streams || !(of.least..=of.most).contains(&args.len()) {
-            return false;
+    /// Whether it is a coroutine that gives one value.
+    fn is_coroutine(&self) -> bool {
+        self.0.coroutine && !self.0.streams
+    }
+
+    /// What it is called with; None or an error: more is to be seen to.
+    fn arguments<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let (py, of) = (value.py(), &*self.0);
+        let args = match value.cast_exact::<PyTuple>() {
+            Ok(args) => args.clone(),
+            Err(_) => match self.by_position(value)? {
+                Some(args) => args,
+                None => return Ok(None),
+            },
+        };
+        if !(of.least..=of.most).contains(&args.len()) {
+            return Ok(None);
         }
+        if self.fits(&args) {
+            return Ok(Some(args));
+        }
+        // An error of its own is found again by who tells it.
+        let signature = of.bound.bind(py).getattr(intern!(py, "signature"))?;
+        let converted = signature.call_method1(intern!(py, "convert"), ("", args, PyDict::new(py)))?;
+        let (args, _): (Bound<'py, PyTuple>, Bound<'py, PyAny>) = converted.extract()?;
+        Ok(Some(args))
+    }
+
+    /// Arguments of a list of a tuple and a dict, where those by name follow those by position.
+    fn by_position<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Ok(both) = value.cast_exact::<PyList>() else { return Ok(None) };
+        let (2, Ok(args), Ok(kwargs)) = (both.len(), both.get_item(0), both.get_item(1)) else { return Ok(None) };
+        let (Ok(args), Ok(kwargs)) = (args.cast_into_exact::<PyTuple>(), kwargs.cast_into_exact::<PyDict>()) else {
+            return Ok(None);
+        };
+        let mut all: Vec<_> = args.iter().collect();
+        for name in self.0.names.iter().skip(args.len()).take(kwargs.len()) {
+            match kwargs.get_item(name)? {
+                Some(value) => all.push(value),
+                None => return Ok(None),
+            }
+        }
+        if all.len() == args.len() + kwargs.len() { PyTuple::new(value.py(), all).map(Some) } else { Ok(None) }
+    }
+
+    /// Whether it can be called with these arguments as they are.
+    fn fits(&self, args: &Bound<'_, PyTuple>) -> bool {
+        let of = &*self.0;
         let exact = |value: Bound<'_, PyAny>, class: &Option<Py<PyType>>| {
             class.as_ref().is_some_and(|class| value.get_type().as_any().is(class))
         };
@@ -208,9 +253,9 @@ impl Gate {
         if let Some(method) = remote.method().get()
             && !remote.reads_items()
             && (method.0.public || !remote.is_public())
+            && method.is_coroutine()
             && let Ok(value) = remote.decoded(py)
-            && let Ok(args) = value.cast_into_exact::<PyTuple>()
-            && method.takes(&args)
+            && let Ok(Some(args)) = method.arguments(&value)
         {
             let handling = Handling::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args.unbind());
             return Ok(Some(Steps::Call(Py::new(py, handling)?)));

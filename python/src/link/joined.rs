@@ -79,6 +79,15 @@ impl Waiting for Announced {
     fn credited(&self, _: u32) {}
 }
 
+/// What is called, and how.
+pub struct Asked<'a, 'py> {
+    pub subject: &'a str,
+    pub timeout_s: f64,
+    pub priority: Priority,
+    pub headers: Option<Bound<'py, PyDict>>,
+    pub begun: Instant,
+}
+
 impl Link {
     pub fn new(inner: tidewire_link::Link) -> Self {
         let flusher = inner.flusher();
@@ -96,22 +105,20 @@ impl Link {
     }
 
     /// Calls a subject with a value in which there is nothing to be given.
-    #[allow(clippy::too_many_arguments)]
     pub fn ask<'py>(
         &self,
         py: Python<'py>,
         engine: &Engine,
-        subject: &str,
         value: &Bound<'py, PyAny>,
-        timeout: f64,
-        priority: Priority,
-        now: Instant,
+        asked: &Asked<'_, 'py>,
     ) -> PyResult<Asking> {
         let place = Arc::new(reply::Place::default());
         let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
-        let (key, bytes) = self.send(py, subject, value, None, Some(timeout), Some(priority), None, 0, waiting)?;
+        let (timeout, priority) = (Some(asked.timeout_s), Some(asked.priority));
+        let headers = asked.headers.as_ref();
+        let (key, bytes) = self.send(py, asked.subject, value, None, timeout, priority, headers, 0, waiting)?;
         self.flush(py, bytes);
-        Ok(self.asking(place, key, subject, deadline(engine, Some(timeout), now)))
+        Ok(self.asking(place, key, asked.subject, deadline(engine, timeout, asked.begun)))
     }
 
     fn asking(

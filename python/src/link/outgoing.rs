@@ -6,13 +6,15 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_core::rpc::balancer::Ended;
 
 use crate::attach::attach;
+use crate::balancer::{Balancer, drawn};
 use crate::held::Held;
 use crate::link::calling::{Calling, Route, Usual};
+use crate::link::joined::Asked;
 use crate::link::planned::Planned;
 use crate::link::reply::Asking;
 use crate::once::{Once, intern};
@@ -66,27 +68,63 @@ impl Sketch {
     /// Sends it, if everything is as usual.
     fn send(&self, py: Python<'_>) -> PyResult<Option<Sent>> {
         let Some(usual) = &self.usual else { return Ok(None) };
-        let calling = self.calling.get();
-        let is_current = calling.usual(py)?.is_some_and(|now| now.route.is(&*usual.route));
-        if !is_current || in_a_call(py)? {
-            return Ok(None);
-        }
-        let (route, value) = (usual.route.get(), self.args.bind(py).as_any());
-        let begun = Instant::now();
-        let link = route.link.get();
-        let sent = link.ask(py, route.engine.get(), &usual.subject, value, usual.timeout_s, calling.priority(), begun);
+        let dice = drawn(usual.policy, usual.dice.bind(py))?;
+        let Some(outer) = Outer::of(py)? else { return Ok(None) };
+        let balancer = usual.balancer.get();
+        let Some(held) = balancer.route(py, usual.version, usual.policy, dice) else { return Ok(None) };
+        let route = held.get();
+        let args = self.args.bind(py).as_any();
+        let value = match &self.kwargs {
+            None => args.clone(),
+            Some(kwargs) => PyList::new(py, [args, kwargs.bind(py).as_any()])?.into_any(),
+        };
+        let asked = Asked {
+            subject: &format!("{}{}", route.prefix, usual.method),
+            timeout_s: outer.left_s.map_or(usual.timeout_s, |left_s| left_s.min(usual.timeout_s)),
+            priority: self.calling.get().priority(),
+            headers: outer.headers(usual.headers.as_ref().map(|headers| headers.bind(py)))?,
+            begun: Instant::now(),
+        };
         // What keeps it from being sent is found again, and told, where nothing is usual.
-        let Ok(asking) = sent else { return Ok(None) };
-        route.balancer.get().began(&route.instance);
-        Ok(Some(Sent { asking, route: usual.route.clone_ref(py), begun }))
+        let Ok(asking) = route.link.get().ask(py, route.engine.get(), &value, &asked) else { return Ok(None) };
+        balancer.began(&route.instance);
+        Ok(Some(Sent { asking, balancer: usual.balancer.clone_ref(py), route: held, begun: asked.begun }))
     }
 }
 
-/// Whether this code belongs to a call of a service: what it calls is a part of that.
-fn in_a_call(py: Python<'_>) -> PyResult<bool> {
-    static GET: Once<Py<PyAny>> = Once::new();
-    let get = GET.of(py, "tidewire.services.context", "running.get")?;
-    Ok(!get.call0()?.is_none())
+/// The call of a service that this code belongs to, if there is one: what it calls is a part of that, ends with it, and shares its trace.
+#[derive(Default)]
+struct Outer<'py> {
+    left_s: Option<f64>,
+    trace: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Outer<'py> {
+    /// None: nothing is called in it any more.
+    fn of(py: Python<'py>) -> PyResult<Option<Self>> {
+        static GET: Once<Py<PyAny>> = Once::new();
+        static MONOTONIC: Once<Py<PyAny>> = Once::new();
+        let running = GET.of(py, "tidewire.services.context", "running.get")?.call0()?;
+        if running.is_none() {
+            return Ok(Some(Self::default()));
+        }
+        if running.getattr(intern!(py, "cancelled"))?.is_truthy()? {
+            return Ok(None);
+        }
+        let request = running.getattr(intern!(py, "request"))?;
+        let deadline: Option<f64> = request.getattr(intern!(py, "deadline"))?.extract()?;
+        let now: f64 = MONOTONIC.of(py, "time", "monotonic")?.call0()?.extract()?;
+        let left_s = deadline.map(|deadline| deadline - now);
+        let trace = Some(request.getattr(intern!(py, "trace"))?);
+        Ok(left_s.is_none_or(|left_s| left_s > 0.0).then_some(Self { left_s, trace }))
+    }
+
+    fn headers(&self, given: Option<&Bound<'py, PyDict>>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(trace) = &self.trace else { return Ok(given.cloned()) };
+        let headers = given.map_or_else(|| Ok(PyDict::new(trace.py())), |given| given.copy())?;
+        headers.set_item(intern!(trace.py(), "tw-trace"), trace)?;
+        Ok(Some(headers))
+    }
 }
 
 /// The operation of a call.
@@ -105,14 +143,14 @@ enum State {
 
 struct Sent {
     asking: Asking,
+    balancer: Held<Balancer>,
     route: Held<Route>,
     begun: Instant,
 }
 
 impl Sent {
     fn ended(&self, how: Ended) {
-        let route = self.route.get();
-        route.balancer.get().note_end(&route.instance, how);
+        self.balancer.get().note_end(&self.route.get().instance, how);
     }
 }
 
@@ -143,8 +181,8 @@ impl Outgoing {
         };
         let errand = self.sketch.errand(py)?;
         if let Some(usual) = &self.sketch.usual {
-            let route = usual.route.get();
-            errand.call_method1(intern!(py, "was_sent"), (&route.group, &route.port, took.as_secs_f64()))?;
+            let group = usual.group.bind(py);
+            errand.call_method1(intern!(py, "was_sent"), (group, &sent.route.get().port, took.as_secs_f64()))?;
         }
         self.state = State::Planned(Box::new(Planned::failed(errand.unbind(), error)));
         Ok(None)

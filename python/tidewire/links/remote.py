@@ -12,10 +12,9 @@ from tidewire.services.channel import Ended
 from tidewire.services.port import Reply, Request
 
 if TYPE_CHECKING:
-    from tidewire._binding import Balancer, Link, Pending, RemoteStream
+    from tidewire._binding import Link, Pending, RemoteStream
     from tidewire.links.connection import Connection
     from tidewire.services.info import ServiceInfo
-    from tidewire.services.registry import Group
 
 TRACE = "tw-trace"
 """The header with the id that a call shares with the one it was made in."""
@@ -41,11 +40,11 @@ class RemotePort:
         self._prefix = f"svc.{info.name}.{self.instance}."
         self._subjects: dict[str, str] = {}
 
-    def route(self, group: Group, balancer: Balancer) -> Route | None:
+    def route(self) -> Route | None:
         """Return the way there; see ``LinkPort``."""
         if not self._connection.is_joined:
             return None
-        return Route(self._connection.link, self._engine, balancer, self.instance, self, group)
+        return Route(self._connection.link, self._engine, self.instance, self._prefix, self)
 
     def giving(self) -> Giving:
         """Return what is asked for what stands for functions and objects, in one call."""

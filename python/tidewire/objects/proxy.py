@@ -80,10 +80,6 @@ class _Group(Group):
         self._holding = holding
         self.add(_Way(holding))
 
-    def _routed(self) -> None:
-        # Each call looks whether the object is still held.
-        return None
-
     def choose(self, options: CallOptions, without: Iterable[str] = (), refused: NodeStopped | None = None) -> Port:
         self._holding.check()
         try:
@@ -102,6 +98,9 @@ class _Way(RemotePort):
         info = ServiceInfo(holding.title, methods=holding.methods, instances=(holding.key,))
         super().__init__(holding.connection, info, holding.owner)
         self._prefix = f"$node.{holding.node}.{holding.key}."
+
+    def route(self) -> None:
+        """Return None: each call looks whether the object is still held."""
 
 
 class _Registry:

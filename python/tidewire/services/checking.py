@@ -64,8 +64,12 @@ class Signature:
         every = [*self.positional, *self.named.values(), self.rest, self.rest_named]
         # None: some must be named.
         self.counts = None if self._must_name else (self._least, len(self.positional))
+        self.takes = None if self._must_name else ([p.name for p in self.positional], self._least, False)
         self.plain = all(parameter is None or parameter.convert is None for parameter in every)
         self.exact = [parameter.exact for parameter in self.positional]
+        # Empty: some may be given by position only.
+        names = [parameter.name for parameter in self.positional]
+        self.by_name = names if all(name in self.named for name in names) else []
 
     @property
     def parameters(self) -> list[Parameter]:

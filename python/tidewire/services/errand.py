@@ -111,7 +111,8 @@ class Errand(Sending):
         request = self._request
         if request is None:
             self._request = request = self.request(False)
-            request.deadline = self._begun + self.timeout_s
+            end = self._begun + self.timeout_s
+            request.deadline = end if request.parent is None or request.deadline is None else min(end, request.deadline)
         return request
 
     def _again(self) -> Pending:

@@ -14,10 +14,9 @@ from tidewire.errors import ActorStopped, AskTimeout
 from tidewire.services import context
 
 if TYPE_CHECKING:
-    from tidewire._binding import Balancer, Pending, Route
+    from tidewire._binding import Pending, Route
     from tidewire.services.feeding import Feed
     from tidewire.services.info import ServiceInfo
-    from tidewire.services.registry import Group
     from tidewire.services.running import AnyRunning
 
 _NO_HEADERS: Mapping[str, str] = {}
@@ -196,8 +195,8 @@ class LinkPort(Port, Protocol):
         """It says that it is one."""
         ...
 
-    def route(self, group: Group, balancer: Balancer) -> Route | None:
-        """Return the way there for calls with nothing unusual, as the only one of a group; None if there is none."""
+    def route(self) -> Route | None:
+        """Return the way there for calls with nothing unusual; None if there is none."""
         ...
 
     def subject(self, method: str) -> str:

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from tidewire.services.registry import Group
 
 _S = TypeVar("_S", bound="Service")
-_NONE = (1, 0)
-"""As many arguments as nobody can give."""
+_NONE: tuple[list[str], int, bool] = ([], 0, True)
+"""Of arguments that are looked at for each call."""
+_KEPT = ("timeout", "priority")
+_VARIANTS_MAX = 32
+"""Most clients with other options that a client keeps."""
 
 
 class NoSuchMethod(NoSuchTarget, AttributeError):
@@ -89,6 +92,7 @@ class Client:
         self._declared = declared
         self._options = options
         self._made: dict[str, ClientMethod] = {}
+        self._variants: dict[tuple[Any, ...], Client] = {}
 
     def __class_getitem__(cls, service: Any) -> GenericAlias:
         """``Client[Pricing]``, as annotations have it."""
@@ -104,7 +108,15 @@ class Client:
         Raises:
             InvalidArgument: if an option is not known, or its value is not allowed.
         """
-        return Client(self._registry, self._service, self._declared, self._options.changed(options))
+        # A policy has dice of its own, and headers can be changed by who gave them.
+        keeps = all(name in _KEPT and isinstance(value, (int, float, str)) for name, value in options.items())
+        key = tuple((name, value.__class__, value) for name, value in options.items()) if keeps else None
+        found = None if key is None else self._variants.get(key)
+        if found is None:
+            found = Client(self._registry, self._service, self._declared, self._options.changed(options))
+            if key is not None and len(self._variants) < _VARIANTS_MAX:
+                self._variants[key] = found
+        return found
 
     @property
     def sync(self) -> BlockingClient:
@@ -152,9 +164,9 @@ class ClientMethod(Calling):
 
     def __new__(cls, of: Client, name: str) -> Self:
         declared = None if of._declared is None else of._declared.methods[name]
-        counts = None if declared is None else declared.function.signature.counts or _NONE
+        takes = None if declared is None else declared.function.signature.takes or _NONE
         result = None if declared is None else declared.result
-        return super().__new__(cls, of._service, of._registry.groups, of._options.priority, result, counts)
+        return super().__new__(cls, of._options.priority, result, takes)
 
     def __init__(self, of: Client, name: str) -> None:
         self._client = of
@@ -208,11 +220,14 @@ class ClientMethod(Calling):
 
     def _note(self, group: Group, timeout: float | None) -> None:
         """Let the next calls be made as usual, if nothing is to be seen to."""
-        route, options = group.route, self._client._options
-        if route is None or options.headers or options.instance is not None or self.__name__ not in group.methods:
+        options, version = self._client._options, group.balancer.version
+        if version is None or options.instance is not None or self.__name__ not in group.methods:
             return
-        subject = route.port.subject(self.__name__)
-        self._goes(route, subject, options.timeout or timeout or CALL_TIMEOUT_S)
+        policy = options.policy
+        chance = (policy.kind, policy.explore, options.dice)
+        headers = dict(options.headers) or None
+        timeout_s = options.timeout or timeout or CALL_TIMEOUT_S
+        self._goes(group, group.balancer, version, chance, headers, self.__name__, timeout_s)
 
     def _errand(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Errand:
         """Return what makes a call over a link that is not as usual."""

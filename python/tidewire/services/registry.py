@@ -14,7 +14,7 @@ from tidewire.services.info import MethodInfo, ServiceInfo
 from tidewire.services.names import STANDBY, nearest, short
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending, Route
+    from tidewire._binding import Pending
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.services.options import CallOptions
@@ -31,7 +31,6 @@ class Group:
         methods: Its methods by name.
         balancer: The load of the instances.
         over_links: Whether all its instances are in other processes.
-        route: The way to the only instance, if it is in another process. It is another object whenever something has changed.
     """
 
     def __init__(self, name: str) -> None:
@@ -39,7 +38,6 @@ class Group:
         self.ports: dict[str, Port] = {}
         self.methods: dict[str, MethodInfo] = {}
         self.over_links = False
-        self.route: Route | None = None
         self.balancer = Balancer()
         self._standby: set[str] = set()
 
@@ -59,14 +57,13 @@ class Group:
         # Others may be looking at the old one.
         self._take({**self.ports, port.instance: port})
         self.methods = methods
-        self.balancer.add(port.instance, port)
-        self.route = self._routed()
+        route = cast("LinkPort", port).route() if _over_link(port) else None
+        self.balancer.add(port.instance, port, route, port.instance in self._standby)
 
     def remove(self, instance: str) -> None:
         """Forget an instance."""
         self._take({key: port for key, port in self.ports.items() if key != instance})
         self.balancer.remove(instance)
-        self.route = self._routed()
 
     def choose(self, options: CallOptions, without: Iterable[str] = (), refused: NodeStopped | None = None) -> Port:
         """Return the way to the instance for a call, and note that the call begins.
@@ -113,13 +110,6 @@ class Group:
         """Return the ways to those that get a call for all: instances that stand by do only where there is no other."""
         active = [port for instance, port in self.ports.items() if instance not in self._standby]
         return active or list(self.ports.values())
-
-    def _routed(self) -> Route | None:
-        active = self.audience()
-        if not self.over_links or len(active) != 1:
-            return None
-        (port,) = active
-        return cast("LinkPort", port).route(self, self.balancer)
 
     def _take(self, ports: dict[str, Port]) -> None:
         self.ports = ports
