@@ -11,6 +11,7 @@ use crate::clock;
 use crate::connection::{Connection, Failure};
 use crate::known::Known;
 use crate::names;
+use crate::pulling::{Pull, Puller, Wait};
 use crate::shared::Shared;
 use crate::streams::{create_dead, find, first_difference, shown, sorted};
 
@@ -140,7 +141,12 @@ pub(crate) async fn pause(shared: &Shared, stream: &str, consumer: &str, until_u
 }
 
 pub(crate) async fn resume(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<()> {
-    set_pause(shared, stream, consumer, &json!({})).await
+    set_pause(shared, stream, consumer, &json!({})).await?;
+    // A server looks at the pulls that wait only when another one comes. This one is too small for any message.
+    let look = Pull { messages: 1, bytes: 1, wait: Wait::No };
+    let mut puller = Puller::new(&shared.connection).await?;
+    let _too_small = puller.pull(&shared.connection, stream, consumer, look, &mut Vec::new()).await;
+    Ok(())
 }
 
 async fn set_pause(shared: &Shared, stream: &str, consumer: &str, body: &Value) -> HomeResult<()> {

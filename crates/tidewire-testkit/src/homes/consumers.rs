@@ -261,6 +261,8 @@ pub fn a_consumer_is_paused_and_resumed(home: &dyn Home) {
     assert!(good(home.consumer_info("orders", "c")).paused_until_us.is_some());
     assert_eq!(fetch(home, 1, 50_000), []);
     let waits = home.fetch("orders", "c", Fetch { max_messages: 1, max_bytes: 1, wait_us: 15 * SECOND_US });
+    // When this one has waited in vain, the other waits for sure.
+    assert_eq!(fetch(home, 1, SECOND_US), []);
     good(home.resume("orders", "c"));
     assert_eq!(sequences(&good(waits)), [1]);
 }
