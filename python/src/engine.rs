@@ -18,7 +18,7 @@ use crate::arguments::{
     Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Patience, Pattern, Patterns, Priority, Queue, Reason,
     Subject,
 };
-use crate::attach::attach;
+use crate::attach::{attach, detach, try_attach};
 use crate::bridge::{Bridge, Place};
 use crate::coroutine::Coroutine;
 use crate::errors::{self, error};
@@ -63,6 +63,15 @@ impl Engine {
     /// The engine, for what watches deadlines by it.
     pub fn handle(&self) -> tidewire_engine::EngineHandle {
         self.inner.handle()
+    }
+}
+
+/// To let go of an engine is to end it, which waits for its handlers: they need the interpreter, which this thread has.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take_mine() {
+            try_attach(|py| detach(py, || drop(inner)));
+        }
     }
 }
 

@@ -91,6 +91,11 @@ impl<T> Own<T> {
         if self.born.is_past() { None } else { self.value.as_mut() }
     }
 
+    /// Takes it out where this is dropped, if it belongs to this process.
+    pub fn take_mine(&mut self) -> Option<T> {
+        if self.born.is_past() { None } else { self.value.take() }
+    }
+
     /// Takes it out, if it belongs to this process.
     pub fn into_mine(mut self) -> Option<T> {
         if self.born.is_past() { None } else { self.value.take() }
