@@ -203,7 +203,7 @@ class Site:
 
     def idle(self) -> bool:
         """Wait until no request is under way any more, which the gateway tells; False if that takes too long."""
-        (gateway,) = self.node._link()._gateways
+        (gateway,) = self.node._link().ends.gateways
         return bool(gateway.idle(PATIENCE).wait())
 
 
