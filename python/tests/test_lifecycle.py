@@ -335,3 +335,37 @@ def test_the_messages_of_a_node_that_is_gone_are_free(is_started: bool) -> None:
         things = build(coroutine)
         gc.collect()
         assert [thing() for thing in things] == [None, None]
+
+
+def test_a_collection_while_an_event_loop_runs_actors_of_a_node_that_was_never_started() -> None:
+    """It stood still: one thread had the interpreter and the other the actor, and each waited for what the other had."""
+    code = textwrap.dedent(
+        """
+        import gc, threading, time
+        import tidewire as tw
+
+        async def fails(message):
+            raise ValueError("on purpose")
+
+        def churn():
+            while True:
+                for _ in range(1_000):
+                    cycle = []
+                    cycle.append(cycle)
+                time.sleep(0)
+
+        threading.Thread(target=churn, daemon=True).start()
+        for _ in range(200):
+            ref = tw.Node().spawn(fails)
+            ref.tell(1)
+            ref.tell(2)
+            del ref
+            gc.collect()
+        print("ended")
+        """
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=False
+    )
+    assert ended.stdout == "ended\n", ended.stderr

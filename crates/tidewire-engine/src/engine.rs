@@ -204,8 +204,9 @@ impl Inner {
         self.core.set_stopping();
         let actors = self.core.all();
         for cell in actors.iter().filter(|cell| !cell.has_parent()) {
+            let inline = !self.core.is_started() && cell.takes_over();
             Arc::clone(cell).begin_stop(drain, StopReason::Shutdown);
-            if !self.core.is_started() {
+            if inline {
                 Arc::clone(cell).run_inline();
             }
         }

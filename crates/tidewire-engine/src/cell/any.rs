@@ -38,6 +38,8 @@ pub(crate) trait AnyCell: Send + Sync {
     fn wakes_at_rest(&self, waker: &Waker) -> bool;
     fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)>;
     fn run_inline(self: Arc<Self>);
+    /// Whether this thread may run it inline: no event loop of another thread does.
+    fn takes_over(&self) -> bool;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -212,6 +214,10 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
 
     fn run_inline(self: Arc<Self>) {
         Runnable::run(self);
+    }
+
+    fn takes_over(&self) -> bool {
+        self.dispatcher.take_over()
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
 use tidewire_sync::Mutex;
 
@@ -22,6 +23,10 @@ struct Line {
     ready: VecDeque<Task>,
     /// The loop has been woken and has not run yet.
     woken: bool,
+    /// The thread that ran what was ready.
+    served_by: Option<ThreadId>,
+    /// Nothing is run here any more.
+    is_taken_over: bool,
 }
 
 impl External {
@@ -35,6 +40,10 @@ impl External {
         let ready = {
             let mut line = self.line.lock();
             line.woken = false;
+            if line.is_taken_over {
+                return 0;
+            }
+            line.served_by = Some(thread::current().id());
             std::mem::take(&mut line.ready)
         };
         let turns = ready.len();
@@ -44,9 +53,28 @@ impl External {
         turns
     }
 
+    /// Whether this thread may run the actors itself: no other thread serves them. One that has not begun to will not. Two
+    /// that run them would wait for each other, one with the lock of an actor and one with the interpreter of a binding.
+    pub(crate) fn take_over(&self) -> bool {
+        let mut line = self.line.lock();
+        let left = match line.served_by {
+            Some(thread) => return thread == thread::current().id(),
+            None => {
+                line.is_taken_over = true;
+                std::mem::take(&mut line.ready)
+            }
+        };
+        drop(line);
+        drop(left);
+        true
+    }
+
     pub(crate) fn schedule(&self, task: Task) {
         let wake = {
             let mut line = self.line.lock();
+            if line.is_taken_over {
+                return;
+            }
             line.ready.push_back(task);
             !std::mem::replace(&mut line.woken, true)
         };

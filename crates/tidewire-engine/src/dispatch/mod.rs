@@ -53,6 +53,14 @@ impl Dispatcher {
         }
     }
 
+    /// Whether a thread that ends an engine which was never started may run the actors of this dispatcher itself.
+    pub fn take_over(&self) -> bool {
+        match &self.place {
+            Place::Threads(_) => true,
+            Place::External(external) => external.take_over(),
+        }
+    }
+
     /// Whether a thread may look at an empty mailbox a little longer before its actor goes idle.
     #[inline]
     pub fn lingers(&self) -> bool {

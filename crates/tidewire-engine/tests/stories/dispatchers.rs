@@ -220,7 +220,7 @@ fn without_spare_threads_a_blocking_ask_ends_at_its_deadline() {
 #[test]
 fn another_thread_takes_over_as_soon_as_a_handler_waits_in_an_ask() {
     const ASKS: u32 = 20;
-    const STALL: Duration = Duration::from_secs(10);
+    const STALL: Duration = Duration::from_secs(1);
     for (spin, eager) in [(0, false), (50, false), (1_000, false), (0, true), (50, true)] {
         let mut config = config(1, spin);
         config.stall_us = STALL.as_micros() as u64;
