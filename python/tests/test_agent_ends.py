@@ -221,7 +221,7 @@ def test_a_retry_that_finds_the_mailbox_full_ends_its_receipt_and_waits_no_more(
             inside.set()
             assert release.wait(PATIENCE)
 
-    agent = node.agent(handler, id="a", mailbox=1, retry=tw.Retry(3, backoff_ms=300))
+    agent = node.agent(handler, id="a", mailbox=1, retry=tw.Retry(3, backoff_ms=2_000, backoff_max_ms=2_000))
     sender = node.agent(nothing, id="sender")
     receipt = sender.sync.send("fails", to="a", receipt=True)
     assert failed.wait(PATIENCE)
