@@ -175,8 +175,8 @@ def test_what_the_hub_refuses_is_raised_where_it_is_awaited() -> None:
                 with pytest.raises(tw.Unauthorized, match=r"closed\.news"):
                     async with node.subscription("closed.news"):
                         pass
-                actors = node.statistics()["actors"]
-                assert len(actors) == 2, f"the actor of a stream that was refused is gone: {actors}"
+                # Those of what was refused are gone.
+                await node.until(lambda now: len(now["actors"]) == 1, PATIENCE_S)
 
     play(story)
 

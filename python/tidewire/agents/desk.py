@@ -154,8 +154,10 @@ class Desk:
         again = msgspec.structs.replace(message, delivery=message.delivery + 1, flags=message.flags | IS_AGAIN)
         self.retried += 1
         logger.debug("%s: attempt %d failed, again in %.3f s: %s", self.id, message.delivery, wait_s, _text(error))
+        # Not later than the timer fires: what it finds waits no more.
+        due = monotonic() + wait_s
         timer = self.node.schedule(wait_s, self.ref, again, priority=message.priority)
-        self.later[id(again)] = Later(monotonic() + wait_s, timer, again, _text(error))
+        self.later[id(again)] = Later(due, timer, again, _text(error))
         if len(self.later) > self._later_max:
             self._forget_told()
 
