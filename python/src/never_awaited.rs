@@ -18,7 +18,7 @@ impl NeverAwaited {
             Some(traces) => *traces,
             None => {
                 // Found before the cell is taken: what asks lets go of the interpreter, and another thread would wait for the cell with it.
-                let found = traces_origins(py).unwrap_or(false);
+                let found = traces_origins(py)?;
                 *TRACES.get_or_init(|| found)
             }
         };
