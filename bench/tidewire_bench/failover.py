@@ -1,4 +1,4 @@
-"""How long a single active service is away when the process of its active instance is killed: a distribution, at a hub and on NATS.
+"""Failover times of a single active service whose active process is killed: a distribution, at a hub and on NATS.
 
 ``python bench/tidewire_bench/failover.py --rounds 50``; it starts a NATS server of its own. A round starts a process that holds the service, has
 an instance of this process stand by, kills the other with SIGKILL at a random moment of its lease, and measures until the one here has

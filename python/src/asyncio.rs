@@ -1,4 +1,4 @@
-//! What asyncio offers that has no Rust side: callbacks of event loops, and its exceptions.
+//! Callbacks on the event loops of asyncio, the wake-up of one, and the exceptions of asyncio.
 
 use std::sync::Arc;
 use std::task::Wake;
