@@ -1,4 +1,4 @@
-//! One reply to one ask: the place for it, and the waiting.
+//! The reply slot of an ask, and the wait for it.
 
 use std::future::Future;
 use std::pin::Pin;

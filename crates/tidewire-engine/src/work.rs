@@ -1,4 +1,4 @@
-//! One actor at work: its turns, its failures and restarts, its end. Locked by the thread that runs the actor.
+//! The turns of an actor, its failures and restarts, and its end. Locked by the thread that runs the actor.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What describes the gateway: its page, the description of its services, its health and its metrics.
+//! Documents of the gateway: its page, the description of its services, its health and its metrics.
 
 use std::sync::Arc;
 

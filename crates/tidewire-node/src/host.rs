@@ -1,4 +1,4 @@
-//! One instance of a service: takes calls in from the thread of the links, and lets handlers run.
+//! The server side of a service instance: calls come in from the thread of the links, and handlers run.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-"""Where streams, buckets and leases live: a folder of this process, or the hub, which serves its own as a service."""
+"""The home of streams, buckets and leases: a folder of this process, or the hub, which serves its own as a service."""
 
 from __future__ import annotations
 

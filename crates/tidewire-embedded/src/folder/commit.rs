@@ -1,4 +1,4 @@
-//! What makes calls last: one write and one sync for all that came since the last.
+//! Group commit: one write and one sync for all calls that came since the last.
 
 use tidewire_backend::home::HomeResult;
 use tidewire_core::stream::lease::Granted;
