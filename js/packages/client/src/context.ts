@@ -1,12 +1,15 @@
 /** What a handler may ask of the call that it handles. */
+import type { Visibility } from "./discovery.js";
 import { InvalidArgument } from "./generated/errors.js";
 
 /** The call that is being handled. */
 export interface CallContext {
 	/** The name of the calling node. */
 	readonly node: string;
-	/** Whose token that node has; empty where there are none. */
+	/** Whose token the caller has: that node, or the client over HTTP; empty where there are none. */
 	readonly user: string;
+	/** From where the call comes: of a node that joined the hub ("private"), or over HTTP ("public"). */
+	readonly origin: Visibility;
 	readonly headers: Readonly<Record<string, string>>;
 	/** Aborts when the caller has gone, gave up, or ran out of time. */
 	readonly signal: AbortSignal;

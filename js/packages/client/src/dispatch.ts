@@ -3,7 +3,7 @@ import { TidewireError } from "./error.js";
 import type { Callee, Incoming, Message } from "./exchanges.js";
 import { ERRORS } from "./generated/error_table.js";
 import { InvalidArgument } from "./generated/errors.js";
-import { Host, headersOf } from "./hosting.js";
+import { Host, headersOf, isPublic, userOf } from "./hosting.js";
 import { argumentsOf, type Bound } from "./methods.js";
 import type { References } from "./references.js";
 import type { Runtime } from "./runtime.js";
@@ -33,10 +33,11 @@ export class Dispatch {
 
 	published(message: Message): void {
 		const { origin, to, subject, fields, payload } = message;
-		const node = this.runtime.link.session?.peer(origin).name ?? "";
+		const { session } = this.runtime.link;
+		const [node, user] = [session?.peer(origin).name ?? "", userOf(message, session)];
 		let read: Envelope | undefined;
 		const envelope = (): Envelope => {
-			read ??= { subject, value: readValue(payload), headers: headersOf(fields), node };
+			read ??= { subject, value: readValue(payload), headers: headersOf(fields), node, user };
 			return read;
 		};
 		this.subscriptions.deliver(to, subject, { envelope });
@@ -69,9 +70,10 @@ export class Dispatch {
 
 	private calledService(call: Incoming, session: Session, serving: Serving, now: number): Callee | undefined {
 		const name = call.subject.slice(call.subject.lastIndexOf(".") + 1);
-		const bound = serving.methods.get(name);
+		const methods = isPublic(call) ? serving.open : serving.methods;
+		const bound = methods.get(name);
 		if (bound === undefined) {
-			const text = `${serving.name} has no method '${name}': there are ${[...serving.methods.keys()].slice(0, 10).join(", ")}`;
+			const text = `${serving.name} has no method '${name}': there are ${[...methods.keys()].slice(0, 10).join(", ")}`;
 			session.theirs.fail(call.id, NO_SUCH_TARGET, encode(text));
 			return undefined;
 		}
@@ -116,7 +118,8 @@ export class Dispatch {
 		const { subject, fields } = call;
 		const run = (): unknown => {
 			const value = readValue(call.payload);
-			const envelope: Envelope = { subject, value, headers: headersOf(fields), node: session.peer(call.origin).name };
+			const [node, user] = [session.peer(call.origin).name, userOf(call, session)];
+			const envelope: Envelope = { subject, value, headers: headersOf(fields), node, user };
 			return subscription.listener?.(value, envelope);
 		};
 		const work = { call, session, title: subject, streams: false, run, give: undefined };

@@ -225,11 +225,11 @@ class Running implements Callee {
 			return;
 		}
 		const { call, session, run, title } = this.work;
-		const peer = session.peer(call.origin);
 		const { controller, until, runtime } = this;
 		this.context = {
-			node: peer.name,
-			user: peer.user,
+			node: session.peer(call.origin).name,
+			user: userOf(call, session),
+			origin: isPublic(call) ? "public" : "private",
 			headers: headersOf(call.fields),
 			trace: fieldText(call.fields, "tw-trace"),
 			signal: controller.signal,
@@ -408,6 +408,16 @@ function iteratorOf(value: unknown, title: string): AnyIterator {
 		throw new TidewireError(`${title}: it gave no iterator, and is declared as a stream`);
 	}
 	return iterator;
+}
+
+/** Whether a call comes over HTTP. The hub takes nobody's word for that but its gateway's. */
+export function isPublic(call: Incoming): boolean {
+	return fieldText(call.fields, "tw-origin") === "public";
+}
+
+/** Whose token the sender of a call or a message has: the client of a gateway, or the node itself. */
+export function userOf({ fields, origin }: Pick<Incoming, "fields" | "origin">, session: Session | undefined): string {
+	return fieldText(fields, "tw-user") ?? session?.peer(origin).user ?? "";
 }
 
 /** The headers of a message, but for those of the protocol. */

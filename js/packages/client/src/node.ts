@@ -15,7 +15,7 @@ import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, typ
 import { Presence } from "./presence.js";
 import { References } from "./references.js";
 import { Runtime } from "./runtime.js";
-import { Serving, said } from "./serving.js";
+import { openOf, Serving, said } from "./serving.js";
 import type { Session } from "./session.js";
 import type { Shell } from "./shell.js";
 import { checkSubject, covers } from "./subjects.js";
@@ -183,7 +183,8 @@ export class Node {
 			);
 		}
 		const info = said(name, instance, methods, options);
-		const serving: Serving = new Serving(name, instance, methods, info, new Host(this.runtime), () =>
+		const open = openOf(methods, options);
+		const serving: Serving = new Serving(name, instance, methods, open, info, new Host(this.runtime), () =>
 			this.stopServing(serving),
 		);
 		const key = `svc.${name}.${instance}`;
@@ -261,6 +262,7 @@ export class Node {
 			value,
 			headers: { ...options.headers },
 			node: this.name,
+			user: "",
 		};
 		for (const one of this.subscriptions.chosen(subject)) {
 			one.deliver({ envelope: () => envelope });
@@ -354,7 +356,7 @@ export class Node {
 			return this.clients.request(subject, value, options);
 		}
 		const copy = readValue(writeValue(value));
-		const envelope: Envelope = { subject, value: copy, headers: { ...options.headers }, node: this.name };
+		const envelope: Envelope = { subject, value: copy, headers: { ...options.headers }, node: this.name, user: "" };
 		return readValue(writeValue(await own.listener(copy, envelope)));
 	}
 

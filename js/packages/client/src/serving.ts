@@ -1,5 +1,6 @@
 /** An instance of a service that this node serves, and what others are told of it. */
 
+import type { Visibility } from "./discovery.js";
 import type { Id } from "./frames.js";
 import { InvalidArgument } from "./generated/errors.js";
 import type { Host, ServiceStatistics } from "./hosting.js";
@@ -22,6 +23,8 @@ export class Serving implements ServiceHandle {
 		readonly name: string,
 		readonly instance: string,
 		readonly methods: ReadonlyMap<string, Bound>,
+		/** Those that may be called over HTTP. */
+		readonly open: ReadonlyMap<string, Bound>,
 		readonly info: string,
 		readonly host: Host,
 		private readonly ends: () => void,
@@ -46,6 +49,16 @@ export class Serving implements ServiceHandle {
 	}
 }
 
+/** The methods that may be called over HTTP. */
+export function openOf(methods: ReadonlyMap<string, Bound>, options: ServeOptions): ReadonlyMap<string, Bound> {
+	return new Map([...methods].filter(([, bound]) => visibilityOf(bound, options) === "public"));
+}
+
+/** A method is as visible as its service, or less. */
+function visibilityOf({ name }: Bound, options: ServeOptions): Visibility {
+	return options.methods?.[name]?.visibility === "private" ? "private" : (options.visibility ?? "private");
+}
+
 /** What an instance says of itself, as JSON. */
 export function said(
 	name: string,
@@ -53,7 +66,7 @@ export function said(
 	methods: ReadonlyMap<string, Bound>,
 	options: ServeOptions,
 ): string {
-	const visibility = options.visibility ?? "private";
+	const { visibility = "private" } = options;
 	if (visibility !== "private" && visibility !== "public") {
 		throw new InvalidArgument(`serve: visibility: ${shown(visibility)} is not allowed: use 'private' or 'public'`);
 	}
@@ -63,7 +76,7 @@ export function said(
 			description: options.description ?? "",
 			visibility,
 			methods: [...methods.values()].map((bound) =>
-				method(bound, options.methods?.[bound.name] ?? {}, visibility, withSchemas),
+				method(bound, options.methods?.[bound.name] ?? {}, visibilityOf(bound, options), withSchemas),
 			),
 			events: [],
 			instances: [instance],
@@ -73,7 +86,6 @@ export function said(
 }
 
 function method(bound: Bound, options: MethodOptions, visibility: string, withSchemas: boolean): object {
-	const narrower = options.visibility === "private" ? "private" : visibility;
 	return {
 		name: bound.name,
 		description: options.description ?? "",
@@ -82,7 +94,7 @@ function method(bound: Bound, options: MethodOptions, visibility: string, withSc
 		stream: bound.streams,
 		idempotent: options.idempotent ?? false,
 		timeout: options.timeout === undefined ? null : options.timeout / 1000,
-		visibility: narrower,
+		visibility,
 		notes: [],
 	};
 }

@@ -13,6 +13,8 @@ export interface Envelope {
 	readonly headers: Readonly<Record<string, string>>;
 	/** The name of the node that published it; empty for the hub itself. */
 	readonly node: string;
+	/** Whose token its publisher has; empty where there are none. */
+	readonly user: string;
 }
 
 /** Handles what is published; what it returns answers whoever asked. */

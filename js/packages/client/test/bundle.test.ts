@@ -17,6 +17,7 @@ async function bundled(source: string): Promise<number> {
 		format: "esm",
 		platform: "browser",
 		target: "es2022",
+		tsconfigRaw: "{}",
 		write: false,
 	});
 	return gzipSync(outputFiles[0]?.contents ?? new Uint8Array(), { level: 9 }).length;

@@ -1,4 +1,4 @@
-/** Processes of Python for tests: a hub, and a node that serves and calls. */
+/** Processes of Python for tests: a hub, one with a data folder and a gateway, and a node that serves and calls. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -7,26 +7,18 @@ export const ROOT = fileURLToPath(new URL("../../../../../", import.meta.url));
 export const PYTHON = process.env.PYTHON_OF_TESTS ?? `${ROOT}.venv/bin/python`;
 const PEER = `${ROOT}js/packages/client/test/peer.py`;
 
-export class Peer {
-	private constructor(
-		private readonly child: ChildProcess,
-		readonly said: { readonly url: string },
-	) {}
+/** A process that says in a line that it is ready. */
+class Program {
+	protected constructor(private readonly child: ChildProcess) {}
 
-	static async start(...args: string[]): Promise<Peer> {
-		const child = spawn(PYTHON, [PEER, ...args], {
-			stdio: ["pipe", "pipe", "inherit"],
-		});
+	protected static async launch(command: string, args: readonly string[]): Promise<[ChildProcess, string]> {
+		const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
 		const lines = createInterface({ input: child.stdout });
 		const first = await new Promise<string>((resolve, reject) => {
 			lines.once("line", resolve);
-			child.once("exit", (code) => reject(new Error(`peer.py ${args.join(" ")} ended with ${code}`)));
+			child.once("exit", (code) => reject(new Error(`${command} ${args.join(" ")} ended with ${code}`)));
 		});
-		return new Peer(child, JSON.parse(first) as { url: string });
-	}
-
-	get url(): string {
-		return this.said.url;
+		return [child, first];
 	}
 
 	/** Ends it, and waits for that. */
@@ -36,5 +28,44 @@ export class Peer {
 			this.child.kill(signal);
 			await ended;
 		}
+	}
+}
+
+/** `peer.py`. */
+export class Peer extends Program {
+	private constructor(
+		child: ChildProcess,
+		readonly url: string,
+	) {
+		super(child);
+	}
+
+	static async start(...args: string[]): Promise<Peer> {
+		const [child, said] = await Program.launch(PYTHON, [PEER, ...args]);
+		return new Peer(child, (JSON.parse(said) as { url: string }).url);
+	}
+}
+
+/** `tidewire up` on loopback. */
+export class Hub extends Program {
+	private constructor(
+		child: ChildProcess,
+		readonly url: string,
+		/** Where its gateway is, if it has one. */
+		readonly http: string,
+	) {
+		super(child);
+	}
+
+	static async start(...args: string[]): Promise<Hub> {
+		const [child, said] = await Program.launch(PYTHON, [
+			"-m",
+			"tidewire",
+			"up",
+			"--listen",
+			"ws://127.0.0.1:0",
+			...args,
+		]);
+		return new Hub(child, /ws:\S+/.exec(said)?.[0] ?? "", /http:\S+/.exec(said)?.[0] ?? "");
 	}
 }
