@@ -11,6 +11,7 @@ from tables import Row
 WIDTH = 120
 USED_LIMITS = (
     "call_headers",
+    "consumer_in_flight",
     "ask_timeout_ms",
     "link_backoff_max_ms",
     "link_backoff_ms",
@@ -42,6 +43,9 @@ USED_LIMITS = (
 )
 """The limits that the client knows; the others are those of engines and hubs."""
 
+USED_MAXIMA = ("consumer_in_flight",)
+"""The limits that a call may set, and whose greatest value the client refuses to exceed."""
+
 TYPES = {
     "int | None": "number | null",
     "str | None": "string | null",
@@ -63,7 +67,9 @@ def typescript_limits(rows: list[Row], origin: str) -> str:
 
 def _limit(row: Row) -> str:
     comment = _comment([f"{row['meaning']} In {row['unit']}.", f"At the limit: {row['overflow']}"])
-    return f"{comment}export const {row['name'].upper()} = {_grouped(row['default'])};\n"
+    name = row["name"].upper()
+    most = f"export const {name}_MAX = {_grouped(row['max'])};\n" if row["name"] in USED_MAXIMA else ""
+    return f"{comment}export const {name} = {_grouped(row['default'])};\n{most}"
 
 
 def typescript_errors(rows: list[Row], origin: str) -> str:

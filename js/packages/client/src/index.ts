@@ -55,6 +55,12 @@ export {
 	type Priority,
 } from "./options.js";
 export { Remote, remote } from "./remote.js";
+export type { Bucket, BucketInfo, BucketSettings, Entry } from "./streams/bucket.js";
+export type { Consumer, ConsumerInfo, NextOptions } from "./streams/consumer.js";
+export type { Content, DeadEvent, Message, PublishOptions, SettleOptions, StreamEvent } from "./streams/event.js";
+export type { Start } from "./streams/home.js";
+export type { Ack } from "./streams/publisher.js";
+export type { ConsumerSettings, ReadOptions, Stream, StreamInfo, StreamSettings } from "./streams/stream.js";
 export type {
 	Envelope,
 	Listener,

@@ -18,6 +18,9 @@ import { Runtime } from "./runtime.js";
 import { openOf, Serving, said } from "./serving.js";
 import type { Session } from "./session.js";
 import type { Shell } from "./shell.js";
+import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
+import type { Store } from "./streams/store.js";
+import type { Stream, StreamInfo, StreamSettings } from "./streams/stream.js";
 import { checkSubject, covers } from "./subjects.js";
 import {
 	type Envelope,
@@ -104,6 +107,7 @@ export class Node {
 	private readonly byService = new Map<string, Serving>();
 	private readonly listeners = new Map<keyof NodeEvents, Set<(...args: never[]) => void>>();
 	private current: Joined | undefined;
+	private store: Store | undefined;
 	private losses = 0;
 	private ending: Promise<void> | undefined;
 
@@ -402,6 +406,43 @@ export class Node {
 				this.runtime.shell.report(error);
 			}
 		}
+	}
+
+	/**
+	 * A stream of the hub's data folder. With settings it is made, or found with the same ones; without, it is to be there.
+	 *
+	 * @typeParam T What is published on it.
+	 * @throws SettingsDiffer if it exists with other settings; NotFound if it is to be there and is not; NoResponders if the hub has no data folder.
+	 */
+	async stream<T = unknown>(name: string, settings?: StreamSettings): Promise<Stream<T>> {
+		return (await this.stores()).stream<T>(name, settings);
+	}
+
+	/** What there is of every stream of the hub, by name. */
+	async streams(): Promise<StreamInfo[]> {
+		return (await this.stores()).streams();
+	}
+
+	/**
+	 * A key-value bucket of the hub's data folder. With settings, `{}` too, it is made, or found with the same ones; without, it is to be there.
+	 *
+	 * @typeParam T What its values are.
+	 * @throws SettingsDiffer, NotFound and NoResponders as of `stream`.
+	 */
+	async kv<T = unknown>(name: string, settings?: BucketSettings): Promise<Bucket<T>> {
+		return (await this.stores()).kv<T>(name, settings);
+	}
+
+	/** What there is of every bucket of the hub, by name. */
+	async buckets(): Promise<BucketInfo[]> {
+		return (await this.stores()).buckets();
+	}
+
+	private async stores(): Promise<Store> {
+		const { Home, Store } = await import("./streams/store.js");
+		const { shell } = this.runtime;
+		this.store ??= new Store(new Home(this, () => shell.now()), () => randomName(shell));
+		return this.store;
 	}
 
 	/**

@@ -1,13 +1,16 @@
 /** Two tabs and a worker of Chromium on one hub, with a node of Python. */
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import test, { after, before, describe } from "node:test";
 import { build } from "esbuild";
 import type { Browser, Page } from "playwright-core";
 import { connect, type Node } from "tidewire";
 import { launch } from "./chromium.js";
-import { Peer, ROOT } from "./python.js";
+import { Hub, Peer, ROOT } from "./python.js";
 
 const WORKER = `
 import { connect } from "/tidewire.js";
@@ -118,6 +121,40 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 			return [back.length, back.every((byte, n) => byte === (n & 255)), array.dtype, array.data[9999]];`,
 		);
 		assert.deepEqual(result, [3_000_000, true, "<i4", 9999]);
+	});
+
+	test("streams and buckets of a hub: a page and a node of Node share them", async () => {
+		const [one] = pages as [Page, Page];
+		const folder = mkdtempSync(join(tmpdir(), "tidewire-"));
+		const durable = await Hub.start(["--data", folder]);
+		const beside = await connect(durable.url);
+		const jobs = await beside.stream<number>("jobs", { subjects: ["jobs"] });
+		await Promise.all([1, 2, 3].map((n) => jobs.publish("jobs", n)));
+		const seen = await within(
+			one,
+			`const page = await connect(args[0]);
+			const config = await page.kv("config", { history: 2 });
+			const revision = await config.put("most", 3);
+			const refused = await config.update("most", 4, { revision: revision + 1 }).catch((error) => error.code);
+			const jobs = await page.stream("jobs");
+			const work = await jobs.consumer("work", { start: "all" });
+			const seen = [refused];
+			for await (const event of work) {
+				seen.push(event.value);
+				await event.ack();
+				if (seen.length === 4) break;
+			}
+			seen.push((await jobs.publish("jobs", new Uint8Array(100_000))).sequence);
+			await page.close();
+			return seen;`,
+			durable.url,
+		);
+		assert.deepEqual(seen, ["revision_conflict", 1, 2, 3, 4]);
+		assert.equal((await (await beside.kv("config")).get("most"))?.value, 3);
+		assert.equal((await jobs.consumers())[0]?.ackedTo, 3);
+		await beside.close();
+		await durable.stop();
+		rmSync(folder, { recursive: true });
 	});
 
 	test("a page that is closed in the middle of a stream ends the generator there", async () => {

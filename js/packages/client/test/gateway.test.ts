@@ -18,7 +18,7 @@ const DESK = {
 const OPEN = { visibility: "public", methods: { secret: { visibility: "private" } } } as const;
 
 test("a handler knows who calls over HTTP, and private methods are not there", { timeout: 60_000 }, async () => {
-	const hub = await Hub.start("--http", "127.0.0.1:0", "--token", "till:register", "--token", "ana:analyst8");
+	const hub = await Hub.start(["--http", "127.0.0.1:0", "--token", "till:register", "--token", "ana:analyst8"]);
 	try {
 		await using node = await connect(hub.url, { token: "register" });
 		await node.serve("desk", DESK, OPEN);

@@ -1,28 +1,32 @@
 /** The blocks of the guide: TypeScript holds them to the types, and each runs beside a hub with the guide's services. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import test, { after, before } from "node:test";
 import { transformSync } from "esbuild";
 import ts from "typescript";
-import { Peer, ROOT } from "./python.js";
+import { Hub, Peer, ROOT } from "./python.js";
 
 const FOLDER = `${ROOT}js/packages/client/build/guide`;
 const URL_OF_GUIDE = "ws://127.0.0.1:7421";
 const guide = readFileSync(`${ROOT}docs/guides/javascript.md`, "utf8");
 const blocks = [...guide.matchAll(/```ts\n(.*?)```/gs)].map(([, block]) => block as string);
-let hub: Peer;
+const folder = mkdtempSync(join(tmpdir(), "tidewire-"));
+let hub: Hub;
 let server: Peer;
 
 before(async () => {
 	mkdirSync(FOLDER, { recursive: true });
-	hub = await Peer.start("hub");
+	hub = await Hub.start(["--data", folder]);
 	server = await Peer.start("server", hub.url);
 });
 
 after(async () => {
 	await server?.stop();
 	await hub?.stop();
+	rmSync(folder, { recursive: true });
 });
 
 test("the guide has blocks", () => {

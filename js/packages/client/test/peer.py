@@ -181,6 +181,14 @@ SAMPLES: dict[str, Any] = {
 }
 
 
+def difference(wanted: Any, value: Any) -> str:
+    if isinstance(wanted, np.ndarray):
+        same = isinstance(value, np.ndarray) and value.dtype == wanted.dtype and bool((value == wanted).all())
+    else:
+        same = type(value) is type(wanted) and value == wanted
+    return "" if same else f"{type(value).__name__} {value!r}"
+
+
 class Values(tw.Service):
     """Gives and takes a value of every type."""
 
@@ -199,12 +207,7 @@ class Values(tw.Service):
     @tw.method
     async def check(self, name: str, value: Any) -> str:
         """Say what differs; empty if nothing does."""
-        wanted = SAMPLES[name]
-        if isinstance(wanted, np.ndarray):
-            same = isinstance(value, np.ndarray) and value.dtype == wanted.dtype and bool((value == wanted).all())
-        else:
-            same = type(value) is type(wanted) and value == wanted
-        return "" if same else f"{type(value).__name__} {value!r}"
+        return difference(SAMPLES[name], value)
 
     @tw.method
     async def type_of(self, value: Any) -> str:
@@ -271,6 +274,23 @@ class Driver(tw.Service):
     @tw.method
     async def request(self, subject: str, value: Any) -> Any:
         return await self._node.request(subject, value)
+
+    @tw.method
+    async def store(self, stream: str, subject: str, name: str) -> int:
+        """Publish one of the values of `values` on a stream."""
+        return (await (await self._node.find_stream(stream)).publish(subject, SAMPLES[name])).sequence
+
+    @tw.method
+    async def stored(self, stream: str, sequence: int, name: str) -> str:
+        """Say what is wrong with an event that is to be one of the values of `values`; nothing if it is right."""
+        async for event in (await self._node.find_stream(stream)).read(sequence, sequence):
+            return difference(SAMPLES[name], event.value)
+        return "nothing is there"
+
+    @tw.method
+    async def entry(self, bucket: str, key: str, value: Any) -> int:
+        """Write a value into a bucket."""
+        return await (await self._node.find_kv(bucket)).put(key, value)
 
     async def _known(self, service: str) -> None:
         await self._node.until(lambda now: now["links"]["services"].get(service, 0) > 0, timeout=10)

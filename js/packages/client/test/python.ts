@@ -57,15 +57,9 @@ export class Hub extends Program {
 		super(child);
 	}
 
-	static async start(...args: string[]): Promise<Hub> {
-		const [child, said] = await Program.launch(PYTHON, [
-			"-m",
-			"tidewire",
-			"up",
-			"--listen",
-			"ws://127.0.0.1:0",
-			...args,
-		]);
+	static async start(args: readonly string[], port = "0"): Promise<Hub> {
+		const up = ["-m", "tidewire", "up", "--listen", `ws://127.0.0.1:${port}`];
+		const [child, said] = await Program.launch(PYTHON, [...up, ...args]);
 		return new Hub(child, /ws:\S+/.exec(said)?.[0] ?? "", /http:\S+/.exec(said)?.[0] ?? "");
 	}
 }

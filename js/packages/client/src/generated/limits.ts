@@ -13,6 +13,13 @@ export const ASK_TIMEOUT_MS = 30_000;
 export const CALL_HEADERS = 56;
 
 /**
+ * Deliveries of one consumer that are not settled. In deliveries.
+ * At the limit: Further events stay in the stream.
+ */
+export const CONSUMER_IN_FLIGHT = 1000;
+export const CONSUMER_IN_FLIGHT_MAX = 65_536;
+
+/**
  * Longest wait between two attempts to join a lost hub again. In ms.
  * At the limit: Further attempts wait as long as this.
  */

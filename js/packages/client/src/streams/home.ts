@@ -1,0 +1,150 @@
+/** The home of streams and buckets: the service in which a hub offers its data folder. */
+import type { TidewireError } from "../error.js";
+import {
+	DataCorrupt,
+	DataInUse,
+	HomeBusy,
+	HomeError,
+	HomeUnavailable,
+	InvalidArgument,
+	LeaseHeld,
+	LeaseLost,
+	LimitExceeded,
+	NoResponders,
+	NotFound,
+	RevisionConflict,
+	SettingsDiffer,
+	StaleDelivery,
+	StreamFull,
+	Unauthorized,
+	Unsupported,
+} from "../generated/errors.js";
+import type { Node } from "../node.js";
+import { type CallOptions, shown } from "../options.js";
+import { type Tuple, tuple } from "../values/kinds.js";
+
+const SERVICE = "tidewire-streams";
+/** How long one call waits for something at most; then it is made again. Less than the timeout of a call. */
+export const WAIT_US = 4_000_000;
+/** How many events and entries one call gives at most, and how many bytes. */
+export const PAGE = 1_000;
+export const PAGE_BYTES = 4 << 20;
+
+/** The errors that stand in the place of one result of a batch, by their kind. */
+const KINDS: Readonly<Record<string, new (message: string) => TidewireError>> = {
+	invalid: InvalidArgument,
+	limit: LimitExceeded,
+	denied: Unauthorized,
+	unsupported: Unsupported,
+	not_found: NotFound,
+	differs: SettingsDiffer,
+	full: StreamFull,
+	stale: StaleDelivery,
+	revision: RevisionConflict,
+	lease_lost: LeaseLost,
+	lease_held: LeaseHeld,
+	busy: HomeBusy,
+	locked: DataInUse,
+	corrupt: DataCorrupt,
+	unreachable: HomeUnavailable,
+};
+
+/** The calls of a home, by name, with plain data. */
+export class Home {
+	private readonly once: HomeClient;
+	private readonly again: HomeClient;
+
+	constructor(
+		private readonly node: Pick<Node, "client">,
+		/** Milliseconds of a clock that never goes back. */
+		readonly now: () => number,
+	) {
+		this.once = this.client({});
+		this.again = this.client({ idempotent: true });
+	}
+
+	/** Makes a call that changes something. Where the link is lost, it is not known whether it did. */
+	call(name: string, ...args: readonly unknown[]): Promise<unknown> {
+		return explained(this.once.call(name, args));
+	}
+
+	/** Makes a call that may be made twice: it is made again when the link was lost and is back. */
+	ask(name: string, args: readonly unknown[], signal?: AbortSignal): Promise<unknown> {
+		const client = signal === undefined ? this.again : this.client({ idempotent: true, signal });
+		return explained(client.call(name, args));
+	}
+
+	private client(options: CallOptions): HomeClient {
+		return this.node.client(SERVICE, options) as unknown as HomeClient;
+	}
+}
+
+interface HomeClient {
+	call(name: string, args: readonly unknown[]): PromiseLike<unknown>;
+}
+
+async function explained(answer: PromiseLike<unknown>): Promise<unknown> {
+	try {
+		return await answer;
+	} catch (error) {
+		throw error instanceof NoResponders
+			? new NoResponders("the hub has no place for streams and buckets: start it with `tidewire up --data DIR`")
+			: error;
+	}
+}
+
+/** The error that stands in the place of one result of a batch, if there is one. */
+export function refused(result: unknown): TidewireError | undefined {
+	if (!Array.isArray(result) || result.length !== 2 || typeof result[0] !== "string") {
+		return undefined;
+	}
+	const [kind, message] = result as [string, unknown];
+	const error = new (KINDS[kind] ?? HomeError)(String(message));
+	return error instanceof HomeError ? Object.assign(error, { kind }) : error;
+}
+
+/** Milliseconds as microseconds. */
+export function microseconds(field: string, ms: number | undefined): number | null {
+	if (ms === undefined) {
+		return null;
+	}
+	if (typeof ms !== "number" || !(ms >= 0 && ms < 1e14)) {
+		throw new InvalidArgument(`${field}: ${shown(ms)} is not allowed: give milliseconds from 0 on`);
+	}
+	return Math.round(ms * 1000);
+}
+
+/** A time of a home. */
+export function timeOf(micros: unknown): Date {
+	return new Date(Number(micros) / 1000);
+}
+
+/** Refuses what is none of some words. */
+export function oneOf<T extends string>(field: string, value: T, words: readonly T[]): T {
+	if (!words.includes(value)) {
+		throw new InvalidArgument(`${field}: ${shown(value)} is not allowed: give ${words.map(shown).join(" or ")}`);
+	}
+	return value;
+}
+
+/** A pattern or several as homes take them. */
+export function patternsOf(filter: string | readonly string[] | undefined): readonly string[] {
+	return typeof filter === "string" ? [filter] : (filter ?? []);
+}
+
+/** Where to begin: behind the newest event, at the oldest, at a sequence, or at a time. */
+export type Start = "new" | "all" | number | Date;
+
+/** A place in a stream as homes take it. */
+export function startOf(start: Start): Tuple<string | number> {
+	if (start === "new" || start === "all") {
+		return tuple<string | number>(start, 0);
+	}
+	if (start instanceof Date) {
+		return tuple<string | number>("time", start.getTime() * 1000);
+	}
+	if (Number.isSafeInteger(start) && start >= 0) {
+		return tuple<string | number>("sequence", start);
+	}
+	throw new InvalidArgument(`start: ${shown(start)} is not allowed: give "new", "all", a sequence or a Date`);
+}

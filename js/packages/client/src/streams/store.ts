@@ -1,0 +1,57 @@
+/** The streams and buckets of a hub: makes them, finds them, and lists them. A node loads this part when it is first asked for one. */
+import { InvalidArgument } from "../generated/errors.js";
+import { shown } from "../options.js";
+import { Bucket, type BucketInfo, type BucketSettings, bucketInfo } from "./bucket.js";
+import { type Home, microseconds, oneOf } from "./home.js";
+import { Stream, type StreamInfo, type StreamSettings, streamInfo } from "./stream.js";
+
+export { Home } from "./home.js";
+
+export class Store {
+	/** @param unique Gives a name that nobody else has. */
+	constructor(
+		private readonly home: Home,
+		private readonly unique: () => string,
+	) {}
+
+	async stream<T>(name: string, settings: StreamSettings | undefined): Promise<Stream<T>> {
+		if (settings === undefined) {
+			await this.home.ask("stream_info", [name]);
+			return new Stream<T>(this.home, name, this.unique);
+		}
+		const { subjects, maxAge, maxBytes = null, maxMessages = null, full = "refuse" } = settings;
+		const { dedupe = 120_000, replicas = 1 } = settings;
+		if (!Array.isArray(subjects)) {
+			throw new InvalidArgument(`subjects: ${shown(subjects)} is not allowed: give an array of patterns`);
+		}
+		await this.home.ask("create_stream", [
+			name,
+			subjects,
+			microseconds("maxAge", maxAge),
+			maxBytes,
+			maxMessages,
+			oneOf("full", full, ["refuse", "drop_old"]) === "drop_old",
+			microseconds("dedupe", dedupe),
+			replicas,
+		]);
+		return new Stream<T>(this.home, name, this.unique);
+	}
+
+	async streams(): Promise<StreamInfo[]> {
+		return ((await this.home.ask("list_streams", [])) as unknown[]).map(streamInfo);
+	}
+
+	async kv<T>(name: string, settings: BucketSettings | undefined): Promise<Bucket<T>> {
+		if (settings === undefined) {
+			await this.home.ask("bucket_info", [name]);
+		} else {
+			const { history = 1, ttl, maxBytes = null, replicas = 1 } = settings;
+			await this.home.ask("create_bucket", [name, history, microseconds("ttl", ttl), maxBytes, replicas]);
+		}
+		return new Bucket<T>(this.home, name);
+	}
+
+	async buckets(): Promise<BucketInfo[]> {
+		return ((await this.home.ask("list_buckets", [])) as unknown[]).map(bucketInfo);
+	}
+}

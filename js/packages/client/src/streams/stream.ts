@@ -1,0 +1,213 @@
+/** Streams: durable ordered logs of events. */
+import { InvalidArgument } from "../generated/errors.js";
+import { CONSUMER_IN_FLIGHT, CONSUMER_IN_FLIGHT_MAX } from "../generated/limits.js";
+import { shown } from "../options.js";
+import { Consumer, type ConsumerInfo, consumerInfo } from "./consumer.js";
+import { type Message, type PublishOptions, StreamEvent } from "./event.js";
+import {
+	type Home,
+	microseconds,
+	oneOf,
+	PAGE,
+	PAGE_BYTES,
+	patternsOf,
+	type Start,
+	startOf,
+	timeOf,
+	WAIT_US,
+} from "./home.js";
+import { type Ack, Publisher } from "./publisher.js";
+
+const BROADCAST_US = 3_600_000_000;
+
+/** What a stream is made with. Times are in milliseconds. */
+export interface StreamSettings {
+	/** What it takes: patterns, such as `orders.>`. */
+	readonly subjects: readonly string[];
+	/** After which time events are forgotten. */
+	readonly maxAge?: number;
+	/** What it may take on disk. */
+	readonly maxBytes?: number;
+	/** How many events it may have. */
+	readonly maxMessages?: number;
+	/** What happens at a limit: publishing is refused, or the oldest events go. */
+	readonly full?: "refuse" | "drop_old";
+	/** How long an `id` is remembered (120,000); 0 for not at all. */
+	readonly dedupe?: number;
+	/** On how many servers it is kept; 1 in a folder. */
+	readonly replicas?: number;
+}
+
+/** What there is of a stream. */
+export interface StreamInfo {
+	readonly name: string;
+	readonly subjects: readonly string[];
+	/** How many events it has. */
+	readonly messages: number;
+	/** What they take on disk. */
+	readonly bytes: number;
+	/** The oldest event; one more than `last` if there is none. */
+	readonly first: number;
+	/** The newest event that was ever there. */
+	readonly last: number;
+	/** Messages that wait for their time. */
+	readonly delayed: number;
+	/** Dead letters of its consumers. */
+	readonly dead: number;
+	readonly consumers: number;
+	readonly firstTime: Date | undefined;
+	readonly lastTime: Date | undefined;
+}
+
+/** What a consumer is made with. Times are in milliseconds. */
+export interface ConsumerSettings {
+	/** Which subjects: a pattern or several; all if there is none. */
+	readonly filter?: string | readonly string[];
+	/** "compete": all who take from it share its events, and it is kept. "broadcast": a cursor of its own, which gets all events, and goes an hour after its last use. */
+	readonly mode?: "compete" | "broadcast";
+	/** Where it begins when it is made ("new"). */
+	readonly start?: Start;
+	/** After which time a delivery that is not settled counts as failed (30,000). */
+	readonly ackWait?: number;
+	/** After so many failed deliveries an event is a dead letter (5); 0 for never. */
+	readonly maxDeliver?: number;
+	/** How long to wait before the second, third, ... delivery; the last for all further ones (100, 1,000, 10,000). */
+	readonly backoff?: readonly number[];
+	/** How many deliveries may be out at once, over all who take (1,000). */
+	readonly maxInFlight?: number;
+	/** "key": an event waits until all earlier ones of its key are acked or dead. */
+	readonly order?: "none" | "key";
+}
+
+export interface ReadOptions {
+	/** Where to begin ("all"). */
+	readonly start?: Start;
+	/** The last sequence. */
+	readonly stop?: number;
+	readonly filter?: string | readonly string[];
+	/** Whether to wait for more at the end. */
+	readonly follow?: boolean;
+	/** Ends the wait. */
+	readonly signal?: AbortSignal;
+}
+
+/** A stream; `await node.stream(...)` makes one, or finds it. */
+export class Stream<T = unknown> {
+	private readonly publisher: Publisher;
+
+	/** @internal */
+	constructor(
+		private readonly home: Home,
+		readonly name: string,
+		private readonly unique: () => string,
+	) {
+		this.publisher = new Publisher(home, name);
+	}
+
+	/**
+	 * Stores a message, and gives its ack: it is on the disk then. Messages that are published without waiting for each other's acks share calls and
+	 * syncs, and keep their order; up to 10,000 may wait for theirs.
+	 *
+	 * @throws StreamFull if the stream is at its limit, and refuses; InvalidArgument if an argument is not allowed, or the stream does not take the subject;
+	 * LimitExceeded if 10,000 wait already; LinkLost: it is not known whether it was stored. With an `id` it can be published again.
+	 */
+	publish(subject: string, value: T, options: PublishOptions = {}): Promise<Ack> {
+		return this.publisher.publish(subject, value, options);
+	}
+
+	/** Ends when there is room for a message to `publish`: for programs that have more of them than may wait. */
+	room(): Promise<void> {
+		return this.publisher.room();
+	}
+
+	/** Stores messages, at most 1,000, together: all or none. */
+	batch(messages: readonly Message[]): Promise<Ack[]> {
+		return this.publisher.batch(messages);
+	}
+
+	/**
+	 * Makes a consumer, or finds the one of this name.
+	 *
+	 * @throws SettingsDiffer if it exists with other settings.
+	 */
+	async consumer(name: string, settings: ConsumerSettings = {}): Promise<Consumer<T>> {
+		const {
+			mode = "compete",
+			order = "none",
+			maxInFlight = CONSUMER_IN_FLIGHT,
+			maxDeliver = 5,
+			ackWait = 30_000,
+		} = settings;
+		const { backoff = [100, 1_000, 10_000], start = "new", filter } = settings;
+		const isOwn = oneOf("mode", mode, ["compete", "broadcast"]) === "broadcast";
+		oneOf("order", order, ["none", "key"]);
+		if (!Number.isInteger(maxInFlight) || maxInFlight < 1 || maxInFlight > CONSUMER_IN_FLIGHT_MAX) {
+			const mend = `give 1 to ${CONSUMER_IN_FLIGHT_MAX}`;
+			throw new InvalidArgument(`maxInFlight: ${shown(maxInFlight)} is not allowed: ${mend}`);
+		}
+		const own = isOwn ? `${name}-${this.unique()}` : name;
+		const made = (await this.home.ask("create_consumer", [
+			this.name,
+			own,
+			patternsOf(filter),
+			startOf(start),
+			microseconds("ackWait", ackWait),
+			maxDeliver,
+			backoff.map((ms) => microseconds("backoff", ms)),
+			maxInFlight,
+			order === "key",
+			isOwn ? BROADCAST_US : 0,
+		])) as { readonly name: string };
+		return new Consumer<T>(this.home, this.name, made.name, maxInFlight);
+	}
+
+	/** Events without any state: a replay. A link that is lost meanwhile is waited for. */
+	async *read(options: ReadOptions = {}): AsyncGenerator<StreamEvent<T>, undefined, undefined> {
+		const { stop = null, follow = false, signal } = options;
+		const filter = patternsOf(options.filter);
+		for (let at = startOf(options.start ?? "all"); ; ) {
+			const args = [this.name, at, stop, filter, PAGE, PAGE_BYTES, follow ? WAIT_US : 0];
+			const [events, following, last] = (await this.home.ask("read", args, signal)) as [unknown[], number, number];
+			for (const fields of events) {
+				yield new StreamEvent<T>(fields);
+			}
+			if ((stop !== null && following > stop) || (!follow && following > last)) {
+				return;
+			}
+			at = startOf(following);
+		}
+	}
+
+	/** What there is of it. */
+	async info(): Promise<StreamInfo> {
+		return streamInfo(await this.home.ask("stream_info", [this.name]));
+	}
+
+	/** Its consumers, by name. */
+	async consumers(): Promise<ConsumerInfo[]> {
+		return ((await this.home.ask("list_consumers", [this.name])) as unknown[]).map(consumerInfo);
+	}
+
+	/** Removes events: all, those before a sequence, all but the newest, or those of some subjects. Gives how many. */
+	async purge(
+		options: { readonly before?: number; readonly keep?: number; readonly filter?: string } = {},
+	): Promise<number> {
+		const { before = null, keep = null, filter = null } = options;
+		return (await this.home.call("purge", this.name, before, keep, filter)) as number;
+	}
+
+	/** Deletes it with its consumers and dead letters. */
+	async delete(): Promise<void> {
+		await this.home.call("delete_stream", this.name);
+	}
+}
+
+/** What a home says of a stream. */
+export function streamInfo(raw: unknown): StreamInfo {
+	const said = raw as Omit<StreamInfo, "firstTime" | "lastTime"> & Record<"first_time_us" | "last_time_us", unknown>;
+	const { name, subjects, messages, bytes, first, last, delayed, dead, consumers } = said;
+	const [firstTime, lastTime] = [said.first_time_us, said.last_time_us].map((time) =>
+		time === null ? undefined : timeOf(time),
+	);
+	return { name, subjects, messages, bytes, first, last, delayed, dead, consumers, firstTime, lastTime };
+}
