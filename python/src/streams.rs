@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Entry, Event,
-    Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo, NewMessage, Order, Purge,
-    Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
+    Ack, Answer, BucketInfo, BucketSettings, Compact, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Entry,
+    Event, Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo, NewMessage, Order,
+    Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
 };
 use tidewire_proto::subject::{Pattern, Subject, SubjectError};
 
@@ -58,6 +58,7 @@ impl StreamHome {
     }
 
     #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (name, subjects, max_age_us, max_bytes, max_messages, drop_old, dedupe_us, replicas, compact=None))]
     fn create_stream(
         &self,
         py: Python<'_>,
@@ -69,11 +70,13 @@ impl StreamHome {
         drop_old: bool,
         dedupe_us: u64,
         replicas: u32,
+        compact: Option<&str>,
     ) -> PyResult<Pending> {
         let subjects = patterns(py, &subjects)?;
         let full = if drop_old { Full::DropOld } else { Full::Refuse };
+        let compact = compact.map(|by| if by == "key" { Compact::Key } else { Compact::Subject });
         let settings =
-            StreamSettings { name, subjects, max_age_us, max_bytes, max_messages, full, dedupe_us, replicas };
+            StreamSettings { name, subjects, max_age_us, max_bytes, max_messages, full, dedupe_us, replicas, compact };
         Ok(pending("stream", self.home.create_stream(settings), stream_info))
     }
 
@@ -511,6 +514,7 @@ fn stream_info(py: Python<'_>, info: StreamInfo) -> PyResult<Py<PyAny>> {
     dict.set_item("full", if info.settings.full == Full::DropOld { "drop_old" } else { "refuse" })?;
     dict.set_item("dedupe_us", info.settings.dedupe_us)?;
     dict.set_item("replicas", info.settings.replicas)?;
+    dict.set_item("compact", info.settings.compact.map(Compact::name))?;
     dict.set_item("messages", info.messages)?;
     dict.set_item("bytes", info.bytes)?;
     dict.set_item("first", info.first)?;

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -282,3 +283,63 @@ async def test_what_is_fetched_and_not_begun_costs_no_delivery(kind: str, tmp_pa
             await event.ack()
         await billing.close()
         assert seen == list(range(15, 50))
+
+
+@both
+@story
+async def test_the_newest_of_each_key_stays(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        prices = await node.stream("prices", subjects=["prices.>"], compact="key")
+        for number in range(10):
+            await prices.publish("prices.eu", number, key=f"k{number % 3}")
+        assert [(event.key, event.value) async for event in prices.read()] == [("k1", 7), ("k2", 8), ("k0", 9)]
+        info = await prices.info()
+        assert (info.messages, info.last, info.settings["compact"]) == (3, 10, "key")
+        with pytest.raises(tw.InvalidArgument, match='key: it is missing: stream "prices"'):
+            await prices.publish("prices.eu", 1)
+        with pytest.raises(tw.SettingsDiffer, match="compact is key, not subject"):
+            await node.stream("prices", subjects=["prices.>"], compact="subject")
+        with pytest.raises(tw.InvalidArgument, match="compact: 'value' is not allowed"):
+            await node.stream("other", subjects=["other.>"], compact="value")  # type: ignore[arg-type]
+        with pytest.raises(tw.Unsupported, match="bounds a compacted stream by its names"):
+            await node.stream("other", subjects=["other.>"], compact="key", max_messages=3)
+
+
+@dataclass
+class Line:
+    goods: str
+    count: int
+
+
+@dataclass
+class Order:
+    customer: str
+    lines: list[Line]
+
+
+@both
+@story
+async def test_values_arrive_as_the_type_that_was_asked_for(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        billing = await orders.consumer("billing", start="all", type=Order)
+        order = Order("anna", [Line("tea", 2)])
+        await orders.publish("orders.a", order)
+        plain = {"customer": "anna", "lines": [{"goods": "tea", "count": 2}]}
+        await orders.publish("orders.b", plain, content="json")
+        await orders.publish("orders.c", {**plain, "lines": [{"goods": "tea", "count": "two"}]}, content="json")
+        read = [event async for event in orders.read(type=Order)]
+        assert [event.value for event in read[:2]] == [order, order]
+        for _ in range(2):
+            event = await billing.next()
+            assert event is not None and event.value == order
+        wrong = await billing.next()
+        for event in (read[2], wrong):
+            assert event is not None
+            with pytest.raises(
+                tw.InvalidArgument, match=r"stream 'orders': event 3: value\.lines\[0\]\.count: .*Order"
+            ) as error:
+                _ = event.value
+            assert "int" in str(error.value) and "str" in str(error.value)
+            assert b"two" in event.payload
+        assert [event.value async for event in orders.read(start=2, stop=2)] == [plain]

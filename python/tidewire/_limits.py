@@ -297,6 +297,9 @@ EVENT_NAME_BYTES: Final = Limit("event_name_bytes", "bytes", 256, 256, 256)
 DEDUPE_IDS: Final = Limit("dedupe_ids", "ids", 1_000_000, 1_000_000, 1_000_000)
 """Ids that a stream of a data folder remembers within its window."""
 
+COMPACT_NAMES: Final = Limit("compact_names", "keys or subjects", 10_000_000, 10_000_000, 10_000_000)
+"""Keys or subjects of a compacted stream of a data folder, which are held in memory."""
+
 CONSUMER_IN_FLIGHT: Final = Limit("consumer_in_flight", "deliveries", 1000, 1, 65_536)
 """Deliveries of one consumer that are not settled."""
 

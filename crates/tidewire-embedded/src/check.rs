@@ -61,7 +61,8 @@ pub fn check(path: &Path) -> HomeResult<Vec<Checked>> {
             }
             // Behind damage nothing is known.
             if matches!(scanned.tail, Tail::Clean | Tail::Torn(_)) {
-                next.insert(dir.to_owned(), last.map_or(segment.base, |last| last + 1).max(expected));
+                let ended = last.map_or(segment.base, |last| last + 1).max(scanned.closed.unwrap_or(0));
+                next.insert(dir.to_owned(), ended.max(expected));
             }
         }
         let (damage, torn_bytes) = match scanned.tail {

@@ -112,6 +112,7 @@ pub(crate) async fn delete(shared: &Shared, stream: &str, consumer: &str) -> Hom
         }
     };
     purge(stream.to_owned(), names::again(stream, consumer)).await?;
+    purge(stream.to_owned(), names::again_each(stream, consumer, "*")).await?;
     purge(names::dead(stream), names::dead_subject(stream, consumer)).await?;
     purge(names::dead(stream), names::given_up(stream, consumer)).await
 }
@@ -195,7 +196,7 @@ fn config(stream: &str, known: &Known, settings: &ConsumerSettings) -> Value {
     let wanted = if settings.filter.is_empty() { &known.subjects } else { &settings.filter };
     let mut filter: Vec<String> = widest(wanted).iter().map(ToString::to_string).collect();
     if known.again {
-        filter.push(names::again(stream, &settings.name));
+        filter.push(known.again_of(stream, &settings.name));
     } else if settings.filter.is_empty() {
         // A stream of others has nothing that is not meant for everybody.
         filter.clear();

@@ -97,10 +97,11 @@ pub(crate) async fn list(
 /// Delivers dead letters anew, to the consumer that gave them up.
 pub(crate) async fn requeue(shared: &Shared, stream: &str, consumer: &str, sequences: Vec<u64>) -> HomeResult<u64> {
     let kept = all(shared, stream, consumer).await?;
-    if !shared.streams.find(&shared.connection, stream).await?.again {
+    let known = shared.streams.find(&shared.connection, stream).await?;
+    if !known.again {
         let words = format!(
             "requeue: stream {stream:?} was not made by Tidewire: add {} to its subjects",
-            names::again(stream, "*")
+            known.again_of(stream, "*")
         );
         return Err(shared.connection.error(HomeErrorKind::Unsupported, &words));
     }
@@ -119,7 +120,9 @@ pub(crate) async fn requeue(shared: &Shared, stream: &str, consumer: &str, seque
         if let Some(id) = &event.id {
             headers.insert(names::ID, id.as_str());
         }
-        let put = shared.put(stream, &names::again(stream, consumer), headers, event.payload).await;
+        let of_its_own = known.compact.then(|| names::again_each(stream, consumer, sequence));
+        let subject = of_its_own.unwrap_or_else(|| names::again(stream, consumer));
+        let put = shared.put(stream, &subject, headers, event.payload).await;
         put.map_err(|failure| failure.of_stream(&shared.connection, stream))?;
         forget(shared, stream, entries).await?;
         count += 1;

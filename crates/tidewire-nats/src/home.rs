@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Changes, ConsumerInfo, ConsumerSettings,
-    DeadLetter, Delivery, Entry, Expect, Fetch, Grant, Home, HomeError, HomeErrorKind, HomeResult, KeyValue, LeaseInfo,
-    Leases, NATS_LACKS, NATS_SINCE, NewMessage, Order, Page, Purge, Read, Settle, Start, StreamInfo, StreamSettings,
-    Streams, Watch, answer,
+    Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Changes, Compact, ConsumerInfo,
+    ConsumerSettings, DeadLetter, Delivery, Entry, Expect, Fetch, Grant, Home, HomeError, HomeErrorKind, HomeResult,
+    KeyValue, LeaseInfo, Leases, NATS_LACKS, NATS_SINCE, NewMessage, Order, Page, Purge, Read, Settle, Start,
+    StreamInfo, StreamSettings, Streams, Watch, answer,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 use tokio::runtime::{Builder, Runtime};
@@ -147,6 +147,11 @@ impl Home for Nats {
 
 impl Streams for Nats {
     fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo> {
+        if settings.compact == Some(Compact::Key)
+            && let Err(error) = self.capabilities.need(Capability::CompactKey, "compact")
+        {
+            return Answer::ready(Err(error));
+        }
         self.run(|shared| async move { streams::create(&shared, settings).await })
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct Known {
     pub delays: bool,
     pub ttls: bool,
     pub again: bool,
+    /// Only the newest of each subject stays.
+    pub compact: bool,
 }
 
 /// Streams that were looked up.
@@ -92,8 +94,16 @@ impl Known {
             batches: config["allow_atomic"] == true,
             delays: config["allow_msg_schedules"] == true && all.contains(&names::delayed(stream, ">").as_str()),
             ttls: config["allow_msg_ttl"] == true,
-            again: all.contains(&names::again(stream, "*").as_str()),
+            again: [names::again(stream, "*"), names::again_each(stream, "*", "*")]
+                .iter()
+                .any(|again| all.contains(&again.as_str())),
+            compact: config["max_msgs_per_subject"] == 1,
         }
+    }
+
+    /// Where events are that one consumer gets anew, or all with `*`.
+    pub fn again_of(&self, stream: &str, consumer: &str) -> String {
+        if self.compact { names::again_each(stream, consumer, "*") } else { names::again(stream, consumer) }
     }
 
     pub fn takes(&self, subject: &str) -> bool {

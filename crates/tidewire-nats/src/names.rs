@@ -56,6 +56,11 @@ pub(crate) fn again(stream: &str, consumer: &str) -> String {
     format!("$TW.again.{stream}.{consumer}")
 }
 
+/// The same for a stream that keeps the newest of each subject only: what is to come anew has a subject of its own each.
+pub(crate) fn again_each(stream: &str, consumer: &str, number: impl std::fmt::Display) -> String {
+    format!("$TW.again.{stream}.{consumer}.{number}")
+}
+
 /// True for subjects of ours in a user's stream.
 pub(crate) fn is_ours(subject: &str) -> bool {
     subject.starts_with("$TW.")

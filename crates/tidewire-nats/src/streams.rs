@@ -1,7 +1,7 @@
 //! Streams: made, looked at, purged, deleted.
 
 use serde_json::{Value, json};
-use tidewire_backend::home::{Full, HomeError, HomeErrorKind, HomeResult, Purge, StreamInfo, StreamSettings};
+use tidewire_backend::home::{Compact, Full, HomeError, HomeErrorKind, HomeResult, Purge, StreamInfo, StreamSettings};
 use tidewire_proto::generated::limits::NATS_DEAD_LETTERS;
 use tidewire_proto::subject::Pattern;
 
@@ -156,7 +156,10 @@ fn config(connection: &Connection, settings: &StreamSettings) -> Value {
     let limited = settings.max_bytes.is_some() || settings.max_messages.is_some();
     let refuses = limited && settings.full == Full::Refuse;
     let mut subjects: Vec<String> = settings.subjects.iter().map(ToString::to_string).collect();
-    subjects.push(names::again(&settings.name, "*"));
+    subjects.push(match settings.compact {
+        Some(_) => names::again_each(&settings.name, "*", "*"),
+        None => names::again(&settings.name, "*"),
+    });
     if recent && !refuses {
         subjects.push(names::delayed(&settings.name, ">"));
     }
@@ -168,6 +171,7 @@ fn config(connection: &Connection, settings: &StreamSettings) -> Value {
         "max_age": clock::nanos(settings.max_age_us.unwrap_or(0)),
         "max_bytes": settings.max_bytes.map_or(-1, |bytes| bytes as i64),
         "max_msgs": settings.max_messages.map_or(-1, |messages| messages as i64),
+        "max_msgs_per_subject": if settings.compact.is_some() { 1 } else { -1 },
         "discard": if refuses { "new" } else { "old" },
         "duplicate_window": clock::nanos(dedupe_us),
         "num_replicas": settings.replicas,
@@ -210,6 +214,7 @@ pub(crate) fn read(info: &Value) -> StreamSettings {
             .and_then(|text| text.parse().ok())
             .unwrap_or_else(|| clock::micros(&config["duplicate_window"])),
         replicas: config["num_replicas"].as_u64().unwrap_or(1) as u32,
+        compact: (config["max_msgs_per_subject"] == 1).then_some(Compact::Subject),
     }
 }
 
@@ -224,7 +229,7 @@ async fn described(shared: &Shared, info: &Value) -> HomeResult<StreamInfo> {
         if wanted { shared.count(info["config"]["name"].as_str().unwrap_or_default(), &subject).await } else { Ok(0) }
     };
     let delayed = count(known.delays, names::delayed(&settings.name, ">")).await?;
-    let again = count(known.again, names::again(&settings.name, "*")).await?;
+    let again = count(known.again, known.again_of(&settings.name, "*")).await?;
     let dead = shared.dead_counts(&settings.name).await?.values().sum();
     let (messages, last) = (number("messages"), number("last_seq"));
     Ok(StreamInfo {
@@ -275,6 +280,7 @@ fn same(connection: &Connection, has: &StreamSettings, asked: &StreamSettings) -
         ("full", shown(&has.full), shown(&asked.full)),
         ("dedupe_us", shown(&has.dedupe_us), shown(&asked.dedupe_us)),
         ("replicas", shown(&has.replicas), shown(&asked.replicas)),
+        ("compact", shown(&has.compact.map(Compact::name)), shown(&asked.compact.map(Compact::name))),
     ];
     first_difference(connection, &format!("stream {:?}", has.name), fields)
 }

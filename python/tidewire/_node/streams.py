@@ -41,6 +41,7 @@ class Streams(Services):
         full: Literal["refuse", "drop_old"] = "refuse",
         dedupe: float = 120.0,
         replicas: int = 1,
+        compact: Literal["key", "subject"] | None = None,
     ) -> Stream:
         """Make a stream, or find that it is there with the same settings.
 
@@ -53,6 +54,7 @@ class Streams(Services):
             full: What happens at a limit: publishing is refused, or the oldest events go.
             dedupe: Seconds for which an ``id`` is remembered; 0 for not at all.
             replicas: On how many servers it is kept; 1 in a folder.
+            compact: ``"key"`` or ``"subject"``: only the newest event of each stays; one that it replaces is read and delivered no more.
 
         Raises:
             SettingsDiffer: if it exists with other settings; the message names the first.
@@ -64,11 +66,13 @@ class Streams(Services):
 
         if full not in ("refuse", "drop_old"):
             raise InvalidArgument(f'full: {full!r} is not allowed: give "refuse" or "drop_old"')
+        if compact not in (None, "key", "subject"):
+            raise InvalidArgument(f'compact: {compact!r} is not allowed: give "key", "subject" or None')
         if isinstance(subjects, str):
             raise InvalidArgument(f"subjects: the string {subjects!r} is not allowed: give a list of patterns")
         home = self._home()
         age_us, dedupe_us, drop = span_us("max_age", max_age), span_us("dedupe", dedupe), full == "drop_old"
-        args = (name, list(subjects), age_us, max_bytes, max_messages, drop, dedupe_us, replicas)
+        args = (name, list(subjects), age_us, max_bytes, max_messages, drop, dedupe_us, replicas, compact)
         await home.call("create_stream", *args)
         return Stream(home, name)
 

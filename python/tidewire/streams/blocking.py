@@ -72,9 +72,9 @@ class SyncStream:
         """Make a consumer, or find it."""
         return SyncConsumer(self._node, run(self._node, self._stream.consumer(name, **options)))
 
-    def read(self, start: Any = "all", stop: int | None = None, filter: Any = ()) -> Iterator[Event]:
+    def read(self, start: Any = "all", stop: int | None = None, filter: Any = (), type: Any = None) -> Iterator[Event]:
         """Yield events without keeping any state."""
-        events = self._stream.read(start, stop, filter)
+        events = self._stream.read(start, stop, filter, type=type)
 
         async def some() -> list[Event]:
             found: list[Event] = []

@@ -14,6 +14,7 @@ from tidewire.streams.home import WAIT_US, refused
 
 if TYPE_CHECKING:
     from tidewire.streams.home import Home
+    from tidewire.streams.shape import Shape
     from tidewire.streams.stream import ConsumerInfo
 
 _AHEAD_MAX = 1_000
@@ -31,10 +32,11 @@ class Consumer:
     that grow while they are handled quickly, and are of one event while they are not.
     """
 
-    def __init__(self, home: Home, stream: str, name: str, max_in_flight: int) -> None:
+    def __init__(self, home: Home, stream: str, name: str, max_in_flight: int, shape: Shape | None = None) -> None:
         self._home = home
         self._stream = stream
         self.name = name
+        self._shape = shape
         self._ready: deque[Event] = deque()
         self._ahead = 1
         self._ahead_max = min(_AHEAD_MAX, max_in_flight)
@@ -63,7 +65,7 @@ class Consumer:
             raw = await self._home.call("fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us)
             self._fetched_at = monotonic()
             if raw:
-                self._ready.extend(Event(fields, self) for fields in raw)
+                self._ready.extend(Event(fields, self, self._shape) for fields in raw)
                 return self._ready.popleft()
             self._ahead = 1
             if until is not None and monotonic() >= until:

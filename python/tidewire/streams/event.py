@@ -11,6 +11,7 @@ from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
     from tidewire.streams.consumer import Consumer
+    from tidewire.streams.shape import Shape
 
 CONTENT = "content-type"
 _VALUE = ("content-type", "tidewire")
@@ -51,6 +52,7 @@ class Event:
         "_headers",
         "_payload",
         "_settled",
+        "_shape",
         "_ticket",
         "_time_us",
         "delivery",
@@ -60,7 +62,7 @@ class Event:
         "subject",
     )
 
-    def __init__(self, raw: Raw, consumer: Consumer | None) -> None:
+    def __init__(self, raw: Raw, consumer: Consumer | None, shape: Shape | None = None) -> None:
         (
             self.subject,
             self._payload,
@@ -73,11 +75,21 @@ class Event:
             self._ticket,
         ) = raw
         self._consumer = consumer
+        self._shape = shape
         self._settled = False
 
     @property
     def value(self) -> Any:
-        """What was published: a value, or bytes if no header says what it is. Decoded anew each time."""
+        """What was published: a value, or bytes if no header says what it is; as the ``type`` that the consumer or ``read`` was given.
+        Decoded anew each time.
+
+        Raises:
+            InvalidArgument: if it does not fit the type; the message names the stream, the event and the field.
+        """
+        value = self._decoded()
+        return value if self._shape is None else self._shape.fit(self.sequence, value)
+
+    def _decoded(self) -> Any:
         content = next((value for name, value in self._headers if name == CONTENT), None)
         if content == "tidewire":
             return decode(self._payload)

@@ -15,6 +15,7 @@ from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import Event
 from tidewire.streams.home import WAIT_US, span_us
 from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
+from tidewire.streams.shape import shape_of
 
 if TYPE_CHECKING:
     from tidewire.streams.home import Home
@@ -60,7 +61,7 @@ class StreamInfo:
         plain = {
             name: raw[name] for name in ("name", "messages", "bytes", "first", "last", "delayed", "dead", "consumers")
         }
-        settings = {name: raw[name] for name in ("max_bytes", "max_messages", "full", "replicas")}
+        settings = {name: raw[name] for name in ("max_bytes", "max_messages", "full", "replicas", "compact")}
         settings["max_age"] = None if raw["max_age_us"] is None else raw["max_age_us"] / 1_000_000
         settings["dedupe"] = raw["dedupe_us"] / 1_000_000
         first_time, last_time = time_of(raw["first_time_us"]), time_of(raw["last_time_us"])
@@ -182,6 +183,7 @@ class Stream:
         backoff: Sequence[float] = (0.1, 1.0, 10.0),
         max_in_flight: int = CONSUMER_IN_FLIGHT.default,
         order: Literal["none", "key"] = "none",
+        type: Any = None,
     ) -> Consumer:
         """Make a consumer, or find the one of this name.
 
@@ -196,6 +198,7 @@ class Stream:
             backoff: Seconds before the second, third, ... delivery; the last for all further ones.
             max_in_flight: How many deliveries may be out at once, over all who take.
             order: ``key``: an event waits until all earlier ones of its key are acked or dead; a key that fails holds back itself only.
+            type: What ``event.value`` is made to, as a parameter of a service would be: a dataclass, ``list[int]``, ...; None for what came.
 
         Raises:
             SettingsDiffer: if it exists with other settings.
@@ -212,6 +215,7 @@ class Stream:
             )
         if mode == "broadcast":
             name = f"{name}-{os.urandom(6).hex()}"
+        shape = shape_of(self.name, type)
         patterns = [filter] if isinstance(filter, str) else list(filter)
         delays = [span_us("backoff", delay) for delay in backoff]
         inactive_us = 3_600_000_000 if mode == "broadcast" else 0
@@ -228,10 +232,15 @@ class Stream:
             order == "key",
             inactive_us,
         )
-        return Consumer(self._home, self.name, raw["name"], max_in_flight)
+        return Consumer(self._home, self.name, raw["name"], max_in_flight, shape)
 
     async def read(
-        self, start: Start = "all", stop: int | None = None, filter: str | Sequence[str] = (), follow: bool = False
+        self,
+        start: Start = "all",
+        stop: int | None = None,
+        filter: str | Sequence[str] = (),
+        follow: bool = False,
+        type: Any = None,
     ) -> AsyncIterator[Event]:
         """Yield events without keeping any state: a replay.
 
@@ -240,19 +249,20 @@ class Stream:
             stop: The last sequence.
             filter: Which subjects: a pattern or several.
             follow: Whether to wait for more at the end.
+            type: What ``event.value`` is made to, as of ``consumer``.
 
         Raises:
             NotFound: if the stream was deleted.
             DataCorrupt: at an event whose checksum is wrong.
         """
         patterns = [filter] if isinstance(filter, str) else list(filter)
-        at, wait_us = start_of(start), WAIT_US if follow else 0
+        at, wait_us, shape = start_of(start), WAIT_US if follow else 0, shape_of(self.name, type)
         while True:
             events, following, last = await self._home.call(
                 "read", self.name, at, stop, patterns, 1_000, 4 << 20, wait_us
             )
             for fields in events:
-                yield Event(fields, None)
+                yield Event(fields, None, shape)
             at = ("sequence", following)
             if (stop is not None and following > stop) or (not follow and following > last):
                 return

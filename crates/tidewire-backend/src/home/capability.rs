@@ -26,11 +26,16 @@ pub enum Capability {
     Replicas,
     /// Entries of a bucket with a time to live of their own: `ttl=` of `put`.
     EntryTtl,
+    /// Streams that keep the newest event of each key: `compact="key"`. The newest of each subject every home keeps:
+    /// `compact="subject"`.
+    CompactKey,
+    /// Limits of a compacted stream: `compact=` with `max_messages=` or `max_bytes=`.
+    CompactLimits,
 }
 
 impl Capability {
     /// Every capability, in the order of the table of the docs.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Delay,
         Self::MessageTtl,
         Self::KeyOrder,
@@ -41,6 +46,8 @@ impl Capability {
         Self::Release,
         Self::Replicas,
         Self::EntryTtl,
+        Self::CompactKey,
+        Self::CompactLimits,
     ];
 
     /// The name for programs and tables.
@@ -56,6 +63,8 @@ impl Capability {
             Self::Release => "release",
             Self::Replicas => "replicas",
             Self::EntryTtl => "entry_ttl",
+            Self::CompactKey => "compact_key",
+            Self::CompactLimits => "compact_limits",
         }
     }
 }
@@ -67,12 +76,20 @@ pub const FOLDER_LACKS: &[(Capability, &str)] = &[
         "a data folder removes whole files; purge by `before` or `keep`, or give each kind of subject a stream of its own",
     ),
     (Capability::Replicas, "a data folder is on one machine; leave it at 1, or use a cluster of NATS servers"),
+    (
+        Capability::CompactLimits,
+        "a data folder bounds a compacted stream by its names: leave max_messages and max_bytes out, or give max_age",
+    ),
 ];
 
 /// What no nats-server can do, and why.
 pub const NATS_LACKS: &[(Capability, &str)] = &[
     (Capability::KeyOrder, "JetStream delivers without regard to keys: leave order out, or take max_in_flight 1"),
     (Capability::Release, "JetStream counts what it sends, so that a delivery that is given back has failed once"),
+    (
+        Capability::CompactKey,
+        "JetStream keeps the newest of each subject: give compact=\"subject\", and have the subject end with the key",
+    ),
 ];
 
 /// What a nats-server can do from this version on.

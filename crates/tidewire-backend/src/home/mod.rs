@@ -35,7 +35,7 @@ pub use error::{HomeError, HomeErrorKind, HomeResult};
 pub use keyvalue::{BucketInfo, BucketSettings, Changes, Entry, Expect, KeyValue, Watch};
 pub use lease::{Grant, LeaseInfo, Leases};
 pub use message::{Ack, Durability, Event, Headers, NewMessage};
-pub use stream::{Full, Page, Purge, Read, StreamInfo, StreamSettings, Streams};
+pub use stream::{Compact, Full, Page, Purge, Read, StreamInfo, StreamSettings, Streams};
 
 /// A home with all its ports.
 pub trait Home: Streams + KeyValue + Leases {

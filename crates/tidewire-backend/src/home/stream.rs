@@ -26,6 +26,27 @@ pub struct StreamSettings {
     pub dedupe_us: u64,
     /// How many servers keep it.
     pub replicas: u32,
+    /// Only the newest event of each stays; those that it replaces are shown to nobody any more.
+    pub compact: Option<Compact>,
+}
+
+/// What the events of a compacted stream are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compact {
+    /// Their keys. Each must have one.
+    Key,
+    /// Their subjects.
+    Subject,
+}
+
+impl Compact {
+    /// The name in Python: `key`, `subject`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Subject => "subject",
+        }
+    }
 }
 
 impl StreamSettings {
@@ -40,6 +61,7 @@ impl StreamSettings {
             full: Full::Refuse,
             dedupe_us: 120_000_000,
             replicas: 1,
+            compact: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 pub use segment::{SegmentInfo, Wrong};
 
+use super::compaction::{By, Newest};
 use super::dedupe::Window;
 use super::record::{Event, GROUP_BYTES, Group, Kind, put};
 
@@ -27,6 +28,10 @@ pub struct Options {
     pub dedupe_us: u64,
     /// How many ids are.
     pub ids_max: usize,
+    /// Only the newest event of each key or subject stays.
+    pub compact: Option<By>,
+    /// How many keys or subjects there may be then.
+    pub names_max: usize,
     /// A segment that is so long gets no further group.
     pub segment_bytes: u64,
 }
@@ -68,6 +73,8 @@ pub enum Full {
     Messages(u64),
     /// `max_bytes`.
     Bytes(u64),
+    /// The keys or subjects of one that is compacted.
+    Names(u64),
 }
 
 /// A group to be written to the newest segment, and synced.
@@ -91,6 +98,7 @@ pub struct StreamLog {
     time_us: u64,
     durable: u64,
     window: Window,
+    newest: Option<Newest>,
     delayed: BTreeSet<(u64, u64)>,
     group: Vec<u8>,
     count: u32,
@@ -107,6 +115,7 @@ impl StreamLog {
         let released: BTreeSet<u64> = segments.iter().flat_map(|segment| segment.released.iter().copied()).collect();
         delayed.retain(|(_, sequence)| *sequence >= first && !released.contains(sequence));
         let window = Window::new(options.dedupe_us, options.ids_max);
+        let newest = options.compact.map(|by| Newest::new(by, options.names_max));
         let dropped = options.max_messages.filter(|_| options.drop_old).map_or(0, |max| next.saturating_sub(max));
         Self {
             segments: segments.into(),
@@ -115,6 +124,7 @@ impl StreamLog {
             time_us,
             durable: next - 1,
             window,
+            newest,
             delayed,
             group: Vec::new(),
             count: 0,
@@ -144,7 +154,20 @@ impl StreamLog {
 
     /// How many events there are.
     pub fn messages(&self) -> u64 {
-        self.next - self.first
+        match &self.newest {
+            Some(newest) => newest.len() + self.delayed.len() as u64,
+            None => self.next - self.first,
+        }
+    }
+
+    /// Whether a newer event has taken the place of one, so that it is shown to nobody.
+    pub fn hides(&self, event: &Event<'_>) -> bool {
+        self.newest.as_ref().is_some_and(|newest| newest.hides(event))
+    }
+
+    /// Whether older events go when newer ones of their names come.
+    pub const fn is_compacted(&self) -> bool {
+        self.newest.is_some()
     }
 
     /// What its files take, what is not written yet included.
@@ -167,6 +190,12 @@ impl StreamLog {
         self.window.insert(id, sequence, time_us);
     }
 
+    /// What is known of names from before a restart.
+    pub fn remember_names(&mut self, mut newest: Newest) {
+        newest.purged(self.first);
+        self.newest = self.newest.is_some().then_some(newest);
+    }
+
     /// Gives a message its sequence, and takes it into the group.
     ///
     /// # Errors
@@ -183,6 +212,11 @@ impl StreamLog {
         {
             return Ok(Appended { sequence, duplicate: true });
         }
+        if let Some(max) = self.newest.as_ref().and_then(|newest| newest.full(new.subject, new.key))
+            && new.origin.is_none()
+        {
+            return Err(Full::Names(max));
+        }
         if !self.options.drop_old {
             self.check_room(new)?;
         }
@@ -198,6 +232,9 @@ impl StreamLog {
             Event { sequence, time_us, subject, key, id, headers, due_us, expires_us, origin, payload }.write_to(out);
         });
         newest.saw(sequence, time_us, offset, new.id.is_some());
+        if let Some(names) = self.newest.as_mut().filter(|_| new.due_us.is_none()) {
+            names.appended(new.subject, new.key, sequence);
+        }
         if let Some(due_us) = new.due_us {
             newest.delayed.push((due_us, sequence));
             self.delayed.insert((due_us, sequence));
@@ -264,6 +301,48 @@ impl StreamLog {
     /// The group that was taken last was written and synced.
     pub fn synced(&mut self) {
         self.durable = self.next - 1;
+        self.newest.iter_mut().for_each(Newest::synced);
+    }
+
+    /// The last event of the sealed segments, if it is worth writing them anew without what newer events have replaced.
+    pub fn wants_cleaning(&self) -> Option<u64> {
+        let newest = self.newest.as_ref()?;
+        let sealed = || self.segments.iter().rev().skip(1);
+        let last = sealed().next()?.last;
+        (last <= self.durable && newest.is_worth(sealed().map(|segment| segment.events).sum())).then_some(last)
+    }
+
+    /// Whether an event of a sealed segment must stay: it is shown, waits for its time, or its id is still remembered.
+    pub fn keeps(&self, event: &Event<'_>, now_us: u64) -> bool {
+        if let Some(due_us) = event.due_us {
+            return self.delayed.contains(&(due_us, event.sequence));
+        }
+        let recent = event.time_us.saturating_add(self.options.dedupe_us) > now_us;
+        if recent && event.id.is_some() {
+            return true;
+        }
+        // What is past hides older ones, whose ids may still be remembered.
+        let past = event.time_us < self.oldest_time_us(now_us) || event.expires_us.is_some_and(|at| at <= now_us);
+        event.sequence >= self.first && !self.hides(event) && (recent || !past)
+    }
+
+    /// The name that is free when an event of a sealed segment goes.
+    pub fn freed_name<'a>(&self, event: &Event<'a>) -> Option<&'a str> {
+        let newest = self.newest.as_ref().filter(|newest| event.due_us.is_none() && !newest.hides(event))?;
+        newest.name(event.subject, event.key)
+    }
+
+    /// One segment has taken the place of all sealed ones up to an event, without those that were the newest of these names. Gives
+    /// the segments that it replaces, which are to be removed.
+    pub fn cleaned(&mut self, segment: SegmentInfo, freed: &[(Box<str>, u64)]) -> Vec<SegmentInfo> {
+        let count = self.segments.iter().take_while(|sealed| sealed.base <= segment.last).count();
+        if let Some(newest) = &mut self.newest {
+            newest.cleaned(segment.events);
+            freed.iter().for_each(|(name, sequence)| newest.gone(name, *sequence));
+        }
+        let replaced: Vec<_> = self.segments.drain(..count).collect();
+        self.segments.push_front(segment);
+        replaced
     }
 
     /// A mark that says that everything before it was synced. For a log that is closed: damage is seen everywhere then.
@@ -298,10 +377,12 @@ impl StreamLog {
     /// Purges everything before a sequence. Gives how many events went.
     pub fn purge_before(&mut self, sequence: u64) -> u64 {
         let first = sequence.clamp(self.first, self.durable.max(self.first - 1) + 1);
+        let before = self.messages();
         let purged = first - self.first;
         self.first = first;
         self.delayed.retain(|(_, sequence)| *sequence >= first);
-        purged
+        self.newest.iter_mut().for_each(|newest| newest.purged(first));
+        if self.is_compacted() { before - self.messages() } else { purged }
     }
 
     /// Takes out the segments that are to be removed by now.
@@ -314,6 +395,10 @@ impl StreamLog {
             let segment = self.segments.pop_front().expect("there are two");
             self.first = self.first.max(segment.last + 1);
             retired.push(segment);
+        }
+        if !retired.is_empty() {
+            let first = self.first;
+            self.newest.iter_mut().for_each(|newest| newest.purged(first));
         }
         retired
     }

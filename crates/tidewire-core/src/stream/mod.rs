@@ -3,6 +3,7 @@
 //! - [`record`]: the records of a log, as bytes with checksums.
 //! - [`scan`]: what a segment of a log still holds after a crash.
 //! - [`log`]: sequences, limits, ids and segments of one stream.
+//! - [`compaction`]: the newest event of each key, and what it replaces.
 //! - [`command`]: long work that is kept: queued, run, tried again, cancelled, over.
 //! - [`consumer`]: a cursor over a stream: what is out, what waits, what is done.
 //! - [`lease`]: timed exclusive rights with fencing tokens.
@@ -14,6 +15,7 @@
 //! Times are microseconds of the wall clock, given with each call.
 
 pub mod command;
+pub mod compaction;
 pub mod consumer;
 pub mod dedupe;
 pub mod keyvalue;

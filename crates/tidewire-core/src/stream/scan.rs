@@ -15,6 +15,8 @@ pub struct Scanned {
     pub end: u64,
     /// How many groups there are.
     pub groups: u64,
+    /// The sequence behind its last event, if it was closed: events before it that are not there were compacted away.
+    pub closed: Option<u64>,
     /// What follows the last whole group.
     pub tail: Tail,
 }
@@ -55,13 +57,14 @@ pub fn scan<'a>(bytes: &'a [u8], visit: &mut dyn FnMut(Found<'_>)) -> Scanned {
     let segment = match Segment::decode(bytes) {
         Ok(segment) => segment,
         Err(Some(version)) => {
-            return Scanned { segment: None, end: 0, groups: 0, tail: Tail::Newer(version) };
+            return Scanned { segment: None, end: 0, groups: 0, closed: None, tail: Tail::Newer(version) };
         }
-        Err(None) => return Scanned { segment: None, end: 0, groups: 0, tail: tail(bytes, None, 0) },
+        Err(None) => return Scanned { segment: None, end: 0, groups: 0, closed: None, tail: tail(bytes, None, 0) },
     };
-    let (mut at, mut groups) = (SEGMENT_BYTES, 0);
+    let (mut at, mut groups, mut closed) = (SEGMENT_BYTES, 0, None);
     while let Some(group) = whole_group(bytes, segment.id, at) {
         groups += 1;
+        closed = (group.count == 0).then_some(group.first);
         let end = at + GROUP_BYTES + group.bytes as usize;
         let mut record = at + GROUP_BYTES;
         while record < end {
@@ -73,7 +76,7 @@ pub fn scan<'a>(bytes: &'a [u8], visit: &mut dyn FnMut(Found<'_>)) -> Scanned {
         }
         at = end;
     }
-    Scanned { segment: Some(segment), end: at as u64, groups, tail: tail(bytes, Some(segment.id), at) }
+    Scanned { segment: Some(segment), end: at as u64, groups, closed, tail: tail(bytes, Some(segment.id), at) }
 }
 
 /// The group at a place, if it and all its records are whole.

@@ -62,6 +62,10 @@ impl Disk for Real {
         Ok(Box::new(Opened(OpenOptions::new().read(true).write(true).open(self.root.join(name))?)))
     }
 
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.root.join(from), self.root.join(to))
+    }
+
     fn remove(&mut self, name: &str) -> io::Result<()> {
         absent_is_fine(fs::remove_file(self.root.join(name)))
     }

@@ -208,6 +208,16 @@ impl Disk for Simulated {
         Ok(Box::new(Opened { disk: self.clone(), file }))
     }
 
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        let mut inner = self.lock();
+        let file = inner.file(from)?;
+        if inner.operate()? {
+            inner.names.remove(from);
+            inner.names.insert(to.to_owned(), file);
+        }
+        Ok(())
+    }
+
     fn remove(&mut self, name: &str) -> io::Result<()> {
         let mut inner = self.lock();
         if inner.operate()? {

@@ -35,6 +35,7 @@ impl Folder {
         if self.journal.has_grown() {
             self.compact(now_us)?;
         }
+        self.clean(now_us)?;
         Ok(published)
     }
 
@@ -47,9 +48,9 @@ impl Folder {
         self.journal.write(now_us)
     }
 
-    /// Whether `commit` has something to do that somebody waits for.
+    /// Whether `commit` has something to do.
     pub fn has_urgent(&self) -> bool {
-        self.urgent || !self.touched.is_empty()
+        self.urgent || !self.touched.is_empty() || self.is_cleaning()
     }
 
     /// Removes what is too old. To be called every few seconds.

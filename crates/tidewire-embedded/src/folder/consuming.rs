@@ -79,7 +79,7 @@ impl Folder {
         };
         let oldest = machine.oldest().unwrap_or(machine.acked_to() + 1);
         if oldest <= last {
-            known.files.read(disk.as_mut(), &mut Place::before(oldest), &mut |event, _| {
+            known.files.read(disk.as_mut(), &mut Place::before(oldest), &mut |event, _, _| {
                 info.oldest_time_us = Some(event.time_us);
                 false
             })?;
@@ -372,9 +372,10 @@ impl Fetching {
         }
         let oldest_us = stream.files.log.oldest_time_us(self.now_us);
         let mut subjects = Subjects::default();
-        stream.files.read(disk, place, &mut |event, chunk| {
+        stream.files.read(disk, place, &mut |event, chunk, hidden| {
             self.left -= 1;
-            let selected = is_shown(event, oldest_us, self.now_us) && selects(&settings.filter, event.subject);
+            let selected =
+                !hidden && is_shown(event, oldest_us, self.now_us) && selects(&settings.filter, event.subject);
             if machine.offer(event.sequence, selected, event.key, self.now_us)
                 && let Some(event) = taken(event, chunk, &mut subjects)
             {

@@ -4,11 +4,13 @@ use std::io;
 
 use bytes::Bytes;
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
+use tidewire_core::stream::compaction::Newest;
 use tidewire_core::stream::log::{Options, SegmentInfo, StreamLog, Write};
 use tidewire_core::stream::record::{Event, Kind, Parsed, SEGMENT_BYTES, Segment, parse};
 use tidewire_core::stream::scan::{Tail, scan};
 
 use super::Notice;
+use super::cleaning::{Cleaning, remove_unfinished};
 use super::wrong::{corrupt, disk_error, sync_error};
 use crate::disk::{Disk, File, read_all};
 
@@ -21,18 +23,21 @@ const RESERVE_MAX: u64 = 16 << 20;
 pub struct StreamFiles {
     /// What decides.
     pub log: StreamLog,
-    dir: String,
+    pub(super) dir: String,
     reserve: u64,
     active: Option<Box<dyn File>>,
     reserved: u64,
     /// The sealed segment that was read last.
     sealed: Option<(u64, Box<dyn File>)>,
+    /// The writing anew of the sealed segments, while it is under way.
+    pub(super) cleaning: Option<Cleaning>,
 }
 
 /// A place in the segments of a stream, for reading on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place {
-    base: u64,
+    /// The id of a segment, so that a place in one that was written anew is none.
+    id: u64,
     offset: u64,
     /// The next event to be read.
     pub next: u64,
@@ -41,9 +46,12 @@ pub struct Place {
 impl Place {
     /// Before an event.
     pub const fn before(sequence: u64) -> Self {
-        Self { base: 0, offset: 0, next: sequence }
+        Self { id: 0, offset: 0, next: sequence }
     }
 }
+
+/// What looks at events that are read, each with the bytes that it lies in, and whether a newer one hides it. False: that is enough.
+pub type Visit<'a> = dyn FnMut(&Event<'_>, &Bytes, bool) -> bool + 'a;
 
 /// How the files of a stream are kept.
 pub struct Keeping<'a> {
@@ -69,15 +77,24 @@ impl StreamFiles {
         options: Options,
         notices: &mut Vec<Notice>,
     ) -> HomeResult<Self> {
+        remove_unfinished(disk, keeping.dir)?;
         let mut bases = Vec::new();
         for name in disk.names(keeping.dir).map_err(|error| disk_error("read", keeping.dir, &error))? {
             bases.extend(name.strip_suffix(".log").and_then(|base| base.parse::<u64>().ok()));
         }
         let mut segments: Vec<SegmentInfo> = Vec::new();
         let (mut active, mut reserved, mut ids) = (None, 0, Vec::new());
+        let mut newest_names = options.compact.map(|by| Newest::new(by, options.names_max));
+        let mut replaced = Vec::new();
         for (place, base) in bases.iter().enumerate() {
             let newest = place + 1 == bases.len();
-            let mut opening = Opening { disk, keeping, base: *base, ids: &mut ids, notices };
+            if options.compact.is_some() && segments.last().is_some_and(|before| *base <= before.last) {
+                // It was written anew, together with the one before.
+                replaced.push(*base);
+                continue;
+            }
+            let names = newest_names.as_mut();
+            let mut opening = Opening { disk, keeping, base: *base, ids: &mut ids, names, notices };
             let found = if newest { opening.newest()? } else { Some((opening.sealed(options.dedupe_us)?, None)) };
             let Some((segment, file)) = found else { continue };
             if let Some(before) = segments.last().filter(|before| before.last + 1 != segment.base) {
@@ -92,8 +109,12 @@ impl StreamFiles {
             return Err(corrupt(keeping.dir, &missing(keeping.first, oldest.base)));
         }
         let mut log = StreamLog::new(options, segments, keeping.first);
+        newest_names.into_iter().for_each(|names| log.remember_names(names));
         ids.iter().for_each(|(id, sequence, time_us): &(String, u64, u64)| log.remember(id, *sequence, *time_us));
-        Ok(Self { log, dir: keeping.dir.to_owned(), reserve: keeping.reserve, active, reserved, sealed: None })
+        let (dir, reserve) = (keeping.dir.to_owned(), keeping.reserve);
+        let mut files = Self { log, dir, reserve, active, reserved, sealed: None, cleaning: None };
+        files.remove(disk, &replaced)?;
+        Ok(files)
     }
 
     /// Makes the first segment, or a new one if it is time for it.
@@ -131,6 +152,10 @@ impl StreamFiles {
         let Some(mut file) = self.active.take() else { return };
         // None of it is needed: the space is given back sooner, the next start is faster.
         let _cut = file.set_length(newest.bytes);
+        if self.log.is_compacted() {
+            // Its names have to be read anyway, and it will be written anew.
+            return;
+        }
         let written = disk.create(&index_name(&self.dir, newest.base));
         let _written = written.and_then(|mut index| index.write_at(0, &newest.encode()));
     }
@@ -177,6 +202,9 @@ impl StreamFiles {
             self.roll(disk, id, now_us)?;
         }
         let over = self.log.retire(now_us);
+        if !over.is_empty() {
+            self.stop_cleaning(disk)?;
+        }
         Ok(over.into_iter().map(|segment| segment.base).collect())
     }
 
@@ -198,64 +226,63 @@ impl StreamFiles {
     /// # Errors
     ///
     /// `Corrupt` at an event whose checksum is wrong.
-    pub fn read(
-        &mut self,
-        disk: &mut dyn Disk,
-        place: &mut Place,
-        visit: &mut dyn FnMut(&Event<'_>, &Bytes) -> bool,
-    ) -> HomeResult<()> {
+    pub fn read(&mut self, disk: &mut dyn Disk, place: &mut Place, visit: &mut Visit<'_>) -> HomeResult<()> {
         place.next = place.next.max(self.log.segments().front().map_or(1, |oldest| oldest.base));
         while place.next <= self.log.durable() {
             let after = self.log.segments().partition_point(|segment| segment.base <= place.next);
             let segment = &self.log.segments()[after - 1];
-            if place.base != segment.base {
+            if place.id != segment.id {
                 let offset = segment.place_of(place.next).unwrap_or(SEGMENT_BYTES as u64);
-                (place.base, place.offset) = (segment.base, offset);
+                (place.id, place.offset) = (segment.id, offset);
             }
             // What is appended, and not synced yet, is not there yet.
-            let (id, last, end) = (segment.id, segment.last.min(self.log.durable()), segment.bytes);
+            let (base, last, end) = (segment.base, segment.last.min(self.log.durable()), segment.bytes);
             if place.next > last {
                 return Err(corrupt(&self.dir, &format!("event {} is in no segment", place.next)));
             }
-            self.read_segment(disk, place, (id, last, end), visit)?;
-            if place.next <= last {
+            if !self.read_segment(disk, place, (base, last, end), visit)? {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Reads on within one segment, until its end or until `visit` has had enough.
+    /// Reads on within one segment. False if `visit` has had enough before its end, or with it.
     fn read_segment(
         &mut self,
         disk: &mut dyn Disk,
         place: &mut Place,
-        (id, last, end): (u64, u64, u64),
-        visit: &mut dyn FnMut(&Event<'_>, &Bytes) -> bool,
-    ) -> HomeResult<()> {
-        let name = log_name(&self.dir, place.base);
+        (base, last, end): (u64, u64, u64),
+        visit: &mut Visit<'_>,
+    ) -> HomeResult<bool> {
+        let name = log_name(&self.dir, base);
         let mut size = CHUNK;
         while place.next <= last {
+            if place.offset >= end && self.log.is_compacted() {
+                // The last events were compacted away.
+                place.next = last + 1;
+                return Ok(true);
+            }
             let wanted = usize::try_from(end.saturating_sub(place.offset)).unwrap_or(usize::MAX).min(size);
             let mut chunk = vec![0; wanted];
-            let file = self.file(disk, place.base, &name)?;
+            let file = self.file(disk, base, &name)?;
             let read = file.read_at(place.offset, &mut chunk).map_err(|error| disk_error("read", &name, &error))?;
             chunk.truncate(read);
             let chunk = Bytes::from(chunk);
             let mut at = 0;
             loop {
-                match parse(&chunk[at..], id, place.offset + at as u64) {
+                match parse(&chunk[at..], place.id, place.offset + at as u64) {
                     Parsed::Record { kind: Kind::Event, body, length } => {
                         let event = Event::decode(body).ok_or_else(|| damaged(&name, place.offset + at as u64))?;
                         at += length;
                         if event.sequence >= place.next {
                             place.next = event.sequence + 1;
-                            if !visit(&event, &chunk) {
+                            if !visit(&event, &chunk, self.log.hides(&event)) {
                                 place.offset += at as u64;
-                                return Ok(());
+                                return Ok(false);
                             }
                         }
-                        if event.sequence == last {
+                        if place.next > last {
                             break;
                         }
                     }
@@ -271,7 +298,12 @@ impl StreamFiles {
             }
             place.offset += at as u64;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Lets go of what was opened of sealed segments: there are other files now.
+    pub(super) fn reopen_sealed(&mut self) {
+        self.sealed = None;
     }
 
     fn file(&mut self, disk: &mut dyn Disk, base: u64, name: &str) -> HomeResult<&dyn File> {
@@ -301,6 +333,7 @@ struct Opening<'a, 'b> {
     keeping: &'a Keeping<'b>,
     base: u64,
     ids: &'a mut Vec<(String, u64, u64)>,
+    names: Option<&'a mut Newest>,
     notices: &'a mut Vec<Notice>,
 }
 
@@ -339,7 +372,8 @@ impl Opening<'_, '_> {
         let name = log_name(self.keeping.dir, self.base);
         let index = self.disk.open(&index_name(self.keeping.dir, self.base));
         let index = index.and_then(|file| read_all(file.as_ref())).unwrap_or_default();
-        if let Ok(info) = SegmentInfo::decode(&index)
+        if self.names.is_none()
+            && let Ok(info) = SegmentInfo::decode(&index)
             && info.base == self.base
             && (info.ids == 0 || info.last_time_us.saturating_add(dedupe_us) <= self.keeping.now_us)
         {
@@ -371,16 +405,20 @@ impl Opening<'_, '_> {
         let mut misplaced = head.is_some_and(|head| head.base != self.base).then_some(0);
         let scanned = scan(bytes, &mut |found| {
             let (Some(info), Some(event)) = (&mut info, Event::decode(found.body)) else { return };
-            if event.sequence != info.last + 1 {
+            let follows = event.sequence == info.last + 1;
+            if !follows && (self.names.is_none() || event.sequence <= info.last) {
                 misplaced = misplaced.or(Some(found.offset));
             }
             info.saw(event.sequence, event.time_us, found.offset, event.id.is_some());
             info.delayed.extend(event.due_us.map(|due_us| (due_us, event.sequence)));
             info.released.extend(event.origin);
+            self.names.iter_mut().for_each(|names| names.remember(&event));
             self.ids.extend(event.id.map(|id| (id.to_owned(), event.sequence, event.time_us)));
         });
         if let Some(info) = &mut info {
             info.bytes = scanned.end;
+            let closed = scanned.closed.filter(|_| self.names.is_some());
+            info.last = closed.map_or(info.last, |next| info.last.max(next - 1));
         }
         match scanned.tail {
             Tail::Corrupt { at, .. } => Err(damaged(name, at)),

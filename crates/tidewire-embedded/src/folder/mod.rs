@@ -3,6 +3,7 @@
 //! Calls change what is in memory and what waits to be written. [`Folder::commit`] writes and syncs it; only then may anybody
 //! learn of it. After an error of `commit` the folder must be opened anew: what is on the disk counts.
 
+mod cleaning;
 mod commit;
 mod consuming;
 pub mod files;

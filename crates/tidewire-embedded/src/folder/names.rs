@@ -39,6 +39,12 @@ pub fn check_stream(settings: &StreamSettings) -> HomeResult<()> {
     if settings.max_age_us == Some(0) {
         return Err(invalid(format!("stream {:?}: max_age is 0; give a span, or None", settings.name)));
     }
+    if let Some(compact) = settings.compact
+        && (settings.max_messages.is_some() || settings.max_bytes.is_some())
+    {
+        let field = format!("stream {:?}: compact={:?} with max_messages or max_bytes", settings.name, compact.name());
+        capabilities().need(Capability::CompactLimits, &field)?;
+    }
     if settings.replicas != 1 {
         capabilities().need(Capability::Replicas, &format!("replicas={}", settings.replicas))?;
     }

@@ -1,6 +1,6 @@
 //! Messages on their way into a stream.
 
-use tidewire_backend::home::{Ack, Durability, HomeError, HomeResult, NewMessage};
+use tidewire_backend::home::{Ack, Compact, Durability, HomeError, HomeResult, NewMessage};
 use tidewire_core::stream::log::{Full, New};
 use tidewire_core::stream::record::put_headers;
 use tidewire_proto::generated::limits;
@@ -59,7 +59,7 @@ impl Folder {
             touched.insert(name.clone());
             while let Some(origin) = stream.files.log.due(now_us) {
                 let mut found = None;
-                stream.files.read(disk.as_mut(), &mut Place::before(origin), &mut |event, chunk| {
+                stream.files.read(disk.as_mut(), &mut Place::before(origin), &mut |event, chunk, _| {
                     found = Some(
                         (event.sequence == origin)
                             .then(|| (chunk.clone(), chunk.slice_ref(event.payload), Copied::of(event))),
@@ -140,6 +140,7 @@ impl Stream {
         match limit {
             Full::Messages(max) => full(&self.settings.name, "max_messages", max),
             Full::Bytes(max) => full(&self.settings.name, "max_bytes", max),
+            Full::Names(max) => full(&self.settings.name, "compact_names", max),
         }
     }
 
@@ -153,6 +154,10 @@ impl Stream {
                 subject.as_str()
             );
             return Err(invalid(text));
+        }
+        if self.settings.compact == Some(Compact::Key) && message.key.is_none() {
+            let name = &self.settings.name;
+            return Err(invalid(format!("key: it is missing: stream {name:?} keeps the newest of each key; give one")));
         }
         let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let lengths = [

@@ -34,11 +34,11 @@ impl Folder {
         let oldest_us = oldest_time_us.max(from_us);
         let begin = place.next;
         if begin <= stop {
-            stream.files.read(disk.as_mut(), &mut place, &mut |event, chunk| {
+            stream.files.read(disk.as_mut(), &mut place, &mut |event, chunk, hidden| {
                 if event.sequence > stop {
                     return false;
                 }
-                if is_shown(event, oldest_us, now_us) && selects(&read.filter, event.subject) {
+                if !hidden && is_shown(event, oldest_us, now_us) && selects(&read.filter, event.subject) {
                     bytes += event.payload.len();
                     events.extend(taken(event, chunk, &mut subjects));
                 }
@@ -67,7 +67,7 @@ impl Folder {
             Start::Time(time_us) => {
                 let mut place = stream.files.place_at_time(time_us);
                 let mut found = None;
-                stream.files.read(disk.as_mut(), &mut place, &mut |event, _| {
+                stream.files.read(disk.as_mut(), &mut place, &mut |event, _, _| {
                     found = (event.time_us >= time_us).then_some(event.sequence);
                     found.is_none()
                 })?;
@@ -90,8 +90,8 @@ impl Stream {
         }
         let oldest_us = self.files.log.oldest_time_us(now_us);
         let mut found = None;
-        self.files.read(disk, &mut Place::before(sequence), &mut |event, chunk| {
-            if event.sequence == sequence && is_shown(event, oldest_us, now_us) {
+        self.files.read(disk, &mut Place::before(sequence), &mut |event, chunk, hidden| {
+            if event.sequence == sequence && !hidden && is_shown(event, oldest_us, now_us) {
                 found = taken(event, chunk, &mut Subjects::default());
             }
             false

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use tidewire_backend::home::{
-    Capability, Full, HomeError, HomeErrorKind, HomeResult, Purge, StreamInfo, StreamSettings,
+    Capability, Compact, Full, HomeError, HomeErrorKind, HomeResult, Purge, StreamInfo, StreamSettings,
 };
+use tidewire_core::stream::compaction::By;
 use tidewire_core::stream::log::Options;
 use tidewire_proto::generated::limits;
 
@@ -115,6 +116,11 @@ pub fn log_options(settings: &StreamSettings, sizes: Sizes) -> Options {
         max_messages: settings.max_messages,
         drop_old: settings.full == Full::DropOld,
         dedupe_us: settings.dedupe_us,
+        compact: settings.compact.map(|compact| match compact {
+            Compact::Key => By::Key,
+            Compact::Subject => By::Subject,
+        }),
+        names_max: limits::COMPACT_NAMES.max as usize,
         ids_max: limits::DEDUPE_IDS.max as usize,
         segment_bytes: sizes.segment_bytes.min(eighth),
     }
@@ -130,6 +136,7 @@ fn same_settings(has: &StreamSettings, asked: &StreamSettings) -> HomeResult<()>
             ("full", format!("{:?}", settings.full)),
             ("dedupe", spelled_us(Some(settings.dedupe_us))),
             ("replicas", settings.replicas.to_string()),
+            ("compact", settings.compact.map_or("None", Compact::name).to_owned()),
         ]
     };
     same("stream", &has.name, &fields(has), &fields(asked))

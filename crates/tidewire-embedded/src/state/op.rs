@@ -1,7 +1,7 @@
 //! The changes of a home's state, as they lie in its journal.
 
 use bytes::Bytes;
-use tidewire_backend::home::{BucketSettings, ConsumerSettings, Full, Order, Start, StreamSettings};
+use tidewire_backend::home::{BucketSettings, Compact, ConsumerSettings, Full, Order, Start, StreamSettings};
 use tidewire_core::stream::consumer::{Change, Dead};
 use tidewire_core::stream::keyvalue::Entry;
 use tidewire_core::stream::lease::Granted;
@@ -46,9 +46,15 @@ impl Op {
     pub fn write_to(&self, out: &mut Writer) {
         match self {
             Self::Stream(number, settings) => {
-                out.u8(1);
+                // Streams that are not compacted are written as they were before there were others.
+                out.u8(if settings.compact.is_some() { 15 } else { 1 });
                 out.u64(*number);
                 stream(out, settings);
+                match settings.compact {
+                    Some(Compact::Key) => out.u8(1),
+                    Some(Compact::Subject) => out.u8(2),
+                    None => {}
+                }
             }
             Self::StreamGone(number) => {
                 out.u8(2);
@@ -151,6 +157,15 @@ impl Op {
             12 => Self::Released(from.text()?, from.u64()?),
             13 => Self::Whole,
             14 => Self::Newest(from.u64()?),
+            15 => {
+                let (number, mut settings) = (from.u64()?, read_stream(&mut from)?);
+                settings.compact = match from.u8()? {
+                    1 => Some(Compact::Key),
+                    2 => Some(Compact::Subject),
+                    other => return Err(format!("{other} is no kind of compaction that this version knows")),
+                };
+                Self::Stream(number, settings)
+            }
             other => return Err(format!("{other} is no change that this version knows")),
         })
     }
@@ -177,6 +192,7 @@ fn read_stream(from: &mut Reader<'_>) -> Read<StreamSettings> {
         full: if from.u8()? == 1 { Full::DropOld } else { Full::Refuse },
         dedupe_us: from.u64()?,
         replicas: from.u32()?,
+        compact: None,
     })
 }
 

@@ -563,6 +563,12 @@ pub const EVENT_NAME_BYTES: Limit = Limit { name: "event_name_bytes", unit: "byt
 pub const DEDUPE_IDS: Limit =
     Limit { name: "dedupe_ids", unit: "ids", default: 1_000_000, min: 1_000_000, max: 1_000_000 };
 
+/// Keys or subjects of a compacted stream of a data folder, which are held in memory.
+///
+/// At the limit: A message with a further one is refused with StreamFull.
+pub const COMPACT_NAMES: Limit =
+    Limit { name: "compact_names", unit: "keys or subjects", default: 10_000_000, min: 10_000_000, max: 10_000_000 };
+
 /// Deliveries of one consumer that are not settled.
 ///
 /// At the limit: Further events stay in the stream.
@@ -840,6 +846,7 @@ pub const ALL: &[&Limit] = &[
     &EVENT_HEADER_BYTES,
     &EVENT_NAME_BYTES,
     &DEDUPE_IDS,
+    &COMPACT_NAMES,
     &CONSUMER_IN_FLIGHT,
     &CONSUMER_PARKED,
     &CONSUMER_DEAD_LETTERS,

@@ -57,6 +57,10 @@ macro_rules! home_conformance {
                 delayed_messages_come_later,
                 messages_expire,
                 headers_keys_and_bytes_arrive_as_they_were,
+                the_newest_of_each_subject_stays,
+                the_newest_of_each_key_stays,
+                what_is_compacted_is_delivered_once_by_its_newest,
+                limits_of_a_compacted_stream_are_kept_or_refused,
             ],
             consumers: [
                 those_who_compete_share_the_events,

@@ -1,9 +1,12 @@
 //! Streams.
 
-use tidewire_backend::home::{Capability, Durability, Full, Home, HomeErrorKind, Purge, Read, Start, StreamSettings};
+use tidewire_backend::home::{
+    Capability, Compact, Durability, Full, Home, HomeErrorKind, Purge, Read, Settlement, Start, StreamSettings,
+};
 
 use super::{
-    SECOND_US, can, done, everything, good, message, orders, pattern, payloads, publish, publish_all, read_all, refused,
+    SECOND_US, ack, can, consumer, done, everything, fetch, fetch_exactly, good, message, orders, pattern, payloads,
+    publish, publish_all, read_all, refused, settle,
 };
 
 pub fn what_is_published_is_read_in_order(home: &dyn Home) {
@@ -210,4 +213,82 @@ pub fn headers_keys_and_bytes_arrive_as_they_were(home: &dyn Home) {
     let result = done(home.publish("orders", vec![long], false));
     let kind = result.and_then(|mut results| results.remove(0)).map_err(|error| error.kind());
     assert!(matches!(kind, Err(HomeErrorKind::Invalid | HomeErrorKind::Busy)), "64 MiB are too much: {kind:?}");
+}
+
+fn compacted(compact: Compact) -> StreamSettings {
+    StreamSettings { compact: Some(compact), ..StreamSettings::new("orders", vec![pattern("orders.>")]) }
+}
+
+pub fn the_newest_of_each_subject_stays(home: &dyn Home) {
+    good(home.create_stream(compacted(Compact::Subject)));
+    let of = |name: &str, payload: &str| publish(home, vec![message(name, payload)])[0].sequence;
+    of("orders.a", "1");
+    of("orders.b", "2");
+    of("orders.a", "3");
+    assert_eq!(payloads(&read_all(home, everything())), ["2", "3"]);
+    assert_eq!(good(home.stream_info("orders")).messages, 2);
+    assert_eq!(good(home.stream_info("orders")).settings, compacted(Compact::Subject));
+    // Its sequences go on.
+    assert_eq!(of("orders.b", "4"), 4);
+    assert_eq!(payloads(&read_all(home, everything())), ["3", "4"]);
+    let said = refused(
+        home.create_stream(StreamSettings { compact: None, ..compacted(Compact::Subject) }),
+        HomeErrorKind::Differs,
+    );
+    assert!(said.contains("compact") && said.contains("subject"), "{said}");
+    assert_eq!(good(home.purge("orders", Purge::default())), 2);
+    assert_eq!(good(home.stream_info("orders")).messages, 0);
+}
+
+pub fn the_newest_of_each_key_stays(home: &dyn Home) {
+    let settings = compacted(Compact::Key);
+    if !can(home, Capability::CompactKey, || home.create_stream(settings.clone())) {
+        return;
+    }
+    good(home.create_stream(settings));
+    let with = |key: Option<&str>, payload: &str| {
+        let mut sent = message("orders.x", payload);
+        sent.key = key.map(str::to_owned);
+        sent
+    };
+    publish(home, vec![with(Some("a"), "1"), with(Some("b"), "2"), with(Some("a"), "3"), with(Some("c"), "4")]);
+    publish(home, vec![with(Some("c"), "5")]);
+    assert_eq!(payloads(&read_all(home, everything())), ["2", "3", "5"]);
+    let error = good(home.publish("orders", vec![with(None, "6")], false)).remove(0).expect_err("it has no key");
+    assert_eq!(error.kind(), HomeErrorKind::Invalid);
+    assert!(error.message().starts_with("key:"), "{error}");
+}
+
+pub fn what_is_compacted_is_delivered_once_by_its_newest(home: &dyn Home) {
+    good(home.create_stream(compacted(Compact::Subject)));
+    let of = |name: &str, payload: &str| publish(home, vec![message(name, payload)]);
+    of("orders.a", "1");
+    of("orders.b", "2");
+    consumer(home, |settings| settings.max_deliver = 1);
+    for delivery in fetch_exactly(home, 2) {
+        settle(home, &delivery, Settlement::Term { reason: "no".to_owned(), fault: None }).expect("it is out");
+    }
+    // Both come anew, each once: one does not take the place of the other.
+    assert_eq!(good(home.requeue("orders", "c", vec![1, 2])), 2);
+    let mut again = fetch_exactly(home, 2);
+    again.iter().for_each(|delivery| ack(home, delivery));
+    again.sort_by_key(|delivery| delivery.event.sequence);
+    assert_eq!(payloads(&again.into_iter().map(|delivery| delivery.event).collect::<Vec<_>>()), ["1", "2"]);
+    for number in 0..50 {
+        of("orders.a", &format!("a{number}"));
+    }
+    let events: Vec<_> = fetch(home, 100, SECOND_US).into_iter().map(|delivery| delivery.event).collect();
+    assert_eq!(payloads(&events), ["a49"]);
+}
+
+pub fn limits_of_a_compacted_stream_are_kept_or_refused(home: &dyn Home) {
+    let settings = StreamSettings { max_messages: Some(2), full: Full::DropOld, ..compacted(Compact::Subject) };
+    if !can(home, Capability::CompactLimits, || home.create_stream(settings.clone())) {
+        return;
+    }
+    good(home.create_stream(settings));
+    for name in ["orders.a", "orders.b", "orders.c", "orders.c"] {
+        publish(home, vec![message(name, name)]);
+    }
+    assert_eq!(payloads(&read_all(home, everything())), ["orders.b", "orders.c"]);
 }

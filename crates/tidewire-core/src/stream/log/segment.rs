@@ -15,6 +15,8 @@ pub struct SegmentInfo {
     pub last_time_us: u64,
     /// Where the next group goes.
     pub bytes: u64,
+    /// How many events it has. Those of a compacted log have gaps between them, and no index beside them.
+    pub events: u64,
     /// How many of its events have ids.
     pub ids: u64,
     /// Delayed messages: when they are due, and their sequences.
@@ -45,6 +47,7 @@ impl SegmentInfo {
         }
         self.last = sequence;
         self.last_time_us = time_us;
+        self.events += 1;
         self.ids += u64::from(has_id);
         if self.index.last().is_none_or(|(_, before)| offset >= before + INDEX_EVERY) {
             self.index.push((sequence, offset));
@@ -95,6 +98,7 @@ impl SegmentInfo {
             ids: next()?,
             ..Self::default()
         };
+        segment.events = (segment.last + 1).saturating_sub(segment.base);
         for _ in 0..next()? {
             segment.delayed.push((next()?, next()?));
         }

@@ -10,6 +10,8 @@ fn options() -> Options {
         drop_old: false,
         dedupe_us: 100,
         ids_max: 10,
+        compact: None,
+        names_max: 10,
         segment_bytes: 300,
     }
 }

@@ -1,0 +1,117 @@
+//! Compaction of a log: the newest event of each key or subject, and which older ones are hidden and may go.
+//!
+//! An event is hidden once a newer one of its name was synced. Its bytes go when the sealed segments are written anew, which
+//! is done when they have at least twice as many events as there are names.
+
+use std::collections::BTreeMap;
+
+use super::record::Event;
+
+/// What events are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Their keys.
+    Key,
+    /// Their subjects.
+    Subject,
+}
+
+/// The newest event of each name.
+#[derive(Clone, Debug)]
+pub struct Newest {
+    by: By,
+    names_max: usize,
+    sequences: BTreeMap<Box<str>, u64>,
+    /// Names of the group that is not synced yet: what they replace is still to be seen.
+    group: Vec<(Box<str>, u64)>,
+    /// How many events the last cleaning had to keep.
+    kept: u64,
+}
+
+impl Newest {
+    /// That of a log without events, with at most so many names.
+    pub fn new(by: By, names_max: usize) -> Self {
+        Self { by, names_max, sequences: BTreeMap::new(), group: Vec::new(), kept: 0 }
+    }
+
+    /// What events are told apart by.
+    pub const fn by(&self) -> By {
+        self.by
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> u64 {
+        self.sequences.len() as u64
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sequences.is_empty()
+    }
+
+    /// Whether there is room for an event with this name: the limit, if not.
+    pub fn full(&self, subject: &str, key: Option<&str>) -> Option<u64> {
+        let known = self.name(subject, key).is_none_or(|name| self.sequences.contains_key(name));
+        (!known && self.sequences.len() + self.group.len() >= self.names_max).then_some(self.names_max as u64)
+    }
+
+    /// Takes note of an event that was appended, and is not synced yet.
+    pub fn appended(&mut self, subject: &str, key: Option<&str>, sequence: u64) {
+        if let Some(name) = self.name(subject, key) {
+            self.group.push((name.into(), sequence));
+        }
+    }
+
+    /// What was appended is synced.
+    pub fn synced(&mut self) {
+        self.sequences.extend(self.group.drain(..));
+    }
+
+    /// Repeats an event of before a restart. They may come in any order.
+    pub fn remember(&mut self, event: &Event<'_>) {
+        if event.due_us.is_some() {
+            return;
+        }
+        let Some(name) = self.name(event.subject, event.key) else { return };
+        match self.sequences.get_mut(name) {
+            Some(newest) => *newest = event.sequence.max(*newest),
+            None => drop(self.sequences.insert(name.into(), event.sequence)),
+        }
+    }
+
+    /// Whether there is a newer one that is synced.
+    pub fn hides(&self, event: &Event<'_>) -> bool {
+        let newest = self.name(event.subject, event.key).and_then(|name| self.sequences.get(name));
+        event.due_us.is_none() && newest.is_some_and(|newest| *newest != event.sequence)
+    }
+
+    /// Events before this one were purged.
+    pub fn purged(&mut self, first: u64) {
+        self.sequences.retain(|_, sequence| *sequence >= first);
+    }
+
+    /// An event is gone, and so are all older ones of its name.
+    pub fn gone(&mut self, name: &str, sequence: u64) {
+        if self.sequences.get(name) == Some(&sequence) {
+            self.sequences.remove(name);
+        }
+    }
+
+    /// Whether it is worth writing sealed segments anew that have so many events.
+    pub fn is_worth(&self, events: u64) -> bool {
+        events > 2 * self.len().max(self.kept)
+    }
+
+    /// They were, and so many events had to stay.
+    pub const fn cleaned(&mut self, kept: u64) {
+        self.kept = kept;
+    }
+
+    /// What an event is told apart by.
+    pub fn name<'a>(&self, subject: &'a str, key: Option<&'a str>) -> Option<&'a str> {
+        match self.by {
+            By::Key => key,
+            By::Subject => Some(subject),
+        }
+    }
+}
