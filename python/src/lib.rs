@@ -11,6 +11,7 @@ mod balancer;
 mod batch;
 mod bridge;
 mod campaigns;
+mod commanding;
 mod config;
 mod context;
 mod coroutine;
@@ -73,6 +74,8 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<streams::StreamHome>()?;
     module.add_class::<subscribing::DurableSubscription>()?;
     module.add_class::<tenure::Tenure>()?;
+    module.add_class::<commanding::CommandLife>()?;
+    module.add_class::<commanding::CommandPlaces>()?;
     module.add_function(wrap_pyfunction!(subscribing::patterns_overlap, module)?)?;
     module.add_function(wrap_pyfunction!(streams::home_error, module)?)?;
     module.add_function(wrap_pyfunction!(streams::check_folder, module)?)?;

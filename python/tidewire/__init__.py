@@ -95,16 +95,19 @@ if TYPE_CHECKING:
     from tidewire.service_config import ServiceConfig
     from tidewire.services.calls import Answer
     from tidewire.services.context import CallContext, context
-    from tidewire.services.declare import Service, method, on, service
+    from tidewire.services.declare import Service, command, method, on, service
     from tidewire.services.info import MethodInfo, ServiceInfo
     from tidewire.services.policies import Policy
     from tidewire.services.proxy import NoSuchMethod
     from tidewire.services.serving import Served
     from tidewire.services.single import Single
     from tidewire.streams.bucket import Bucket, Entry
+    from tidewire.streams.command_run import CommandRun, SyncCommandRun
+    from tidewire.streams.command_store import CommandInfo
     from tidewire.streams.consumer import Consumer
     from tidewire.streams.event import DeadEvent, Event
     from tidewire.streams.lease import Lease
+    from tidewire.streams.progress import CommandProgress, Progress
     from tidewire.streams.publisher import Ack, Publisher
     from tidewire.streams.stream import ConsumerInfo, Stream, StreamInfo
     from tidewire.subscription import Envelope, SubscriptionStream
@@ -151,6 +154,12 @@ _LATER = {
     "Stream": "tidewire.streams.stream",
     "Single": "tidewire.services.single",
     "StreamInfo": "tidewire.streams.stream",
+    "CommandInfo": "tidewire.streams.command_store",
+    "CommandProgress": "tidewire.streams.progress",
+    "CommandRun": "tidewire.streams.command_run",
+    "Progress": "tidewire.streams.progress",
+    "SyncCommandRun": "tidewire.streams.command_run",
+    "command": "tidewire.services.declare",
     "ConsumerInfo": "tidewire.streams.stream",
     "CodeChanged": "tidewire.errors",
     "Config": "tidewire.config",
@@ -254,6 +263,9 @@ __all__ = [
     "CampaignError",
     "Client",
     "CodeChanged",
+    "CommandInfo",
+    "CommandProgress",
+    "CommandRun",
     "Config",
     "ConfigError",
     "Consumer",
@@ -304,6 +316,7 @@ __all__ = [
     "PoolFailed",
     "PoolStopped",
     "Precision",
+    "Progress",
     "PublishFailed",
     "Publisher",
     "Receipt",
@@ -333,6 +346,7 @@ __all__ = [
     "Subscription",
     "SubscriptionStream",
     "Supervision",
+    "SyncCommandRun",
     "TaskQuarantined",
     "TaskTimeout",
     "Terminated",
@@ -350,6 +364,7 @@ __all__ = [
     "__version__",
     "campaign",
     "campaigns",
+    "command",
     "context",
     "grid",
     "handle",

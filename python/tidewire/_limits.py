@@ -309,6 +309,21 @@ CONSUMER_PARKED: Final = Limit("consumer_parked", "events", 100_000, 100_000, 10
 CONSUMER_DEAD_LETTERS: Final = Limit("consumer_dead_letters", "dead letters", 10_000, 10_000, 10_000)
 """Dead letters of one consumer."""
 
+COMMAND_CONCURRENCY: Final = Limit("command_concurrency", "commands", 1, 1, 1000)
+"""Runs of one command that one instance of its service is at: `concurrency=` of `@tw.command`."""
+
+COMMAND_PARKED: Final = Limit("command_parked", "commands", 64, 64, 64)
+"""Commands of one kind that one instance holds while they wait for their key."""
+
+COMMAND_ARGUMENT_BYTES: Final = Limit("command_argument_bytes", "bytes", 524_288, 524_288, 524_288)
+"""Arguments of a command, encoded. Its result may have 1 MiB with the rest of its record."""
+
+COMMANDS_QUEUED: Final = Limit("commands_queued", "commands", 1_000_000, 1_000_000, 1_000_000)
+"""Commands of a home that wait, or have ended and are not tidied away; and what their records may take is 64 MiB."""
+
+COMMAND_LEASE_MS: Final = Limit("command_lease_ms", "ms", 5000, 5000, 5000)
+"""How long a command stays with a worker that is not heard of. It renews that every third of the time."""
+
 FAULT_BYTES: Final = Limit("fault_bytes", "bytes", 16_384, 16_384, 16_384)
 """The error, the traceback and the reason of a dead letter, each."""
 

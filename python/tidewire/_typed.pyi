@@ -5,7 +5,7 @@ an attribute of an object is the method as it was written. So both calls have th
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from typing import Any, Concatenate, Generic, Protocol, TypeAlias, overload
+from typing import Any, Concatenate, Generic, Literal, Protocol, TypeAlias, overload
 
 from typing_extensions import ParamSpec, Self, TypedDict, TypeVar
 
@@ -15,6 +15,7 @@ from tidewire.pools.options import OnDead, Overflow, Restarts
 from tidewire.pools.pickling import Pickler
 from tidewire.services.context import CallContext
 from tidewire.services.reading import Stream
+from tidewire.streams.command_run import CommandRun
 from tidewire.supervision import Mailbox, Supervision
 
 _T = TypeVar("_T")
@@ -93,6 +94,33 @@ class Method(Generic[_P, _R_co]):
     def __get__(self, instance: None, owner: type) -> ClientMethod[_P, Coroutine[Any, Any, _R_co]]: ...
     @overload
     def __get__(self, instance: object, owner: type) -> Callable[_P, _R_co]: ...
+
+class ClientCommand(Generic[_R_co]):
+    @property
+    def __name__(self) -> str: ...
+    def start(
+        self,
+        *args: Any,
+        key: str | None = None,
+        id: str | None = None,
+        priority: Literal["urgent", "high", "normal", "low"] = "normal",
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, CommandRun[_R_co]]: ...
+
+class Command(Generic[_P, _R_co]):
+    """A function that is marked by ``@tw.command``."""
+
+    @overload
+    def __get__(self: Command[_Q, Coroutine[Any, Any, _T]], instance: None, owner: type) -> ClientCommand[_T]: ...
+    @overload
+    def __get__(self, instance: None, owner: type) -> ClientCommand[_R_co]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[_P, _R_co]: ...
+
+class CommandMarker:
+    """``@tw.command``."""
+
+    def __call__(self, function: Callable[Concatenate[Any, _P], _T], /) -> Command[_P, _T]: ...
 
 class Unlike:
     """What only a parameter without a type of its own takes: it must not be mistaken for the context of the call."""

@@ -90,6 +90,7 @@ class Node(Subjects, Streams, Agents):
         self._folder = None
         self._opening = None
         self._serves_folder = False
+        self._commands = None
         if is_nats(url):
             if data is not None:
                 raise InvalidArgument(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tidewire._ledger import Ledger
     from tidewire.node import Node
     from tidewire.streams.blocking import SyncBucket, SyncLease, SyncStream
+    from tidewire.streams.command_run import SyncCommandRun
+    from tidewire.streams.command_store import CommandInfo
 
 _M = TypeVar("_M")
 _R = TypeVar("_R")
@@ -47,6 +49,16 @@ class Sync:
         from tidewire.streams.blocking import SyncLease
 
         return SyncLease(self._node, self._node.lease(name, **options))
+
+    def command(self, id: str) -> SyncCommandRun[Any]:
+        """Return a command by its id, for plain threads; see ``node.command``."""
+        return self._node.command(id).sync
+
+    def commands(self, **options: Any) -> list[CommandInfo]:
+        """Return the commands there are, the oldest first. Arguments and errors are those of ``node.commands``."""
+        from tidewire.streams.blocking import run
+
+        return run(self._node, self._node.commands(**options))
 
     send = staticmethod(send_blocking)
     """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is full.

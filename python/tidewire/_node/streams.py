@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tidewire._binding import StreamHome
     from tidewire.streams.bucket import Bucket
+    from tidewire.streams.command_run import CommandRun
+    from tidewire.streams.command_store import CommandInfo, CommandStore
     from tidewire.streams.home import Home
     from tidewire.streams.lease import Lease
     from tidewire.streams.stream import Stream, StreamInfo
@@ -28,6 +30,7 @@ class Streams(Services):
     _folder: StreamHome | None
     _opening: asyncio.Task[None] | None
     _serves_folder: bool
+    _commands: CommandStore | None
     _joins: bool
 
     async def stream(
@@ -151,6 +154,47 @@ class Streams(Services):
         from tidewire.streams.lease import Lease
 
         return Lease(self._home(), name, self.name if holder is None else holder, ttl, timeout)
+
+    def command(self, id: str) -> CommandRun[Any]:
+        """Return a command by its id, whoever has started it, wherever and whenever.
+
+        Nothing is asked for: a command that is not there, or not any more, is NotFound in the calls of what is returned.
+
+        Raises:
+            InvalidArgument: if the id is not allowed, or the node has no place for commands.
+        """
+        from tidewire.streams.command_run import CommandRun
+
+        return CommandRun(self._whole, self._command_store(), id)
+
+    async def commands(
+        self, *, service: str | None = None, command: str | None = None, stage: str | None = None
+    ) -> list[CommandInfo]:
+        """Return the commands there are, the oldest first: those that wait or run, and those that have ended and are kept.
+
+        Args:
+            service: Only those of this service.
+            command: Only those of this name.
+            stage: Only those that are ``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``.
+        """
+        from tidewire.streams.command_store import STAGES
+
+        if stage is not None and stage not in STAGES:
+            raise InvalidArgument(f"stage: {stage!r} is not allowed: give {', '.join(map(repr, STAGES))}")
+        found = await self._command_store().infos()
+        return [
+            one
+            for one in found
+            if service in (None, one.service) and command in (None, one.command) and stage in (None, one.stage)
+        ]
+
+    def _command_store(self) -> CommandStore:
+        from tidewire.streams.command_store import CommandStore
+
+        self._check()
+        if self._commands is None:
+            self._commands = CommandStore(self._whole)
+        return self._commands
 
     def _home(self) -> Home:
         from tidewire.streams.home import Home

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidewire.errors import InvalidArgument
 from tidewire.services.conversion import UNFIT, converter
-from tidewire.services.hints import Hints, is_context, text
+from tidewire.services.hints import Hints, is_context, is_progress, text
 from tidewire.services.items import named
 from tidewire.services.names import nearest, short
 
@@ -42,7 +42,7 @@ class Parameter:
 
 
 class Signature:
-    """What a method takes, without self and without the context.
+    """What a method takes, without self, the context and the progress of a command.
 
     Args:
         function: The function, or None for one whose parameters can't be known; it takes everything then.
@@ -56,6 +56,7 @@ class Signature:
         self.rest: Parameter | None = None
         self.rest_named: Parameter | None = None
         self.context: tuple[str, int | None] | None = None
+        self.progress: str | None = None
         self.open = function is None
         for found in () if function is None else list(inspect.signature(function).parameters.values())[skip:]:
             self._add(found, hints)
@@ -132,6 +133,9 @@ class Signature:
         written = hints.unresolved.get(found.name, hints.of.get(found.name, Any))
         if is_context(written) or is_context(hints.of.get(found.name)):
             self.context = (found.name, len(self.positional) if found.kind in _POSITIONAL else None)
+            return
+        if is_progress(written) or is_progress(hints.of.get(found.name)):
+            self.progress = found.name
             return
         parameter = _parameter(found, hints.of.get(found.name, Any))
         if found.kind in _POSITIONAL:

@@ -1,4 +1,4 @@
-"""Declares services: ``class Pricing(tw.Service)``, ``@tw.service``, ``@tw.method`` and ``@tw.on``."""
+"""Declares services: ``class Pricing(tw.Service)``, ``@tw.service``, ``@tw.method``, ``@tw.on`` and ``@tw.command``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 from tidewire.errors import InvalidArgument
+from tidewire.services.command import CommandMark
 from tidewire.services.declared import MARKS, of_class
 from tidewire.services.durable import DurableMark
 from tidewire.services.methods import EventMark, MethodMark
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
-    from tidewire._typed import Marker, Method, Unlike
+    from tidewire._typed import Command, CommandMarker, Marker, Method, Unlike
     from tidewire.services.context import CallContext
     from tidewire.services.durable import DurableOptions
 
@@ -144,6 +145,59 @@ def method(
 
     def mark(function: Any) -> Any:
         _marks_for(function, "method").append(MethodMark(name, idempotent, timeout, visibility))
+        return function
+
+    return mark if function is None else mark(function)
+
+
+@overload
+def command(function: Callable[Concatenate[Any, _P], _R], /) -> Command[_P, _R]: ...
+
+
+@overload
+def command(
+    *,
+    name: str | None = None,
+    timeout: float | None = 3_600.0,
+    retries: int = 3,
+    exclusive: Literal["key"] | None = None,
+    concurrency: int = 1,
+    keep: float = 86_400.0,
+) -> CommandMarker: ...
+
+
+def command(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float | None = 3_600.0,
+    retries: int = 3,
+    exclusive: str | None = None,
+    concurrency: int = 1,
+    keep: float = 86_400.0,
+) -> Any:
+    """Mark a method of a service as a command: long work that is started and not called, and survives the process that does it.
+
+    ``run = await node.client(Billing).reindex.start(7)`` starts it; see ``tw.CommandRun`` for what the caller can do then. One of those who
+    serve it does it; if its process is lost, another does. A parameter annotated as ``tw.Progress`` gets what reports its progress.
+
+    Args:
+        function: The method. A coroutine is interrupted when its command is cancelled; a plain function when it reports its progress.
+        name: What callers call it; the default is its name.
+        timeout: Seconds that one attempt may take; None for as long as it takes.
+        retries: How often it is tried again, after pauses that grow from 0.5 to 60 seconds, if it raises, takes too long, or its worker is
+            lost.
+        exclusive: ``"key"``: of the commands with one key, as its caller says it, one runs at a time.
+        concurrency: How many of them one instance does at once.
+        keep: Seconds for which its result, or its error, is kept.
+
+    Raises:
+        InvalidArgument: if what is marked is not a function. What else is wrong is said when the class is made.
+    """
+
+    def mark(function: Any) -> Any:
+        _marks_for(function, "command").append(CommandMark(name, timeout, retries, exclusive, concurrency, keep))
         return function
 
     return mark if function is None else mark(function)

@@ -13,6 +13,7 @@ from typing import Any
 from tidewire._limits import SERVICE_METHODS
 from tidewire.errors import InvalidArgument
 from tidewire.services import docstrings, hints
+from tidewire.services.command import Command, CommandMark, progress_problem
 from tidewire.services.methods import Event, EventMark, Function, Method, MethodMark
 from tidewire.services.names import short, snake, token_problem, visibility_problem
 from tidewire.values.plans import DECLARED as _DECLARED
@@ -33,6 +34,7 @@ class Declaration:
         visibility: Who may call it where nothing else is said.
         methods: Its methods by name.
         events: Its event handlers.
+        commands: Its commands by name.
         title: What errors call it.
         named: Whether the name was said, so that derived classes have it too.
     """
@@ -42,6 +44,7 @@ class Declaration:
     visibility: str = "private"
     methods: dict[str, Method] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    commands: dict[str, Command] = field(default_factory=dict)
     title: str = ""
     named: bool = False
 
@@ -62,7 +65,7 @@ def declaration_of(target: Any, name: str | None = None) -> Declaration:
     problem = token_problem("name", found.name)
     if problem is not None:
         raise InvalidArgument(problem)
-    if not found.methods and not found.events:
+    if not found.methods and not found.events and not found.commands:
         raise InvalidArgument(f"{found.title}: it has no methods: mark some with @tw.method")
     return found
 
@@ -138,7 +141,7 @@ def _of_functions(functions: Mapping[Any, Any], name: str | None) -> Declaration
 
 
 def _sound(found: Declaration, problems: list[str]) -> Declaration:
-    count = len(found.methods) + len(found.events)
+    count = len(found.methods) + len(found.events) + len(found.commands)
     if count > SERVICE_METHODS.max:
         problems.append(f"methods: {count:,} are not allowed: declare at most {SERVICE_METHODS.max:,}")
     if len(problems) == 1:
@@ -151,9 +154,21 @@ def _sound(found: Declaration, problems: list[str]) -> Declaration:
 def _add(found: Declaration, attribute: Any, function: Function, marks: list[Any], problems: list[str]) -> None:
     """Add a function under each of its marks, or say what is wrong with it."""
     kinds = Counter(type(mark) for mark in marks)
-    if kinds[MethodMark] > 1:
-        problems.append(f"{attribute}: marked by @tw.method {kinds[MethodMark]} times: mark it once")
+    for kind, decorator in ((MethodMark, "method"), (CommandMark, "command")):
+        if kinds[kind] > 1:
+            problems.append(f"{attribute}: marked by @tw.{decorator} {kinds[kind]} times: mark it once")
+    if kinds[CommandMark] and len(kinds) > 1:
+        problems.append(f"{attribute}: a command is nothing else: take @tw.method or @tw.on away")
+    if not kinds[CommandMark] and (problem := progress_problem(attribute, function)) is not None:
+        problems.append(problem)
     for mark in marks:
+        if isinstance(mark, CommandMark):
+            command = Command(attribute if mark.name is None else mark.name, function, mark)
+            wrong = command.problems() or _name_problems(found, attribute, command.name)
+            problems.extend(problem for problem in wrong if problem not in problems)
+            if not wrong:
+                found.commands[command.name] = command
+            continue
         if isinstance(mark, EventMark):
             event = Event(attribute, function, mark)
             durable = mark.durable.name
@@ -173,12 +188,17 @@ def _add(found: Declaration, attribute: Any, function: Function, marks: list[Any
             wrong.append(
                 f"{attribute}: a lambda has no name that a traceback could show: say it with name=, or use def"
             )
-        if not wrong and method.name in found.methods:
-            other = found.methods[method.name].function.attribute
-            wrong.append(f"{attribute}: name: {method.name!r} is the name of {other} too: give each method its own")
+        wrong = wrong or _name_problems(found, attribute, method.name)
         problems.extend(problem for problem in wrong if problem not in problems)
         if not wrong:
             found.methods[method.name] = method
+
+
+def _name_problems(found: Declaration, attribute: Any, name: str) -> list[str]:
+    other = found.methods.get(name) or found.commands.get(name)
+    if other is None:
+        return []
+    return [f"{attribute}: name: {name!r} is the name of {other.function.attribute} too: give each method its own"]
 
 
 def _marks(cls: type, attribute: str) -> list[Any]:

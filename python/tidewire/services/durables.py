@@ -1,4 +1,4 @@
-"""The handlers of durable events of one instance of a service: they begin, drain and end together."""
+"""The durable handlers and the workers of commands of one instance of a service: they begin, drain and end together."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from tidewire.node import Node
+    from tidewire.services.command import Command
     from tidewire.services.host import Host
     from tidewire.services.methods import Bound, Event
+    from tidewire.streams.command_worker import CommandWorker
     from tidewire.streams.consumer import Consumer
     from tidewire.streams.handling import Handling
 
@@ -32,13 +34,22 @@ class Durables:
         node: Where they run, and whose streams they read.
         host: The instance.
         events: What they handle, with what does.
+        commands: What is done of them, with what does.
         dispatcher: Whose threads run plain functions.
 
     Raises:
         InvalidArgument: if the node has no place for streams.
     """
 
-    def __init__(self, node: Node, host: Host, events: list[tuple[Event, Bound]], dispatcher: str) -> None:
+    def __init__(
+        self,
+        node: Node,
+        host: Host,
+        events: list[tuple[Event, Bound]],
+        commands: list[tuple[Command, Bound]],
+        dispatcher: str,
+    ) -> None:
+        from tidewire.streams.command_worker import CommandWorker
         from tidewire.streams.handling import Handling
 
         home = node._home()
@@ -46,7 +57,7 @@ class Durables:
         self.title = f"durable handlers of {host.info.name!r}"
         self._node = node
         self._leaving = False
-        self._handlings: list[Handling] = []
+        self._handlings: list[Handling | CommandWorker] = []
         for event, bound in events:
             parameter, takes_value = _takes(event)
             self._handlings.append(
@@ -62,6 +73,9 @@ class Durables:
                     self.rests.ring,
                 )
             )
+        for command, bound in commands:
+            store = node._command_store()
+            self._handlings.append(CommandWorker(host, store, bound, command.mark, dispatcher, self.rests.ring))
         node._ensure_loop()
         node._waits_for.append(self)
         node._at_goodbye.append(self.leave)
@@ -72,7 +86,8 @@ class Durables:
     @property
     def consumers(self) -> dict[str, Consumer]:
         """The consumers that were found or made, by the name that was said as ``durable``."""
-        return {one.mark.name: one.consumer for one in self._handlings if one.consumer is not None}
+        found = {one.mark.name: one.consumer for one in self._handlings if one.consumer is not None}
+        return {str(name): consumer for name, consumer in found.items()}
 
     def opened(self) -> Awaitable[None]:
         """Return what waits until all have begun, and raises what went wrong."""

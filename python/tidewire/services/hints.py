@@ -113,6 +113,13 @@ def is_event(hint: Any) -> bool:
     return getattr(hint, "__module__", "") == "tidewire.streams.event" and hint.__name__ == "Event"
 
 
+def is_progress(hint: Any) -> bool:
+    """Return whether an annotation, evaluated or not, stands for the progress of a command."""
+    if isinstance(hint, str):
+        return hint.split("|")[0].strip().rpartition(".")[2] == "Progress"
+    return getattr(hint, "__module__", "") == "tidewire.streams.progress" and hint.__name__ == "Progress"
+
+
 def stream_item(hint: Any) -> tuple[bool, Any]:
     """Return whether a type stands for a stream, and the type of its items."""
     while typing.get_origin(hint) is typing.Annotated:

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
     from tidewire.node import Node
     from tidewire.services.checking import Signature
+    from tidewire.services.command import Command
     from tidewire.services.declare import Service
     from tidewire.services.methods import Method
     from tidewire.services.registry import Group
+    from tidewire.streams.command_run import CommandRun, SyncCommandRun
 
 _S = TypeVar("_S", bound="Service")
 _NONE: tuple[list[str], int, bool] = ([], 0, True)
@@ -123,9 +125,12 @@ class Client:
         """The same methods for plain threads: they block, and streams are read with ``for``."""
         return BlockingClient(self)
 
-    def __getattr__(self, name: str) -> ClientMethod:
+    def __getattr__(self, name: str) -> ClientMethod | ClientCommand:
         if name.startswith("_"):
             raise AttributeError(f"a client of {self._service!r} has no attribute {name!r}")
+        if self._declared is not None and name in self._declared.commands:
+            command = self.__dict__[name] = ClientCommand(self, self._declared.commands[name])
+            return command
         known = self._methods()
         if known is not None and name not in known:
             raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, known)}")
@@ -138,7 +143,8 @@ class Client:
         return made
 
     def __dir__(self) -> list[str]:
-        return sorted({*(self._methods() or ()), "sync", "with_"})
+        commands = () if self._declared is None else self._declared.commands
+        return sorted({*(self._methods() or ()), *commands, "sync", "with_"})
 
     def __repr__(self) -> str:
         group = self._registry.find(self._service)
@@ -267,6 +273,72 @@ class ClientMethod(Calling):
         return (None, None) if found is None else (found.stream, found.timeout)
 
 
+class ClientCommand:
+    """A command of a service, to be started: ``run = await client.reindex.start(7, key="shard-7")``."""
+
+    def __init__(self, of: Client, declared: Command) -> None:
+        self._client = of
+        self._declared = declared
+        self.__name__ = declared.name
+        self._title = f"{of._service}.{declared.name}"
+
+    async def start(
+        self, *args: Any, key: str | None = None, id: str | None = None, priority: str = "normal", **kwargs: Any
+    ) -> CommandRun[Any]:
+        """Start it. It is done once somebody serves it, and goes on whatever becomes of this process.
+
+        Args:
+            *args: Its arguments, 512 KiB at most.
+            key: What it is about, such as a shard or a customer; with ``exclusive="key"`` one of a key runs at a time.
+            id: An idempotency key: starting it again with the same id gives the command that is there. A random one if nothing is said.
+            priority: Which go first where some wait: "urgent", "high", "normal" or "low".
+            **kwargs: Its arguments by name.
+
+        Returns:
+            The command, which is stored as durably as the messages of streams.
+
+        Raises:
+            InvalidArgument: if an argument is missing, not known or not allowed, or the node has no place for commands.
+            SettingsDiffer: if the id is that of a command with another name, key or arguments.
+            PayloadTooLarge: if the arguments are too large.
+            StreamFull: if too many commands are kept.
+        """
+        from tidewire.streams.command_run import CommandRun
+
+        declared, node = self._declared, self._client._registry.node
+        declared.function.signature.check(self._title, args, kwargs)
+        if declared.mark.exclusive is not None and key is None:
+            raise InvalidArgument(f'{self._title}: key: missing: it is exclusive="key"; say what it is about')
+        store = node._command_store()
+        found = await store.start(self._client._service, declared.name, args, kwargs, key, id, priority)
+        return CommandRun(node, store, found, declared.result)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Commands are started, not called."""
+        raise InvalidArgument(
+            f"{self._title}: it is a command: start it, `run = await client.{self.__name__}.start(...)`"
+        )
+
+    def __repr__(self) -> str:
+        return f"<command {self._title} of {self._client!r}>"
+
+
+class BlockingCommand:
+    """A command of a service for plain threads: ``client.sync.reindex.start(7)``."""
+
+    def __init__(self, of: ClientCommand) -> None:
+        self._of = of
+
+    def start(self, *args: Any, **kwargs: Any) -> SyncCommandRun[Any]:
+        """Start it; see ``ClientCommand.start``."""
+        from tidewire.streams.blocking import run
+
+        return run(self._of._client._registry.node, self._of.start(*args, **kwargs)).sync
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._of!r}>"
+
+
 class BlockingClient:
     """The methods of a client for plain threads, at ``client.sync``."""
 
@@ -274,7 +346,9 @@ class BlockingClient:
         self._client = of
 
     def __getattr__(self, name: str) -> Any:
-        method: ClientMethod = Client.__getattr__(self._client, name)
+        method = Client.__getattr__(self._client, name)
+        if isinstance(method, ClientCommand):
+            return BlockingCommand(method)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return method._run(args, kwargs)

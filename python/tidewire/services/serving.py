@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidewire.links.connection import Connection
     from tidewire.links.porter import Porter
     from tidewire.node import Node
+    from tidewire.services.command import Command
     from tidewire.services.durables import Durables
     from tidewire.services.single import Single
     from tidewire.streams.consumer import Consumer
@@ -147,9 +148,11 @@ class Served:
                     self._listen(event, target, dispatcher)
             durable = [event for event in declared.events if event.mark.durable.name is not None]
             self._registry.add(LocalPort(self._host))
-            if durable:
+            commands = [(command, _bound_command(command, target)) for command in declared.commands.values()]
+            if durable or commands:
                 try:
-                    self._consume([(event, _bound_event(event, target)) for event in durable], dispatcher)
+                    events = [(event, _bound_event(event, target)) for event in durable]
+                    self._consume(events, commands, dispatcher)
                 except BaseException:
                     self._registry.remove(self.name, self.instance)
                     raise
@@ -179,10 +182,12 @@ class Served:
         """The consumers of its durable handlers, by the name that each was given as ``durable``: to look at, to pause, for dead letters."""
         return {} if self._durables is None else self._durables.consumers
 
-    def _consume(self, events: list[tuple[Event, Bound]], dispatcher: str) -> None:
+    def _consume(
+        self, events: list[tuple[Event, Bound]], commands: list[tuple[Command, Bound]], dispatcher: str
+    ) -> None:
         from tidewire.services.durables import Durables
 
-        self._durables = Durables(self._node, self._host, events, dispatcher)
+        self._durables = Durables(self._node, self._host, events, commands, dispatcher)
         if running_loop() is None:
             # Nobody could wait for it otherwise.
             try:
@@ -368,6 +373,11 @@ def _bound(declared: Declaration, name: str, target: Any, info: ServiceInfo) -> 
 def _bound_event(event: Event, target: Any) -> Bound:
     function = event.function
     return Bound(event.name, function.bound(target), function.signature, function.coroutine, False, "node")
+
+
+def _bound_command(command: Command, target: Any) -> Bound:
+    function = command.function
+    return Bound(command.name, function.bound(target), function.signature, function.coroutine, False, "node")
 
 
 __all__ = ["CallContext", "Served", "known", "serve", "services"]

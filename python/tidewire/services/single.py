@@ -15,6 +15,7 @@ from tidewire._ledger import Ledger
 from tidewire._log import logger
 from tidewire.errors import InvalidArgument, LeaseLost
 from tidewire.services import context
+from tidewire.services.command import Command
 from tidewire.services.declared import Declaration
 from tidewire.services.info import ServiceInfo
 from tidewire.services.methods import Event, Function, Method
@@ -72,7 +73,7 @@ class Single:
         # Calls that come while nobody is active wait here.
         calls = {name: Method(name, self._forwarder(method), method.mark) for name, method in declared.methods.items()}
         door = replace(info, instances=(f"{STANDBY}{self.instance}",), events=())
-        self._door = Served(node, None, replace(declared, methods=calls, events=[]), door, room, "default")
+        self._door = Served(node, None, replace(declared, methods=calls, events=[], commands={}), door, room, "default")
         context.fences[self.name, self.instance] = self._fence
         node._waits_for.append(self)
         node._at_goodbye.append(self._leave)
@@ -302,7 +303,11 @@ def _guarded(declared: Declaration, tenure: Tenure) -> Declaration:
         name: Method(name, _Guarded(method.function, tenure), method.mark) for name, method in declared.methods.items()
     }
     events = [Event(event.name, _Guarded(event.function, tenure), event.mark) for event in declared.events]
-    return replace(declared, methods=methods, events=events)
+    commands = {
+        name: Command(name, _Guarded(command.function, tenure), command.mark)
+        for name, command in declared.commands.items()
+    }
+    return replace(declared, methods=methods, events=events, commands=commands)
 
 
 def _begins(tenure: Tenure) -> None:

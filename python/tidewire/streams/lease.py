@@ -93,6 +93,11 @@ class Lease:
                 if not self.is_held:
                     return
 
+    async def lost(self) -> None:
+        """Wait until it is not held for sure any more, or was given back."""
+        while self._renewing is not None and not self._renewing.done() and self.is_held:
+            await asyncio.wait({self._renewing}, timeout=max(0.0, self._until - monotonic()))
+
     async def release(self) -> None:
         """Give it back."""
         if self._renewing is not None:

@@ -1,7 +1,8 @@
 //! The life of a command: queued, run by one worker at a time, tried again if it fails, cancelled, and over once.
 //!
 //! The record of a command is kept where all can read it, and changed by compare-and-set. Whoever changes it reads it, asks
-//! this machine, and writes what the machine says; if somebody else was faster, it reads anew.
+//! this machine, and writes what the machine says; if somebody else was faster, it reads anew. Beside the record there is a
+//! token, an event of a queue, that one worker has at a time: who gets it runs the command.
 
 /// Where a command is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub enum Begin {
     Cancelled,
     /// Nothing: the worker of its last attempt was lost, and it has failed now.
     Lost,
+    /// Nothing: another token stands for it, which was queued because it was not known whether this one had been.
+    Duplicate,
 }
 
 /// How an attempt has ended.
@@ -59,6 +62,8 @@ pub enum Outcome {
     Returned,
     /// It raised.
     Raised,
+    /// It did not begin, as its arguments do not fit: another attempt would not, either.
+    Refused,
     /// It was interrupted, as the command was cancelled.
     Cancelled,
     /// Its worker stops: the attempt does not count.
@@ -87,6 +92,8 @@ pub struct Command {
     pub retries: u32,
     /// Whether its worker was asked to end it.
     pub is_cancelling: bool,
+    /// The sequence of the token that stands for it, once a worker has got one.
+    pub token: Option<u64>,
 }
 
 const FIRST_DELAY_US: u64 = 500_000;
@@ -95,13 +102,14 @@ const LONGEST_DELAY_US: u64 = 60_000_000;
 impl Command {
     /// A command that waits for its first attempt.
     pub const fn new(retries: u32) -> Self {
-        Self { stage: Stage::Queued, attempt: 0, retries, is_cancelling: false }
+        Self { stage: Stage::Queued, attempt: 0, retries, is_cancelling: false, token: None }
     }
 
-    /// A worker was given it. If it was running, the worker before was lost: only then is it given to another.
-    pub const fn begin(&mut self) -> Begin {
+    /// A worker was given a token of it. If it was running, the worker before was lost: only then is it given to another.
+    pub fn begin(&mut self, token: u64) -> Begin {
         match self.stage {
             stage if stage.is_over() => Begin::Over,
+            _ if self.token.is_some_and(|own| own != token) => Begin::Duplicate,
             _ if self.is_cancelling => {
                 self.stage = Stage::Cancelled;
                 Begin::Cancelled
@@ -112,6 +120,7 @@ impl Command {
             }
             _ => {
                 self.stage = Stage::Running;
+                self.token = Some(token);
                 self.attempt = self.attempt.saturating_add(1);
                 Begin::Run(self.attempt)
             }
@@ -130,6 +139,7 @@ impl Command {
         }
         self.stage = match outcome {
             Outcome::Returned => Stage::Succeeded,
+            Outcome::Refused => Stage::Failed,
             Outcome::Cancelled if self.is_cancelling => Stage::Cancelled,
             Outcome::Raised | Outcome::Cancelled if attempt > self.retries => Stage::Failed,
             Outcome::Raised | Outcome::Cancelled => {
@@ -158,6 +168,15 @@ impl Command {
         }
         true
     }
+
+    /// Somebody wants it to begin anew, with a new token. Gives whether it does: it has failed or was cancelled.
+    pub const fn renew(&mut self) -> bool {
+        if !matches!(self.stage, Stage::Failed | Stage::Cancelled) {
+            return false;
+        }
+        *self = Self::new(self.retries);
+        true
+    }
 }
 
 #[cfg(test)]
@@ -169,49 +188,85 @@ mod tests {
     #[test]
     fn it_is_tried_again_after_longer_and_longer_pauses_until_it_has_failed() {
         let mut command = Command::new(2);
-        assert_eq!((command.begin(), command.ended(1, Outcome::Raised)), (Begin::Run(1), End::Again(500_000)));
-        assert_eq!((command.begin(), command.ended(2, Outcome::Raised)), (Begin::Run(2), End::Again(1_000_000)));
-        assert_eq!((command.begin(), command.ended(3, Outcome::Raised)), (Begin::Run(3), End::Over(Stage::Failed)));
-        assert_eq!(command.begin(), Begin::Over);
+        assert_eq!((command.begin(7), command.ended(1, Outcome::Raised)), (Begin::Run(1), End::Again(500_000)));
+        assert_eq!((command.begin(7), command.ended(2, Outcome::Raised)), (Begin::Run(2), End::Again(1_000_000)));
+        assert_eq!((command.begin(7), command.ended(3, Outcome::Raised)), (Begin::Run(3), End::Over(Stage::Failed)));
+        assert_eq!(command.begin(7), Begin::Over);
     }
 
     #[test]
     fn a_worker_that_is_lost_has_used_up_an_attempt_and_one_that_stops_has_not() {
         let mut command = Command::new(1);
-        assert_eq!((command.begin(), command.ended(1, Outcome::Interrupted)), (Begin::Run(1), End::Again(0)));
-        assert_eq!(command.begin(), Begin::Run(1));
-        assert_eq!(command.begin(), Begin::Run(2));
+        assert_eq!((command.begin(7), command.ended(1, Outcome::Interrupted)), (Begin::Run(1), End::Again(0)));
+        assert_eq!(command.begin(7), Begin::Run(1));
+        assert_eq!(command.begin(7), Begin::Run(2));
         assert_eq!(command.ended(1, Outcome::Returned), End::Stale, "the first goes on without knowing");
-        assert_eq!((command.begin(), command.stage), (Begin::Lost, Stage::Failed));
+        assert_eq!((command.begin(7), command.stage), (Begin::Lost, Stage::Failed));
     }
 
     #[test]
     fn what_is_queued_is_cancelled_at_once_and_what_runs_by_its_worker_or_the_next() {
         let mut queued = Command::new(0);
         assert!(queued.cancel() && !queued.cancel());
-        assert_eq!((queued.stage, queued.begin()), (Stage::Cancelled, Begin::Over));
+        assert_eq!((queued.stage, queued.begin(7)), (Stage::Cancelled, Begin::Over));
         let mut running = Command::new(3);
-        running.begin();
+        running.begin(7);
         assert!(running.cancel());
         assert_eq!(running.stage, Stage::Running);
         let mut lost = running;
-        assert_eq!((lost.begin(), lost.stage), (Begin::Cancelled, Stage::Cancelled));
+        assert_eq!((lost.begin(7), lost.stage), (Begin::Cancelled, Stage::Cancelled));
         assert_eq!(running.ended(1, Outcome::Cancelled), End::Over(Stage::Cancelled));
         assert!(!running.cancel());
     }
 
+    #[test]
+    fn what_can_t_begin_is_not_tried_again() {
+        let mut command = Command::new(5);
+        command.begin(7);
+        assert_eq!(command.ended(1, Outcome::Refused), End::Over(Stage::Failed));
+    }
+
+    #[test]
+    fn of_two_tokens_the_first_that_comes_stands_for_it() {
+        let mut command = Command::new(1);
+        assert_eq!((command.begin(3), command.begin(2)), (Begin::Run(1), Begin::Duplicate));
+        assert_eq!(command.ended(1, Outcome::Raised), End::Again(500_000));
+        assert_eq!((command.begin(2), command.begin(3)), (Begin::Duplicate, Begin::Run(2)));
+        assert_eq!((command.ended(2, Outcome::Raised), command.begin(2)), (End::Over(Stage::Failed), Begin::Over));
+    }
+
+    #[test]
+    fn what_has_failed_or_was_cancelled_begins_anew_with_another_token() {
+        let mut command = Command::new(0);
+        assert!(!command.renew(), "it is queued");
+        command.begin(3);
+        assert!(!command.renew(), "it runs");
+        command.ended(1, Outcome::Raised);
+        assert!(command.renew());
+        assert_eq!(
+            (command.begin(9), command.ended(1, Outcome::Returned)),
+            (Begin::Run(1), End::Over(Stage::Succeeded))
+        );
+        assert!(!command.renew(), "it has its result");
+    }
+
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Begin,
+        Begin(u64),
         End(u32, Outcome),
         Cancel,
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        let outcome =
-            prop::sample::select(vec![Outcome::Returned, Outcome::Raised, Outcome::Cancelled, Outcome::Interrupted]);
+        let outcome = prop::sample::select(vec![
+            Outcome::Returned,
+            Outcome::Raised,
+            Outcome::Refused,
+            Outcome::Cancelled,
+            Outcome::Interrupted,
+        ]);
         prop_oneof![
-            any::<bool>().prop_map(|_| Step::Begin),
+            (0..2_u64).prop_map(Step::Begin),
             (0..6_u32, outcome).prop_map(|(attempt, outcome)| Step::End(attempt, outcome)),
             any::<bool>().prop_map(|_| Step::Cancel),
         ]
@@ -227,12 +282,13 @@ mod tests {
             for step in steps {
                 let before = command;
                 match step {
-                    Step::Begin => drop(command.begin()),
+                    Step::Begin(token) => drop(command.begin(token)),
                     Step::End(attempt, outcome) => drop(command.ended(attempt, outcome)),
                     Step::Cancel => drop(command.cancel()),
                 }
                 assert!(!before.stage.is_over() || command == before, "{before:?} became {command:?}");
                 assert!(command.attempt <= retries + 1, "{command:?}");
+                assert!(before.token.is_none() || command.token == before.token, "{before:?} became {command:?}");
             }
         }
     }

@@ -10,6 +10,7 @@
 //! - [`keyvalue`]: a bucket of keys with revisions, history and times to live.
 //! - [`ranges`]: sets of sequences as ranges.
 //! - [`subscription`]: the deliveries of one handler: credit, extension, drain.
+//! - [`places`]: the places of a worker of commands: what it fetches, which goes first, what it gives back.
 //! - [`tenure`]: a lease as its holder sees it.
 //!
 //! Times are microseconds of the wall clock, given with each call.
@@ -21,6 +22,7 @@ pub mod dedupe;
 pub mod keyvalue;
 pub mod lease;
 pub mod log;
+pub mod places;
 pub mod ranges;
 pub mod record;
 pub mod scan;

@@ -587,6 +587,34 @@ pub const CONSUMER_PARKED: Limit =
 pub const CONSUMER_DEAD_LETTERS: Limit =
     Limit { name: "consumer_dead_letters", unit: "dead letters", default: 10_000, min: 10_000, max: 10_000 };
 
+/// Runs of one command that one instance of its service is at: `concurrency=` of `@tw.command`.
+///
+/// At the limit: Further ones stay in the queue, for this instance or another.
+pub const COMMAND_CONCURRENCY: Limit =
+    Limit { name: "command_concurrency", unit: "commands", default: 1, min: 1, max: 1000 };
+
+/// Commands of one kind that one instance holds while they wait for their key.
+///
+/// At the limit: Further ones go back to the queue for a second.
+pub const COMMAND_PARKED: Limit = Limit { name: "command_parked", unit: "commands", default: 64, min: 64, max: 64 };
+
+/// Arguments of a command, encoded. Its result may have 1 MiB with the rest of its record.
+///
+/// At the limit: It is not started: `PayloadTooLarge`.
+pub const COMMAND_ARGUMENT_BYTES: Limit =
+    Limit { name: "command_argument_bytes", unit: "bytes", default: 524_288, min: 524_288, max: 524_288 };
+
+/// Commands of a home that wait, or have ended and are not tidied away; and what their records may take is 64 MiB.
+///
+/// At the limit: No further one is started: `StreamFull`.
+pub const COMMANDS_QUEUED: Limit =
+    Limit { name: "commands_queued", unit: "commands", default: 1_000_000, min: 1_000_000, max: 1_000_000 };
+
+/// How long a command stays with a worker that is not heard of. It renews that every third of the time.
+///
+/// At the limit: The command goes to another worker, as its next attempt.
+pub const COMMAND_LEASE_MS: Limit = Limit { name: "command_lease_ms", unit: "ms", default: 5000, min: 5000, max: 5000 };
+
 /// The error, the traceback and the reason of a dead letter, each.
 ///
 /// At the limit: It is cut off.
@@ -850,6 +878,11 @@ pub const ALL: &[&Limit] = &[
     &CONSUMER_IN_FLIGHT,
     &CONSUMER_PARKED,
     &CONSUMER_DEAD_LETTERS,
+    &COMMAND_CONCURRENCY,
+    &COMMAND_PARKED,
+    &COMMAND_ARGUMENT_BYTES,
+    &COMMANDS_QUEUED,
+    &COMMAND_LEASE_MS,
     &FAULT_BYTES,
     &HOME_INTAKE_BYTES,
     &BUCKET_VALUE_BYTES,

@@ -1,0 +1,522 @@
+"""Commands, ``@tw.command``: in a folder, at a hub and on NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from home_support import PATIENCE, every_home, nats_server, nodes, story
+
+
+@dataclass
+class Report:
+    shard: int
+    rows: list[int]
+
+
+class Books(tw.Service):
+    """Does what its stories need; what it is told to wait for is on it."""
+
+    def __init__(self, name: str = "one") -> None:
+        self.name = name
+        self.inside: asyncio.Queue[tuple[str, int]] = asyncio.Queue(1_000)
+        self.going_on = asyncio.Event()
+        self.broken = False
+        self.calls: list[tuple[Any, ...]] = []
+
+    @tw.command(exclusive="key", concurrency=4)
+    async def reindex(self, shard: int, progress: tw.Progress, *, wait: bool = False) -> Report:
+        self.calls.append(("reindex", shard))
+        await progress(0.25, "begun")
+        await self.inside.put((progress.id, progress.attempt))
+        if wait:
+            await self.going_on.wait()
+        await progress(0.75, "nearly")
+        return Report(shard, [shard, progress.attempt])
+
+    @tw.command(retries=2)
+    async def fragile(self, number: int, progress: tw.Progress) -> int:
+        self.calls.append(("fragile", number, progress.attempt))
+        await progress(0.5)
+        if self.broken:
+            raise LookupError(f"no number {number}")
+        return number * 2
+
+    @tw.command(timeout=0.3, retries=1)
+    async def slow(self) -> None:
+        self.calls.append(("slow",))
+        await asyncio.Event().wait()
+
+    @tw.command(retries=0)
+    def plain(self, *numbers: int, progress: tw.Progress) -> int:
+        assert progress.attempt == 1
+        return sum(numbers)
+
+    @tw.command(retries=0)
+    def patient(self, progress: tw.Progress) -> None:
+        self.inside.put_nowait((progress.id, progress.attempt))
+        while True:
+            progress(0.1)
+            self.pause.wait(0.01)
+
+    pause = threading.Event()
+
+
+async def stage(run: tw.CommandRun[Any], wanted: str) -> tw.CommandInfo:
+    """Wait until a command is there: it is not told to who looks at all of it."""
+
+    async def looking() -> tw.CommandInfo:
+        while (info := await run.info()).stage != wanted:
+            await asyncio.sleep(0.02)
+        return info
+
+    return await asyncio.wait_for(looking(), PATIENCE)
+
+
+@every_home
+@story
+async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoever_knows_its_id(
+    kind: str, tmp_path: Path
+) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        books = Books()
+        run = await two.client(Books).reindex.start(7, wait=True, key="shard-7")
+        waiting = await run.info()
+        assert (waiting.stage, waiting.attempt, waiting.worker, waiting.key) == ("queued", 0, None, "shard-7")
+        served = await one.serve(books)
+        assert await asyncio.wait_for(books.inside.get(), PATIENCE) == (run.id, 1)
+        reports = []
+
+        async def follow() -> None:
+            async for report in two.command(run.id).progress():
+                reports.append((report.fraction, report.note, report.attempt))
+                books.going_on.set()
+
+        await asyncio.wait_for(follow(), PATIENCE)
+        assert reports == [(0.25, "begun", 1), (0.75, "nearly", 1)]
+        assert await run.result(PATIENCE) == Report(7, [7, 1]), "as its annotation says"
+        info = await one.command(run.id).info()
+        assert (info.stage, info.attempt, info.worker, info.fraction, info.note) == (
+            "succeeded",
+            1,
+            one.name,
+            1.0,
+            "nearly",
+        )
+        assert [found.id for found in await two.commands(service="books", stage="succeeded")] == [run.id]
+        assert (await served.stop()).balanced
+        assert await one._command_store().bucket.keys() == [f"{run.id}.state"], "of its progress nothing is left"
+        ended = await one.find_stream("tidewire-command-ends")
+        assert [(event.subject, event.value["id"], event.value["stage"]) async for event in ended.read()] == [
+            ("tidewire.command-ended.books.reindex", run.id, "succeeded")
+        ]
+
+
+@every_home
+@story
+async def test_what_raises_is_tried_again_and_after_a_mend_once_more(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path, 1) as (node,):
+        books = Books()
+        books.broken = True
+        await node.serve(books)
+        run = await node.client(Books).fragile.start(3)
+        with pytest.raises(LookupError, match="no number 3"):
+            await run.result(PATIENCE)
+        info = await run.info()
+        assert (info.stage, info.attempt, info.error) == ("failed", 3, "LookupError: no number 3")
+        assert "in fragile" in info.traceback and info.ended is not None
+        assert books.calls == [("fragile", 3, attempt) for attempt in (1, 2, 3)]
+        books.broken = False
+        assert await run.retry()
+        assert not await run.retry(), "it is queued, runs, or has its result"
+        assert await run.result(PATIENCE) == 6
+        info = await run.info()
+        assert (info.stage, info.attempt, info.error) == ("succeeded", 1, "")
+
+
+@every_home
+@story
+async def test_the_most_urgent_goes_first_and_of_one_priority_the_oldest(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path, 1) as (node,):
+        books = Books()
+        client = node.client(Books)
+        runs = []
+        for number, priority in enumerate(["low", "normal", "urgent", "high", "normal", "urgent", "low"]):
+            runs.append(await client.fragile.start(number, priority=priority))
+        await node.serve(books)
+        await asyncio.gather(*(run.result(PATIENCE) for run in runs))
+        assert [number for _, number, _ in books.calls] == [2, 5, 3, 1, 4, 0, 6]
+
+
+@every_home
+@story
+async def test_a_command_that_waits_is_cancelled_at_once_and_one_that_runs_is_interrupted(
+    kind: str, tmp_path: Path
+) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        books = Books()
+        client = two.client(Books)
+        waiting = await client.fragile.start(1)
+        assert await waiting.cancel() and not await waiting.cancel()
+        with pytest.raises(tw.CallCancelled):
+            await waiting.result(PATIENCE)
+        await one.serve(books)
+        for start in (client.reindex.start(1, wait=True, key="a"), client.patient.start()):
+            run = await start
+            assert await asyncio.wait_for(books.inside.get(), PATIENCE) == (run.id, 1)
+            assert await two.command(run.id).cancel()
+            with pytest.raises(tw.CallCancelled, match=run.id):
+                await run.result(PATIENCE)
+            assert (await stage(run, "cancelled")).attempt == 1
+        assert ("fragile", 1, 1) not in books.calls
+        assert await client.plain.start(1, 2, 3) and await waiting.retry()
+        assert await waiting.result(PATIENCE) == 2
+
+
+@every_home
+@story
+async def test_of_the_commands_of_one_key_one_runs_at_a_time_and_other_keys_run_beside_it(
+    kind: str, tmp_path: Path
+) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        first, second = Books(), Books("two")
+        await one.serve(first)
+        await two.serve(second)
+        client = one.client(Books)
+        runs = [await client.reindex.start(number, wait=True, key="hot") for number in range(4)]
+        runs += [await client.reindex.start(10 + number, wait=True, key=f"cold-{number}") for number in range(3)]
+
+        async def begun(count: int) -> None:
+            while len(first.calls) + len(second.calls) < count:
+                await asyncio.sleep(0.02)
+
+        await asyncio.wait_for(begun(4), PATIENCE)
+        shards = [shard for _, shard in first.calls + second.calls]
+        assert sum(shard < 10 for shard in shards) == 1 and sorted(shards)[1:] == [10, 11, 12], shards
+        first.going_on.set()
+        second.going_on.set()
+        assert [(await run.result(PATIENCE)).shard for run in runs] == [0, 1, 2, 3, 10, 11, 12]
+        infos = [await run.info() for run in runs[:4]]
+        spans = sorted((info.began, info.ended) for info in infos if info.began is not None and info.ended is not None)
+        assert len(spans) == 4 and all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans)), spans
+
+
+@every_home
+@story
+async def test_a_command_that_is_started_again_with_its_id_is_the_one_that_is_there(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        books = Books()
+        runs = await asyncio.gather(*(node.client(Books).fragile.start(4, id="invoice-4") for node in (one, two) * 5))
+        assert {run.id for run in runs} == {"invoice-4"}
+        await one.serve(books)
+        assert [await run.result(PATIENCE) for run in runs] == [8] * 10
+        again = await two.client(Books).fragile.start(4, id="invoice-4")
+        assert await again.result(PATIENCE) == 8
+        with pytest.raises(tw.SettingsDiffer, match="invoice-4"):
+            await one.client(Books).fragile.start(5, id="invoice-4")
+        after = await one.client(Books).fragile.start(6)
+        assert await after.result(PATIENCE) == 12
+        assert books.calls == [("fragile", 4, 1), ("fragile", 6, 1)]
+
+
+@every_home
+@story
+async def test_a_start_that_was_cut_off_before_it_queued_its_command_is_ended_by_the_next(
+    kind: str, tmp_path: Path
+) -> None:
+    async with nodes(kind, tmp_path, 1) as (node,):
+        store = node._command_store()
+        await store.open()
+        enqueue, store._enqueue = store._enqueue, _nothing  # type: ignore[method-assign]
+        await node.client(Books).fragile.start(4, id="once")
+        store._enqueue = enqueue  # type: ignore[method-assign]
+        run = await node.client(Books).fragile.start(4, id="once")
+        await node.serve(Books())
+        assert await run.result(PATIENCE) == 8
+
+
+async def _nothing(record: Any) -> None:
+    """Is as one that was killed."""
+
+
+@every_home
+@story
+async def test_a_service_that_stops_gives_its_command_to_another_and_the_attempt_does_not_count(
+    kind: str, tmp_path: Path
+) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        first, second = Books(), Books("two")
+        second.going_on.set()
+        served = await one.serve(first)
+        run = await one.client(Books).reindex.start(1, wait=True, key="a")
+        assert await asyncio.wait_for(first.inside.get(), PATIENCE) == (run.id, 1)
+        assert (await served.stop(drain=False)).balanced
+        await two.serve(second)
+        assert await run.result(PATIENCE) == Report(1, [1, 1])
+        draining = await one.serve(first)
+        run = await one.client(Books).plain.start(1, 2)
+        assert await run.result(PATIENCE) == 3
+        assert (await draining.stop()).balanced
+
+
+@every_home
+@story
+async def test_an_attempt_that_takes_too_long_is_interrupted_and_tried_again(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path, 1) as (node,):
+        books = Books()
+        await node.serve(books)
+        run = await node.client(Books).slow.start()
+        with pytest.raises(tw.TaskTimeout, match=r"timeout=0\.3 s"):
+            await run.result(PATIENCE)
+        assert (await run.info()).attempt == 2 and books.calls == [("slow",)] * 2
+
+
+@every_home
+@story
+async def test_what_does_not_fit_is_refused_and_not_tried_again(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path, 1) as (node,):
+        books = Books()
+        await node.serve(books)
+        client = node.client(Books)
+        run = await client.fragile.start("seven")
+        with pytest.raises(tw.InvalidArgument, match=r"books\.fragile: number: 'seven'"):
+            await run.result(PATIENCE)
+        assert (await run.info()).attempt == 1 and not books.calls
+        for call, wanted in (
+            (client.fragile.start(), "number: missing"),
+            (client.fragile.start(1, more=2), "more: there is no such parameter"),
+            (client.fragile.start(1, id="a.b"), "id: 'a.b' is not allowed"),
+            (client.fragile.start(1, id="x" * 65), "at most 64 bytes"),
+            (client.fragile.start(1, priority="high!"), "priority: 'high!' is not allowed"),
+            (client.reindex.start(1), 'key: missing: it is exclusive="key"'),
+            (client.reindex.start(1, key="k" * 257), "key: .* is not allowed"),
+        ):
+            with pytest.raises(tw.InvalidArgument, match=wanted):
+                await call
+        with pytest.raises(tw.PayloadTooLarge, match="its arguments take"):
+            await client.plain.start(*range(600_000))
+        with pytest.raises(tw.InvalidArgument, match="it is a command: start it"):
+            client.fragile(1)
+        with pytest.raises(tw.NotFound, match="command 'nobody': there is none"):
+            await node.command("nobody").result()
+        with pytest.raises(tw.InvalidArgument, match="stage: 'done' is not allowed"):
+            await node.commands(stage="done")
+        with pytest.raises(tw.NotFound):
+            await node.command("nobody").cancel()
+
+
+@story
+async def test_a_command_without_a_home_is_refused() -> None:
+    async with tw.Node() as node:
+        with pytest.raises(tw.InvalidArgument, match="this node has no place for streams"):
+            await node.client(Books).fragile.start(1)
+        with pytest.raises(tw.InvalidArgument, match="this node has no place for streams"):
+            node.command("a")
+        with pytest.raises(tw.InvalidArgument, match="this node has no place for streams"):
+            await node.serve(Books())
+
+
+def test_a_class_says_all_that_is_wrong_with_its_commands() -> None:
+    with pytest.raises(tw.InvalidArgument) as caught:
+
+        class Wrong(tw.Service):
+            @tw.command(timeout=-1, retries=-1, exclusive="all", concurrency=0, keep=0)  # type: ignore[arg-type]
+            async def one(self, key: str) -> None: ...
+
+            @tw.command
+            async def two(self) -> None: ...
+
+            @tw.command
+            async def eight(self, progress: tw.Progress, more: tw.Progress) -> None: ...
+
+            @tw.command
+            async def three(self) -> Any:
+                yield 1
+
+            @tw.command
+            @tw.method
+            async def four(self) -> None: ...
+
+            @tw.method
+            async def five(self, progress: tw.Progress) -> None: ...
+
+            @tw.command(name="two")
+            async def six(self) -> None: ...
+
+            @tw.command
+            def seven(self, progress: tw.Progress, *rest: int) -> None: ...
+
+    for wanted in (
+        "one: timeout: -1 is not allowed",
+        "one: retries: -1 is not allowed",
+        "one: exclusive: 'all' is not allowed",
+        "one: concurrency: 0 is not allowed",
+        "one: keep: 0 is not allowed",
+        "one: key: what starts a command takes key= itself",
+        "eight: a command takes one tw.Progress",
+        "three: a command can't be a generator",
+        "four: a command is nothing else: take @tw.method or @tw.on away",
+        "six: name: 'two' is the name of two too",
+        "seven: progress: it stands before *args: put it behind",
+        "five: progress: a tw.Progress is for commands",
+    ):
+        assert wanted in str(caught.value), wanted
+
+
+@story
+async def test_reports_that_are_not_allowed_fail_their_command(tmp_path: Path) -> None:
+    class Talk(tw.Service):
+        @tw.command(retries=0)
+        async def say(self, fraction: Any, note: Any, progress: tw.Progress) -> None:
+            await progress(fraction, note)
+
+    async with tw.Node(data=tmp_path) as node:
+        await node.serve(Talk())
+        for fraction, note, wanted in (
+            (1.5, "", r"fraction: 1\.5"),
+            (True, "", "fraction: True"),
+            (0.5, "x" * 1_025, "note"),
+        ):
+            run = await node.client(Talk).say.start(fraction, note)
+            with pytest.raises(tw.InvalidArgument, match=wanted):
+                await run.result(PATIENCE)
+
+
+def test_commands_of_plain_threads(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path) as node:
+        node.serve(Books())
+        run = node.client(Books).sync.reindex.start(3, key="a")
+        reports = list(run.progress())
+        assert run.result(PATIENCE) == Report(3, [3, 1]) and reports[-1].note == "nearly"
+        assert node.sync.command(run.id).info().stage == "succeeded"
+        assert [info.id for info in node.sync.commands()] == [run.id]
+        assert not run.cancel() and not run.retry()
+
+
+@story
+async def test_tokens_of_commands_that_are_over_are_tidied_away(tmp_path: Path) -> None:
+    # A folder removes whole files only.
+    async with nodes("nats", tmp_path, 1) as (node,):
+        served = await node.serve(Books())
+        runs = await asyncio.gather(*(node.client(Books).plain.start(number) for number in range(300)))
+        assert [await run.result(PATIENCE) for run in runs] == list(range(300))
+        assert (await served.stop()).balanced
+        info = await (await node.find_stream("tidewire-commands")).info()
+        assert info.last == 300 and info.messages < 100, info
+
+
+@every_home
+@story
+async def test_commands_of_a_single_active_service_run_at_the_active_one_alone(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        first, second = Books(), Books("two")
+        served = await one.serve(first, active="single", lease=600.0)
+        await served.active(PATIENCE)
+        await two.serve(second, active="single", lease=600.0)
+        runs = [await two.client(Books).fragile.start(number) for number in range(5)]
+        await asyncio.gather(*(run.result(PATIENCE) for run in runs))
+        assert len(first.calls) == 5 and not second.calls
+        await served.stop()
+        run = await two.client(Books).fragile.start(9)
+        assert await run.result(PATIENCE) == 18 and second.calls == [("fragile", 9, 1)]
+
+
+WORKER = """
+import asyncio, sys
+import tidewire as tw
+
+class Mill(tw.Service):
+    @tw.command(retries=int(sys.argv[2]))
+    async def grind(self, number: int, progress: tw.Progress) -> list[int]:
+        await progress(0.5, f"attempt {progress.attempt}")
+        print(progress.attempt, flush=True)
+        if progress.attempt < 2:
+            await asyncio.Event().wait()
+        return [number, progress.attempt]
+
+async def main():
+    where = {"url": sys.argv[1]} if "://" in sys.argv[1] else {"data": sys.argv[1]}
+    async with tw.Node(**where) as node:
+        await node.serve(Mill())
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def _worker(where: str, retries: int) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", WORKER, where, str(retries)], stdout=subprocess.PIPE, text=True)
+
+
+class Mill(tw.Service):
+    @tw.command
+    async def grind(self, number: int, progress: tw.Progress) -> list[int]:
+        return [number, progress.attempt]
+
+
+async def _said(worker: subprocess.Popen[str]) -> str:
+    assert worker.stdout is not None
+    return await asyncio.wait_for(asyncio.to_thread(worker.stdout.readline), PATIENCE)
+
+
+async def _killed(node: tw.Node, where: str) -> None:
+    """A worker is killed in the middle of its command, and another takes it over; one that kills each worker has failed."""
+    workers = [_worker(where, 3)]
+    try:
+        run = await node.client(Mill).grind.start(5)
+        assert await _said(workers[0]) == "1\n"
+        workers[0].send_signal(signal.SIGKILL)
+        workers.append(_worker(where, 3))
+        assert await run.result(PATIENCE) == [5, 2]
+        assert await _said(workers[1]) == "2\n"
+        workers[1].send_signal(signal.SIGKILL)
+        workers.append(_worker(where, 0))
+        lost = await node.client(Mill).grind.start(6)
+        assert await _said(workers[2]) == "1\n"
+        workers[2].send_signal(signal.SIGKILL)
+        workers.append(_worker(where, 0))
+        with pytest.raises(tw.WorkerLost, match="in attempt 1, the last one"):
+            await lost.result(PATIENCE)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+
+
+@story
+async def test_a_command_whose_worker_is_killed_is_taken_over_at_a_hub(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as hub:
+        await _killed(hub, hub.listen("tide://127.0.0.1:0").url)
+
+
+@story
+async def test_a_command_whose_worker_is_killed_is_taken_over_on_nats() -> None:
+    with nats_server() as url:
+        async with tw.Node(url) as node:
+            await _killed(node, url)
+
+
+@story
+async def test_a_command_survives_the_process_that_has_the_folder(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        await node.client(Mill).grind.start(5, id="five")
+    worker = _worker(str(tmp_path), 3)
+    try:
+        assert await _said(worker) == "1\n"
+    finally:
+        worker.kill()
+        worker.wait()
+    async with tw.Node(data=tmp_path) as node:
+        run = node.command("five")
+        assert (await run.info()).stage == "running", "as its worker has left it"
+        await node.serve(Mill())
+        assert await run.result(PATIENCE) == [5, 2] and (await run.info()).attempt == 2

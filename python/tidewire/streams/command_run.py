@@ -1,0 +1,183 @@
+"""Runs of commands, as those who started them hold them, or look them up by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from tidewire.errors import CallCancelled, InvalidArgument, NotFound, RemoteError, WorkerLost
+from tidewire.services.names import short, token_problem
+from tidewire.streams.command_store import QUEUE, CommandInfo, CommandStore, Record, life_of
+from tidewire.streams.home import WAIT_US
+from tidewire.streams.progress import CommandProgress
+from tidewire.streams.stream import time_of
+from tidewire.values import decode
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+
+_T = TypeVar("_T")
+
+
+class CommandRun(Generic[_T]):
+    """A command that was started; ``await client.reindex.start(...)`` gives it, and ``node.command(id)`` in any process, also later.
+
+    Attributes:
+        id: Its id.
+    """
+
+    def __init__(self, node: Node, store: CommandStore, id: str, convert: Callable[[Any], Any] | None = None) -> None:
+        problem = token_problem("id", id)
+        if problem is not None:
+            raise InvalidArgument(problem)
+        self.id = id
+        self._node = node
+        self._store = store
+        self._convert = convert
+
+    async def info(self) -> CommandInfo:
+        """Return what there is of it.
+
+        Raises:
+            NotFound: if there is no such command, or not any more: it has ended, and was kept as long as its service says.
+        """
+        return await self._store.info(self.id)
+
+    async def result(self, timeout: float | None = None) -> _T:
+        """Wait until it is over, and return what it has returned.
+
+        Args:
+            timeout: Seconds after which TimeoutError is raised; None for as long as it takes. The command goes on.
+
+        Raises:
+            NotFound: as ``info`` does.
+            CallCancelled: if it was cancelled.
+            WorkerLost: if the worker of its last attempt was lost.
+            BaseException: what its last attempt has raised: the same type, or RemoteError if it has none here.
+        """
+        until = None if timeout is None else monotonic() + timeout
+        record, revision = await self._store.entry(self.id)
+        while not life_of(record).over:
+            left_us = WAIT_US if until is None else min(WAIT_US, round((until - monotonic()) * 1_000_000))
+            if left_us <= 0:
+                raise TimeoutError(
+                    f"command {self.id}: it was {record['stage']} for as long as was waited: it goes on; wait longer, or look again later"
+                )
+            changes, revision, _ = await self._store.home.call("watch", QUEUE, f"{self.id}.state", revision, 1, left_us)
+            for _, data, _, _ in changes:
+                if data is None:
+                    raise NotFound(f"command {self.id!r}: its record was removed")
+                record = decode(data)
+        return cast("_T", self._outcome(record))
+
+    def _outcome(self, record: Record) -> Any:
+        if record["stage"] == "succeeded":
+            value = decode(record["result"])
+            return value if self._convert is None else self._convert(value)
+        if record["stage"] == "cancelled":
+            raise CallCancelled(f"command {self.id}: it was cancelled")
+        if "error" not in record:
+            raise WorkerLost(
+                f"command {self.id}: its worker {record.get('worker')!r} was lost in attempt {record['attempt']}, the last one: look what ends it, and `retry` it"
+            )
+        error = decode(record["error"])
+        raise error if isinstance(error, BaseException) else RemoteError(message=short(error))
+
+    async def progress(self) -> AsyncIterator[CommandProgress]:
+        """Yield how far it is, now and then as it changes, until it is over. Of changes that come quickly the newest is seen.
+
+        Raises:
+            NotFound: as ``info`` does.
+        """
+        record, _ = await self._store.entry(self.id)
+        after, seen, is_over = 0, None, life_of(record).over
+        while True:
+            newest = record.get("progress") if is_over else None
+            if not is_over:
+                changes, after, _ = await self._store.home.call("watch", QUEUE, f"{self.id}.*", after, 10, WAIT_US)
+                for key, data, _, _ in changes:
+                    if key.endswith(".progress"):
+                        newest = None if data is None else decode(data)
+                    else:
+                        record = {} if data is None else decode(data)
+                        is_over = data is None or life_of(record).over
+                newest = record.get("progress") if is_over else newest
+            if newest is not None and newest != seen:
+                seen = newest
+                fraction, note, attempt, time_us = newest
+                yield CommandProgress(fraction, note, attempt, time_of(time_us))  # type: ignore[arg-type]
+            if is_over:
+                return
+
+    async def cancel(self) -> bool:
+        """Have it end: at once if it waits; if it runs, its coroutine is interrupted, and its plain function at its next report.
+
+        Returns:
+            Whether that changes anything: it was not over, and nobody had cancelled it.
+
+        Raises:
+            NotFound: as ``info`` does.
+        """
+        return await self._store.cancel(self.id)
+
+    async def retry(self) -> bool:
+        """Have it begin anew, if it has failed or was cancelled, with all its attempts. Returns whether it does.
+
+        Raises:
+            NotFound: as ``info`` does.
+        """
+        return await self._store.renew(self.id)
+
+    @property
+    def sync(self) -> SyncCommandRun[_T]:
+        """Blocking forms, for plain threads."""
+        return SyncCommandRun(self)
+
+    def __repr__(self) -> str:
+        return f"<CommandRun {self.id}>"
+
+
+class SyncCommandRun(Generic[_T]):
+    """A command for plain threads; ``node.sync.command(id)`` and ``client.sync.reindex.start(...)`` give it. Arguments and errors are those
+    of ``tw.CommandRun``.
+    """
+
+    def __init__(self, run: CommandRun[_T]) -> None:
+        self._run = run
+        self.id = run.id
+
+    def info(self) -> CommandInfo:
+        """Return what there is of it."""
+        info: CommandInfo = self._wait(self._run.info())
+        return info
+
+    def result(self, timeout: float | None = None) -> _T:
+        """Block until it is over, and return its result."""
+        return cast("_T", self._wait(self._run.result(timeout)))
+
+    def progress(self) -> Iterator[CommandProgress]:
+        """Yield how far it is, until it is over."""
+        reports = self._run.progress()
+
+        async def following() -> CommandProgress | None:
+            return await anext(reports, None)
+
+        while (report := self._wait(following())) is not None:
+            yield report
+
+    def cancel(self) -> bool:
+        """Have it end."""
+        return bool(self._wait(self._run.cancel()))
+
+    def retry(self) -> bool:
+        """Have it begin anew."""
+        return bool(self._wait(self._run.retry()))
+
+    def _wait(self, call: Any) -> Any:
+        from tidewire.streams.blocking import run
+
+        return run(self._run._node, call)
+
+    def __repr__(self) -> str:
+        return f"<SyncCommandRun {self.id}>"

@@ -1,0 +1,376 @@
+"""The records of commands in a key-value bucket, and the queue of their tokens: started, changed by compare-and-set, listed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import CommandLife
+from tidewire._limits import COMMAND_ARGUMENT_BYTES, COMMAND_LEASE_MS, COMMANDS_QUEUED
+from tidewire.errors import HomeBusy, InvalidArgument, NotFound, PayloadTooLarge, RevisionConflict, SettingsDiffer
+from tidewire.services.names import token_problem
+from tidewire.streams.stream import time_of
+from tidewire.values import decode, encode
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+    from tidewire.streams.bucket import Bucket
+    from tidewire.streams.home import Home
+    from tidewire.streams.stream import Stream
+
+QUEUE = "tidewire-commands"
+"""The stream of tokens, and the bucket of records."""
+ENDS = "tidewire-command-ends"
+"""The stream of what has ended."""
+PRIORITIES = ("urgent", "high", "normal", "low")
+STAGES = ("queued", "running", "succeeded", "failed", "cancelled")
+LEASE_S = COMMAND_LEASE_MS.default / 1_000
+_ID_BYTES = 64
+_KEY_BYTES = 256
+_ENDS_MAX = 100_000
+_ENDS_AGE_S = 86_400.0
+_CONFLICTS_MAX = 64
+_CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PAGE = 1_000
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CommandInfo:
+    """What there is of a command.
+
+    Attributes:
+        id: Its id.
+        service: The service that does it.
+        command: Which of its commands it is.
+        stage: ``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``.
+        attempt: The newest attempt, from 1; 0 if there was none.
+        retries: How often it is tried again.
+        is_cancelling: Whether its worker was asked to end it.
+        key: What it is about, or None.
+        priority: Which go first: ``urgent``, ``high``, ``normal`` or ``low``.
+        caller: The node that has started it.
+        worker: The node that has its newest attempt, or None.
+        created: When it was started.
+        began: When its newest attempt began, or None.
+        ended: When it was over, or None.
+        fraction: How far its newest attempt is, from 0 to 1.
+        note: What that has said of it.
+        error: What the newest attempt that failed has raised, in a line; empty if none has.
+        traceback: The way to that error.
+    """
+
+    id: str
+    service: str
+    command: str
+    stage: str
+    attempt: int
+    retries: int
+    is_cancelling: bool
+    key: str | None
+    priority: str
+    caller: str
+    worker: str | None
+    created: datetime
+    began: datetime | None
+    ended: datetime | None
+    fraction: float
+    note: str
+    error: str
+    traceback: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more becomes of it."""
+        return self.stage in ("succeeded", "failed", "cancelled")
+
+
+class CommandStore:
+    """The commands of one home."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.home: Home = node._home()
+        self._queue: Stream | None = None
+        self._ends: Stream | None = None
+        self._bucket: Bucket | None = None
+        self._consumers: set[str] = set()
+
+    async def open(self) -> None:
+        """Make the streams and the bucket, if they are not there."""
+        if self._bucket is None:
+            node = self.node
+            self._queue, self._ends, self._bucket = await asyncio.gather(
+                node.stream(QUEUE, subjects=["tidewire.command.>"], max_messages=COMMANDS_QUEUED.default),
+                node.stream(
+                    ENDS,
+                    subjects=["tidewire.command-ended.>"],
+                    max_age=_ENDS_AGE_S,
+                    max_messages=_ENDS_MAX,
+                    full="drop_old",
+                ),
+                node.kv(QUEUE),
+            )
+
+    @property
+    def bucket(self) -> Bucket:
+        """The records; once it was opened."""
+        assert self._bucket is not None
+        return self._bucket
+
+    async def consumer(self, service: str, command: str, priority: str) -> str:
+        """Return the name of what gives out the tokens of a command; it is made if it is not there."""
+        await self.open()
+        assert self._queue is not None
+        name = f"{service}-{command}-{priority}"
+        if not _CONSUMER.fullmatch(name):
+            name = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+        if name not in self._consumers:
+            await self._queue.consumer(
+                name,
+                filter=f"tidewire.command.{service}.{command}.{priority}",
+                start="all",
+                ack_wait=LEASE_S,
+                max_deliver=0,
+                backoff=(0.0,),
+                max_in_flight=10_000,
+            )
+            self._consumers.add(name)
+        return name
+
+    async def start(
+        self,
+        service: str,
+        command: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str | None = None,
+        id: str | None = None,
+        priority: str = "normal",
+    ) -> str:
+        """Start a command, or find the one with this id; return its id."""
+        problem = _problem(key, id, priority)
+        if problem is not None:
+            raise InvalidArgument(f"{service}.{command}: {problem}")
+        data = encode([list(args), kwargs])
+        if len(data) > COMMAND_ARGUMENT_BYTES.max:
+            raise PayloadTooLarge(
+                f"{service}.{command}: its arguments take {len(data):,} bytes, and {COMMAND_ARGUMENT_BYTES.max:,} are allowed: put them into a bucket or a file, and give the name"
+            )
+        said = encode([service, command, key])
+        record: Record = {
+            "id": secrets.token_hex(8) if id is None else id,
+            "service": service,
+            "command": command,
+            "arguments": data,
+            "digest": hashlib.blake2b(said + data, digest_size=16).hexdigest(),
+            "key": key,
+            "priority": priority,
+            "caller": self.node.name,
+            "created_us": now_us(),
+            "round": 0,
+            "retries": 0,
+        }
+        write(record, CommandLife("queued", 0, 0, False, None))
+        await self.open()
+        try:
+            await self.bucket.create(f"{record['id']}.state", record)
+        except RevisionConflict:
+            found = await self.get(record["id"])
+            if found["digest"] != record["digest"]:
+                raise SettingsDiffer(
+                    f"id: {id!r} is that of a command with another name, key or arguments: give each its own id"
+                ) from None
+            if found["stage"] != "queued" or found["token"] is not None:
+                return str(found["id"])
+            # Whoever has started it may not have come to queue it. Of two tokens one counts.
+            record = found
+        await self._enqueue(record)
+        return str(record["id"])
+
+    async def _enqueue(self, record: Record) -> None:
+        service, command, priority = record["service"], record["command"], record["priority"]
+        await self.consumer(service, command, priority)
+        assert self._queue is not None
+        subject = f"tidewire.command.{service}.{command}.{priority}"
+        await self._queue.publish(subject, record["id"], id=f"{record['id']}.{record['round']}")
+
+    async def get(self, id: str) -> Record:
+        """Return a record, as it is now.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        return (await self.entry(id))[0]
+
+    async def entry(self, id: str) -> tuple[Record, int]:
+        """As ``get``, with the revision."""
+        await self.open()
+        found = await self.bucket.get(f"{id}.state")
+        if found is None:
+            raise NotFound(
+                f"command {id!r}: there is none: its id is wrong, or it has ended and was kept as long as its service says"
+            )
+        return found.value, found.revision
+
+    async def change(self, id: str, decide: Callable[[Record], CommandLife | None]) -> tuple[Record, int]:
+        """Change a record as somebody decides, who may be asked again: another may be faster.
+
+        Args:
+            id: Of the command.
+            decide: Changes the record, and returns its life as it is to be written, or None for not at all.
+
+        Returns:
+            The record as it is then, and its revision.
+        """
+        for _ in range(_CONFLICTS_MAX):
+            record, revision = await self.entry(id)
+            life = decide(record)
+            if life is None:
+                return record, revision
+            write(record, life)
+            ttl = record.get("keep") if life.over else None
+            try:
+                return record, await self.bucket.update(f"{id}.state", record, revision=revision, ttl=ttl)
+            except RevisionConflict:
+                continue
+        raise HomeBusy(f"command {id!r}: its record was changed {_CONFLICTS_MAX} times meanwhile: try again")
+
+    async def cancel(self, id: str) -> bool:
+        """Have a command end. Whether that changes anything: it was not over, and not being cancelled."""
+        changed = False
+
+        def decide(record: Record) -> CommandLife | None:
+            nonlocal changed
+            life = life_of(record)
+            changed = life.cancel()
+            if changed and life.over:
+                record["ended_us"] = now_us()
+            return life if changed else None
+
+        await self.change(id, decide)
+        return changed
+
+    async def renew(self, id: str) -> bool:
+        """Have a command that has failed, or was cancelled, begin anew. Whether it does."""
+        changed = False
+
+        def decide(record: Record) -> CommandLife | None:
+            nonlocal changed
+            life = life_of(record)
+            changed = life.renew()
+            if not changed:
+                return None
+            record["round"] += 1
+            for name in ("worker", "began_us", "ended_us", "progress"):
+                record.pop(name, None)
+            return life
+
+        record, _ = await self.change(id, decide)
+        if changed or (record["stage"] == "queued" and record["token"] is None):
+            await self._enqueue(record)
+        return changed
+
+    async def infos(self) -> list[CommandInfo]:
+        """Return all, the oldest first."""
+        await self.open()
+        states: dict[str, Record] = {}
+        progress: dict[str, Any] = {}
+        after, more = 0, True
+        while more:
+            raw, after, more = await self.home.call("watch", QUEUE, ">", after, _PAGE, 0)
+            for key, data, _, _ in raw:
+                name, _, kind = key.rpartition(".")
+                into: dict[str, Any] = states if kind == "state" else progress
+                into.pop(name, None)
+                if data is not None:
+                    into[name] = decode(data)
+            more = more and bool(raw)
+        found = [info_of(record, progress.get(name)) for name, record in states.items()]
+        return sorted(found, key=lambda info: (info.created, info.id))
+
+    async def info(self, id: str) -> CommandInfo:
+        """Return one."""
+        record = await self.get(id)
+        progress = await self.bucket.get(f"{id}.progress")
+        return info_of(record, None if progress is None else progress.value)
+
+    async def tell_end(self, record: Record) -> None:
+        """Publish that a command has ended, once."""
+        assert self._ends is not None
+        told = {
+            name: record.get(name) for name in ("id", "service", "command", "stage", "attempt", "key", "error_text")
+        }
+        told["error"] = told.pop("error_text") or ""
+        subject = f"tidewire.command-ended.{record['service']}.{record['command']}"
+        await self._ends.publish(subject, told, key=record["key"], id=f"{record['id']}.{record['round']}")
+
+    async def tidy(self) -> None:
+        """Remove tokens that nobody needs any more."""
+        assert self._queue is not None
+        done = [consumer.acked_to for consumer in await self._queue.consumers()]
+        least: int = min(done, default=0)
+        if least:
+            await self._queue.purge(before=least + 1)
+
+
+def now_us() -> int:
+    """The time of this machine, for people."""
+    return time.time_ns() // 1_000
+
+
+def life_of(record: Record) -> CommandLife:
+    """Return the machine of a record."""
+    return CommandLife(record["stage"], record["attempt"], record["retries"], record["cancelling"], record.get("token"))
+
+
+def write(record: Record, life: CommandLife) -> None:
+    """Write what the machine says into a record."""
+    record |= {"stage": life.stage, "attempt": life.attempt, "cancelling": life.cancelling, "token": life.token}
+
+
+def info_of(record: Record, progress: Any) -> CommandInfo:
+    """Return a record as users see it."""
+    fraction, note, attempt, _ = progress or record.get("progress") or (0.0, "", record["attempt"], 0)
+    if attempt != record["attempt"]:
+        fraction, note = 0.0, ""
+    return CommandInfo(
+        record["id"],
+        record["service"],
+        record["command"],
+        record["stage"],
+        record["attempt"],
+        record["retries"],
+        record["cancelling"],
+        record["key"],
+        record["priority"],
+        record["caller"],
+        record.get("worker"),
+        time_of(record["created_us"]),  # type: ignore[arg-type]
+        time_of(record.get("began_us")),
+        time_of(record.get("ended_us")),
+        1.0 if record["stage"] == "succeeded" else fraction,
+        note,
+        record.get("error_text") or "",
+        record.get("traceback") or "",
+    )
+
+
+def _problem(key: Any, id: Any, priority: Any) -> str | None:
+    if id is not None:
+        problem = token_problem("id", id)
+        if problem is not None or len(id.encode()) > _ID_BYTES:
+            return problem or f"id: {id[:40]!r} is not allowed: give at most {_ID_BYTES} bytes"
+    if key is not None and (not isinstance(key, str) or not 1 <= len(key.encode()) <= _KEY_BYTES):
+        return f"key: {key!r} is not allowed: give a text of 1 to {_KEY_BYTES} bytes"
+    if priority not in PRIORITIES:
+        return f"priority: {priority!r} is not allowed: give {', '.join(map(repr, PRIORITIES))}"
+    return None
