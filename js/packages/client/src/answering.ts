@@ -12,6 +12,8 @@ import type { Timer, Timers } from "./timers.js";
 interface Theirs {
 	readonly generation: number;
 	readonly lane: number;
+	/** The number of the node that called. */
+	origin: number;
 	isOpen: boolean;
 	callee: Callee | undefined;
 	wanted: number;
@@ -20,6 +22,8 @@ interface Theirs {
 }
 
 const ALIVE_LEAST_MS = 50;
+const UNTAKEN =
+	"link_queue_bytes: the answer was not taken, and others need the room: read faster, or ask for less at a time";
 const NODE_STOPPED = 13;
 const LIMIT_EXCEEDED = 14;
 const PAYLOAD_TOO_LARGE = 18;
@@ -52,8 +56,9 @@ export class Answering {
 		const theirs = this.open(id);
 		if (theirs !== undefined) {
 			this.fits(payload.length);
+			this.makeRoom(payload.length, theirs.origin);
 			this.end(id, theirs);
-			this.out.send(Kind.REPLY, inLane(theirs.lane, true), id, {}, payload);
+			this.out.send(Kind.REPLY, inLane(theirs.lane, true), id, {}, payload, -1, theirs.origin);
 		}
 	}
 
@@ -62,13 +67,30 @@ export class Answering {
 		const theirs = this.open(id);
 		if (theirs !== undefined) {
 			this.fits(payload.length);
-			this.out.send(Kind.ITEM, inLane(theirs.lane, true), id, {}, payload);
+			this.out.send(Kind.ITEM, inLane(theirs.lane, true), id, {}, payload, -1, theirs.origin);
 		}
 	}
 
-	/** Whether an item may be sent, rather than wait for those before it. */
+	/** Whether an item may be sent, rather than wait until more was written. One of a call that has ended may be, and goes nowhere. */
 	hasRoom(id: Id): boolean {
-		return this.out.bytes <= LINK_QUEUE_BYTES / 2 && this.out.waitingOf(id, true) === 0;
+		const theirs = this.open(id);
+		return theirs === undefined || !this.out.holdsBack(id, theirs.origin);
+	}
+
+	/**
+	 * If there is no room for a payload to the node of a number, it is taken from nodes that don't take their answers: those fail.
+	 *
+	 * @throws LimitExceeded if there is none all the same.
+	 */
+	makeRoom(payload: number, called: number): void {
+		for (const { id, lane } of this.out.makeRoom(payload, called)) {
+			this.out.send(Kind.FAIL, inLane(lane, true), id, { number: LIMIT_EXCEEDED }, encode(UNTAKEN));
+		}
+		if (payload > this.out.chunkBytes && this.out.bytes > LINK_QUEUE_BYTES) {
+			throw new LimitExceeded(
+				`link_queue_bytes=${LINK_QUEUE_BYTES}: so much waits to be sent already: try again later`,
+			);
+		}
 	}
 
 	over(id: Id): void {
@@ -86,7 +108,7 @@ export class Answering {
 			if (payload.length <= this.out.chunkBytes) {
 				this.out.drop(id, true);
 			}
-			this.out.send(Kind.FAIL, inLane(theirs.lane, true), id, { number }, payload);
+			this.out.send(Kind.FAIL, inLane(theirs.lane, true), id, { number }, payload, -1, theirs.origin);
 		}
 	}
 
@@ -113,6 +135,7 @@ export class Answering {
 		this.calls.set(slot, {
 			generation,
 			lane,
+			origin: 0,
 			isOpen: false,
 			callee: undefined,
 			wanted: 0,
@@ -133,6 +156,7 @@ export class Answering {
 			return;
 		}
 		theirs.isOpen = true;
+		theirs.origin = head.origin ?? 0;
 		if (this.isLeaving) {
 			this.fail(id, NODE_STOPPED, encode("the node takes no new calls"));
 			return;
@@ -166,9 +190,10 @@ export class Answering {
 
 	cancelled(frame: Frame): void {
 		const theirs = this.of(frame);
+		// An answer that was given and not taken yet, too: nobody asks for the rest of it.
+		this.out.drop(frame, true);
 		if (theirs !== undefined) {
 			this.end(frame, theirs);
-			this.out.drop(frame, true);
 			theirs.callee?.cancelled();
 		}
 	}
@@ -213,7 +238,7 @@ export class Answering {
 
 	private alive(id: Id, theirs: Theirs, every: number, now: number): void {
 		theirs.timer = this.timers.add(now + every, (at) => this.alive(id, theirs, every, at));
-		if (this.out.bytes <= LINK_QUEUE_BYTES / 2) {
+		if (this.out.bytes <= LINK_QUEUE_BYTES) {
 			this.out.send(Kind.ALIVE, inLane(theirs.lane, true), id, { blockedMs: 0 });
 		}
 	}

@@ -1,11 +1,15 @@
 /** The send queue of a link: frames by lane, long payloads in chunks, bounded in bytes. */
 import { FIXED, Flag, type Head, type Id, Kind, NORMAL, putFixed, writeFrame } from "./frames.js";
-import { LINK_WINDOW_BYTES } from "./generated/limits.js";
+import { LINK_QUEUE_BYTES, LINK_WINDOW_BYTES } from "./generated/limits.js";
 import { Queue } from "./queue.js";
 
 const LANES = 4;
 /** Frames that go in one message together. */
 const MESSAGE_BYTES = 65_536;
+/** What the items for one node may take, of what is left for items. */
+const ITEM_SHARE = 3;
+/** What it takes to say that an answer was let go. */
+const TOLD_BYTES = 256;
 
 /** Part of a message: bytes that are sent one after the other. */
 export type Parts = readonly Uint8Array[];
@@ -24,7 +28,9 @@ interface Transfer {
 	readonly answer: boolean;
 	readonly lane: number;
 	readonly payload: Uint8Array;
-	readonly isPublished: boolean;
+	readonly kind: Kind;
+	/** The number of the node whose call it answers; 0: it answers none. */
+	readonly called: number;
 	at: number;
 	window: number;
 	/** What its exchange, or all that is published in its lane, says after it. */
@@ -62,8 +68,11 @@ export class Outbox {
 		return this.bytes === 0;
 	}
 
-	/** Sends a frame, in chunks if its payload is long. `ends`: the slot that is free once it is on the wire. */
-	send(kind: Kind, flags: number, id: Id, head: Head, payload?: Uint8Array, ends = -1): void {
+	/**
+	 * Sends a frame, in chunks if its payload is long. `ends`: the slot that is free once it is on the wire; `called`: the number of the node whose call
+	 * it answers.
+	 */
+	send(kind: Kind, flags: number, id: Id, head: Head, payload?: Uint8Array, ends = -1, called = 0): void {
 		const lane = this.lanes[flags & Flag.LANE] as Lane;
 		const isPublished = kind === Kind.PUBLISH;
 		const isLong = payload !== undefined && payload.length > this.chunkBytes && kind !== Kind.CHUNK;
@@ -79,7 +88,8 @@ export class Outbox {
 				answer,
 				lane: flags & Flag.LANE,
 				payload,
-				isPublished,
+				kind,
+				called,
 				at: 0,
 				window: LINK_WINDOW_BYTES,
 				behind: [],
@@ -111,7 +121,7 @@ export class Outbox {
 		const transfer = this.transfers.get(keyOf(id, answer ? Flag.ANSWER : 0));
 		if (transfer !== undefined) {
 			transfer.behind.length = 0;
-			this.bytes -= transfer.payload.length - transfer.at;
+			this.bytes -= leftOf(transfer);
 			transfer.at = transfer.payload.length;
 			this.over(transfer);
 		}
@@ -128,7 +138,63 @@ export class Outbox {
 	/** How much of what one exchange sends waits behind its long payload, or is that itself. */
 	waitingOf(id: Id, answer: boolean): number {
 		const transfer = this.transfers.size > 0 ? this.transfers.get(keyOf(id, answer ? Flag.ANSWER : 0)) : undefined;
-		return transfer === undefined ? 0 : transfer.payload.length - transfer.at;
+		return transfer === undefined ? 0 : leftOf(transfer);
+	}
+
+	/**
+	 * Whether the next item of an answer to the node that `called` is to wait: one before it does, items would take more than half of the queue, or those
+	 * for that node more than its share of that half. The other half is for what can't wait.
+	 */
+	holdsBack(id: Id, called: number): boolean {
+		if (this.bytes <= MESSAGE_BYTES) {
+			return false;
+		}
+		const isItem = ({ kind }: Transfer): boolean => kind === Kind.ITEM;
+		const items = this.bytes - this.untaken((transfer) => !isItem(transfer));
+		const own = this.untaken((transfer) => isItem(transfer) && transfer.called === called);
+		const half = LINK_QUEUE_BYTES / 2;
+		return this.waitingOf(id, true) > 0 || items > half || own > ITEM_SHARE * (half - items);
+	}
+
+	/**
+	 * Makes room for a payload to the node that `called`, or to nobody in particular (0): of the node for which most waits, long answers that it does not
+	 * take are let go, the newest first, as long as more waits for it than for that one. Gives which. If that does not make enough room, nothing is let
+	 * go (longest queue drop: Suter et al., IEEE INFOCOM 1998).
+	 */
+	makeRoom(payload: number, called: number): readonly { readonly id: Id; readonly lane: number }[] {
+		if (this.bytes <= LINK_QUEUE_BYTES) {
+			return [];
+		}
+		const own = payload + this.untaken((transfer) => transfer.called === called);
+		const stuck = [...this.transfers.values()].filter((one) => isStuck(one) && one.called !== called);
+		const waiting = new Map<number, number>();
+		for (const one of stuck) {
+			waiting.set(one.called, (waiting.get(one.called) ?? 0) + leftOf(one));
+		}
+		const beyond = [...waiting.values()].reduce((sum, bytes) => sum + Math.max(0, bytes - own), 0);
+		const gone: Transfer[] = [];
+		// With each that goes, room is needed to say so.
+		while (this.bytes <= LINK_QUEUE_BYTES + beyond && this.bytes + gone.length * TOLD_BYTES > LINK_QUEUE_BYTES) {
+			const [most, bytes] = [...waiting].reduce((one, other) => (other[1] > one[1] ? other : one), [0, own]);
+			const at = stuck.findLastIndex((one) => one.called === most);
+			const newest = bytes > own ? stuck.splice(at, 1)[0] : undefined;
+			if (newest === undefined) {
+				break;
+			}
+			waiting.set(most, bytes - leftOf(newest));
+			this.drop(newest.id, true);
+			gone.push(newest);
+		}
+		return gone;
+	}
+
+	/** Bytes of long payloads that wait. */
+	private untaken(of: (transfer: Transfer) => boolean): number {
+		let bytes = 0;
+		for (const transfer of this.transfers.values()) {
+			bytes += of(transfer) ? leftOf(transfer) : 0;
+		}
+		return bytes;
 	}
 
 	/** The next message; undefined if nothing may be sent now. */
@@ -200,7 +266,7 @@ export class Outbox {
 	private over(transfer: Transfer): void {
 		const lane = this.lanes[transfer.lane] as Lane;
 		this.transfers.delete(keyOf(transfer.id, transfer.answer ? Flag.ANSWER : 0));
-		if (transfer.isPublished) {
+		if (transfer.kind === Kind.PUBLISH) {
 			this.release(transfer.id.slot);
 		}
 		if (lane.publishing === transfer) {
@@ -220,11 +286,20 @@ export class Outbox {
 		lane.frames.push(waiting);
 		if (waiting.opens !== undefined) {
 			this.transfers.set(keyOf(waiting.opens.id, waiting.opens.answer ? Flag.ANSWER : 0), waiting.opens);
-			if (waiting.opens.isPublished) {
+			if (waiting.opens.kind === Kind.PUBLISH) {
 				lane.publishing = waiting.opens;
 			}
 		}
 	}
+}
+
+function leftOf({ payload, at }: Transfer): number {
+	return payload.length - at;
+}
+
+/** Whether it is a whole answer that waits for its receiver. */
+function isStuck({ called, window, kind }: Transfer): boolean {
+	return called !== 0 && window === 0 && (kind === Kind.REPLY || kind === Kind.FAIL);
 }
 
 const OVERTAKES: ReadonlySet<number> = new Set([Kind.CANCEL, Kind.FAIL, Kind.CREDIT, Kind.WINDOW, Kind.ALIVE]);

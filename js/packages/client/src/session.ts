@@ -141,6 +141,7 @@ export class Session {
 
 	call(call: Outgoing, caller: Caller, now: number): Id {
 		this.theirs.fits(call.payload.length);
+		this.theirs.makeRoom(0, 0);
 		if (this.out.bytes > LINK_QUEUE_BYTES) {
 			throw new LimitExceeded(
 				`link_queue_bytes=${LINK_QUEUE_BYTES}: so much waits to be sent already: try again later`,
@@ -229,6 +230,7 @@ export class Session {
 	/** Publishes. False: there was no room for it. */
 	publish(subject: string, fields: Fields, payload: Uint8Array, lane: number): boolean {
 		this.theirs.fits(payload.length);
+		this.theirs.makeRoom(0, 0);
 		if (this.out.bytes > LINK_QUEUE_BYTES) {
 			this.counts.dropped++;
 			return false;
