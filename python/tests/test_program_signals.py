@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
 
 import pytest
+import tidewire as tw
 from program_support import CTRL_C, LOOPS, program
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
@@ -288,3 +292,23 @@ def test_run_forever_ends_with_its_node() -> None:
         """
     )
     assert (ended.code, ended.out) == (0, "ended\n"), ended
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the mask of a thread is read in /proc")
+def test_threads_of_the_runtime_leave_signals_to_the_main_thread(tmp_path: Path) -> None:
+    # A main thread that waits for a lock is not woken by a signal that another thread was handed.
+    asked = 1 << (signal.SIGTERM - 1) | 1 << (signal.SIGINT - 1)
+    with tw.Node(name="hub", data=tmp_path / "data") as node:
+        # Each thread has begun once it has answered.
+        page = node.listen("http://127.0.0.1:0", http=tw.Http())
+        with tw.Node(node.listen("tide://127.0.0.1:0").url, name="other") as other:
+            other.sync.kv("rates").put("CHF", 1)
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(f"{page.url}/nothing", timeout=30)
+        blocked = {}
+        for thread in Path("/proc/self/task").iterdir():
+            said = dict(line.split(":\t", 1) for line in (thread / "status").read_text().splitlines())
+            blocked[said["Name"]] = int(said["SigBlk"], 16)
+    for name in ("tidewire-links", "tidewire-http", "tidewire-home"):
+        assert blocked[name] & asked == asked, f"{name} may be handed Ctrl-C"
+        assert not blocked[name] & 1 << (signal.SIGSEGV - 1), f"{name} has its own faults"

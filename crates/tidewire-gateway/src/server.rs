@@ -97,6 +97,7 @@ impl Server {
         let serves = Arc::clone(&shared);
         let thread = thread::Builder::new().name("tidewire-http".to_owned());
         let started = thread.spawn(move || {
+            tidewire_sync::leave_signals();
             runtime.block_on(async move {
                 tokio::spawn(spreads);
                 tokio::select! {

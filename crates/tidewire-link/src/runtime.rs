@@ -29,6 +29,7 @@ impl Runtime {
         let (handle, end) = (runtime.handle().clone(), Arc::new(Notify::new()));
         let ends = Arc::clone(&end);
         thread::Builder::new().name(format!("{name}-links")).spawn(move || {
+            tidewire_sync::leave_signals();
             runtime.block_on(ends.notified());
             // Tasks that are left hold sockets only; there is nothing to wait for.
             runtime.shutdown_background();

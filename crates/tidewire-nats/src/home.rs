@@ -46,7 +46,9 @@ impl Nats {
     /// Connects without blocking: the answer comes when the connection is there.
     pub fn begin(settings: Settings) -> Answer<Self> {
         let place = settings.shown();
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("tidewire-nats").enable_all().build();
+        let mut threads = Builder::new_multi_thread();
+        threads.worker_threads(1).thread_name("tidewire-nats").on_thread_start(tidewire_sync::leave_signals);
+        let runtime = threads.enable_all().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(error) => {

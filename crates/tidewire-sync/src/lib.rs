@@ -8,6 +8,8 @@
 
 mod locks;
 mod process;
+mod signals;
 
 pub use locks::{Condvar, Mutex, MutexGuard, RwLock};
 pub use process::{PerProcess, forked, generation};
+pub use signals::leave_signals;

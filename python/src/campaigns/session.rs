@@ -92,7 +92,10 @@ impl Session {
             stop: AtomicBool::new(false),
         });
         let keeper = Keeper { store, campaign, worker, patience, shared: Arc::clone(&shared), overhead_us: (0, 0) };
-        let thread = std::thread::Builder::new().name("tidewire-store".to_owned()).spawn(move || keeper.run())?;
+        let thread = std::thread::Builder::new().name("tidewire-store".to_owned()).spawn(move || {
+            tidewire_sync::leave_signals();
+            keeper.run();
+        })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 

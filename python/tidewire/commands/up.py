@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import tidewire as tw
+from tidewire._binding import News
 from tidewire._urls import is_secured
 from tidewire.commands.hub_file import HubSettings
 from tidewire.config import Config
@@ -35,16 +36,9 @@ def up(
 
     The first signal lets the calls that pass through the hub end, within the timeout; a second one does not wait for them.
     """
-    asked, urged, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def heard(*_: object) -> None:
-        if asked.is_set():
-            urged.set()
-            ended.set()
-        asked.set()
-
+    asked = _Asked()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, heard)
+        signal.signal(number, asked.hear)
     try:
         grants = tuple(_token(text) for text in tokens) or None
         wanted = HubSettings.of_file(config).changed(tokens=grants, **options)
@@ -62,19 +56,43 @@ def up(
         return 1
     urls = [listener.url for listener in listeners]
     _say({"hub": node.name, "urls": urls}, f"hub {node.name} listens at {' and '.join(urls)}", as_json)
-    asked.wait()
+    asked.wait(node, lambda: asked.times > 0)
     for listener in listeners:
         if not is_http(listener.url):
             listener.close()
     until = monotonic() + wanted.timeout
-    _drain(node, until, ended)
+    _drain(node, until, asked)
     dropped = node.statistics()["links"]["of_hub"]["dropped"]
-    ledger = node._stop_blocking(0.0 if urged.is_set() else max(0.0, until - monotonic()))
+    ledger = node._stop_blocking(0.0 if asked.times > 1 else max(0.0, until - monotonic()))
     line = f"hub {node.name} has stopped: {ledger}"
     if dropped:
         line += f"; {dropped} published messages were dropped: their receivers had no room (link_queue_bytes)"
     _say({"hub": node.name, "balanced": ledger.balanced, "dropped": dropped}, line, as_json)
     return 0
+
+
+class _Asked:
+    """How often a signal has asked the hub to end.
+
+    It is waited for as the node waits, and not by a lock: the system may hand a signal to another thread, and a main thread
+    that waits for a lock is not woken then.
+    """
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.news = News()
+
+    def hear(self, *_: object) -> None:
+        self.times += 1
+        self.news.ring()
+
+    def wait(self, node: tw.Node, has_come: Callable[[], bool]) -> None:
+        """Wait until something has come about that a signal, or whoever rings, may have brought about."""
+        while True:
+            seen = self.news.count
+            if has_come():
+                return
+            node._engine.changed(self.news, seen, None).wait()
 
 
 def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
@@ -101,7 +119,7 @@ def _options(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _drain(node: tw.Node, until: float, ended: threading.Event) -> None:
+def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
     connection = node._link()
     connection.goodbye()
     if connection.open_calls:
@@ -111,11 +129,13 @@ def _drain(node: tw.Node, until: float, ended: threading.Event) -> None:
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):
             connection.drain_blocking(until)
-        ended.set()
+        drained.set()
+        asked.news.ring()
 
+    drained = threading.Event()
     # In a thread of its own, so that this one hears a second signal.
     threading.Thread(target=drain, name="drain", daemon=True).start()
-    ended.wait()
+    asked.wait(node, lambda: drained.is_set() or asked.times > 1)
 
 
 def _token(text: str) -> tw.Token:

@@ -52,7 +52,10 @@ pub fn open(path: &Path, options: Options) -> HomeResult<Arc<Embedded>> {
     let notices = folder.notices().to_vec();
     let shared = Arc::new(Shared::default());
     let work = Work::new(folder, (path.to_owned(), lock), options.sizes, clock, Arc::clone(&shared));
-    let thread = thread::Builder::new().name("tidewire-home".to_owned()).spawn(move || work.run());
+    let thread = thread::Builder::new().name("tidewire-home".to_owned()).spawn(move || {
+        tidewire_sync::leave_signals();
+        work.run();
+    });
     let thread = thread.map_err(|error| {
         HomeError::new(HomeErrorKind::Disk, format!("threads: the system gives none: {error}; end some"))
     })?;
