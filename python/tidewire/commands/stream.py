@@ -14,7 +14,7 @@ import tidewire as tw
 from tidewire._binding import check_folder, salvage_folder
 
 
-def _run(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
+def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
     """Do something with a node whose streams are there, and return the exit code: 1 if it failed, 130 after Ctrl-C."""
 
     async def main() -> int:
@@ -25,7 +25,7 @@ def _run(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> i
     try:
         if "://" not in at and not Path(at).is_dir():
             raise tw.InvalidArgument(
-                f"at: {at!r} is not allowed: give a data folder that is there, or the URL of a hub"
+                f"at: {at!r} is not allowed: give a data folder that is there, or the URL of a hub or of NATS"
             )
         return asyncio.run(main())
     except tw.TidewireError as error:
@@ -36,7 +36,7 @@ def _run(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> i
         return 130
 
 
-def _say(as_json: bool, data: Any, text: str) -> None:
+def say(as_json: bool, data: Any, text: str) -> None:
     print(json.dumps(data, default=str) if as_json else text, flush=True)
 
 
@@ -48,10 +48,10 @@ def ls(at: str, as_json: bool) -> int:
         lines = [
             f"{i.name}  {i.messages} events  {i.bytes} bytes  {i.consumers} consumers  {i.dead} dead" for i in infos
         ]
-        _say(as_json, [asdict(info) for info in infos], "\n".join(lines) or "no streams")
+        say(as_json, [asdict(info) for info in infos], "\n".join(lines) or "no streams")
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def info(at: str, name: str, as_json: bool) -> int:
@@ -69,10 +69,10 @@ def info(at: str, name: str, as_json: bool) -> int:
             f"{c.name}: lag {c.lag}, out {c.in_flight}, waiting {c.waiting}, dead {c.dead}, redelivered {c.redelivered}"
             for c in consumers
         ]
-        _say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
+        say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def pub(at: str, name: str, subject: str, value: str, id: str | None, key: str | None, as_json: bool) -> int:
@@ -82,10 +82,10 @@ def pub(at: str, name: str, subject: str, value: str, id: str | None, key: str |
         stream = await node.find_stream(name)
         ack = await stream.publish(subject, _value(value), id=id, key=key)
         again = " (it was there)" if ack.duplicate else ""
-        _say(as_json, ack._asdict(), f"{ack.sequence} on {ack.durability}{again}")
+        say(as_json, ack._asdict(), f"{ack.sequence} on {ack.durability}{again}")
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def read(
@@ -100,10 +100,10 @@ def read(
             data = {"sequence": event.sequence, "subject": event.subject, "time": event.time.isoformat()}
             data |= {"key": event.key, "id": event.id, "headers": event.headers, "value": event.value}
             key = "" if event.key is None else f" [{event.key}]"
-            _say(as_json, data, f"{event.sequence} {event.time:%H:%M:%S.%f} {event.subject}{key} {event.value!r}")
+            say(as_json, data, f"{event.sequence} {event.time:%H:%M:%S.%f} {event.subject}{key} {event.value!r}")
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def purge(at: str, name: str, before: int | None, keep: int | None, as_json: bool) -> int:
@@ -111,10 +111,10 @@ def purge(at: str, name: str, before: int | None, keep: int | None, as_json: boo
 
     async def work(node: tw.Node) -> int:
         purged = await (await node.find_stream(name)).purge(before=before, keep=keep)
-        _say(as_json, {"purged": purged}, f"{purged} events removed")
+        say(as_json, {"purged": purged}, f"{purged} events removed")
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def rm(at: str, name: str, as_json: bool) -> int:
@@ -122,10 +122,10 @@ def rm(at: str, name: str, as_json: bool) -> int:
 
     async def work(node: tw.Node) -> int:
         await (await node.find_stream(name)).delete()
-        _say(as_json, {"deleted": name}, f"{name} deleted")
+        say(as_json, {"deleted": name}, f"{name} deleted")
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def kv_ls(at: str, name: str | None, as_json: bool) -> int:
@@ -135,13 +135,13 @@ def kv_ls(at: str, name: str | None, as_json: bool) -> int:
         if name is None:
             infos = await node.buckets()
             lines = [f"{info['name']}  {info['keys']} keys  {info['bytes']} bytes" for info in infos]
-            _say(as_json, infos, "\n".join(lines) or "no buckets")
+            say(as_json, infos, "\n".join(lines) or "no buckets")
             return 0
         keys = await (await node.find_kv(name)).keys()
-        _say(as_json, keys, "\n".join(keys))
+        say(as_json, keys, "\n".join(keys))
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def kv_get(at: str, name: str, key: str, as_json: bool) -> int:
@@ -150,12 +150,12 @@ def kv_get(at: str, name: str, key: str, as_json: bool) -> int:
     async def work(node: tw.Node) -> int:
         entry = await (await node.find_kv(name)).get(key)
         if entry is None:
-            _say(as_json, None, f"{key} has no value")
+            say(as_json, None, f"{key} has no value")
             return 1
-        _say(as_json, {"key": key, "value": entry.value, "revision": entry.revision}, repr(entry.value))
+        say(as_json, {"key": key, "value": entry.value, "revision": entry.revision}, repr(entry.value))
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def kv_put(at: str, name: str, key: str, value: str, as_json: bool) -> int:
@@ -163,10 +163,10 @@ def kv_put(at: str, name: str, key: str, value: str, as_json: bool) -> int:
 
     async def work(node: tw.Node) -> int:
         revision = await (await node.find_kv(name)).put(key, _value(value))
-        _say(as_json, {"revision": revision}, f"revision {revision}")
+        say(as_json, {"revision": revision}, f"revision {revision}")
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def kv_watch(at: str, name: str, filter: str, as_json: bool) -> int:
@@ -175,10 +175,10 @@ def kv_watch(at: str, name: str, filter: str, as_json: bool) -> int:
     async def work(node: tw.Node) -> int:
         async for entry in (await node.find_kv(name)).watch(filter):
             data = {"key": entry.key, "value": entry.value, "revision": entry.revision, "deleted": entry.is_deleted}
-            _say(as_json, data, f"{entry.revision} {entry.key} {'deleted' if entry.is_deleted else repr(entry.value)}")
+            say(as_json, data, f"{entry.revision} {entry.key} {'deleted' if entry.is_deleted else repr(entry.value)}")
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def kv_rm(at: str, name: str, key: str, as_json: bool) -> int:
@@ -186,10 +186,10 @@ def kv_rm(at: str, name: str, key: str, as_json: bool) -> int:
 
     async def work(node: tw.Node) -> int:
         revision = await (await node.find_kv(name)).delete(key)
-        _say(as_json, {"revision": revision}, f"{key} deleted")
+        say(as_json, {"revision": revision}, f"{key} deleted")
         return 0
 
-    return _run(at, as_json, work)
+    return run_at(at, as_json, work)
 
 
 def check(folder: Path, as_json: bool) -> int:
@@ -215,7 +215,7 @@ def salvage(folder: Path, into: Path, as_json: bool) -> int:
     except tw.TidewireError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    _say(as_json, {"rescued": count}, f"{count} events rescued into {into}; consumers, keys and leases are not")
+    say(as_json, {"rescued": count}, f"{count} events rescued into {into}; consumers, keys and leases are not")
     return 0
 
 

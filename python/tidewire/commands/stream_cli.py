@@ -13,7 +13,9 @@ log = typer.Typer(help="The files of a data folder.", no_args_is_help=True)
 
 Where = Annotated[
     str,
-    typer.Option("--at", envvar="TIDEWIRE_DATA", help="A data folder that no process has open, or the URL of a hub."),
+    typer.Option(
+        "--at", envvar="TIDEWIRE_DATA", help="A data folder that no process has open, or the URL of a hub or of NATS."
+    ),
 ]
 Name = Annotated[str, typer.Argument(help="Of the stream.")]
 BucketName = Annotated[str, typer.Argument(help="Of the bucket.")]

@@ -1,0 +1,92 @@
+"""``tidewire command``, as processes, at a hub whose service does the commands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import tidewire as tw
+from home_support import PATIENCE, story
+
+
+class Books(tw.Service):
+    def __init__(self) -> None:
+        self.broken = True
+        self.inside, self.going_on = asyncio.Event(), asyncio.Event()
+
+    @tw.command(retries=0)
+    async def close_year(self, year: int, progress: tw.Progress) -> int:
+        await progress(0.5, "half")
+        self.inside.set()
+        await self.going_on.wait()
+        if self.broken:
+            raise LookupError(f"no balance of {year}")
+        return year + 1
+
+
+async def tidewire(*args: object, json_wanted: bool = True) -> tuple[int, Any]:
+    """Run ``tidewire command``: its exit code, and what it printed."""
+    options = ["--json"] if json_wanted else []
+    ran = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tidewire", "command", *map(str, args), *options),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(ran.communicate(), PATIENCE)
+    text = (out or err).decode()
+    assert ran.returncode is not None
+    if not json_wanted:
+        return ran.returncode, text
+    lines = [json.loads(line) for line in text.splitlines()]
+    return ran.returncode, lines[0] if len(lines) == 1 else lines
+
+
+@story
+async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as hub:
+        at = ("--at", hub.listen("tide://127.0.0.1:0").url)
+        books = Books()
+        await hub.serve(books)
+        start = hub.client(Books).close_year.start
+        await start(2026, id="one", key="y")
+        await start(2027, id="two")
+        await asyncio.wait_for(books.inside.wait(), PATIENCE)
+        code, listed = await tidewire("ls", *at)
+        assert (code, [(one["id"], one["stage"], one["key"]) for one in listed]) == (
+            0,
+            [("one", "running", "y"), ("two", "queued", None)],
+        )
+        code, text = await tidewire("ls", "--stage", "running", *at, json_wanted=False)
+        assert (code, text) == (0, "one  books.close_year [y]  running 50%  half\n")
+        assert await tidewire("cancel", "two", *at) == (0, {"cancelled": True, "stage": "cancelled"})
+        assert (await tidewire("cancel", "two", *at))[0] == 1
+        watching = asyncio.ensure_future(tidewire("watch", "one", *at))
+        assert await tidewire("retry", "one", *at) == (1, {"queued": False, "stage": "running"})
+        books.going_on.set()
+        code, lines = await watching
+        last = lines[-1] if isinstance(lines, list) else lines
+        assert (code, last["stage"], last["error"]) == (1, "failed", "LookupError: no balance of 2026")
+        code, text = await tidewire("show", "one", *at, json_wanted=False)
+        assert code == 0 and "attempt 1 by" in text and "in close_year" in text and "LookupError" in text
+        books.broken = False
+        code, told = await tidewire("retry", "one", *at)
+        assert (code, told["queued"]) == (0, True)
+        assert (await tidewire("watch", "one", *at))[0] == 0
+        code, shown = await tidewire("show", "one", *at)
+        assert (code, shown["stage"], shown["result"]) == (0, "succeeded", 2027)
+        code, told = await tidewire("show", "nobody", *at)
+        assert (code, told["error"]["code"]) == (1, "not_found")
+        code, told = await tidewire("ls", "--stage", "done", *at)
+        assert (code, told["error"]["code"]) == (1, "invalid_argument")
+
+
+@story
+async def test_commands_of_a_folder_are_looked_at_while_no_process_has_it(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        await node.client(Books).close_year.start(2026, id="one")
+    assert (await tidewire("ls", "--service", "books", "--at", tmp_path))[1][0]["id"] == "one"
+    assert (await tidewire("cancel", "one", "--at", tmp_path))[0] == 0
+    assert await tidewire("ls", "--service", "nobody", "--at", tmp_path, json_wanted=False) == (0, "no commands\n")
