@@ -5,13 +5,13 @@ import type { Callee, Incoming } from "./exchanges.js";
 import { type Fields, fieldText } from "./frames.js";
 import { AskTimeout, CallCancelled, LimitExceeded, NodeStopped } from "./generated/errors.js";
 import { SERVICE_CONCURRENCY, SERVICE_STREAMS, SERVICE_WAITING } from "./generated/limits.js";
-import { Queue } from "./queue.js";
 import type { Runtime } from "./runtime.js";
 import type { Session } from "./session.js";
 import { decode, encode } from "./text.js";
 import type { Timer } from "./timers.js";
 import { type Give, writeValue } from "./values/writer.js";
 
+const LANES = 4;
 const INVALID_ARGUMENT = 9;
 const ASK_TIMEOUT = 3;
 const NODE_STOPPED = 13;
@@ -45,32 +45,89 @@ export interface Work {
 	readonly over?: () => void;
 }
 
+/** How many handlers run at the same time, and how many calls wait for one. */
+export interface HostLimits {
+	/** Calls whose handlers run at most; the others wait (1,024). */
+	readonly concurrency?: number;
+	/** Calls that wait at most, and streams; the next one fails with LimitExceeded (10,000). */
+	readonly waiting?: number;
+	/** Streams that are written at most; the others wait (10,000). */
+	readonly streams?: number;
+}
+
+/** So many run; others wait in the order of their lanes, up to a limit. */
+class Room {
+	readonly inside = new Set<Running>();
+	private readonly lanes = Array.from({ length: LANES }, () => new Set<Running>());
+
+	constructor(
+		private readonly max: number,
+		private readonly waitingMax: number,
+	) {}
+
+	get waiting(): number {
+		return this.lanes.reduce((sum, lane) => sum + lane.size, 0);
+	}
+
+	/** Lets one in; "full": too many wait. */
+	enter(one: Running): "inside" | "waiting" | "full" {
+		if (this.inside.size < this.max) {
+			this.inside.add(one);
+			return "inside";
+		}
+		if (this.waiting >= this.waitingMax) {
+			return "full";
+		}
+		this.lanes[one.work.call.lane]?.add(one);
+		return "waiting";
+	}
+
+	/** One has ended; the one that runs in its place is given back. */
+	leave(one: Running): Running | undefined {
+		if (!this.inside.delete(one)) {
+			this.lanes[one.work.call.lane]?.delete(one);
+			return undefined;
+		}
+		const next = this.lanes
+			.find((lane) => lane.size > 0)
+			?.values()
+			.next().value;
+		if (next !== undefined) {
+			this.lanes[next.work.call.lane]?.delete(next);
+			this.inside.add(next);
+		}
+		return next;
+	}
+
+	/** Those that wait, in the order in which they would run. */
+	queued(): readonly Running[] {
+		return this.lanes.flatMap((lane) => [...lane]);
+	}
+}
+
 /** Handlers that run at the same time: calls and streams each have their own room. */
 export class Host {
-	private readonly rooms = [
-		{
-			max: SERVICE_CONCURRENCY,
-			inside: new Set<Running>(),
-			waiting: new Queue<Running>(),
-		},
-		{
-			max: SERVICE_STREAMS,
-			inside: new Set<Running>(),
-			waiting: new Queue<Running>(),
-		},
-	] as const;
+	private readonly rooms: readonly [calls: Room, streams: Room];
 	private isClosed = false;
 	private counts = { calls: 0, errors: 0, cancelled: 0 };
 	private whenIdle: (() => void)[] = [];
+	private readonly waitingMax: number;
 
-	constructor(private readonly runtime: Runtime) {}
+	constructor(
+		private readonly runtime: Runtime,
+		limits: HostLimits = {},
+	) {
+		const { concurrency = SERVICE_CONCURRENCY, streams = SERVICE_STREAMS, waiting = SERVICE_WAITING } = limits;
+		this.rooms = [new Room(concurrency, waiting), new Room(streams, waiting)];
+		this.waitingMax = waiting;
+	}
 
 	statistics(): ServiceStatistics {
 		const [calls, streams] = this.rooms;
 		return {
 			...this.counts,
 			inFlight: calls.inside.size + streams.inside.size,
-			waiting: calls.waiting.size + streams.waiting.size,
+			waiting: calls.waiting + streams.waiting,
 		};
 	}
 
@@ -90,18 +147,11 @@ export class Host {
 		}
 		const room = this.rooms[work.streams ? 1 : 0];
 		const running = new Running(this.runtime, work, now, (failed) => this.left(running, failed));
-		if (room.inside.size < room.max) {
-			room.inside.add(running);
+		const entry = room.enter(running);
+		if (entry === "inside") {
 			this.begin(running);
-		} else if (room.waiting.size < SERVICE_WAITING) {
-			room.waiting.push(running);
-		} else {
-			session.theirs.fail(
-				call.id,
-				LIMIT_EXCEEDED,
-				encode(`service_waiting=${SERVICE_WAITING}: so many calls wait already: try again later`),
-			);
-			work.over?.();
+		} else if (entry === "full") {
+			running.refused(`service_waiting=${this.waitingMax}: so many calls wait already: try again later`);
 			return undefined;
 		}
 		return running;
@@ -110,13 +160,9 @@ export class Host {
 	/** Ends streams, which may have no end, and waits for calls; then takes none any more. */
 	async drain(): Promise<void> {
 		this.isClosed = true;
-		for (const running of this.rooms[1].inside) {
+		// First those that wait, so that none of them takes the place of one that ends.
+		for (const running of [...this.rooms.flatMap((room) => room.queued()), ...this.rooms[1].inside]) {
 			running.cut();
-		}
-		for (const room of this.rooms) {
-			for (let next = room.waiting.shift(); next !== undefined; next = room.waiting.shift()) {
-				next.cut();
-			}
 		}
 		if (this.rooms.some((room) => room.inside.size > 0)) {
 			await new Promise<void>((resolve) => this.whenIdle.push(resolve));
@@ -144,15 +190,9 @@ export class Host {
 		if (outcome !== "done") {
 			this.counts[outcome]++;
 		}
-		if (!room.inside.delete(running)) {
-			return;
-		}
-		for (let next = room.waiting.shift(); next !== undefined; next = room.waiting.shift()) {
-			if (!next.isOver) {
-				room.inside.add(next);
-				this.begin(next);
-				break;
-			}
+		const next = room.leave(running);
+		if (next !== undefined) {
+			this.begin(next);
 		}
 		if (this.rooms.every((one) => one.inside.size === 0)) {
 			for (const idle of this.whenIdle.splice(0)) {
@@ -208,6 +248,14 @@ class Running implements Callee {
 		}
 		this.isUnread = true;
 		this.stop(new CallCancelled("the caller reads no more"));
+	}
+
+	/** There is no room for it. */
+	refused(text: string): void {
+		this.fail(LIMIT_EXCEEDED, encode(text));
+		this.isOver = true;
+		this.runtime.timers.cancel(this.timer);
+		this.work.over?.();
 	}
 
 	/** The service ends, and with it what may have no end. */
@@ -335,6 +383,12 @@ class Running implements Callee {
 	}
 
 	private late(): void {
+		if (this.context === undefined) {
+			// It has waited for as long as it may take, and never begins.
+			this.fail(ASK_TIMEOUT, encode("its deadline passed before a handler was free"));
+			this.over("cancelled");
+			return;
+		}
 		this.stop(new AskTimeout(`${this.work.title}: its deadline passed while the handler was at work`));
 		this.isUnread = this.work.streams;
 		this.runtime.timers.add(this.until + LATE_MS, () => {

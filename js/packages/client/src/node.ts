@@ -8,14 +8,14 @@ import { Dispatch } from "./dispatch.js";
 import type { TidewireError } from "./error.js";
 import { InvalidArgument, LinkLost, NodeStopped, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
-import { Host, type ServiceStatistics } from "./hosting.js";
+import { Host, type HostLimits, type ServiceStatistics } from "./hosting.js";
 import type { Joined, LinkEvents } from "./link.js";
 import { boundMethods, type MethodOptions } from "./methods.js";
 import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
 import { Presence } from "./presence.js";
 import { References } from "./references.js";
 import { Runtime } from "./runtime.js";
-import { openOf, Serving, said } from "./serving.js";
+import { checkLimits, openOf, Serving, said } from "./serving.js";
 import type { Session } from "./session.js";
 import type { Shell } from "./shell.js";
 import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
@@ -36,7 +36,7 @@ import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
 
 /** What `node.serve` is told. */
-export interface ServeOptions {
+export interface ServeOptions extends HostLimits {
 	readonly description?: string;
 	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
 	readonly visibility?: Visibility;
@@ -180,6 +180,7 @@ export class Node {
 				);
 			}
 		}
+		checkLimits(options);
 		const methods = boundMethods(target, options.methods ?? {});
 		if (methods.size === 0) {
 			throw new InvalidArgument(
@@ -188,7 +189,7 @@ export class Node {
 		}
 		const info = said(name, instance, methods, options);
 		const open = openOf(methods, options);
-		const serving: Serving = new Serving(name, instance, methods, open, info, new Host(this.runtime), () =>
+		const serving: Serving = new Serving(name, instance, methods, open, info, new Host(this.runtime, options), () =>
 			this.stopServing(serving),
 		);
 		const key = `svc.${name}.${instance}`;

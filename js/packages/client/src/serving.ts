@@ -3,13 +3,14 @@
 import type { Visibility } from "./discovery.js";
 import type { Id } from "./frames.js";
 import { InvalidArgument } from "./generated/errors.js";
-import type { Host, ServiceStatistics } from "./hosting.js";
+import type { Host, HostLimits, ServiceStatistics } from "./hosting.js";
 import type { Bound, MethodOptions } from "./methods.js";
 import type { ServeOptions, ServiceHandle } from "./node.js";
 import { shown } from "./options.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
 
+const LIMIT_MAX = 10_000;
 /** A longer description is told without its schemas. */
 const SAID_BYTES_MAX = 16_000;
 
@@ -46,6 +47,15 @@ export class Serving implements ServiceHandle {
 
 	async [asyncDispose](): Promise<void> {
 		await this.stop();
+	}
+}
+
+/** Refuses limits that are none. */
+export function checkLimits({ concurrency, waiting, streams }: HostLimits): void {
+	for (const [name, value] of Object.entries({ concurrency, waiting, streams })) {
+		if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value <= LIMIT_MAX)) {
+			throw new InvalidArgument(`serve: ${name}: ${shown(value)} is not allowed: give 1 to ${LIMIT_MAX}`);
+		}
 	}
 }
 
