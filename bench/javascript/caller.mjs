@@ -25,11 +25,14 @@ const count = Number(values.count);
 // What packages print goes to standard error: standard output is for figures.
 console.log = console.info = console.error;
 const link = await CONTENDERS[positionals[0]](values.url);
-await run(link, values.workload, Math.max(1, Math.floor(count / 10)));
-const usage = new Usage({ caller: process.pid, ...Object.fromEntries(values.watch.map((one) => one.split("="))) });
+// A page runs the workload itself.
+const play = link.run ?? ((workload, calls) => run(link, workload, calls));
+await play(values.workload, Math.max(1, Math.floor(count / 10)));
+const usage = new Usage({ caller: link.pid ?? process.pid, ...Object.fromEntries(values.watch.map((one) => one.split("="))) });
 for (let round = 0; round < Number(values.rounds); round++) {
 	usage.start();
-	const figures = await run(link, values.workload, count);
+	const figures = await play(values.workload, count);
 	process.stdout.write(`${JSON.stringify({ workload: values.workload, figures: { ...figures, ...usage.figures(count) } })}\n`);
 }
+await link.close?.();
 process.exit(0);

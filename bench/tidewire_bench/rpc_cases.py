@@ -78,6 +78,7 @@ PEERS: tuple[Peer, ...] = (
     Peer("tokio socket", "tcp", "limit", "socket", "rust"),
     Peer("tokio socket", "unix", "limit", "socket", "rust"),
     Peer("tidewire (JavaScript)", "javascript", "ours", "rpc_tidewire.py", "own", has_hub=True, caller="tidewire"),
+    Peer("tidewire (Chromium)", "javascript", "ours", "rpc_tidewire.py", "own", has_hub=True, caller="chromium"),
     Peer("nats.ws", "javascript", "peer", "rpc_nats.py", "peers", NATS, has_hub=True, caller="nats"),
     Peer("socket.io", "javascript", "peer", "rpc_socketio.py", "peers", SOCKETIO, caller="socketio", relay="socketio"),
     Peer("ws relay", "javascript", "peer", "rpc_websockets.py", "peers", ("websockets",), caller="ws", relay="ws"),
