@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -343,3 +344,42 @@ async def test_values_arrive_as_the_type_that_was_asked_for(kind: str, tmp_path:
             assert "int" in str(error.value) and "str" in str(error.value)
             assert b"two" in event.payload
         assert [event.value async for event in orders.read(start=2, stop=2)] == [plain]
+
+
+@story
+async def test_acks_that_are_lost_are_told_once_and_the_consumer_goes_on(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        await orders.publish("orders.a", 1)
+        billing = await orders.consumer("billing", start="all")
+        event = await billing.next()
+        assert event is not None
+        await billing.delete()
+        await event.ack()
+        with pytest.raises(tw.NotFound):
+            await billing.flush()
+        await orders.consumer("billing", start="all")
+        event = await billing.next(timeout=30)
+        assert event is not None and event.value == 1
+        await event.ack(wait=True)
+
+
+@story
+async def test_a_long_log_is_opened_while_the_event_loop_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidewire import _binding
+
+    went_on, opened = threading.Event(), _binding.StreamHome.open_folder
+
+    class Slow:
+        @staticmethod
+        def open_folder(path: str) -> Any:
+            assert went_on.wait(30), "the event loop stands still while the folder is opened"
+            return opened(path)
+
+    monkeypatch.setattr(_binding, "StreamHome", Slow)
+    async with tw.Node(data=tmp_path) as node:
+        asyncio.get_running_loop().call_soon(went_on.set)
+        orders = await node.stream("orders", subjects=["orders.>"])
+        assert (await orders.publish("orders.a", 1)).sequence == 1

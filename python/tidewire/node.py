@@ -88,6 +88,7 @@ class Node(Subjects, Streams, Agents):
             raise InvalidArgument(f"data: {data!r} is not allowed: give the path of a folder, or None")
         self._data = None if data is None else str(data)
         self._folder = None
+        self._folder_lock = threading.Lock()
         self._opening = None
         self._serves_folder = False
         self._commands = None

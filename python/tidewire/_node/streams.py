@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,7 @@ class Streams(Services):
 
     _data: str | None
     _folder: StreamHome | None
+    _folder_lock: threading.Lock
     _opening: asyncio.Task[None] | None
     _serves_folder: bool
     _commands: CommandStore | None
@@ -201,9 +203,7 @@ class Streams(Services):
 
         self._check()
         if self._data is not None:
-            if is_nats(self._data):
-                return Home(None, self._folder, self._connected)
-            return Home(None, self._open_folder())
+            return Home(None, self._folder, self._connected, is_here=not is_nats(self._data))
         if not self._joins:
             raise InvalidArgument(
                 'data: this node has no place for streams: give tw.Node(data="folder"), or the URL of a hub with one'
@@ -211,19 +211,23 @@ class Streams(Services):
         return Home(self._whole, None)
 
     def _open_folder(self) -> StreamHome:
-        """Open the data folder, once."""
+        """Open the data folder, once, and block this thread meanwhile: a long log takes its time."""
         from tidewire._binding import StreamHome
 
         assert self._data is not None
-        with self._lock:
+        with self._folder_lock:
             if self._folder is None:
-                self._folder = StreamHome.open_folder(os.fspath(self._data))
-                for notice in self._folder.notices():
+                folder = StreamHome.open_folder(os.fspath(self._data))
+                for notice in folder.notices():
                     logger.warning("%s: %s: %s", self.name, self._data, notice)
+                if self._stopped:
+                    folder.close()
+                    self._check()
+                self._folder = folder
             return self._folder
 
     async def _connected(self) -> StreamHome:
-        """Connect to NATS, once. The event loop goes on meanwhile, and who is cancelled leaves the others their connection."""
+        """Open the folder or connect to NATS, once. The event loop goes on meanwhile, and who is cancelled leaves the others what they wait for."""
         import asyncio
 
         while self._folder is None:
@@ -239,6 +243,14 @@ class Streams(Services):
         from tidewire._binding import StreamHome
 
         assert self._data is not None
+        if not is_nats(self._data):
+            import asyncio
+
+            try:
+                await asyncio.to_thread(self._open_folder)
+            finally:
+                self._opening = None
+            return
         try:
             folder = await StreamHome.open_nats(self._data)
         finally:
@@ -254,11 +266,15 @@ class Streams(Services):
             return
         from tidewire.streams.home import SERVICE, Service
 
+        if not is_nats(self._data):
+            # What is wrong with it is raised here, rather than told to whoever calls first.
+            self._open_folder()
         self._serves_folder = True
         self.serve(Service(self._home()), name=SERVICE)
 
     def _close_folder(self) -> None:
-        folder, self._folder = self._folder, None
+        with self._folder_lock:
+            folder, self._folder = self._folder, None
         if folder is not None:
             try:
                 folder.close()

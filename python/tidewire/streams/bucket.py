@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from tidewire.streams.home import WAIT_US, span_us
+from tidewire.streams.home import span_us
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Bucket:
             after: Changes after this revision only.
         """
         while True:
-            raw, after, _ = await self._home.call("watch", self.name, filter, after, 1_000, WAIT_US)
+            raw, after, _ = await self._home.call("watch", self.name, filter, after, 1_000, self._home.wait_us)
             for fields in raw:
                 yield Entry(fields)
 

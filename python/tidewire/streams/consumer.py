@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._log import logger
 from tidewire.streams.event import DeadEvent, Event
-from tidewire.streams.home import WAIT_US, refused
+from tidewire.streams.home import refused
 
 if TYPE_CHECKING:
     from tidewire.streams.home import Home
@@ -54,14 +54,14 @@ class Consumer:
 
         Cancelled, it loses nothing: what was on its way goes back, or comes again after its ack wait.
         """
-        if self._broken is not None:
-            raise self._broken
+        self._tell_broken()
         if self._ready:
             return self._ready.popleft()
         until = None if timeout is None else monotonic() + timeout
         while True:
             self._pace()
-            left_us = WAIT_US if until is None else max(0, min(WAIT_US, round((until - monotonic()) * 1_000_000)))
+            most_us = self._home.wait_us
+            left_us = most_us if until is None else max(0, min(most_us, round((until - monotonic()) * 1_000_000)))
             raw = await self._home.call("fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us)
             self._fetched_at = monotonic()
             if raw:
@@ -93,8 +93,7 @@ class Consumer:
             raise error
 
     async def _settle_soon(self, settled: Settled) -> None:
-        if self._broken is not None:
-            raise self._broken
+        self._tell_broken()
         self._settled.append(settled)
         if self._settling is None:
             self._settling = asyncio.get_running_loop().create_task(self._settle())
@@ -122,6 +121,12 @@ class Consumer:
         finally:
             self._settling = None
 
+    def _tell_broken(self) -> None:
+        """Raise, once, that acks were not stored: their events come again, and the home may be back by then."""
+        error, self._broken = self._broken, None
+        if error is not None:
+            raise error
+
     async def flush(self) -> None:
         """Wait until everything that was settled is on the disk.
 
@@ -130,8 +135,7 @@ class Consumer:
         """
         while self._settling is not None:
             await asyncio.shield(self._settling)
-        if self._broken is not None:
-            raise self._broken
+        self._tell_broken()
 
     async def close(self) -> None:
         """Store what was settled, and give back what was fetched and not handled: it goes to another at once.

@@ -26,7 +26,7 @@ from tidewire.services.room import Room
 from tidewire.services.running import Failure, Running
 from tidewire.streams.consumer import Settled
 from tidewire.streams.event import Event, fault_of
-from tidewire.streams.home import WAIT_US, Home, refused, span_us
+from tidewire.streams.home import Home, refused, span_us
 from tidewire.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -199,7 +199,9 @@ class Handling:
 
     async def _fetch(self, consumer: Consumer, credit: int) -> Any:
         try:
-            raw = await self._home.call("fetch", consumer._stream, consumer.name, credit, _BYTES_MAX, WAIT_US)
+            raw = await self._home.call(
+                "fetch", consumer._stream, consumer.name, credit, _BYTES_MAX, self._home.wait_us
+            )
         except TidewireError as error:
             await self._failed(error)
             return ()

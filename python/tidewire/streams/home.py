@@ -56,6 +56,8 @@ _CALLS = frozenset(
 
 WAIT_US = 4_000_000
 """How long one call waits for something at most; then it is called again. Less than the timeout of a call over a link."""
+HERE_WAIT_US = 600_000_000
+"""The same where there is no link."""
 
 
 class Home:
@@ -64,17 +66,19 @@ class Home:
     Cancelling a call that was begun does not take it back.
     """
 
-    __slots__ = ("_connect", "_folder", "_node")
+    __slots__ = ("_connect", "_folder", "_is_here", "_node")
 
     def __init__(
         self,
         node: Node | None,
         folder: StreamHome | None,
         connect: Callable[[], Awaitable[StreamHome]] | None = None,
+        is_here: bool = False,
     ) -> None:
         self._node = node
         self._folder = folder
         self._connect = connect
+        self._is_here = is_here
 
     def call(self, name: str, *args: Any) -> Awaitable[Any]:
         """Begin a call: an error of it is raised where it is awaited, or here."""
@@ -86,6 +90,11 @@ class Home:
         assert self._node is not None
         answer: Awaitable[Any] = self._node.client(SERVICE).call(name, list(args))
         return answer
+
+    @property
+    def wait_us(self) -> int:
+        """How long one call waits for something at most."""
+        return HERE_WAIT_US if self._is_here else WAIT_US
 
     @property
     def is_remote(self) -> bool:

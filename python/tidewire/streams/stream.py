@@ -13,7 +13,7 @@ from tidewire.errors import InvalidArgument
 from tidewire.streams.batch import Batch
 from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import Event
-from tidewire.streams.home import WAIT_US, span_us
+from tidewire.streams.home import span_us
 from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
 from tidewire.streams.shape import shape_of
 
@@ -256,7 +256,7 @@ class Stream:
             DataCorrupt: at an event whose checksum is wrong.
         """
         patterns = [filter] if isinstance(filter, str) else list(filter)
-        at, wait_us, shape = start_of(start), WAIT_US if follow else 0, shape_of(self.name, type)
+        at, wait_us, shape = start_of(start), self._home.wait_us if follow else 0, shape_of(self.name, type)
         while True:
             events, following, last = await self._home.call(
                 "read", self.name, at, stop, patterns, 1_000, 4 << 20, wait_us

@@ -241,7 +241,12 @@ impl StreamLog {
         }
         if let Some(origin) = new.origin {
             newest.released.push(origin);
-            self.delayed.retain(|(_, delayed)| *delayed != origin);
+            // Mostly it is the one that was due first.
+            if self.delayed.first().is_some_and(|(_, first)| *first == origin) {
+                self.delayed.pop_first();
+            } else {
+                self.delayed.retain(|(_, delayed)| *delayed != origin);
+            }
         }
         if let Some(id) = new.id {
             self.window.insert(id, sequence, time_us);
@@ -405,13 +410,10 @@ impl StreamLog {
 
     fn is_over(&self, now_us: u64) -> bool {
         let oldest = &self.segments[0];
-        // The delayed messages of a segment keep it until they are due.
-        if self.delayed.iter().any(|(_, sequence)| *sequence <= oldest.last) {
-            return false;
-        }
         let purged = oldest.last < self.first;
         let old = self.options.max_age_us.is_some_and(|age| oldest.last_time_us.saturating_add(age) <= now_us);
         let over = self.options.drop_old && self.options.max_bytes.is_some_and(|max| self.bytes() > max);
-        purged || old || over
+        // The delayed messages of a segment keep it until they are due.
+        (purged || old || over) && !self.delayed.iter().any(|(_, sequence)| *sequence <= oldest.last)
     }
 }

@@ -53,6 +53,11 @@ impl Folder {
         self.urgent || !self.touched.is_empty() || self.is_cleaning()
     }
 
+    /// Whether there is anything that grows too old.
+    pub const fn has_aging(&self) -> bool {
+        self.aging > 0
+    }
+
     /// Removes what is too old. To be called every few seconds.
     ///
     /// # Errors

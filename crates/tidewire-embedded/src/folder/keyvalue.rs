@@ -82,7 +82,8 @@ impl Folder {
         let bucket = self.bucket_mut(name)?;
         let written = bucket.put(key.as_str(), value, expectation(expect), ttl_us, now_us);
         let entry = written.map_err(|refusal| refused(name, key, expect, refusal))?;
-        let revision = entry.revision;
+        let (revision, expires_us) = (entry.revision, entry.expires_us);
+        self.expiring.note(name, expires_us);
         self.keep(&Op::Entry(name.to_owned(), entry));
         Ok(revision)
     }
@@ -161,8 +162,11 @@ impl Folder {
     /// Deletes entries whose time is over. Gives the buckets that have changed.
     pub fn tick_buckets(&mut self, now_us: u64) -> Vec<String> {
         let mut changed = Vec::new();
-        for (name, kept) in &mut self.buckets {
+        while let Some(name) = self.expiring.take(now_us) {
+            // It may have been deleted.
+            let Some(kept) = self.buckets.get_mut(&name) else { continue };
             let entries = kept.bucket.tick(now_us);
+            self.expiring.note(&name, kept.bucket.next_deadline_us());
             if !entries.is_empty() {
                 changed.push(name.clone());
             }
@@ -176,7 +180,7 @@ impl Folder {
 
     /// When to call [`tick_buckets`](Self::tick_buckets) next.
     pub fn next_bucket_us(&self) -> Option<u64> {
-        self.buckets.values().filter_map(|kept| kept.bucket.next_deadline_us()).min()
+        self.expiring.next_us()
     }
 
     fn bucket(&self, name: &str) -> HomeResult<&Kept> {

@@ -3,6 +3,7 @@
 //! Calls change what is in memory and what waits to be written. [`Folder::commit`] writes and syncs it; only then may anybody
 //! learn of it. After an error of `commit` the folder must be opened anew: what is on the disk counts.
 
+mod agenda;
 mod cleaning;
 mod commit;
 mod consuming;
@@ -25,6 +26,7 @@ use tidewire_core::stream::lease::Leases;
 
 use crate::disk::Disk;
 use crate::state::{Journal, Op};
+use agenda::Agenda;
 use files::{Place, StreamFiles};
 
 pub use consuming::Fetched;
@@ -85,11 +87,17 @@ pub struct Folder {
     /// The journal has something that somebody waits for.
     urgent: bool,
     streams: BTreeMap<String, Stream>,
+    /// How many of them forget events by their age.
+    aging: usize,
     next_number: u64,
     buckets: BTreeMap<String, Kept>,
     leases: Leases,
     /// When something is due at a consumer at the earliest, with its stream and its name.
     due: BTreeSet<(u64, String, String)>,
+    /// When a delayed message of a stream is due.
+    delayed: Agenda,
+    /// When an entry of a bucket expires.
+    expiring: Agenda,
     /// Folders of streams that were deleted, to be removed once that is synced.
     doomed: Vec<String>,
     /// Streams whose segments may be over.

@@ -24,7 +24,7 @@ impl Folder {
         now_us: u64,
     ) -> HomeResult<Vec<HomeResult<Ack>>> {
         let id = self.draw();
-        let Self { disk, streams, touched, .. } = self;
+        let Self { disk, streams, touched, delayed, .. } = self;
         let stream = streams.get_mut(name).ok_or_else(|| super::wrong::not_found("stream", name))?;
         if whole && let Some(refused) = messages.iter().find_map(|message| stream.refuses(message).err()) {
             return Ok(messages.iter().map(|_| Err(refused.clone())).collect());
@@ -39,7 +39,9 @@ impl Folder {
             touched.insert(name.to_owned());
         }
         let mut headers = Vec::new();
-        Ok(messages.iter().map(|message| stream.append(message, &mut headers, now_us)).collect())
+        let acks = messages.iter().map(|message| stream.append(message, &mut headers, now_us)).collect();
+        delayed.note(name, stream.files.log.next_due_us());
+        Ok(acks)
     }
 
     /// Delivers delayed messages that are due. Gives whether there were any.
@@ -48,13 +50,21 @@ impl Folder {
     ///
     /// `Disk`, `Corrupt`.
     pub fn release_due(&mut self, now_us: u64) -> HomeResult<bool> {
-        let late = |stream: &Stream| stream.files.log.due(now_us).is_some();
-        let names: Vec<String> =
-            self.streams.iter().filter(|(_, stream)| late(stream)).map(|(name, _)| name.clone()).collect();
+        let mut names = Vec::new();
+        while let Some(name) = self.delayed.take(now_us) {
+            names.push(name);
+        }
+        let mut released = false;
         for name in &names {
             let id = self.draw();
-            let Self { disk, streams, touched, .. } = self;
-            let stream = streams.get_mut(name).expect("it was found");
+            let Self { disk, streams, touched, delayed, .. } = self;
+            // It may have been deleted.
+            let Some(stream) = streams.get_mut(name) else { continue };
+            if stream.files.log.due(now_us).is_none() {
+                delayed.note(name, stream.files.log.next_due_us());
+                continue;
+            }
+            released = true;
             stream.files.prepare(disk.as_mut(), id, now_us)?;
             touched.insert(name.clone());
             while let Some(origin) = stream.files.log.due(now_us) {
@@ -72,13 +82,14 @@ impl Folder {
                 let new = New { payload: &payload, origin: Some(origin), ..copied.message() };
                 stream.files.log.append(&new, now_us).map_err(|_full| invalid("what is due is never refused"))?;
             }
+            delayed.note(name, stream.files.log.next_due_us());
         }
-        Ok(!names.is_empty())
+        Ok(released)
     }
 
     /// When the next delayed message is due.
     pub fn next_due_us(&self) -> Option<u64> {
-        self.streams.values().filter_map(|stream| stream.files.log.next_due_us()).min()
+        self.delayed.next_us()
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidewire_backend::home::{HomeResult, StreamSettings};
 use tidewire_core::stream::lease::Leases;
 
+use super::agenda::Agenda;
 use super::files::{Keeping as StreamKeeping, StreamFiles};
 use super::streams::log_options;
 use super::wrong::{corrupt, disk_error};
@@ -50,10 +51,13 @@ impl Folder {
             journal,
             urgent: false,
             streams: BTreeMap::new(),
+            aging: 0,
             next_number: told.newest_number + 1,
             buckets: told.buckets,
             leases: Leases::default(),
             due: BTreeSet::new(),
+            delayed: Agenda::default(),
+            expiring: Agenda::default(),
             doomed: Vec::new(),
             touched: BTreeSet::new(),
             random,
@@ -65,6 +69,9 @@ impl Folder {
         }
         folder.remove_orphans(&dirs)?;
         folder.begin_time(told.leases);
+        let Self { streams, buckets, delayed, expiring, .. } = &mut folder;
+        streams.iter().for_each(|(name, stream)| delayed.note(name, stream.files.log.next_due_us()));
+        buckets.iter().for_each(|(name, kept)| expiring.note(name, kept.bucket.next_deadline_us()));
         let named = |(name, stream): (&String, &Stream)| {
             stream.cursors.keys().map(|consumer| (name.clone(), consumer.clone())).collect::<Vec<_>>()
         };
@@ -109,6 +116,7 @@ impl Folder {
                 &format!("consumer {name:?} has acked event {acked}, and the last there is is {last}"),
             ));
         }
+        self.aging += usize::from(settings.max_age_us.is_some());
         self.streams.insert(settings.name.clone(), Stream { number, settings, files, cursors });
         Ok(())
     }

@@ -36,6 +36,7 @@ impl Folder {
         let keeping = Keeping { dir: &dir, reserve: self.sizes.reserve_bytes, first: 1, now_us };
         let options = log_options(&settings, self.sizes);
         let files = StreamFiles::recover(self.disk.as_mut(), &keeping, options, &mut self.notices)?;
+        self.aging += usize::from(settings.max_age_us.is_some());
         self.streams.insert(name.clone(), Stream { number, settings, files, cursors: BTreeMap::new() });
         self.stream_info(&name)
     }
@@ -78,6 +79,7 @@ impl Folder {
         let consumers: Vec<String> = self.stream(name)?.cursors.keys().cloned().collect();
         consumers.iter().for_each(|consumer| self.unplan(name, consumer));
         let stream = self.streams.remove(name).expect("it is there");
+        self.aging -= usize::from(stream.settings.max_age_us.is_some());
         self.doomed.push(stream.dir());
         self.keep(&Op::StreamGone(stream.number));
         Ok(())

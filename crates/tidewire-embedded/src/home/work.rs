@@ -16,6 +16,8 @@ use crate::folder::{Folder, Sizes};
 
 /// How often what is too old is looked for.
 const RETIRE_EVERY_US: u64 = 1_000_000;
+/// A wait that a clock of the system can count; nothing happens after it.
+const LONGEST_WAIT_US: u64 = 3_600_000_000;
 /// A folder that could not be written is opened anew at most so often.
 const REOPEN_EVERY_US: u64 = 500_000;
 
@@ -168,7 +170,7 @@ impl Work {
     /// Waits for calls or for a deadline. Some: the home is to be closed, these wait for it.
     fn take(&self, calls: &mut Vec<Call>) -> Option<Vec<Teller<()>>> {
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait_us = self.next_us().saturating_sub(self.clock.now_us());
+        let wait_us = self.next_us().saturating_sub(self.clock.now_us()).min(LONGEST_WAIT_US);
         if queue.calls.is_empty() && !queue.closed && wait_us > 0 {
             queue.sleeps = true;
             // A spurious wake costs a turn without work.
@@ -185,8 +187,9 @@ impl Work {
         if self.waiting.has_ready() {
             return 0;
         }
-        let mut next = self.retire_at_us.min(self.waiting.next_us());
+        let mut next = self.waiting.next_us();
         if let Some(folder) = &self.folder {
+            next = if folder.has_aging() { next.min(self.retire_at_us) } else { next };
             let due =
                 [folder.next_due_us(), folder.next_consumer_us(), folder.next_bucket_us(), folder.next_lease_us()];
             next = due.into_iter().flatten().fold(next, u64::min);
