@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from home_support import PATIENCE, every_home, nats_server, nodes, story
+from link_processes import Programs
 
 
 @dataclass
@@ -90,6 +91,9 @@ async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoeve
     async with nodes(kind, tmp_path) as (one, two):
         books = Books()
         run = await two.client(Books).reindex.start(7, wait=True, key="shard-7")
+        for timeout in (0, 0.1):
+            with pytest.raises(TimeoutError, match="it was queued for as long as was waited"):
+                await run.result(timeout)
         waiting = await run.info()
         assert (waiting.stage, waiting.attempt, waiting.worker, waiting.key) == ("queued", 0, None, "shard-7")
         served = await one.serve(books)
@@ -103,7 +107,7 @@ async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoeve
 
         await asyncio.wait_for(follow(), PATIENCE)
         assert reports == [(0.25, "begun", 1), (0.75, "nearly", 1)]
-        assert await run.result(PATIENCE) == Report(7, [7, 1]), "as its annotation says"
+        assert await run.result(0) == Report(7, [7, 1]), "as its annotation says"
         info = await one.command(run.id).info()
         assert (info.stage, info.attempt, info.worker, info.fraction, info.note) == (
             "succeeded",
@@ -440,7 +444,11 @@ class Mill(tw.Service):
         await progress(0.5, f"attempt {progress.attempt}")
         print(progress.attempt, flush=True)
         if progress.attempt < 2:
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                print("interrupted", flush=True)
+                raise
         return [number, progress.attempt]
 
 async def main():
@@ -503,6 +511,67 @@ async def test_a_command_whose_worker_is_killed_is_taken_over_on_nats() -> None:
     with nats_server() as url:
         async with tw.Node(url) as node:
             await _killed(node, url)
+
+
+@story
+async def test_a_worker_that_stood_still_learns_that_another_has_its_command(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        workers = [_worker(url, 3)]
+        try:
+            run = await hub.client(Mill).grind.start(5)
+            assert await _said(workers[0]) == "1\n"
+            workers[0].send_signal(signal.SIGSTOP)
+            workers.append(_worker(url, 3))
+            assert await run.result(PATIENCE) == [5, 2]
+            workers[0].send_signal(signal.SIGCONT)
+            assert await _said(workers[0]) == "interrupted\n"
+            assert await run.result(PATIENCE) == [5, 2]
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+
+
+@story
+async def test_a_command_and_those_who_wait_for_it_survive_a_hub_that_is_killed(tmp_path: Path) -> None:
+    programs = Programs(tmp_path)
+    hub, url = programs.hub("tide://127.0.0.1:0", "--data", str(tmp_path / "data"))
+    try:
+        async with tw.Node(url) as one, tw.Node(url) as two:
+            books = Books()
+            await one.serve(books)
+            run = await two.client(Books).reindex.start(1, wait=True, key="a")
+            queued = await two.client(Books).fragile.start(4)
+            assert await asyncio.wait_for(books.inside.get(), PATIENCE) == (run.id, 1)
+            results = asyncio.gather(run.result(PATIENCE), queued.result(PATIENCE))
+            hub.kill()
+            hub.ended()
+            hub, _ = programs.hub(url, "--data", str(tmp_path / "data"))
+            books.going_on.set()
+            report, doubled = await asyncio.wait_for(results, PATIENCE)
+            assert (report.shard, doubled) == (1, 8)
+    finally:
+        programs.end()
+
+
+@story
+async def test_reports_take_no_room_of_the_queue_and_only_the_newest_is_kept(tmp_path: Path) -> None:
+    class Talker(tw.Service):
+        @tw.command
+        async def talk(self, number: int, progress: tw.Progress) -> int:
+            for report in range(1_000):
+                await progress(report / 1_000, f"report {report}")
+            return number
+
+    async with tw.Node(data=tmp_path) as node:
+        served = await node.serve(Talker())
+        runs = await asyncio.gather(*(node.client(Talker).talk.start(number) for number in range(20)))
+        assert [await run.result(PATIENCE) for run in runs] == list(range(20))
+        assert [(await run.info()).note for run in runs] == ["report 999"] * 20
+        assert (await served.stop()).balanced
+        assert (await (await node.find_stream("tidewire-commands")).info()).last == 20
+        assert len(await node._command_store().bucket.keys()) == 20
 
 
 @story

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from tidewire.errors import CallCancelled, InvalidArgument, NotFound, RemoteError, WorkerLost
+from tidewire.errors import CallCancelled, InvalidArgument, NotFound, RemoteError, TidewireError, WorkerLost
 from tidewire.services.names import short, token_problem
 from tidewire.streams.command_store import QUEUE, CommandInfo, CommandStore, Record, life_of
 from tidewire.streams.home import WAIT_US
@@ -17,6 +17,9 @@ from tidewire.values import decode
 if TYPE_CHECKING:
     from tidewire.node import Node
 
+_PAUSE_S = 1.0
+
+_R = TypeVar("_R")
 _T = TypeVar("_T")
 
 
@@ -57,18 +60,24 @@ class CommandRun(Generic[_T]):
             BaseException: what its last attempt has raised: the same type, or RemoteError if it has none here.
         """
         until = None if timeout is None else monotonic() + timeout
-        record, revision = await self._store.entry(self.id)
-        while not life_of(record).over:
+        record, revision, looked = None, 0, False
+        while record is None or not life_of(record).over:
             left_us = WAIT_US if until is None else min(WAIT_US, round((until - monotonic()) * 1_000_000))
-            if left_us <= 0:
+            if looked and left_us <= 0:
+                stage = "out of reach" if record is None else record["stage"]
                 raise TimeoutError(
-                    f"command {self.id}: it was {record['stage']} for as long as was waited: it goes on; wait longer, or look again later"
+                    f"command {self.id}: it was {stage} for as long as was waited: it goes on; wait longer, or look again later"
                 )
-            changes, revision, _ = await self._store.home.call("watch", QUEUE, f"{self.id}.state", revision, 1, left_us)
-            for _, data, _, _ in changes:
-                if data is None:
-                    raise NotFound(f"command {self.id!r}: its record was removed")
-                record = decode(data)
+            looked, left_us = True, max(0, left_us)
+            if record is None:
+                if (found := await self._patiently(self._store.entry(self.id), left_us)) is not None:
+                    record, revision = found
+            elif (watched := await self._watched(f"{self.id}.state", revision, left_us)) is not None:
+                changes, revision, _ = watched
+                for _, data, _, _ in changes:
+                    if data is None:
+                        raise NotFound(f"command {self.id!r}: its record was removed")
+                    record = decode(data)
         return cast("_T", self._outcome(record))
 
     def _outcome(self, record: Record) -> Any:
@@ -84,18 +93,36 @@ class CommandRun(Generic[_T]):
         error = decode(record["error"])
         raise error if isinstance(error, BaseException) else RemoteError(message=short(error))
 
+    async def _patiently(self, call: Awaitable[_R], wait_us: int) -> _R | None:
+        """Return what a call of the home gives; None while that is away, after a pause: the command goes on all the same."""
+        try:
+            return await call
+        except TidewireError as error:
+            if not error.retryable:
+                raise
+            from tidewire.services.registry import registry_of
+
+            # A link that is back is news.
+            registry = registry_of(self._node)
+            await registry.pause(min(_PAUSE_S, wait_us / 1_000_000), registry.news.count)
+            return None
+
+    def _watched(self, filter: str, after: int, wait_us: int) -> Awaitable[Any]:
+        return self._patiently(self._store.home.call("watch", QUEUE, filter, after, 10, wait_us), wait_us)
+
     async def progress(self) -> AsyncIterator[CommandProgress]:
         """Yield how far it is, now and then as it changes, until it is over. Of changes that come quickly the newest is seen.
 
         Raises:
             NotFound: as ``info`` does.
         """
-        record, _ = await self._store.entry(self.id)
-        after, seen, is_over = 0, None, life_of(record).over
+        while (found := await self._patiently(self._store.entry(self.id), WAIT_US)) is None:
+            pass
+        record, after, seen, is_over = found[0], 0, None, life_of(found[0]).over
         while True:
             newest = record.get("progress") if is_over else None
             if not is_over:
-                changes, after, _ = await self._store.home.call("watch", QUEUE, f"{self.id}.*", after, 10, WAIT_US)
+                changes, after, _ = await self._watched(f"{self.id}.*", after, WAIT_US) or ((), after, False)
                 for key, data, _, _ in changes:
                     if key.endswith(".progress"):
                         newest = None if data is None else decode(data)

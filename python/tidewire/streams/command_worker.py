@@ -320,10 +320,11 @@ class CommandWorker:
             record |= {"retries": self.mark.retries, "keep": self.mark.keep}
             life = life_of(record)
             verdict = life.begin(token[1])
-            if verdict == "run":
-                record |= {"worker": self._host.node.name, "began_us": now_us()}
+            if verdict in ("run", "lost"):
                 for name in ("error", "error_text", "traceback"):
                     record.pop(name, None)
+            if verdict == "run":
+                record |= {"worker": self._host.node.name, "began_us": now_us()}
             elif verdict in ("cancelled", "lost"):
                 record["ended_us"] = now_us()
             return None if verdict in ("over", "duplicate") else life
