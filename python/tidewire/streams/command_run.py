@@ -72,8 +72,10 @@ class CommandRun(Generic[_T]):
             if record is None:
                 if (found := await self._patiently(self._store.entry(self.id), left_us)) is not None:
                     record, revision = found
-            elif (watched := await self._watched(f"{self.id}.state", revision, left_us)) is not None:
-                changes, revision, _ = watched
+            elif (
+                watched := await self._patiently(self._store.watch.next(self.id, revision, left_us), left_us)
+            ) is not None:
+                changes, revision = watched
                 for _, data, _, _ in changes:
                     if data is None:
                         raise NotFound(f"command {self.id!r}: its record was removed")
@@ -107,9 +109,6 @@ class CommandRun(Generic[_T]):
             await registry.pause(min(_PAUSE_S, wait_us / 1_000_000), registry.news.count)
             return None
 
-    def _watched(self, filter: str, after: int, wait_us: int) -> Awaitable[Any]:
-        return self._patiently(self._store.home.call("watch", QUEUE, filter, after, 10, wait_us), wait_us)
-
     async def progress(self) -> AsyncIterator[CommandProgress]:
         """Yield how far it is, now and then as it changes, until it is over. Of changes that come quickly the newest is seen.
 
@@ -122,7 +121,8 @@ class CommandRun(Generic[_T]):
         while True:
             newest = record.get("progress") if is_over else None
             if not is_over:
-                changes, after, _ = await self._watched(f"{self.id}.*", after, WAIT_US) or ((), after, False)
+                watching = self._store.home.call("watch", QUEUE, f"{self.id}.*", after, 10, WAIT_US)
+                changes, after, _ = await self._patiently(watching, WAIT_US) or ((), after, False)
                 for key, data, _, _ in changes:
                     if key.endswith(".progress"):
                         newest = None if data is None else decode(data)

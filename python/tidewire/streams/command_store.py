@@ -16,6 +16,7 @@ from tidewire._binding import CommandLife
 from tidewire._limits import COMMAND_ARGUMENT_BYTES, COMMAND_LEASE_MS, COMMANDS_QUEUED
 from tidewire.errors import HomeBusy, InvalidArgument, NotFound, PayloadTooLarge, RevisionConflict, SettingsDiffer
 from tidewire.services.names import token_problem
+from tidewire.streams.command_watch import CommandWatch
 from tidewire.streams.stream import time_of
 from tidewire.values import decode, encode
 
@@ -99,6 +100,7 @@ class CommandStore:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.home: Home = node._home()
+        self.watch = CommandWatch(self.home, QUEUE)
         self._queue: Stream | None = None
         self._ends: Stream | None = None
         self._bucket: Bucket | None = None

@@ -499,10 +499,9 @@ class CommandWorker:
 
     async def _watched(self, attempt: Attempt, revision: int) -> None:
         """End an attempt when its command is cancelled, or another attempt has begun."""
-        key = f"{attempt.record['id']}.state"
         while True:
             try:
-                changes, revision, _ = await self._store.home.call("watch", QUEUE, key, revision, 1, WAIT_US)
+                changes, revision = await self._store.watch.next(attempt.record["id"], revision, WAIT_US)
             except _FINAL:
                 # What it writes at its end is refused for the same reason, and that is told.
                 return

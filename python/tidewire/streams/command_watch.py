@@ -1,0 +1,87 @@
+"""Changes of the records of commands, by one watch that all who wait in this process share."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tidewire.errors import TidewireError
+from tidewire.streams.home import WAIT_US
+
+if TYPE_CHECKING:
+    from tidewire.streams.home import Home
+
+_PAGE = 1_000
+_KIND = ".state"
+
+Change = tuple[str, "bytes | None", int, int]
+"""A change of a bucket: its key, its value, its revision and its time."""
+
+
+class CommandWatch:
+    """Who waits for changes of records in this process. A watch of a single record costs the home as much as one of all, and a server of
+    NATS keeps each for a while; so there is one, which ends once nobody has waited for as long as a watch takes.
+    """
+
+    def __init__(self, home: Home, bucket: str) -> None:
+        self._home = home
+        self._bucket = bucket
+        self._waited = 0.0
+        self._waiting: dict[str, set[asyncio.Future[Change]]] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    async def next(self, name: str, after: int, wait_us: int) -> tuple[list[Change], int]:
+        """Wait for a change of one record.
+
+        Args:
+            name: The id of the command.
+            after: Changes after this revision only.
+            wait_us: For how long.
+
+        Returns:
+            The newest change, if there is one, and after which revision to wait next.
+        """
+        loop = asyncio.get_running_loop()
+        follower = self._following
+        if follower is not None and follower.get_loop() is not loop:
+            # Who waits on another event loop than the one that shares the watch has one alone.
+            changes, after, _ = await self._home.call("watch", self._bucket, name + _KIND, after, 1, wait_us)
+            return changes, after
+        change: asyncio.Future[Change] = loop.create_future()
+        self._waiting.setdefault(name, set()).add(change)
+        try:
+            if follower is None:
+                self._following = loop.create_task(self._follow(after))
+            # What has changed before it was waited for is not told again.
+            found = await self._home.call("get", self._bucket, name + _KIND, None)
+            if found is None or found[2] > after:
+                return [(name + _KIND, None, after, 0) if found is None else found], after if found is None else found[
+                    2
+                ]
+            await asyncio.wait({change}, timeout=wait_us / 1_000_000)
+            return ([change.result()], change.result()[2]) if change.done() else ([], after)
+        finally:
+            change.cancel()
+            waiting = self._waiting.get(name, set())
+            waiting.discard(change)
+            if not waiting:
+                self._waiting.pop(name, None)
+            self._waited = monotonic()
+
+    async def _follow(self, after: int) -> None:
+        """Watch all records for as long as somebody waits."""
+        try:
+            while self._waiting or monotonic() - self._waited < WAIT_US / 1_000_000:
+                changes, after, _ = await self._home.call("watch", self._bucket, f"*{_KIND}", after, _PAGE, WAIT_US)
+                for found in changes:
+                    for change in self._waiting.pop(found[0].removesuffix(_KIND), ()):
+                        if not change.done():
+                            change.set_result(found)
+        except TidewireError as error:
+            for name in list(self._waiting):
+                for change in self._waiting.pop(name):
+                    if not change.done():
+                        change.set_exception(error)
+        finally:
+            self._following = None
