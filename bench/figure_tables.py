@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import Any
 
 FLOORS = {"A3-idle", "P3-idle"}
@@ -103,6 +104,77 @@ def rpc_foot(report: dict[str, Any], cases: list[dict[str, Any]], language: str)
         f"Beside {beside}. {without_shared_memory(cases)}Medians of {report['repeat']} times 3 runs on {machine['cpu']} ({machine['cores']} cores), "
         f"{report['when'][:10]}, Python {report['versions']['python']}: {versions}. Run them yourself with `make bench-rpc`."
     )
+
+
+def rpc_javascript(report: dict[str, Any]) -> str:
+    """Calls of JavaScript to a service of Python, through a hub: in Node beside peers, and in Chromium beside Node."""
+    heading = (
+        "| JavaScript calls Python, through a hub | Node (min to max) | best peer | ratio | Chromium (min to max) | of Node |\n"
+        "|---|---|---|---|---|---|"
+    )
+    cases = [case for case in report["cases"] if case["id"].endswith("-javascript")]
+    machine = report["machine"]
+    beside = sorted({one["contender"] for case in cases for one in case["results"] if one["kind"] == "peer"})
+    foot = (
+        f"Beside {', '.join(beside)}. Medians of {report['repeat']} times 3 runs on {machine['cpu']} ({machine['cores']} cores), "
+        f"{report['when'][:10]}, load {machine['load_before']} before: compare the ratios. "
+        "Run them yourself with `tidewire bench rpc --only javascript`."
+    )
+    return "\n".join([heading, *(javascript_row(case) for case in cases), "", foot])
+
+
+def javascript_row(case: dict[str, Any]) -> str:
+    """One workload in Node and in Chromium."""
+    ours = {one["contender"]: one for one in case["results"] if one["kind"] == "ours"}
+    node, page, peer = ours.get("tidewire (JavaScript)"), ours.get("tidewire (Chromium)"), case["best"].get("peer")
+    cells = [case["title"], spread(node, case), "", "", spread(page, case), ""]
+    if peer:
+        cells[2] = f"{peer['contender']} {amount(peer['median'], case, ours=False)}"
+    if node and peer:
+        cells[3] = f"{cut(ratio(case, node, peer), 2)}x"
+    if node and page:
+        cells[5] = f"{cut(ratio(case, page, node), 2)}x"
+    return f"| {' | '.join(cells)} |"
+
+
+def spread(one: dict[str, Any] | None, case: dict[str, Any]) -> str:
+    """The median of ours, with least and most."""
+    if one is None:
+        return ""
+    low, high = (amount(one[end], case, ours=True, unit="") for end in ("min", "max"))
+    return f"{amount(one['median'], case, ours=True)} ({low} to {high})"
+
+
+HTTP = {
+    "gateway-rust": "the gateway of a hub, service in Rust",
+    "axum-hop": "axum, service behind a socket hop",
+    "axum": "axum alone, no service",
+    "gateway-python": "the gateway of a hub, service in Python",
+    "fastapi": "FastAPI + uvicorn, calling the service in Python",
+}
+
+
+def http(report: dict[str, Any]) -> str:
+    """A JSON echo over HTTP: requests a second and their times, and each gateway beside its peer."""
+    runs, machine = report["runs"], report["machine"]
+    rows = ["| JSON echo over HTTP | requests/s (min to max) | p50 | p99 | ratio |", "|---|---|---|---|---|"]
+    for name, title in HTTP.items():
+        if name not in runs:
+            continue
+        rates = [run["rate"] for run in runs[name]]
+        rate = f"{median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
+        times = [f"{median([run[key] for run in runs[name]]):.2f} ms" for key in ("p50_ms", "p99_ms")]
+        peer = {"gateway-rust": "axum-hop", "gateway-python": "fastapi"}.get(name, "")
+        beside = (
+            f"{cut(median(rates) / median([run['rate'] for run in runs[peer]]), 2)}x of {peer}" if peer in runs else ""
+        )
+        rows.append(f"| {title} | {rate} | {' | '.join(times)} | {beside} |")
+    foot = (
+        f"{report['connections']} connections that are kept, 256 bytes of JSON. Medians of {len(next(iter(runs.values())))} runs of "
+        f"{report['seconds']:g} s on {machine['cpu']} ({machine['cores']} cores), load {machine['load_before']} before: compare the ratios. "
+        "Run them yourself with `tidewire bench http`."
+    )
+    return "\n".join([*rows, "", foot])
 
 
 def without_shared_memory(cases: list[dict[str, Any]]) -> str:

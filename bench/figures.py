@@ -37,7 +37,7 @@ class Table:
 
     def fits(self, report: dict[str, Any]) -> bool:
         """Whether the report has what the table shows: one of some workloads may leave it out."""
-        return any(self.wants in case["id"] for case in report["cases"])
+        return not self.wants or any(self.wants in case["id"] for case in report["cases"])
 
     @property
     def marks(self) -> tuple[str, str]:
@@ -51,6 +51,8 @@ TABLES = (
     Table("campaigns-all", "docs/benchmarks.md", "bench-campaigns.json", figure_tables.campaigns_all),
     Table("rpc-rust", "docs/benchmarks.md", "bench-rpc.json", figure_tables.rpc_rust, "-rust"),
     Table("agents", "docs/benchmarks.md", "bench-agents.json", figure_tables.agents),
+    Table("javascript", "docs/benchmarks.md", "bench-rpc.json", figure_tables.rpc_javascript, "-javascript"),
+    Table("http", "docs/benchmarks.md", "bench-http.json", figure_tables.http),
 )
 
 
@@ -101,7 +103,7 @@ def read(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     report: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    if report["scale"] == "smoke":
+    if report.get("scale") == "smoke":
         raise Refused(f"{path}: a smoke run measures nothing; run `make bench` and `make bench-rpc` first")
     return report
 
