@@ -294,6 +294,39 @@ def test_run_forever_ends_with_its_node() -> None:
     assert (ended.code, ended.out) == (0, "ended\n"), ended
 
 
+@LOOPS
+def test_a_block_that_ends_says_for_whom_it_waits(loop: str) -> None:
+    ended = program(
+        """
+        import logging
+        begun, told = asyncio.Event(), asyncio.Event()
+
+        class Heard(logging.Handler):
+            def emit(self, record):
+                if "waits up to" in record.getMessage():
+                    told.loop.call_soon_threadsafe(told.set)
+
+        async def slow(message):
+            begun.set()
+            await told.wait()
+        async def main():
+            told.loop = asyncio.get_running_loop()
+            logging.getLogger("tidewire").addHandler(Heard())
+            logging.getLogger("tidewire").addHandler(logging.StreamHandler())
+            async with tw.Node(name="desk") as node:
+                await node.spawn(slow, name="reader").send(1)
+                await begun.wait()
+            print("ended", node.ledger.balanced)
+        run(main())
+        """,
+        loop,
+    )
+    assert ended.code == 0, ended
+    assert "ended True" in ended.out
+    assert "desk: waits up to" in ended.err
+    assert "for what it has begun: reader (#1)" in ended.err
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the mask of a thread is read in /proc")
 def test_threads_of_the_runtime_leave_signals_to_the_main_thread(tmp_path: Path) -> None:
     # A main thread that waits for a lock is not woken by a signal that another thread was handed.

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidewire import _drive, _idle
 from tidewire._ledger import Ledger
-from tidewire._log import logger
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
@@ -39,7 +36,7 @@ async def _abort(node: Node) -> None:
         return
     # All at once: a handler may wait for a task of a pool, and the other way round.
     stopping = [asyncio.ensure_future(pool.stop(False, _left(until))) for pool in node._live_pools()]
-    with _telling(node, until):
+    with _idle.told(node, until, "what can't be cancelled", _TELL_AFTER_S):
         ledgers: list[Ledger] = [await pending, *[await one for one in stopping]]
         if node._connection is not None:
             await node._connection.drain(until)
@@ -52,7 +49,7 @@ def abort_blocking(node: Node) -> None:
     pending = _begin(node, until)
     if pending is None:
         return
-    with _telling(node, until):
+    with _idle.told(node, until, "what can't be cancelled", _TELL_AFTER_S):
         pools = [pool._stop_blocking(False, _left(until)) for pool in node._live_pools()]
         ledgers = [pending.wait(), *pools]
         if node._connection is not None:
@@ -83,29 +80,6 @@ def _cancel_handlers(node: Node) -> None:
     # A loop may be closed meanwhile, and with it all its tasks.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_drive.cancel, node._self)
-
-
-@contextlib.contextmanager
-def _telling(node: Node, until: float) -> Iterator[None]:
-    """Say for whom it is waited, if that takes long enough for a person to wonder."""
-
-    def tell() -> None:
-        names = _idle.at_work(node)
-        if names:
-            logger.warning(
-                "%s: waits up to %.1f s for what can't be cancelled: %s",
-                node.name,
-                max(0.0, until - monotonic()),
-                _idle.shortened(names),
-            )
-
-    timer = threading.Timer(_TELL_AFTER_S, tell)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _left(until: float) -> float:

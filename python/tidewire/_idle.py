@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidewire._binding import News
+from tidewire._log import logger
 from tidewire._numbers import check_seconds
 from tidewire.errors import AskCycle, InvalidArgument
 
@@ -100,6 +104,34 @@ def shortened(names: list[str]) -> str:
     """Return names as text, of many the first few."""
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     return f"{', '.join(names[:_NAMED_MAX])}{more}"
+
+
+@contextlib.contextmanager
+def told(node: Node, until: float | None, what: str, after_s: float) -> Iterator[None]:
+    """Say for whom a node waits at its end, if that takes long enough for a person to wonder."""
+    left_s = None if until is None else until - monotonic()
+    if left_s is not None and left_s <= after_s:
+        yield
+        return
+
+    def tell() -> None:
+        names = at_work(node)
+        if names:
+            most = "" if until is None else f" up to {max(0.0, until - monotonic()):.1f} s"
+            logger.warning("%s: waits%s for %s: %s", node.name, most, what, shortened(names))
+
+    # Not a timer of the loop: a handler may block that.
+    timer = threading.Timer(after_s, tell)
+    timer.daemon = True
+    # While the interpreter ends there are no new threads, and nothing is said.
+    with contextlib.suppress(RuntimeError):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if timer.ident is not None:
+            timer.join()
 
 
 def check(node: Node, timeout: float | None) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tidewire.top.serving import Inspector
 
 _EXIT_TIMEOUT_S = 1.0
+_TELL_AFTER_S = 2.0
+_BEGUN = "what it has begun"
 _IDLE_SHARE = 0.75
 """The part of the time of a stop in which it may wait until nothing is left to do: what then does not end is stopped in the rest."""
 
@@ -193,24 +195,25 @@ class Node(Subjects, Streams, Agents):
             InvalidArgument: if the timeout is not allowed.
         """
         until = self._until(timeout)
-        if self._begin_goodbye():
-            try:
-                await _idle.wait(self, self._idle_s(until))
-            except TimeoutError as late:
-                logger.info("%s: it stops all the same", late)
-            except BaseException:
-                # Whoever gives up waiting has stopped the node all the same.
-                self._begin_stop(_left(until))
-                raise
-        pending = self._begin_stop(_left(until))
-        if isinstance(pending, Ledger):
-            return pending
-        ledgers: list[Ledger] = [await pending]
-        # Actors may wait for tasks of pools, so that the pools stop after them.
-        for pool in self._live_pools():
-            ledgers.append(await pool.stop(timeout=_left(until)))
-        if self._connection is not None:
-            await self._connection.drain(until)
+        with _idle.told(self, until, _BEGUN, _TELL_AFTER_S):
+            if self._begin_goodbye():
+                try:
+                    await _idle.wait(self, self._idle_s(until))
+                except TimeoutError as late:
+                    logger.info("%s: it stops all the same", late)
+                except BaseException:
+                    # Whoever gives up waiting has stopped the node all the same.
+                    self._begin_stop(_left(until))
+                    raise
+            pending = self._begin_stop(_left(until))
+            if isinstance(pending, Ledger):
+                return pending
+            ledgers: list[Ledger] = [await pending]
+            # Actors may wait for tasks of pools, so that the pools stop after them.
+            for pool in self._live_pools():
+                ledgers.append(await pool.stop(timeout=_left(until)))
+            if self._connection is not None:
+                await self._connection.drain(until)
         return self._end_stop(ledgers)
 
     async def __aenter__(self) -> Node:
@@ -401,22 +404,23 @@ class Node(Subjects, Streams, Agents):
 
     def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:
         until = self._until(timeout)
-        if self._begin_goodbye():
-            try:
-                _idle.wait_blocking(self, self._idle_s(until))
-            except TimeoutError as late:
-                logger.info("%s: it stops all the same", late)
-            except BaseException:
-                self._begin_stop(_left(until))
-                raise
-        pending = self._begin_stop(_left(until))
-        if isinstance(pending, Ledger):
-            return pending
-        ledgers: list[Ledger] = [pending.wait()]
-        for pool in self._live_pools():
-            ledgers.append(pool._stop_blocking(True, _left(until)))
-        if self._connection is not None:
-            self._connection.drain_blocking(until)
+        with _idle.told(self, until, _BEGUN, _TELL_AFTER_S):
+            if self._begin_goodbye():
+                try:
+                    _idle.wait_blocking(self, self._idle_s(until))
+                except TimeoutError as late:
+                    logger.info("%s: it stops all the same", late)
+                except BaseException:
+                    self._begin_stop(_left(until))
+                    raise
+            pending = self._begin_stop(_left(until))
+            if isinstance(pending, Ledger):
+                return pending
+            ledgers: list[Ledger] = [pending.wait()]
+            for pool in self._live_pools():
+                ledgers.append(pool._stop_blocking(True, _left(until)))
+            if self._connection is not None:
+                self._connection.drain_blocking(until)
         return self._end_stop(ledgers)
 
     def _abort_blocking(self) -> None:
