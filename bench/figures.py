@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import figure_tables
+import stream_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = Path("docs/pictures")
@@ -48,6 +49,8 @@ TABLES = (
     Table("figures", "README.md", "bench-engine.json", figure_tables.engine),
     Table("rpc", "README.md", "bench-rpc.json", figure_tables.rpc_python, "-python"),
     Table("campaigns", "README.md", "bench-campaigns.json", figure_tables.campaigns),
+    Table("streams", "README.md", "bench-streams.json", stream_tables.streams),
+    Table("streams-all", "docs/benchmarks.md", "bench-streams.json", stream_tables.streams_all),
     Table("campaigns-all", "docs/benchmarks.md", "bench-campaigns.json", figure_tables.campaigns_all),
     Table("rpc-rust", "docs/benchmarks.md", "bench-rpc.json", figure_tables.rpc_rust, "-rust"),
     Table("agents", "docs/benchmarks.md", "bench-agents.json", figure_tables.agents),

@@ -108,9 +108,12 @@ def server() -> tuple[subprocess.Popen[str], str]:
     return keeper, json.loads(keeper.stdout.readline())["TIDEWIRE_TEST_NATS"]
 
 
-def measure_all(count: int, seed: int) -> None:
-    """Measure both homes."""
-    asyncio.run(measure(count, seed))
+def measure_all(count: int, seed: int, homes: str) -> None:
+    """Measure the homes."""
+    if homes != "nats":
+        asyncio.run(measure(count, seed))
+    if homes == "hub":
+        return
     keeper, url = server()
     try:
         told("nats", asyncio.run(rounds(url, count, False, seed)))
@@ -122,9 +125,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--home", choices=("hub", "nats", "both"), default="both")
     parser.add_argument("--hold", metavar="URL", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.hold:
         asyncio.run(hold(given.hold))
     else:
-        measure_all(given.rounds, given.seed)
+        measure_all(given.rounds, given.seed, given.home)

@@ -415,6 +415,14 @@ def bench_http(context: typer.Context) -> None:
     raise typer.Exit(bench("http", context.args))
 
 
+@bench.command("streams", epilog="Example: tidewire bench streams --short", context_settings=OPTIONS_OF_ITS_OWN)
+def bench_streams(context: typer.Context) -> None:
+    """Durable streams beside SQLite, JetStream, Redis and a bare file. All options: --help."""
+    from tidewire.commands.bench import bench
+
+    raise typer.Exit(bench("streams", context.args))
+
+
 @bench.command(
     "campaigns",
     epilog="Example: tidewire bench campaigns --only tiny --peers 'tidewire,multiprocessing.Pool'",

@@ -56,6 +56,9 @@ def message_of(
     return subject, payload, key, id, written, due_us, span_us("ttl", ttl)
 
 
+_NO_HEADERS: list[tuple[str, str]] = []
+
+
 class Batcher:
     """Messages of one event loop on their way into one stream, in their order: one batch is stored at a time."""
 
@@ -149,7 +152,18 @@ class Publisher:
             await self._room.wait()
         if self._failures:
             raise self._failure()
-        self._waiting.append(message_of(subject, value, key, id, headers, content, delay, at, ttl))
+        if (
+            content == "bytes"
+            and value.__class__ is bytes
+            and headers is None
+            and delay is None
+            and at is None
+            and ttl is None
+        ):
+            # The usual case needs no look at each argument.
+            self._waiting.append((subject, value, key, id, _NO_HEADERS, None, None))
+        else:
+            self._waiting.append(message_of(subject, value, key, id, headers, content, delay, at, ttl))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -183,11 +197,12 @@ class Publisher:
             self._task = None
 
     def _note(self, batch: list[Message], results: list[Any]) -> None:
-        for number, result in enumerate(results):
-            error = refused(result) if len(result) == 2 else None
-            if error is not None:
-                self._fail(self._begun + number, batch[number][3], error)
         stored = [result for result in results if len(result) == 3]
+        if len(stored) < len(results):
+            for number, result in enumerate(results):
+                error = refused(result) if len(result) == 2 else None
+                if error is not None:
+                    self._fail(self._begun + number, batch[number][3], error)
         self.acked += len(stored)
         if stored:
             self.last = Ack(*stored[-1])
