@@ -142,6 +142,46 @@ def test_an_error_that_leaves_the_block_cancels_coroutines_and_begins_nothing_mo
     assert ended.seconds < SOON_S
 
 
+@LOOPS
+def test_an_error_that_leaves_the_block_interrupts_calls_and_tells_their_callers(loop: str) -> None:
+    ended = program(
+        """
+        import logging
+        logging.basicConfig()
+        class Desk(tw.Service):
+            @tw.method
+            async def slow(self):
+                begun.release()
+                await asyncio.sleep(60)
+        async def main():
+            global begun
+            begun = asyncio.Semaphore(0)
+            caller = None
+            try:
+                async with tw.Node(name="hub") as hub:
+                    url = hub.listen("tide://127.0.0.1:0").url
+                    await hub.serve(Desk())
+                    caller = await tw.Node(url, name="other").__aenter__()
+                    calls = [asyncio.ensure_future(node.client(Desk).slow()) for node in (caller, hub)]
+                    await begun.acquire()
+                    await begun.acquire()
+                    raise LookupError("lost")
+            except LookupError as error:
+                print(error)
+            for told in await asyncio.gather(*calls, return_exceptions=True):
+                print(type(told).__name__)
+            await caller.stop()
+        run(main())
+        """,
+        loop,
+    )
+    assert (ended.code, ended.out) == (0, "lost\nNodeStopped\nNodeStopped\n"), ended
+    # Nothing has failed.
+    assert "Traceback" not in ended.err
+    # They can be cancelled, and so nobody waits for them.
+    assert "waits up to" not in ended.err
+
+
 def test_the_time_for_what_cannot_be_cancelled_is_a_setting() -> None:
     ended = program(
         """

@@ -69,6 +69,9 @@ def _begin(node: Node, until: float) -> Pending[Ledger] | None:
         return None
     # Whoever is not patient now is not patient at the end of the program either.
     node._ends_now = True
+    # First: what is interrupted for a caller answers it.
+    for hook in node._at_abort:
+        hook()
     _cancel_handlers(node)
     return pending
 

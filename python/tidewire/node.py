@@ -136,6 +136,7 @@ class Node(Subjects, Streams, Agents):
         self._pools = []
         # Called once, when the node is about to stop.
         self._at_goodbye = []
+        self._at_abort = []
         self._waits_for = []
         self._sync = Sync(self)
         self._started = False

@@ -46,6 +46,7 @@ class Base:
     _self: Callable[[], Node | None]
     _stopped: bool
     _at_goodbye: list[Callable[[], object]]
+    _at_abort: list[Callable[[], object]]
     _waits_for: list[Waited]
 
     @property

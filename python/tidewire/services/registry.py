@@ -266,6 +266,7 @@ class Registry:
             self._served.append(served)
         if first:
             self.node._at_goodbye.append(self.cut_streams)
+            self.node._at_abort.append(self.cut_calls)
             self.node.spawn(_Watch(self))
 
     def forget(self, served: Served) -> None:
@@ -282,6 +283,11 @@ class Registry:
         """End the streams that are served here, as the node is about to stop: they may have no end. Calls go on."""
         for one in self.served():
             one._cut_streams()
+
+    def cut_calls(self) -> None:
+        """Interrupt the calls that are served here, as an error ends the node."""
+        for one in self.served():
+            one._cut_calls()
 
     def node_stops(self) -> None:
         """End all that is served here, as the node is stopping: calls are finished by the engine, streams are cut."""

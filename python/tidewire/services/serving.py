@@ -281,6 +281,11 @@ class Served:
             lambda: NodeStopped(f"{self.name}: its node is stopping, and its streams end: read it from another node")
         )
 
+    def _cut_calls(self) -> None:
+        self._host.cancel_calls(
+            lambda: NodeStopped(f"{self.name}: its node was ended by an error, and this call with it: call another")
+        )
+
     def _listen(self, event: Event, target: Any, dispatcher: str) -> None:
         bound = _bound_event(event, target)
         receive = self._receiver(bound, event)
