@@ -1,4 +1,4 @@
-"""What ``tidewire command`` does."""
+"""The commands ``tidewire command ls|show|watch|cancel|retry``: their output, and their exit codes."""
 
 from __future__ import annotations
 

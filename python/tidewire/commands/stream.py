@@ -1,4 +1,4 @@
-"""What ``tidewire stream``, ``kv`` and ``log`` do."""
+"""The commands ``tidewire stream``, ``tidewire kv`` and ``tidewire log``, as the command line calls them."""
 
 from __future__ import annotations
 

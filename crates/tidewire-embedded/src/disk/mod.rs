@@ -1,4 +1,4 @@
-//! What a home asks of a disk, so that a simulated one can lose power at any moment.
+//! The port of a disk: the files of a folder, real ones, and simulated ones that lose power at any moment.
 
 mod real;
 pub mod simulated;
