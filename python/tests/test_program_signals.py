@@ -98,6 +98,28 @@ def test_ctrl_c_ends_a_block_of_a_pool_with_a_stuck_task() -> None:
 
 
 @LOOPS
+def test_ctrl_c_that_another_thread_was_handed_ends_the_program(loop: str) -> None:
+    ended = program(
+        """
+        async def main():
+            async with tw.Node() as node:
+                waiting = node.spawn(never).ask(1, timeout=None)
+                # From now on the system hands signals to this thread.
+                threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                print("now")
+                await waiting
+        run(main())
+        """,
+        loop,
+        (INT,),
+    )
+    assert ended.code is not None, ended
+    assert ended.seconds < SOON_S
+    assert "KeyboardInterrupt" in ended.err
+
+
+@LOOPS
 def test_a_second_ctrl_c_ends_the_program_now(loop: str) -> None:
     ended = program(
         """

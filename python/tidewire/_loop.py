@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import signal
 import threading
 import weakref
 from typing import NoReturn, Protocol
@@ -39,6 +40,7 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
         _bridges[loop] = bridge
         # The bridge keeps the loop's call_soon, and with it the loop, only while the loop is open.
         _close_with(loop, bridge)
+        wake_by_signals(loop)
         bridge.enter(loop)
         # Programs that call asyncio.run() more than once: the coroutines of a node go on here when their loop was closed.
         for user in list(_users):
@@ -50,6 +52,27 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
 def uses(user: User) -> None:
     """Tell something that runs coroutines of each new loop from now on."""
     _users.add(user)
+
+
+def wake_by_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """Have signals wake a loop of the main thread, as asyncio does for those that have handlers at the loop.
+
+    A signal that another thread was handed, or that comes just before the loop falls asleep, does not end its sleep: Ctrl-C would
+    wait until something else happens. A loop without such a pipe (uvloop has its own way) and a pipe of somebody else are left alone.
+    """
+    if threading.current_thread() is threading.main_thread():
+        end = getattr(loop, "_csock", None)
+        if end is not None:
+            _set_wakeup(end.fileno(), instead_of=-1)
+
+
+def _set_wakeup(fd: int, instead_of: int) -> None:
+    """Have signals write to a descriptor, if they write to this one at present. On the main thread."""
+    # It may be closed since, or no socket.
+    with contextlib.suppress(OSError, ValueError):
+        before = signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
+        if before != instead_of:
+            signal.set_wakeup_fd(before)
 
 
 def raised(error: BaseException) -> None:
@@ -79,6 +102,9 @@ def _close_with(loop: asyncio.AbstractEventLoop, bridge: Bridge) -> None:
     close = loop.close
 
     def close_both() -> None:
+        end = getattr(loop, "_csock", None)
+        if end is not None and threading.current_thread() is threading.main_thread():
+            _set_wakeup(-1, instead_of=end.fileno())
         if not loop.is_closed():
             with contextlib.suppress(OSError, ValueError):
                 loop.remove_reader(bridge.fileno())

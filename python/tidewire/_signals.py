@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from tidewire._loop import wake_by_signals
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def heard(ending: Ending) -> Iterator[Ending]:
         for one in numbers:
             loop.remove_signal_handler(one)
             signal.signal(one, _now)
+        # The loop no longer has handlers, and asyncio has signals no longer wake it.
+        wake_by_signals(loop)
         ending.ask(number)
 
     for number in numbers:

@@ -39,6 +39,12 @@ class Scope(ABC):
         """As ``stop``, and block this thread."""
 
     async def __aenter__(self) -> Self:
+        from tidewire._loop import bridge_of
+
+        # Ctrl-C wakes the loop from here on.
+        loop = running_loop()
+        if loop is not None:
+            bridge_of(loop)
         self.start()
         return self
 
