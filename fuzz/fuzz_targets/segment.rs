@@ -67,6 +67,8 @@ fn written(messages: &[u8]) -> (Vec<u8>, Vec<usize>) {
         drop_old: false,
         dedupe_us: 0,
         ids_max: 0,
+        compact: None,
+        names_max: 0,
         segment_bytes: u64::MAX,
     };
     let mut log = StreamLog::new(options, vec![SegmentInfo::new(ID, 1, SEGMENT_BYTES as u64)], 1);
