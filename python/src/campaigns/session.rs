@@ -47,7 +47,8 @@ struct Shared {
 /// What goes between the worker and its thread.
 #[derive(Default)]
 struct Exchange {
-    commit: Option<RangeResults>,
+    /// The number of a lease, and results of its runs.
+    commit: Option<(u64, RangeResults)>,
     /// The thread is at it.
     committing: bool,
     wants_range: bool,
@@ -124,11 +125,12 @@ impl Session {
         Wait { shared: Arc::clone(&self.shared), take: |state| (!state.is_committing()).then_some(Ok(())) }
     }
 
-    /// Hands results over; nothing may be under way.
-    pub fn commit(&self, results: RangeResults) {
+    /// Hands results of a lease over; nothing may be under way. They are dropped if the lease was lost, even if the worker
+    /// holds the same runs by another one: it runs those again from their beginning.
+    pub fn commit(&self, lease: u64, results: RangeResults) {
         let mut state = self.shared.lock();
         debug_assert!(!state.is_committing());
-        state.commit = Some(results);
+        state.commit = Some((lease, results));
         self.shared.changed.notify_all();
     }
 
@@ -268,9 +270,9 @@ impl Keeper {
     fn commit(&mut self) -> Result<(), StoreError> {
         let (mut results, lease) = {
             let mut state = self.shared.lock();
-            let Some(results) = state.commit.take() else { return Ok(()) };
+            let Some((id, results)) = state.commit.take() else { return Ok(()) };
             state.committing = true;
-            let lease = state.held.iter().map(|held| held.lease).find(|lease| lease.first == results.first);
+            let lease = state.held.iter().map(|held| held.lease).find(|lease| lease.id == id);
             (results, lease)
         };
         if let Some(lease) = lease {

@@ -177,7 +177,7 @@ impl Serving<'_, '_> {
             }
             first += u64::from(results.count);
             self.persist(py)?;
-            self.session.commit(RangeResults { stages: self.range.stages, ..results });
+            self.session.commit(lease.id, RangeResults { stages: self.range.stages, ..results });
         }
         Ok(())
     }
