@@ -188,18 +188,26 @@ if __name__ == "__main__":
     assert status.done == sum(len(batch.runs) for batch in campaign.batches())
 
 
-def test_a_file_that_is_held_by_another_for_a_while_is_waited_for(tmp_path: Path) -> None:
-    import sqlite3
+HOLDER = """
+import sqlite3, sys
+other = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
+other.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+other.execute("COMMIT")
+"""
 
+
+def test_a_file_that_is_held_by_another_for_a_while_is_waited_for(tmp_path: Path) -> None:
     campaign = tw.campaign(functions.slow_pi, runs=600, store=f"sqlite:///{tmp_path}/farm.db")
+    holder = [sys.executable, "-c", HOLDER, str(tmp_path / "farm.db")]
     with running(campaign) as end:
         until(campaign, lambda status: status.done > 20)
-        other = sqlite3.connect(tmp_path / "farm.db", isolation_level=None, timeout=30)
-        other.execute("BEGIN IMMEDIATE")
-        held = campaign.status().done
-        assert all(campaign.status().done == held for _ in range(100))
-        other.execute("COMMIT")
-        other.close()
+        with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdin and other.stdout and other.stdout.readline() == "held\n"
+            held = campaign.status().done
+            assert all(campaign.status().done == held for _ in range(100))
+            other.communicate("go on\n")
         report = end()
     assert (report.state, report.done, held < 600) == ("done", 600, True)
 
