@@ -23,7 +23,7 @@ help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, the desk of agents, the campaigns, and the orders
+demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, the desk of agents, the campaigns, the orders, and the clerk
 	$(call say,running the demonstration: a year of flights in one process and in three)
 	@$(BIN)/python examples/flights/main.py --processes
 	$(call say,running the demonstration: a desk of agents)
@@ -34,6 +34,8 @@ demo: .make/extension .make/flights ## Build, and run the demonstrations: the fl
 	@$(BIN)/python examples/precision/main.py
 	$(call say,running the demonstration: orders in a folder and on NATS with workers that are killed)
 	@$(BIN)/python examples/orders/main.py
+	$(call say,running the demonstration: a team of agents that is killed in the middle of its conversation)
+	@$(BIN)/python examples/clerk/main.py
 	@printf 'to watch the flights in a browser, and be asked what they are to do: make live\n'
 
 .PHONY: live
@@ -132,6 +134,7 @@ test-demo: .make/extension .make/flights ## The demonstrations on 20,000 flights
 	@$(BIN)/python examples/bingo/main.py --races 200 --out out/bingo-small.html
 	$(call say,the demonstration on 200 orders)
 	@$(BIN)/python examples/orders/main.py --orders 200
+	@$(BIN)/python examples/clerk/main.py --claims 40
 	$(call say,benchmarks: smoke run)
 	@$(BIN)/python -m tidewire bench engine --smoke --out out/smoke
 	@$(BIN)/python -m tidewire bench campaigns --smoke --peers 'tidewire,bare loop' --out out/smoke

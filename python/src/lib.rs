@@ -22,6 +22,7 @@ mod forked;
 mod function;
 mod held;
 mod idle;
+mod inboxes;
 mod intake;
 mod link;
 mod message;
@@ -74,6 +75,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<streams::StreamHome>()?;
     module.add_class::<subscribing::DurableSubscription>()?;
     module.add_class::<tenure::Tenure>()?;
+    module.add_class::<inboxes::AgentInbox>()?;
     module.add_class::<commanding::CommandLife>()?;
     module.add_class::<commanding::CommandPlaces>()?;
     module.add_function(wrap_pyfunction!(subscribing::patterns_overlap, module)?)?;

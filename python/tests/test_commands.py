@@ -596,3 +596,18 @@ async def test_a_command_survives_the_process_that_has_the_folder(tmp_path: Path
         assert (await run.info()).stage == "running", "as its worker has left it"
         await node.serve(Mill())
         assert await run.result(PATIENCE) == [5, 2] and (await run.info()).attempt == 2
+
+
+@every_home
+@story
+async def test_a_command_is_started_by_the_name_of_its_service(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        await one.serve(Books())
+        run = await two.start_command("books", "plain", 1, 2, id="by-name")
+        assert await asyncio.wait_for(run.result(), PATIENCE) == 3
+        assert (await two.start_command("books", "plain", 1, 2, id="by-name")).id == "by-name"
+        wrong = await two.start_command("books", "plain", "text")
+        with pytest.raises(tw.TidewireError, match="numbers"):
+            await asyncio.wait_for(wrong.result(), PATIENCE)
+        with pytest.raises(tw.InvalidArgument, match=r"service: 'a\.b' is not allowed"):
+            await two.start_command("a.b", "plain")

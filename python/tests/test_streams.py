@@ -383,3 +383,19 @@ async def test_a_long_log_is_opened_while_the_event_loop_goes_on(
         asyncio.get_running_loop().call_soon(went_on.set)
         orders = await node.stream("orders", subjects=["orders.>"])
         assert (await orders.publish("orders.a", 1)).sequence == 1
+
+
+@story
+async def test_what_a_bucket_answers_is_told_to_who_asked_and_not_to_the_log_of_the_hub(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with home("hub", tmp_path) as node:
+        bucket = await node.kv("config")
+        await bucket.create("a", 1)
+        with pytest.raises(tw.RevisionConflict):
+            await bucket.create("a", 2)
+        with pytest.raises(tw.NotFound):
+            await node.find_kv("none")
+        with pytest.raises(tw.NotFound):
+            await node.find_stream("none")
+        assert [record.getMessage() for record in caplog.records] == []

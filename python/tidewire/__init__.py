@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
     from tidewire.agents.handlers import handle
+    from tidewire.agents.inbox_store import DeadMessage, DurableInfo, PastMessage
     from tidewire.agents.message import Message
     from tidewire.agents.receipt import Receipt
     from tidewire.agents.retry import Retry
@@ -150,6 +151,9 @@ _LATER = {
     "Consumer": "tidewire.streams.consumer",
     "Event": "tidewire.streams.event",
     "DeadEvent": "tidewire.streams.event",
+    "DeadMessage": "tidewire.agents.inbox_store",
+    "DurableInfo": "tidewire.agents.inbox_store",
+    "PastMessage": "tidewire.agents.inbox_store",
     "Lease": "tidewire.streams.lease",
     "Stream": "tidewire.streams.stream",
     "Single": "tidewire.services.single",
@@ -276,7 +280,9 @@ __all__ = [
     "DeadEvent",
     "DeadLetter",
     "DeadLetters",
+    "DeadMessage",
     "Directory",
+    "DurableInfo",
     "Entry",
     "Envelope",
     "Event",
@@ -309,6 +315,7 @@ __all__ = [
     "NodeInfo",
     "NodeStopped",
     "NotFound",
+    "PastMessage",
     "PayloadTooLarge",
     "Pending",
     "Policy",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidewire._tidewire import (
     ActorRef,
     Admission,
+    AgentInbox,
     Balancer,
     Bridge,
     Calling,
@@ -58,6 +59,7 @@ from tidewire._tidewire import (
 __all__ = [
     "ActorRef",
     "Admission",
+    "AgentInbox",
     "Balancer",
     "Bridge",
     "CallTally",

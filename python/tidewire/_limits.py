@@ -309,6 +309,30 @@ CONSUMER_PARKED: Final = Limit("consumer_parked", "events", 100_000, 100_000, 10
 CONSUMER_DEAD_LETTERS: Final = Limit("consumer_dead_letters", "dead letters", 10_000, 10_000, 10_000)
 """Dead letters of one consumer."""
 
+AGENT_INBOX: Final = Limit("agent_inbox", "messages", 100_000, 100_000, 100_000)
+"""Messages in the inbox of one durable agent, with those that are over and not yet removed."""
+
+AGENT_HISTORY: Final = Limit("agent_history", "messages", 1000, 1000, 1000)
+"""Messages that are over and stay in the inbox of a durable agent, for people to look at."""
+
+AGENT_OPEN: Final = Limit("agent_open", "messages", 1000, 1000, 1000)
+"""Messages of one durable agent that wait for another attempt."""
+
+AGENT_OUTBOX: Final = Limit("agent_outbox", "messages", 1000, 1000, 1000)
+"""Messages that handlers of one durable agent have sent, and that are not yet in the inboxes of their recipients."""
+
+AGENT_STATE_BYTES: Final = Limit("agent_state_bytes", "bytes", 524_288, 524_288, 524_288)
+"""The state of a durable agent, and what its handlers have sent and is not yet in the inboxes of the recipients, each."""
+
+AGENT_LOST_ATTEMPTS: Final = Limit("agent_lost_attempts", "attempts", 5, 5, 5)
+"""Attempts at a durable message whose process ended meanwhile, those since its agent was last lost."""
+
+AGENT_SENDERS: Final = Limit("agent_senders", "agents", 1000, 1000, 1000)
+"""Senders whose newest number a durable agent remembers, so that what they send again is left out."""
+
+AGENT_DEAD_LETTERS: Final = Limit("agent_dead_letters", "dead letters", 1000, 1000, 1000)
+"""Dead letters of one durable agent."""
+
 COMMAND_CONCURRENCY: Final = Limit("command_concurrency", "commands", 1, 1, 1000)
 """Runs of one command that one instance of its service is at: `concurrency=` of `@tw.command`."""
 

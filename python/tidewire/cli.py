@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 import tidewire as tw
+from tidewire.commands.agent_cli import agent
 from tidewire.commands.campaign_cli import campaign, worker
 from tidewire.commands.command_cli import command
 from tidewire.commands.stream_cli import crashtest, kv, log, stream
@@ -32,6 +33,7 @@ app.add_typer(stream, name="stream")
 app.add_typer(kv, name="kv")
 app.add_typer(log, name="log")
 app.add_typer(command, name="command")
+app.add_typer(agent, name="agent")
 app.command("crashtest", epilog="Example: tidewire crashtest --data /tmp/new --kills 100")(crashtest)
 app.command(epilog="Example: tidewire worker postgres://user@host/db --processes 4")(worker)
 

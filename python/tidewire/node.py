@@ -94,6 +94,7 @@ class Node(Subjects, Streams, Agents):
         self._opening = None
         self._serves_folder = False
         self._commands = None
+        self._inboxes = None
         if is_nats(url):
             if data is not None:
                 raise InvalidArgument(

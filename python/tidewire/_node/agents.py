@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from tidewire._node.base import Base
 from tidewire.broker import BrokerConfig
@@ -58,6 +58,7 @@ class Agents(Base):
         dispatcher: str = "default",
         concurrency: int | None = None,
         supervision: Supervision | None = None,
+        durable: Literal["inbox", "state"] | None = None,
     ) -> Agent:
         """Register an agent: an actor that others find by its id, its type and its capabilities.
 
@@ -73,6 +74,10 @@ class Agents(Base):
             dispatcher: Which threads run it. Coroutines run on the node's event loop.
             concurrency: How many messages an agent with coroutines handles at once.
             supervision: What failures lead to; the default is to go on.
+            durable: ``"inbox"``: messages sent with ``durable=True`` survive the process, each is handled at least once. ``"state"``: so
+                does the object's ``state``, which is written together with the end of each message and what its handler has sent
+                durably. Of all processes that register the id one has the agent; ``await agent.active()`` waits until it is this one.
+                One that is lost is replaced after 1.5 s, or as soon as its link ends.
 
         Returns:
             The agent: the object itself if it is a ``tw.Agent``, else one that stands for it.
@@ -96,6 +101,7 @@ class Agents(Base):
             dispatcher=dispatcher,
             concurrency=concurrency,
             supervision=supervision,
+            durable=durable,
         )
 
     @overload

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from tidewire._binding import StreamHome
+    from tidewire.agents.inbox_store import DeadMessage, DurableInfo, InboxStore, PastMessage
     from tidewire.streams.bucket import Bucket
     from tidewire.streams.command_run import CommandRun
     from tidewire.streams.command_store import CommandInfo, CommandStore
@@ -33,6 +34,7 @@ class Streams(Services):
     _opening: asyncio.Task[None] | None
     _serves_folder: bool
     _commands: CommandStore | None
+    _inboxes: InboxStore | None
     _joins: bool
 
     async def stream(
@@ -169,6 +171,44 @@ class Streams(Services):
 
         return CommandRun(self._whole, self._command_store(), id)
 
+    async def start_command(
+        self,
+        service: str,
+        command: str,
+        *args: Any,
+        key: str | None = None,
+        id: str | None = None,
+        priority: Literal["urgent", "high", "normal", "low"] = "normal",
+        **kwargs: Any,
+    ) -> CommandRun[Any]:
+        """Start a command by the names of its service and its own, without the class: ``node.client(Service).reindex.start(...)`` knows it, and checks.
+
+        Its arguments are checked where it is done, so that those that don't fit fail it; nobody learns here of a name that nobody serves.
+
+        Args:
+            service: The name of the service.
+            command: The name of its command.
+            *args: Its arguments, 512 KiB at most.
+            key: What it is about; a command that is ``exclusive="key"`` runs without it as if nothing else had its key.
+            id: An idempotency key: starting it again with the same id gives the command that is there.
+            priority: Which go first where some wait.
+            **kwargs: Its arguments by name.
+
+        Raises:
+            InvalidArgument: if a name or an option is not allowed, or the node has no place for commands.
+            SettingsDiffer: if the id is that of a command with another name, key or arguments.
+            PayloadTooLarge: if the arguments are too large.
+            StreamFull: if too many commands are kept.
+        """
+        from tidewire.services.names import token_problem
+        from tidewire.streams.command_run import CommandRun
+
+        problem = token_problem("service", service) or token_problem("command", command)
+        if problem is not None:
+            raise InvalidArgument(problem)
+        store = self._command_store()
+        return CommandRun(self._whole, store, await store.start(service, command, args, kwargs, key, id, priority))
+
     async def commands(
         self, *, service: str | None = None, command: str | None = None, stage: str | None = None
     ) -> list[CommandInfo]:
@@ -189,6 +229,43 @@ class Streams(Services):
             for one in found
             if service in (None, one.service) and command in (None, one.command) and stage in (None, one.stage)
         ]
+
+    async def durable_agents(self) -> list[DurableInfo]:
+        """Return what there is of every durable agent that has ever run here, running or not, by id."""
+        return await self._inbox_store().infos()
+
+    async def durable_agent(self, id: str) -> DurableInfo:
+        """Return what there is of a durable agent, running or not.
+
+        Raises:
+            NotFound: if none with this id has ever run here.
+        """
+        return await self._inbox_store().info(id)
+
+    async def agent_messages(self, id: str, limit: int = 20) -> list[PastMessage]:
+        """Return the newest messages in the inbox of a durable agent, oldest first: about 1,000 that are over are kept."""
+        return await self._inbox_store().past(id, limit)
+
+    async def agent_dead_letters(self, id: str) -> list[DeadMessage]:
+        """Return the durable messages that an agent has given up, oldest first."""
+        return await self._inbox_store().dead(id)
+
+    async def requeue_agent_messages(self, id: str, *sequences: int) -> int:
+        """Send dead letters of a durable agent to it anew; return how many there were."""
+        return await self._inbox_store().requeue(id, sequences)
+
+    async def drop_agent_messages(self, id: str, *sequences: int) -> int:
+        """Forget dead letters of a durable agent; return how many there were."""
+        return await self._inbox_store().drop(id, sequences)
+
+    def _inbox_store(self) -> InboxStore:
+        from tidewire.agents.inbox_store import InboxStore
+
+        self._check()
+        self._home()
+        if self._inboxes is None:
+            self._inboxes = InboxStore(self._whole)
+        return self._inboxes
 
     def _command_store(self) -> CommandStore:
         from tidewire.streams.command_store import CommandStore

@@ -60,10 +60,12 @@ class Agent:
 
     @property
     def status(self) -> str:
-        """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"."""
+        """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"; of a durable agent that another process has, "standby"."""
         desk = self._desk
         if not desk.ref.alive:
             return "stopped"
+        if desk.durable is not None and not desk.durable.is_active:
+            return "standby"
         if not desk.started:
             return "starting"
         if desk.failed_in_row:
@@ -103,6 +105,7 @@ class Agent:
         retry: Retry | None = None,
         receipt: bool = False,
         correlation_id: str | None = None,
+        durable: bool = False,
     ) -> Awaitable[Any]:
         """Send a message; await the result, which waits for room in the mailbox. Where there is room, it is sent by the call.
 
@@ -118,6 +121,9 @@ class Agent:
             retry: How often it is tried again if its handler fails; the default is the recipient's.
             receipt: Whether awaiting gives a ``tw.Receipt`` (of several recipients: a dict of them), rather than None.
             correlation_id: The id of the message that it belongs to.
+            durable: Whether it survives processes: it is stored in the inboxes of the ids in ``to``, whether these agents run or not, and
+                is handled by agents that were registered with ``durable=``, with their retries. Awaiting waits until it is stored. In a
+                handler of an agent with ``durable="state"`` it is stored together with the state, once the handler has returned.
 
         Raises:
             NoSuchTarget: if nobody fits; nothing is sent then.
@@ -126,6 +132,9 @@ class Agent:
             InvalidArgument: if an argument is not allowed.
         """
         desk = self._desk_ or self._desk
+        if durable:
+            ids = outgoing.durable_ids(to, type, capability, retry, receipt)
+            return self._send_durably(ids, payload, kind, priority, ttl, headers, correlation_id)
         # The usual message: to one agent by its id, with nothing special. Nothing in here is done twice for any other.
         target = desk.desks.get(to) if to.__class__ is str else None
         if (
@@ -336,8 +345,24 @@ class Agent:
 
     # Its end
 
+    async def active(self, timeout: float | None = None) -> int:
+        """Wait until this process has the agent, which is durable, and return its fence: greater than that of every process before.
+
+        Args:
+            timeout: Seconds after which TimeoutError is raised; None for no limit.
+
+        Raises:
+            InvalidArgument: if it is not durable.
+        """
+        durable = self._desk.durable
+        if durable is None:
+            raise InvalidArgument(f"{self!r} is not durable: register it with durable=")
+        return await durable.active(timeout)
+
     async def stop(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
-        """Stop it, as ``ActorRef.stop`` does. What waits to be tried again is given up."""
+        """Stop it, as ``ActorRef.stop`` does. What waits to be tried again is given up; what is durable stays where it is."""
+        if self._desk.durable is not None:
+            await self._desk.durable.ended_on_loop()
         ledger: Ledger = await self._desk.ref.stop(drain, timeout)
         self._desk.close()
         return ledger
@@ -360,6 +385,26 @@ class Agent:
         if self._desk_ is None:
             raise InvalidArgument(f"{self!r} is not registered: give it to node.agent(...) first")
         return self._desk_
+
+    def _send_durably(
+        self,
+        ids: list[str],
+        payload: Any,
+        kind: str,
+        priority: str,
+        ttl: float | None,
+        headers: Mapping[str, str] | None,
+        correlation_id: str | None,
+    ) -> Awaitable[Any]:
+        from tidewire.agents import turns
+
+        desk = self._desk
+        outgoing.check(kind, priority, ttl, None, correlation_id)
+        made = Message(payload, kind, desk.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
+        made.headers, made.correlation_id = outgoing.checked_headers(headers), correlation_id
+        if ttl is not None:
+            made.live_for(ttl)
+        return turns.send(desk, ids, [made] * len(ids))
 
     def _send_all(self, targets: list[Agent], messages: list[Message], single: bool) -> Awaitable[Any]:
         begun = Sends()

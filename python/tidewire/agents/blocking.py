@@ -34,6 +34,8 @@ class AgentSync:
     def stop(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Any:
         """Stop it, and block until it has stopped or the time is up."""
         desk = self._agent._desk
+        if desk.durable is not None:
+            desk.durable.end_blocking()
         ledger = _block(lambda: desk.ref.stop(drain, timeout))
         desk.close()
         return ledger

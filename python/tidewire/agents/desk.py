@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tidewire._binding import ActorRef, Engine, Subscription, Timer
     from tidewire.agents.directory import Directory
+    from tidewire.agents.durable import Durable
     from tidewire.agents.receipt import Receipt
     from tidewire.agents.retry import Retry
     from tidewire.node import Node
@@ -60,6 +61,7 @@ class Desk:
         self.warned = False
         self.started = self.closed = False
         self.max_deliveries = 1
+        self.durable: Durable | None = None
 
     # A message comes in
 
@@ -219,6 +221,8 @@ class Desk:
         if self.closed:
             return
         self.closed = True
+        if self.durable is not None:
+            self.durable.leave()
         self.directory.remove(self)
         self.withdraw()
         for later in list(self.later.values()):

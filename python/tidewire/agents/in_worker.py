@@ -165,6 +165,7 @@ class _NoDesk:
     """In place of the desk in a process, which has no node."""
 
     started = True
+    durable = None
     failed_in_row = 0
 
     def __init__(self, id: str) -> None:

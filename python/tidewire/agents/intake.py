@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
+from contextvars import copy_context
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidewire._handlers import Plan
 from tidewire.agents.desk import Desk
 from tidewire.agents.handlers import Handler, Table
 from tidewire.agents.message import Message
-from tidewire.errors import InvalidArgument, Unhandled
+from tidewire.errors import InvalidArgument, LeaseLost, Unhandled
+
+if TYPE_CHECKING:
+    from tidewire.agents.durable import Durable
+    from tidewire.services.crew import Crew
 
 
-def plan(desk: Desk, table: Table, started: Any, started_takes_context: bool, stopped: Any) -> Plan:
-    """Return the parts of the agent's actor."""
+def plan(
+    desk: Desk,
+    table: Table,
+    started: Any,
+    started_takes_context: bool,
+    stopped: Any,
+    crew: Callable[[], Crew] | None = None,
+) -> Plan:
+    """Return the parts of the agent's actor. ``crew`` makes what runs plain functions of a durable agent."""
     handlers = table.all()
     only = table.only()
     coroutine = any(handler.coroutine for handler in handlers)
     # Whether a bare payload may be tried again is seen in its context, which the quick way does not get.
     quick = only is not None and not (only.takes_message or only.wants_message) and desk.retry.limit == 0
     receive: Callable[..., Any]
+    if desk.durable is not None:
+        return Plan(
+            _durable(desk, desk.durable, table, started, crew), takes_context=True, coroutine=True, stopped=stopped
+        )
     if only is not None and quick:
         receive = _quick_coroutine(desk, only.call) if coroutine else _quick(desk, only.call)
     else:
@@ -137,6 +154,61 @@ def _thorough_coroutine(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
         return value
 
     return receive
+
+
+def _durable(
+    desk: Desk, durable: Durable, table: Table, started: Any, made: Callable[[], Crew] | None
+) -> Callable[..., Any]:
+    """Return a receiver whose handlers have their turns written down."""
+    # Imported here: most agents are not durable.
+    from tidewire.agents import turns
+
+    crew: Crew | None = None
+
+    async def receive(given: Any, context: Any) -> Any:
+        nonlocal crew
+        if given is turns.BEGIN:
+            durable.restore()
+            if started is not None and (waits := started(context)) is not None:
+                await waits
+            return None
+        turn = durable.begins(given)
+        message = desk.begin(given, context)
+        handler = _handler_of(desk, table, message)
+        if handler is None:
+            return None
+        token = turns.turn.set(turn)
+        try:
+            if handler.coroutine:
+                value = await call_handler(handler, message)
+            else:
+                assert made is not None
+                crew = crew or made()
+                # In the variables of this handler, so that what it sends belongs to its turn.
+                call = functools.partial(copy_context().run, _called, handler, message)
+                value = await crew.ask(call, None, "normal")[0]
+            await durable.ended(turn)
+        except BaseException as error:
+            durable.restore()
+            if turn.arrival is not None:
+                desk.failed_in_row += 1
+                lost = isinstance(error, (asyncio.CancelledError, LeaseLost)) and not durable.is_active
+                turn.arrival.error = None if lost or isinstance(error, asyncio.CancelledError) else error
+            elif isinstance(error, asyncio.CancelledError):
+                desk.failed(message, error)
+            elif desk.tries_again(message, error):
+                return None
+            raise
+        finally:
+            turns.turn.reset(token)
+        desk.done(message)
+        return value
+
+    return receive
+
+
+def _called(handler: Handler, message: Message) -> Any:
+    return _settled(call_handler(handler, message))
 
 
 def _handler_of(desk: Desk, table: Table, message: Message) -> Handler | None:

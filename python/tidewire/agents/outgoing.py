@@ -41,6 +41,29 @@ def targets(desk: Desk, to: Any, type: str | None, capability: str | None) -> li
     return [directory.find(one) for one in dict.fromkeys(ids)]
 
 
+def durable_ids(to: Any, type: Any, capability: Any, retry: Any, receipt: Any) -> list[str]:
+    """Return the ids of agents that a durable message goes to.
+
+    Raises:
+        InvalidArgument: if an argument is not allowed for durable messages.
+    """
+    for field, value in (("type", type), ("capability", capability)):
+        if value is not None:
+            raise InvalidArgument(
+                f"{field}: {value!r} is not allowed with durable=True: give ids, whose agents may not run"
+            )
+    for field, value in (("retry", retry), ("receipt", receipt or None)):
+        if value is not None:
+            raise InvalidArgument(
+                f"{field}: {value!r} is not allowed with durable=True: the recipient's retries count, and it may run later"
+            )
+    ids = [to] if isinstance(to, str) else list(to) if is_many(to) else [to]
+    wrong = next((one for one in ids if not isinstance(one, str) or not one), None)
+    if wrong is not None or not ids:
+        raise InvalidArgument(f"to: {to!r} is not allowed: give the id of an agent, or several ids")
+    return list(dict.fromkeys(ids))
+
+
 def messages(
     desk: Desk,
     targets: list[Agent],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _handlers, _limits
@@ -17,7 +18,9 @@ from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tidewire._binding import Context
+    from tidewire.agents.durable import Durable, Mode
     from tidewire.node import Node
+    from tidewire.services.crew import Crew
     from tidewire.supervision import Mailbox, Supervision
 
 _numbers = itertools.count(1)
@@ -37,6 +40,7 @@ def register(
     dispatcher: str,
     concurrency: int | None,
     supervision: Supervision | None,
+    durable: Mode | None = None,
 ) -> Agent:
     """Register an agent; see ``Node.agent``."""
     made = target() if isinstance(target, builtin_type) else target
@@ -52,7 +56,13 @@ def register(
         raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
     desk = Desk(node, node.agents, agent.id, retry or config.retry, config.queue_warning)
     desk.max_deliveries = getattr(supervision, "max_deliveries", 1)
-    plan = _plan(desk, agent, made, table, target if isinstance(target, builtin_type) else None)
+    crew = None
+    if durable is not None:
+        concurrency = 1 if concurrency is None else concurrency
+        desk.durable = _durable(agent, made, desk, table, durable, id, concurrency)
+        crew = partial(_crew, desk, concurrency, dispatcher)
+    factory = target if isinstance(target, builtin_type) and durable is None else None
+    plan = _plan(desk, agent, made, table, factory, crew)
     if concurrency is None:
         concurrency = config.agent_concurrency if plan.coroutine else 1
     box = config.agent_mailbox if mailbox is None else mailbox
@@ -64,8 +74,37 @@ def register(
     except BaseException:
         agent._desk_ = before
         raise
-    enter(agent, desk, table)
+    if desk.durable is None:
+        enter(agent, desk, table)
+    else:
+        # Others find it when it has begun.
+        desk.durable.begin()
     return agent
+
+
+def _durable(
+    agent: Agent, made: Any, desk: Desk, table: handlers.Table, mode: Any, id: Any, concurrency: Any
+) -> Durable:
+    from tidewire.agents.durable import MODES, Durable
+
+    if mode not in MODES:
+        raise InvalidArgument(f'durable: {mode!r} is not allowed: give "inbox", "state" or None')
+    if id is None and not builtin_type(agent).id:
+        raise InvalidArgument("id: a durable agent needs one, by which it is found again: give id=")
+    if mode == "state" and concurrency != 1:
+        raise InvalidArgument(
+            f"concurrency: {concurrency!r} is not allowed: an agent with state handles one message at a time"
+        )
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise InvalidArgument(f"concurrency: {concurrency!r} is not allowed: give a number from 1 on")
+    return Durable(agent, made, desk, mode, concurrency, lambda: _enter_again(agent, desk, table))
+
+
+def _crew(desk: Desk, concurrency: int, dispatcher: str) -> Crew:
+    from tidewire.services.crew import Crew
+    from tidewire.services.room import Room
+
+    return Crew(desk.node, Room(concurrency, 0, 0, 1), dispatcher, desk.ref)
 
 
 def enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
@@ -85,6 +124,14 @@ def enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
         # It ended while it was entered.
         desk.directory.remove(desk)
         desk.withdraw()
+
+
+def _enter_again(agent: Agent, desk: Desk, table: handlers.Table) -> None:
+    """Let others find a durable agent that has begun here. Where it was before is forgotten, though the hub may tell of that later."""
+    connection = desk.node._connection
+    if connection is not None:
+        connection.agents.remove(agent.id)
+    enter(agent, desk, table)
 
 
 def describe(
@@ -129,11 +176,18 @@ def _check_text(field: str, value: str) -> None:
         raise InvalidArgument(f"{field}: {value!r} is not allowed: half of a surrogate pair is no text") from error
 
 
-def _plan(desk: Desk, agent: Agent, made: Any, table: handlers.Table, factory: Any) -> Plan:
+def _plan(
+    desk: Desk,
+    agent: Agent,
+    made: Any,
+    table: handlers.Table,
+    factory: Any,
+    crew: Callable[[], Crew] | None = None,
+) -> Plan:
     user = _hooks(made)
     started = None if user.started is None else _started(desk, user)
     desk.started = started is None
-    plan = intake.plan(desk, table, started, True, stopped_hook(desk, user.stopped))
+    plan = intake.plan(desk, table, started, True, stopped_hook(desk, user.stopped), crew)
     if factory is None:
         return plan
 

@@ -147,7 +147,7 @@ class _RemoteDesk:
         self.retry = NEVER
         self.receipts: set[Receipt] = set()
         self.sent = self.retried = self.expired = self.failed_in_row = 0
-        self.started, self.closed = True, False
+        self.started, self.closed, self.durable = True, False, None
         self.later: dict[int, Any] = {}
         self.context: dict[str, Any] = {}
 

@@ -260,8 +260,8 @@ class Host:
         return Failure(error_for_caller(running.request.title, error))
 
     def log_failure(self, running: AnyRunning, error: BaseException) -> None:
-        """Log that a method has raised; what its caller has given is no failure of it."""
-        if not isinstance(error, InvalidArgument):
+        """Log that a method has raised; what its caller has given is no failure of it, nor what its object calls an answer."""
+        if not isinstance(error, (InvalidArgument, *getattr(self.instance, "_answers_", ()))):
             _log.call_failed(self, running.request.title, error, running.request.node != self.node.name)
 
     def _interrupted(self, running: AnyRunning, error: BaseException) -> Failure | None:

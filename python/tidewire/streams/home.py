@@ -8,7 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import StreamHome, home_error
-from tidewire.errors import InvalidArgument, LeaseHeld
+from tidewire.errors import (
+    InvalidArgument,
+    LeaseHeld,
+    LeaseLost,
+    NotFound,
+    RevisionConflict,
+    SettingsDiffer,
+    StaleDelivery,
+    StreamFull,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from tidewire.node import Node
@@ -115,6 +125,18 @@ class Home:
 
 class Service:
     """What a node with a data folder serves to those that join it."""
+
+    # Errors that a caller asks for: they are told to it, and are no news for whoever runs the hub.
+    _answers_ = (
+        LeaseHeld,
+        LeaseLost,
+        NotFound,
+        RevisionConflict,
+        SettingsDiffer,
+        StaleDelivery,
+        StreamFull,
+        Unsupported,
+    )
 
     def __init__(self, home: Home) -> None:
         self._home = home

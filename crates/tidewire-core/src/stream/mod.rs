@@ -6,6 +6,7 @@
 //! - [`compaction`]: the newest event of each key, and what it replaces.
 //! - [`command`]: long work that is kept: queued, run, tried again, cancelled, over.
 //! - [`consumer`]: a cursor over a stream: what is out, what waits, what is done.
+//! - [`inbox`]: the inbox of a durable agent: what is over, what waits, what was sent, as one record.
 //! - [`lease`]: timed exclusive rights with fencing tokens.
 //! - [`keyvalue`]: a bucket of keys with revisions, history and times to live.
 //! - [`ranges`]: sets of sequences as ranges.
@@ -19,6 +20,7 @@ pub mod command;
 pub mod compaction;
 pub mod consumer;
 pub mod dedupe;
+pub mod inbox;
 pub mod keyvalue;
 pub mod lease;
 pub mod log;

@@ -587,6 +587,51 @@ pub const CONSUMER_PARKED: Limit =
 pub const CONSUMER_DEAD_LETTERS: Limit =
     Limit { name: "consumer_dead_letters", unit: "dead letters", default: 10_000, min: 10_000, max: 10_000 };
 
+/// Messages in the inbox of one durable agent, with those that are over and not yet removed.
+///
+/// At the limit: Sending one more fails with StreamFull; what a durable agent's handler has sent waits until there is
+/// room.
+pub const AGENT_INBOX: Limit =
+    Limit { name: "agent_inbox", unit: "messages", default: 100_000, min: 100_000, max: 100_000 };
+
+/// Messages that are over and stay in the inbox of a durable agent, for people to look at.
+///
+/// At the limit: The oldest are removed.
+pub const AGENT_HISTORY: Limit = Limit { name: "agent_history", unit: "messages", default: 1000, min: 1000, max: 1000 };
+
+/// Messages of one durable agent that wait for another attempt.
+///
+/// At the limit: It begins no new message until there are fewer.
+pub const AGENT_OPEN: Limit = Limit { name: "agent_open", unit: "messages", default: 1000, min: 1000, max: 1000 };
+
+/// Messages that handlers of one durable agent have sent, and that are not yet in the inboxes of their recipients.
+///
+/// At the limit: It begins no new message until there are fewer; a handler that sends more fails with LimitExceeded.
+pub const AGENT_OUTBOX: Limit = Limit { name: "agent_outbox", unit: "messages", default: 1000, min: 1000, max: 1000 };
+
+/// The state of a durable agent, and what its handlers have sent and is not yet in the inboxes of the recipients, each.
+///
+/// At the limit: The handler fails with PayloadTooLarge, and the state is as before it.
+pub const AGENT_STATE_BYTES: Limit =
+    Limit { name: "agent_state_bytes", unit: "bytes", default: 524_288, min: 524_288, max: 524_288 };
+
+/// Attempts at a durable message whose process ended meanwhile, those since its agent was last lost.
+///
+/// At the limit: The message is a dead letter.
+pub const AGENT_LOST_ATTEMPTS: Limit =
+    Limit { name: "agent_lost_attempts", unit: "attempts", default: 5, min: 5, max: 5 };
+
+/// Senders whose newest number a durable agent remembers, so that what they send again is left out.
+///
+/// At the limit: The one that was not heard of for longest is forgotten.
+pub const AGENT_SENDERS: Limit = Limit { name: "agent_senders", unit: "agents", default: 1000, min: 1000, max: 1000 };
+
+/// Dead letters of one durable agent.
+///
+/// At the limit: The oldest is forgotten.
+pub const AGENT_DEAD_LETTERS: Limit =
+    Limit { name: "agent_dead_letters", unit: "dead letters", default: 1000, min: 1000, max: 1000 };
+
 /// Runs of one command that one instance of its service is at: `concurrency=` of `@tw.command`.
 ///
 /// At the limit: Further ones stay in the queue, for this instance or another.
@@ -878,6 +923,14 @@ pub const ALL: &[&Limit] = &[
     &CONSUMER_IN_FLIGHT,
     &CONSUMER_PARKED,
     &CONSUMER_DEAD_LETTERS,
+    &AGENT_INBOX,
+    &AGENT_HISTORY,
+    &AGENT_OPEN,
+    &AGENT_OUTBOX,
+    &AGENT_STATE_BYTES,
+    &AGENT_LOST_ATTEMPTS,
+    &AGENT_SENDERS,
+    &AGENT_DEAD_LETTERS,
     &COMMAND_CONCURRENCY,
     &COMMAND_PARKED,
     &COMMAND_ARGUMENT_BYTES,

@@ -1,0 +1,84 @@
+//! `AgentInbox` for Python: the machine of the inbox of a durable agent.
+
+use pyo3::prelude::*;
+use tidewire_core::stream::inbox::{Attempts, Begin, Failed, Inbox, Record};
+
+type Open = Vec<(u64, u32, u32)>;
+type Heard = Vec<(String, u64, u64)>;
+
+/// The inbox of a durable agent, of one holder. Used by one event loop.
+#[pyclass(module = "tidewire._tidewire")]
+pub struct AgentInbox {
+    machine: Inbox,
+}
+
+#[pymethods]
+impl AgentInbox {
+    /// What a record says, how many attempts are written before they begin, after how many lost ones a message is given up, and how many
+    /// senders are remembered.
+    #[new]
+    fn new(cursor: u64, open: Open, heard: Heard, sent: u64, careful: u32, lost_max: u32, senders_max: usize) -> Self {
+        let open = open.into_iter().map(|(sequence, failed, lost)| (sequence, Attempts { failed, lost })).collect();
+        let heard = heard.into_iter().map(|(sender, number, sequence)| (sender, (number, sequence))).collect();
+        let record = Record { cursor, open, heard, sent };
+        Self { machine: Inbox::new(record, careful, lost_max, senders_max) }
+    }
+
+    /// What is to be written now: the first four arguments of `AgentInbox`.
+    fn record(&self) -> (u64, Open, Heard, u64) {
+        let Record { cursor, open, heard, sent } = self.machine.record();
+        let open = open.iter().map(|(sequence, attempts)| (*sequence, attempts.failed, attempts.lost)).collect();
+        let heard = heard.iter().map(|(sender, (number, sequence))| (sender.clone(), *number, *sequence)).collect();
+        (*cursor, open, heard, *sent)
+    }
+
+    /// The messages that a new holder begins first.
+    fn open(&self) -> Vec<u64> {
+        self.machine.open()
+    }
+
+    /// How many messages are begun and not over.
+    fn count(&self) -> usize {
+        self.machine.count()
+    }
+
+    /// Everything before this sequence is over.
+    fn needed_from(&self) -> u64 {
+        self.machine.needed_from()
+    }
+
+    /// A message has come, or its next attempt is due: "run", "write" and then run, "over", "copy" or "dead", and the attempt.
+    #[pyo3(signature = (sequence, sender, number))]
+    fn begin(&mut self, sequence: u64, sender: Option<&str>, number: u64) -> (&'static str, u32) {
+        match self.machine.begin(sequence, sender.map(|sender| (sender, number))) {
+            Begin::Run(attempt) => ("run", attempt),
+            Begin::RunOnceWritten(attempt) => ("write", attempt),
+            Begin::Over => ("over", 0),
+            Begin::Copy => ("copy", 0),
+            Begin::Dead(attempts) => ("dead", attempts),
+        }
+    }
+
+    /// A message was handled, or given up.
+    fn done(&mut self, sequence: u64) {
+        self.machine.done(sequence);
+    }
+
+    /// An attempt has failed. Gives whether it is to be given up, and done then, and how many attempts there were.
+    fn failed(&mut self, sequence: u64, was_written: bool, retries: u32) -> (bool, u32) {
+        match self.machine.failed(sequence, was_written, retries) {
+            Failed::Again(attempts) => (false, attempts),
+            Failed::Dead(attempts) => (true, attempts),
+        }
+    }
+
+    /// An attempt was interrupted.
+    fn interrupted(&mut self, sequence: u64, was_written: bool) {
+        self.machine.interrupted(sequence, was_written);
+    }
+
+    /// A handler sends something. Gives its number.
+    const fn send(&mut self) -> u64 {
+        self.machine.send()
+    }
+}

@@ -1,0 +1,112 @@
+"""The commands ``tidewire agent ls|show|requeue|drop``: their output, and their exit codes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import tidewire as tw
+from tidewire.agents.inbox_store import DeadMessage, DurableInfo, PastMessage
+from tidewire.commands.stream import run_at, say
+
+_TEXT_CHARS = 100
+
+
+def ls(at: str, as_json: bool) -> int:
+    """List durable agents."""
+
+    async def work(node: tw.Node) -> int:
+        found = await node.durable_agents()
+        say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no durable agents")
+        return 0
+
+    return run_at(at, as_json, work)
+
+
+def show(at: str, name: str, limit: int, as_json: bool) -> int:
+    """Show a durable agent: its state, its newest messages, its dead letters."""
+
+    async def work(node: tw.Node) -> int:
+        info = await node.durable_agent(name)
+        past, dead = await node.agent_messages(name, limit), await node.agent_dead_letters(name)
+        lines = [
+            _line(info),
+            f"held by {info.holder} with fence {info.fence}, written {info.commits} times, last at {info.written:%F %T}",
+            *([f"state: {_short(info.state)}"] if info.durable == "state" else []),
+            *map(_past, past),
+            *(f"dead letter {one.sequence}, {one.reason} after {one.attempts} attempts: {one.error}" for one in dead),
+        ]
+        data = _data(info) | {
+            "messages": [_past_data(one) for one in past],
+            "dead_letters": [_dead_data(one) for one in dead],
+        }
+        say(as_json, data, "\n".join(lines))
+        return 0
+
+    return run_at(at, as_json, work)
+
+
+def requeue(at: str, name: str, sequences: list[int], as_json: bool) -> int:
+    """Send dead letters to their agent anew; 1 if there were none."""
+
+    async def work(node: tw.Node) -> int:
+        chosen = sequences or [letter.sequence for letter in await node.agent_dead_letters(name)]
+        count = await node.requeue_agent_messages(name, *chosen)
+        say(as_json, {"requeued": count}, f"{name}: {count} requeued")
+        return 0 if count else 1
+
+    return run_at(at, as_json, work)
+
+
+def drop(at: str, name: str, sequences: list[int], as_json: bool) -> int:
+    """Forget dead letters; 1 if there were none."""
+
+    async def work(node: tw.Node) -> int:
+        count = await node.drop_agent_messages(name, *sequences)
+        say(as_json, {"dropped": count}, f"{name}: {count} dropped")
+        return 0 if count else 1
+
+    return run_at(at, as_json, work)
+
+
+def _line(info: DurableInfo) -> str:
+    waiting = "".join(
+        f", {count} {what}"
+        for count, what in ((info.lag, "to come"), (info.open, "open"), (info.dead, "dead"))
+        if count
+    )
+    return f"{info.id}  {info.durable}  {info.handled} handled{waiting}"
+
+
+def _past(one: PastMessage) -> str:
+    said = "can't be read" if one.message is None else f"from {one.message.sender}: {_short(one.message.payload)}"
+    return f"{one.sequence:>8}  {one.time:%F %T}  {one.stage:7}  {said}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _TEXT_CHARS else f"{text[:_TEXT_CHARS]}..."
+
+
+def _data(info: DurableInfo) -> dict[str, Any]:
+    return asdict(info) | {"written": info.written.isoformat(), "state": _plain(info.state)}
+
+
+def _past_data(one: PastMessage) -> dict[str, Any]:
+    told = {"sequence": one.sequence, "time": one.time.isoformat(), "stage": one.stage}
+    return (
+        told if one.message is None else told | {"sender": one.message.sender, "payload": _plain(one.message.payload)}
+    )
+
+
+def _dead_data(one: DeadMessage) -> dict[str, Any]:
+    told = {name: getattr(one, name) for name in ("sequence", "attempts", "reason", "error", "traceback")}
+    payload = None if one.message is None else _plain(one.message.payload)
+    return told | {"time": one.time.isoformat(), "payload": payload}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: its text where JSON has nothing for it."""
+    import msgspec
+
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=repr)
