@@ -14,7 +14,7 @@ import pytest
 import tidewire as tw
 from link_processes import PATIENCE_S, Program
 
-SOON_S = 1.0
+SOON_S = 10.0
 
 
 def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,21 +67,34 @@ def program(code: str, loop: str = "asyncio", signals: tuple[signal.Signals, ...
     """Run a program. Whenever it writes a line that says "now", it gets the next of the signals."""
     command = [sys.executable, *options, "-c", _BEGIN.format(loop=loop) + textwrap.dedent(code)]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONUNBUFFERED": "1"}
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     began = time.monotonic()
-    process = subprocess.Popen(command, env=environment, text=True, **streams)  # type: ignore[call-overload]
-    said = []
-    try:
-        for one in signals:
-            for line in process.stdout:
-                said.append(line)
-                if "now" in line:
-                    break
-            began = time.monotonic()
-            process.send_signal(one)
-        out, err = process.communicate(timeout=LIMIT_S)
-        return Ended(process.returncode, "".join(said) + out, err, time.monotonic() - began)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-        return Ended(None, "".join(said) + out, err, time.monotonic() - began)
+    with tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=err)
+        assert process.stdout is not None
+        was_late = threading.Event()
+
+        def end() -> None:
+            was_late.set()
+            process.kill()
+
+        watchdog = threading.Timer(LIMIT_S, end)
+        watchdog.start()
+        said = []
+        try:
+            for one in signals:
+                for line in process.stdout:
+                    said.append(line)
+                    if "now" in line:
+                        break
+                began = time.monotonic()
+                process.send_signal(one)
+            # Lines that came together with the one that was waited for are in this reader, and in no other.
+            said.extend(process.stdout)
+            process.wait()
+        finally:
+            watchdog.cancel()
+            process.stdout.close()
+        err.seek(0)
+        return Ended(
+            None if was_late.is_set() else process.returncode, "".join(said), err.read(), time.monotonic() - began
+        )

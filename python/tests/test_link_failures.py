@@ -86,8 +86,9 @@ def test_a_callee_that_hangs_costs_its_callers_their_deadline_and_no_more(starte
             assert await workshop.label() == "server"
             server.halt()
             since = perf_counter()
-            with pytest.raises(tw.AskTimeout, match="workshop"):
+            with pytest.raises(tw.AskTimeout, match="workshop") as raised:
                 await workshop.with_(timeout=0.3).label()
+            assert raised.value.blocked_ms is None, "nothing was heard of it"
             assert 0.29 <= perf_counter() - since < 0.3 + SOON_S
             server.signal(signal.SIGCONT)
             assert await workshop.label() == "server"

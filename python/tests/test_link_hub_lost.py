@@ -177,8 +177,9 @@ def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Pr
             calls = [asyncio.ensure_future(call(number)) for number in range(1_000)]
             for _ in range(500):
                 await said(server, "holding")
+            await asyncio.gather(*calls[::2])
             hub.signal(signal.SIGKILL)
-            await asyncio.wait_for(asyncio.gather(*calls), 10)
+            await asyncio.wait_for(asyncio.gather(*calls), SOON_S)
             assert all(len(found) == 1 for found in ends)
             assert [ends[number] for number in range(1, 1_000, 2)] == [[tw.LinkLost]] * 500
             assert [ends[number] for number in range(0, 1_000, 2)] == [[number] for number in range(0, 1_000, 2)]
@@ -330,7 +331,7 @@ def test_a_hub_that_hangs_does_not_keep_a_call_longer_than_its_own_time(started:
                 tw.AskTimeout, match=r"unknown: nobody is known to serve it, and the hub at tide://.* did not say"
             ):
                 await node.client("unknown").with_(timeout=0.2).work()
-            assert perf_counter() - since < 4
+            assert perf_counter() - since < SOON_S, "it waited for the hub"
             hub.signal(signal.SIGCONT)
 
     asyncio.run(story())

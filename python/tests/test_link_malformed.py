@@ -176,7 +176,7 @@ def test_who_will_say_no_more_is_let_go_at_once(started: Programs) -> None:
         since = perf_counter()
         # It goes on reading, until the hub has ended what it says, too.
         raw.until_end()
-        assert perf_counter() - since < 5, "it waited for a heartbeat"
+        assert perf_counter() - since < 30, "it waited for a heartbeat"
         raw.close()
 
 

@@ -41,7 +41,7 @@ def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Pro
             with pytest.raises(tw.LinkLost) as raised:
                 await other
             assert raised.value.retryable
-            assert perf_counter() - since < 5, "it waited for its deadline"
+            assert perf_counter() - since < 10, "it waited for its deadline"
             hub.ended()
             await asyncio.to_thread(started.hub, url)
             assert await steady == "server 2"
