@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import os
 import signal
@@ -13,6 +14,9 @@ from typing import Any, ClassVar, TypedDict
 
 import msgspec
 import tidewire as tw
+
+GATED = 900
+"""The first run that waits for the gate of its story."""
 
 
 @dataclass
@@ -46,7 +50,10 @@ def pi(run: tw.Run) -> Outcome:
 
 
 def slow_pi(run: tw.Run) -> Outcome:
-    """About a millisecond, so that a campaign can be met while it runs."""
+    """About a millisecond, so that a campaign can be met while it runs. Late runs wait for the gate of their story, if it has one."""
+    if run.index >= GATED and "CAMPAIGN_GATE" in os.environ:
+        with open(os.environ["CAMPAIGN_GATE"]):
+            pass
     end = time.perf_counter() + 0.001
     while time.perf_counter() < end:
         pass
@@ -245,9 +252,7 @@ def raises(run: tw.Run) -> float:
 def stubborn(run: tw.Run) -> int:
     """Holds the interpreter lock for longer than its lease."""
     if run.index == 3:
-        end = time.monotonic() + 1.0
-        while time.monotonic() < end:
-            sum(range(20_000_000))
+        ctypes.PyDLL(None).sleep(6)
     return run.attempt
 
 

@@ -80,6 +80,24 @@ def running(campaign: tw.Campaign, workers: int = 2, **options: Any) -> Iterator
 
 
 @contextlib.contextmanager
+def gated(path: str) -> Iterator[Callable[[], None]]:
+    """Have late runs of ``campaign_functions.slow_pi`` wait at a named pipe until what is yielded is called: no campaign is over before."""
+    opened: list[int] = []
+
+    def go_on() -> None:
+        if not opened:
+            opened.append(os.open(path, os.O_RDWR))
+
+    os.environ["CAMPAIGN_GATE"] = path
+    try:
+        yield go_on
+    finally:
+        go_on()
+        del os.environ["CAMPAIGN_GATE"]
+        os.close(opened[0])
+
+
+@contextlib.contextmanager
 def program(code: str, folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """Start a script in a group of processes of its own, which is killed at the end."""
     script = folder / "program.py"

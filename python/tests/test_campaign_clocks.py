@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import TESTS, running, until, working
+from campaign_support import TESTS, gated, running, until, working
 from clock_support import WHY_NOT, ProcessClock
 from test_campaign_lives import stop_one_with_a_lease
 
@@ -54,13 +54,14 @@ class Clock:
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)
 @pytest.mark.parametrize("seconds", [-HOUR_S, HOUR_S], ids=["back", "forward"])
 def test_the_clock_of_the_store_is_set_by_an_hour_while_leases_are_out(
-    store: str, undisturbed: str, seconds: int
+    store: str, undisturbed: str, seconds: int, gate: str
 ) -> None:
     clock = Clock(store)
-    campaign = tw.campaign(functions.slow_pi, runs=RUNS, seed=7, store=store, lease=2.0)
-    with running(campaign) as end:
+    campaign = tw.campaign(functions.slow_pi, runs=RUNS, seed=7, store=store, lease=10.0)
+    with gated(gate) as go_on, running(campaign) as end:
         until(campaign, lambda status: status.done > 50 and status.leased)
         clock.set(seconds)
+        go_on()
         report = end()
     assert (report.state, report.done, report.quarantined) == ("done", RUNS, 0)
     assert (report.digest, campaign.verify()) == (undisturbed, undisturbed)
@@ -70,13 +71,14 @@ def test_the_clock_of_the_store_is_set_by_an_hour_while_leases_are_out(
 
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)
 def test_a_worker_that_stands_still_loses_its_lease_in_time_although_the_clock_was_set_back(
-    store: str, undisturbed: str
+    store: str, undisturbed: str, gate: str
 ) -> None:
     clock = Clock(store)
-    campaign = tw.campaign(functions.slow_pi, runs=RUNS, seed=7, store=store, lease=0.5)
-    with running(campaign) as end:
+    campaign = tw.campaign(functions.slow_pi, runs=RUNS, seed=7, store=store, lease=2.0)
+    with gated(gate) as go_on, running(campaign) as end:
         still = stop_one_with_a_lease(campaign)
         clock.set(-HOUR_S)
+        go_on()
         # Within the patience of a test, and not in an hour.
         until(campaign, lambda status: status.losses or status.ended)
         os.kill(still, signal.SIGCONT)

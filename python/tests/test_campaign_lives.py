@@ -7,12 +7,13 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import gone, program, running, until, working
+from campaign_support import gated, gone, program, running, until, working
 from test_servers import Keeper
 from tidewire._binding import CampaignStore
 
@@ -33,6 +34,13 @@ connection.rollback()
 """
 
 
+@pytest.fixture
+def go_on(gate: str) -> Iterator[Callable[[], None]]:
+    """Until this is called no campaign of ``slow_pi`` is over, however late the story acts."""
+    with gated(gate) as opens:
+        yield opens
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The digest of the campaign that all of these run."""
@@ -49,40 +57,52 @@ def check(report: tw.Report, digest: str) -> None:
     assert (report.digest, report.campaign.verify()) == (digest, digest)
 
 
-def test_a_worker_that_is_killed_is_replaced_and_loses_nothing(store: str, undisturbed: str) -> None:
+def test_a_worker_that_is_killed_is_replaced_and_loses_nothing(
+    store: str, undisturbed: str, go_on: Callable[[], None]
+) -> None:
     campaign = plan(store)
     with running(campaign) as end:
         killed = working(until(campaign, lambda status: status.done > 50 and status.leased))[0]
         os.kill(killed.process, signal.SIGKILL)
+        go_on()
         report = end()
     check(report, undisturbed)
     assert {worker.id: worker.state for worker in report.workers}[killed.id] == "lost"
     assert len(report.workers) == 3
 
 
-def test_workers_end_with_their_starter_and_another_one_goes_on(store: str, tmp_path: Path, undisturbed: str) -> None:
+def test_workers_end_with_their_starter_and_another_one_goes_on(
+    store: str, tmp_path: Path, undisturbed: str, go_on: Callable[[], None]
+) -> None:
     with program(STARTER.format(store=store), tmp_path) as starter:
         campaign = plan_of(store)
         at_work = working(until(campaign, lambda status: status.done > 50 and len(working(status)) == 2))
         starter.kill()
         assert all(gone(worker.process) for worker in at_work)
     assert campaign.status().state == "running"
+    go_on()
     check(campaign.run(workers=2, progress=False), undisturbed)
 
 
-def test_all_processes_are_killed_at_once(store: str, tmp_path: Path, undisturbed: str) -> None:
+def test_all_processes_are_killed_at_once(
+    store: str, tmp_path: Path, undisturbed: str, go_on: Callable[[], None]
+) -> None:
     with program(STARTER.format(store=store), tmp_path) as starter:
         campaign = plan_of(store)
         until(campaign, lambda status: status.done > 50)
         os.killpg(starter.pid, signal.SIGKILL)
         starter.wait()
+    go_on()
     check(campaign.run(workers=2, progress=False), undisturbed)
 
 
-def test_the_results_of_a_worker_that_stood_still_beyond_its_lease_are_refused(store: str, undisturbed: str) -> None:
-    campaign = plan(store, lease=0.3)
+def test_the_results_of_a_worker_that_stood_still_beyond_its_lease_are_refused(
+    store: str, undisturbed: str, go_on: Callable[[], None]
+) -> None:
+    campaign = plan(store, lease=2.0)
     with running(campaign) as end:
         still = stop_one_with_a_lease(campaign)
+        go_on()
         lost = until(campaign, lambda status: status.losses or status.ended)
         os.kill(still, signal.SIGCONT)
         report = end()
@@ -130,7 +150,7 @@ def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str
 
 
 def test_a_lease_is_renewed_while_a_run_holds_the_interpreter(store: str) -> None:
-    campaign = tw.campaign(functions.stubborn, runs=8, store=store, lease=0.4)
+    campaign = tw.campaign(functions.stubborn, runs=8, store=store, lease=5.0)
     report = campaign.run(workers=2, progress=False)
     assert [row.value for row in campaign.results()] == [1] * 8
     assert report.losses == 0
@@ -145,41 +165,48 @@ def test_two_starters_of_one_campaign(store: str, tmp_path: Path, undisturbed: s
     assert len(campaign.report().workers) == 4
 
 
-def test_workers_that_are_killed_again_and_again(store: str, undisturbed: str) -> None:
+def test_workers_that_are_killed_again_and_again(store: str, undisturbed: str, go_on: Callable[[], None]) -> None:
     campaign, draw = plan(store), random.Random(3)
     killed: set[int] = set()
     with running(campaign) as end:
         done = 0
         while done < RUNS * 0.8:
-            status = until(campaign, lambda status, done=done: status.done > done + 60 or status.ended)
+            status = until(campaign, lambda status, done=done: status.done > done + 60 or status.done >= RUNS * 0.8)
             done = status.done
             alive = [worker for worker in working(status) if worker.id not in killed]
             if alive:
                 worker = draw.choice(alive)
                 killed.add(worker.id)
                 os.kill(worker.process, signal.SIGKILL)
+        go_on()
         report = end()
     check(report, undisturbed)
     assert len(killed) > 2
     assert {worker.id for worker in report.workers if worker.state == "lost"} == killed
 
 
-def test_workers_that_are_told_to_end_store_what_they_have(store: str, undisturbed: str) -> None:
+def test_workers_that_are_told_to_end_store_what_they_have(
+    store: str, undisturbed: str, go_on: Callable[[], None]
+) -> None:
     campaign = plan(store)
     with running(campaign) as end:
         left = working(until(campaign, lambda status: status.done > 50 and status.leased))[0]
         os.kill(left.process, signal.SIGTERM)
+        go_on()
         report = end()
     check(report, undisturbed)
     assert report.losses == 0
     assert {worker.id: worker.state for worker in report.workers}[left.id] == "left"
 
 
-def test_a_pause_lets_what_is_out_be_stored_and_leases_no_more(store: str, undisturbed: str) -> None:
+def test_a_pause_lets_what_is_out_be_stored_and_leases_no_more(
+    store: str, undisturbed: str, go_on: Callable[[], None]
+) -> None:
     campaign = plan(store)
     with running(campaign) as end:
         until(campaign, lambda status: status.done > 50)
         campaign.pause("lunch")
+        go_on()
         paused = until(campaign, lambda status: not status.leased)
         assert (paused.state, paused.reason) == ("paused", "lunch")
         assert campaign.status().done == paused.done < RUNS
@@ -188,11 +215,12 @@ def test_a_pause_lets_what_is_out_be_stored_and_leases_no_more(store: str, undis
     assert [event.after for event in campaign.events()] == ["draft", "running", "paused", "running", "done"]
 
 
-def test_a_campaign_that_is_cancelled_ends_and_keeps_what_was_stored(store: str) -> None:
+def test_a_campaign_that_is_cancelled_ends_and_keeps_what_was_stored(store: str, go_on: Callable[[], None]) -> None:
     campaign = plan(store)
     with running(campaign) as end:
         until(campaign, lambda status: status.done > 50)
         campaign.cancel("enough")
+        go_on()
         report = end()
     assert (report.state, report.reason, report.leased) == ("cancelled", "enough", 0)
     assert 50 < report.done == report.rows < RUNS
@@ -219,13 +247,14 @@ def plan_of(store: str) -> tw.Campaign:
     return tw.open_campaign(store, "pi")
 
 
-def test_a_server_that_is_restarted_in_the_middle_is_waited_for(undisturbed: str) -> None:
+def test_a_server_that_is_restarted_in_the_middle_is_waited_for(undisturbed: str, go_on: Callable[[], None]) -> None:
     keeper = Keeper()
     try:
         campaign = plan(keeper.url, lease=0.5)
         with running(campaign) as end:
             until(campaign, lambda status: status.done > 50)
             assert keeper.order("restart") == {"done": "restart"}
+            go_on()
             check(end(), undisturbed)
     finally:
         assert keeper.process.stdin is not None
@@ -233,13 +262,14 @@ def test_a_server_that_is_restarted_in_the_middle_is_waited_for(undisturbed: str
         keeper.process.wait()
 
 
-def test_a_server_that_stays_away_ends_a_run_with_its_name(tmp_path: Path) -> None:
+def test_a_server_that_stays_away_ends_a_run_with_its_name(go_on: Callable[[], None]) -> None:
     keeper = Keeper()
     try:
         campaign = plan(keeper.url, lease=0.5)
         with running(campaign, store_wait=0.5) as end:
             at_work = working(until(campaign, lambda status: status.done > 50))
             keeper.order("stop")
+            go_on()
             with pytest.raises(tw.StoreUnavailable) as caught:
                 end()
             assert all(gone(worker.process) for worker in at_work)
