@@ -107,9 +107,8 @@ impl Connection {
 
     async fn api_once(&self, operation: &str, body: &Value, until: Instant) -> Result<Value, Failure> {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        // A request that goes to a server which just lost the lead is never answered: it is sent again.
-        let attempt = (Instant::now() + self.settings.request_timeout / 3).min(until);
-        let answer = self.request(self.subject(operation), None, body, attempt).await.map_err(Failure::Away)?;
+        let answer =
+            self.request(self.subject(operation), None, body, self.attempt(until)).await.map_err(Failure::Away)?;
         let answer: Value = serde_json::from_slice(&answer.payload).map_err(|error| {
             let words = format!("what it answers to {operation} can't be read ({error}): look whether it is NATS");
             Failure::Away(self.error(HomeErrorKind::Foreign, &words))
@@ -121,6 +120,11 @@ impl Connection {
                 Err(Failure::Refused { code: error["err_code"].as_u64().unwrap_or_default(), words })
             }
         }
+    }
+
+    /// How long to wait for one answer: a request that goes to a server which just lost the lead is never answered, and is sent again.
+    fn attempt(&self, until: Instant) -> Instant {
+        (Instant::now() + self.settings.request_timeout / 3).min(until)
     }
 
     /// One request, one answer.
@@ -159,8 +163,8 @@ impl Connection {
         let until = Instant::now() + self.settings.request_timeout;
         loop {
             let info = self.client.request(self.subject("INFO"), Bytes::new());
-            let why = match timeout_at(until, info).await {
-                Err(_) => return Err(self.away("JetStream does not answer")),
+            let why = match timeout_at(self.attempt(until), info).await {
+                Err(_) => "JetStream does not answer",
                 Ok(Ok(answer)) => {
                     let answer: Value = serde_json::from_slice(&answer.payload).unwrap_or_else(|_| json!({}));
                     match answer["error"]["err_code"].as_u64() {

@@ -13,7 +13,7 @@ const OF_ONE_ROUND: u32 = 50;
 fn a_cluster_loses_nothing_that_was_acked() {
     let Some(mut cluster) = Server::cluster() else { return };
     // A frozen server is found out soon.
-    let url = format!("{}?ping_interval_ms=250&request_timeout_ms=3000&connect_timeout_ms=1000", cluster.url);
+    let url = format!("{}?ping_interval_ms=500&request_timeout_ms=10000&connect_timeout_ms=10000", cluster.url);
     let home = tidewire_nats::open(&url).unwrap();
     assert!(home.capabilities().has(Capability::Replicas));
     let grant = home.acquire("single.active", "first", 600_000_000, 0).wait().unwrap();
@@ -42,6 +42,19 @@ fn a_cluster_loses_nothing_that_was_acked() {
     assert_eq!(home.renew("single.active", grant.fence).wait().unwrap().fence, grant.fence);
     let held = home.acquire("single.active", "second", 1_000_000, 0).wait().unwrap_err();
     assert!(held.message().contains("first holds it"), "{held}");
+    cluster.end();
+}
+
+#[test]
+fn a_cluster_whose_leader_stands_still_is_opened_as_soon_as_another_leads() {
+    let Some(mut cluster) = Server::cluster() else { return };
+    // One of them leads. What is asked of it meanwhile is never answered.
+    for frozen in ["n1", "n2", "n3"] {
+        cluster.order(&format!("freeze {frozen}"));
+        let home = tidewire_nats::open(&format!("{}?request_timeout_ms=30000", cluster.url)).unwrap();
+        assert!(home.capabilities().has(Capability::Replicas));
+        cluster.order(&format!("thaw {frozen}"));
+    }
     cluster.end();
 }
 
