@@ -46,12 +46,17 @@ class Billing(tw.Service):
             await asyncio.wait_for(self.changed.wait_for(lambda: len(self.billed) >= count), PATIENCE)
 
 
-async def until(look: Callable[[], Awaitable[Any]], is_enough: Callable[[Any], bool]) -> Any:
-    """Look again and again: homes don't ring when they have settled something."""
+async def until(
+    node: tw.Node, served: Any, look: Callable[[], Awaitable[Any]], is_enough: Callable[[Any], bool]
+) -> Any:
+    """Look again whenever the handlers of this instance have begun, ended or settled something."""
+    rests = served._durables.rests
 
     async def looking() -> Any:
+        seen = rests.count
         while not is_enough(found := await look()):
-            await asyncio.sleep(0.02)
+            await node._engine.changed(rests, seen, PATIENCE)
+            seen = rests.count
         return found
 
     return await asyncio.wait_for(looking(), PATIENCE)
@@ -88,7 +93,7 @@ async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_lett
             await orders.publish("orders.created", Order(number, "nobody"))
         await orders.publish("orders.created", "no order at all")
         await billing.until(2)
-        dead = await until(served.consumers["billing"].dead_letters, lambda dead: len(dead) == 2)
+        dead = await until(node, served, served.consumers["billing"].dead_letters, lambda dead: len(dead) == 2)
         assert [(one.sequence, one.deliveries) for one in dead] == [(2, 3), (4, 3)]
         assert dead[0].error == "LookupError: no customer 'nobody'"
         assert "on_order" in dead[0].traceback and "InvalidArgument: billing.on_order: order" in dead[1].error
@@ -246,7 +251,7 @@ def test_plain_functions_run_on_threads_several_at_once(kind: str, tmp_path: Pat
             served = await node.serve(Plain(), dispatcher="io")
             for number in range(8):
                 await jobs.publish("jobs.x", number)
-            await until(served.consumers["plain"].info, lambda info: info.acked_to == 8)
+            await until(node, served, served.consumers["plain"].info, lambda info: info.acked_to == 8)
             assert sum(threads.values()) == 8
 
     run()

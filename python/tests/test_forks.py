@@ -50,7 +50,8 @@ def program(code: str) -> list[str]:
         timeout=120,
     )
     assert ran.returncode == 0, ran.stderr
-    assert not ran.stderr, ran.stderr
+    # A machine that is busy with something else may hold up the end of a node.
+    assert all("waits up to" in line for line in ran.stderr.splitlines()), ran.stderr
     return ran.stdout.splitlines()
 
 

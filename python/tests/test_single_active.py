@@ -79,9 +79,10 @@ async def test_an_instance_that_has_lost_its_lease_answers_nothing_and_stands_by
     async with nodes(kind, tmp_path, 1) as (node,):
         matching = Matching("one")
         served = await node.serve(matching, active="single", lease=3.0)
-        fence = await served.active(PATIENCE)
+        await served.active(PATIENCE)
         under_way = asyncio.ensure_future(node.client(Matching).hang(False))
         await asyncio.wait_for(matching.inside.wait(), PATIENCE)
+        fence = served.fence
         assert await node._home().call("release", "active.matching", fence)
         with pytest.raises(tw.ActorStopped):
             await asyncio.wait_for(under_way, PATIENCE)

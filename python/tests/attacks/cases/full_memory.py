@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import tidewire as tw
-from link_frames import CALL, called, frame
+from link_frames import CALL, FAIL, called, frame
 
 from attacks.target import TOKENS, Target
 
@@ -25,15 +25,24 @@ GREW_MIB = 96
 
 
 def attack(target: Target) -> None:
-    """Ask for more than there is room for, and read on, but say of no place that it was read."""
+    """Ask for more than there is room for, ask again what is not served yet, and read on, but say of no place that it was read."""
     memory, secret = os.memfd_create("tidewire"), os.urandom(16)
     os.write(memory, secret)
     link = target.joined("all", features="shm", place=f"{os.getpid()} {memory} {secret.hex()}")
-    time.sleep(0.1)
+    generations = [1] * _CALLS
+
+    def ask(slot: int) -> None:
+        exchange = generations[slot] << 32 | slot
+        link.send(frame(CALL, called(b"svc.store.real.load", deadline_ms=0), b"\x92\x90\x80", id=exchange))
+
     for slot in range(_CALLS):
-        link.send(frame(CALL, called(b"svc.store.real.load", deadline_ms=0), b"\x92\x90\x80", id=1 << 32 | slot))
-    while link.receive() is not None:
-        pass
+        ask(slot)
+    while (came := link.receive()) is not None:
+        if came[0] == FAIL:
+            slot = came[1] & 0xFFFF_FFFF
+            generations[slot] += 1
+            time.sleep(0.002)
+            ask(slot)
 
 
 class Store(tw.Service):
@@ -62,7 +71,7 @@ async def _look(target: Target) -> list[str]:
             if len(await reader.client("store").load()) != _ANSWER_BYTES:
                 problems.append("an answer is not whole")
         full = _ROOM_MIB * 2**20 // (_ANSWER_BYTES + 4_096)
-        until = time.monotonic() + 10.0
+        until = time.monotonic() + 30.0
         while (laid := server.statistics()["links"]["laid"]) < full and time.monotonic() < until:
             await asyncio.sleep(0.02)
         if laid < full:
