@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tidewire as tw
-from program_support import CTRL_C, LOOPS, program
+from program_support import CTRL_C, LOOPS, Ended, program
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 SOON_S = 15.0
@@ -259,6 +259,12 @@ async def main():
     print("left")
 """
 
+
+def told(ended: Ended) -> str:
+    """What a program said on stderr, but for whom it waits: a machine that is busy with something else may hold it up."""
+    return "".join(line for line in ended.err.splitlines(keepends=True) if "waits up to" not in line)
+
+
 WAITS = pytest.mark.parametrize(
     ("waits", "left"),
     [("await node.run_forever()", "left\n"), ("await asyncio.Event().wait()", "")],
@@ -274,14 +280,14 @@ def test_a_program_that_is_asked_to_end_works_off_what_it_has(
 ) -> None:
     factory = {"asyncio": "None", "uvloop": "__import__('uvloop').new_event_loop"}[loop]
     ended = program(WORKER.format(waits=waits) + f"tw.run(main(), loop_factory={factory})\n", loop, (number,))
-    assert (ended.code, ended.out, ended.err) == (0, f"now\ndone 0\ndone 1\ndone 2\n{left}", ""), ended
+    assert (ended.code, ended.out, told(ended)) == (0, f"now\ndone 0\ndone 1\ndone 2\n{left}", ""), ended
 
 
 @LOOPS
 @pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
 def test_run_forever_hears_signals_under_any_runner(loop: str, number: signal.Signals) -> None:
     ended = program(WORKER.format(waits="await node.run_forever()") + "run(main())\n", loop, (number,))
-    assert (ended.code, ended.out, ended.err) == (0, "now\ndone 0\ndone 1\ndone 2\nleft\n", ""), ended
+    assert (ended.code, ended.out, told(ended)) == (0, "now\ndone 0\ndone 1\ndone 2\nleft\n", ""), ended
 
 
 @pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])

@@ -33,8 +33,7 @@ class Pricing(tw.Service):
     """Prices of things."""
 
     def __init__(self) -> None:
-        self.open = 0
-        self.cancelled = 0
+        self.open = self.begun = self.cancelled = 0
 
     @tw.method
     async def quote(self, symbol: str, qty: int = 1) -> Quote:
@@ -52,6 +51,7 @@ class Pricing(tw.Service):
 
     @tw.method
     async def slow(self) -> str:
+        self.begun += 1
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -61,7 +61,7 @@ class Pricing(tw.Service):
 
     @tw.method
     async def state(self) -> dict[str, int]:
-        return {"open": self.open, "cancelled": self.cancelled}
+        return {"open": self.open, "begun": self.begun, "cancelled": self.cancelled}
 
     @tw.method(idempotent=True)
     async def steady(self, seconds: float) -> str:
