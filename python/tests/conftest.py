@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import tidewire as tw
+from link_certificates import certificates as make_certificates
 from link_processes import Programs, programs
 
 SERVERS = Path(__file__).parents[2] / "tools" / "servers.py"
@@ -120,15 +121,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl on this machine to make certificates with")
-    place = tmp_path_factory.mktemp("certificates")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    own = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1", "-addext"]
-    for made in (
-        [*key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca"],
-        [*key, "-keyout", "hub.key", "-out", "hub.pem", "-subj", "/CN=hub", *own, "basicConstraints=CA:FALSE"],
-    ):
-        subprocess.run(["openssl", "req", "-x509", *made], cwd=place, check=True, capture_output=True, timeout=60)
-    return place
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="session")

@@ -52,16 +52,26 @@ def subscribed(pattern: bytes = b"raw.*", queue: bytes = b"") -> bytes:
 class Raw:
     """A connection that says whatever the story wants, over any of the transports."""
 
-    def __init__(self, url: str, ca: Path | None = None) -> None:
+    def __init__(self, url: str, ca: Path | None = None, trusting: bool = False) -> None:
         self.flags = 0  # of the frame that was received last
         scheme, place = url.split("://")
         self.socket: socket.socket = _connected(scheme, place)
         if scheme in ("tide+tls", "wss"):
-            self.socket = ssl.create_default_context(cafile=ca).wrap_socket(self.socket, server_hostname="127.0.0.1")
+            context = ssl.create_default_context(cafile=ca)
+            context.check_hostname = not trusting
+            context.verify_mode = ssl.CERT_NONE if trusting else ssl.CERT_REQUIRED
+            self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self._web = scheme in ("ws", "wss")
         self._read_ahead = b""
         if self._web:
             self._upgrade()
+
+    @classmethod
+    def of(cls, connected: socket.socket) -> Raw:
+        """Speak frames over a socket that is connected."""
+        raw = cls.__new__(cls)
+        raw.flags, raw.socket, raw._web = 0, connected, False
+        return raw
 
     @classmethod
     def joined(cls, url: str, ca: Path | None = None, /, **texts: str) -> Raw:

@@ -21,6 +21,10 @@ WAITS = [
     "until",
     "stop",
     "outcome",
+    "submit",
+    "map",
+    "idle",
+    "subscription",
     "call over a link",
     "stream over a link",
 ]
@@ -40,6 +44,11 @@ async def _read(stream: Any) -> None:
         pass
 
 
+async def _hear(node: tw.Node) -> None:
+    async with node.subscription("news") as news:
+        await _read(news)
+
+
 async def _waits(node: tw.Node, far: tw.Node) -> dict[str, Callable[[], Any]]:
     full, asked = node.spawn(never, mailbox=1), node.spawn(never)
     full.tell(1)
@@ -50,6 +59,7 @@ async def _waits(node: tw.Node, far: tw.Node) -> dict[str, Callable[[], Any]]:
     node.agent(never, id="asked")
     asker = node.agent(never, id="asker")
     timer = node.schedule(3600, asked, 1)
+    pool = node.pool(never, workers=1)
     here, there = node.client("desk"), far.client("desk")
     return {
         "ask": lambda: asked.ask(1),
@@ -61,6 +71,10 @@ async def _waits(node: tw.Node, far: tw.Node) -> dict[str, Callable[[], Any]]:
         "until": lambda: node.until(lambda _: False),
         "stop": lambda: full.stop(timeout=5),
         "outcome": lambda: timer.outcome(),
+        "submit": lambda: pool.submit(1),
+        "map": lambda: _read(pool.map([1])),
+        "idle": lambda: node.idle(),
+        "subscription": lambda: _hear(node),
         "call over a link": lambda: there.never(),
         "stream over a link": lambda: _read(there.endless()),
     }
@@ -86,13 +100,13 @@ def test_a_cancel_scope_ends_its_own_wait_and_nothing_else(what: str) -> None:
     anyio.run(main)
 
 
-def _cancelled_with(of: Callable[[tw.ActorRef], Any]) -> tuple[Any, ...]:
+def _cancelled_with(of: Callable[[tw.ActorRef, tw.Node], Any]) -> tuple[Any, ...]:
     async def main() -> tuple[Any, ...]:
         async with tw.Node() as node:
             ref = node.spawn(never)
 
             async def wait() -> None:
-                await of(ref)
+                await of(ref, node)
 
             task = asyncio.ensure_future(wait())
             await asyncio.sleep(0)
@@ -109,5 +123,16 @@ def _cancelled_with(of: Callable[[tw.ActorRef], Any]) -> tuple[Any, ...]:
     return asyncio.run(main())
 
 
-def test_the_message_of_cancel_arrives() -> None:
-    assert _cancelled_with(lambda ref: ref.ask(1)) == ("why",)
+@pytest.mark.parametrize("what", ["ask", "submit", "idle", "subscription"])
+def test_the_message_of_cancel_arrives(what: str) -> None:
+    def of(ref: tw.ActorRef, node: tw.Node) -> Any:
+        ref.tell(1)
+        waits: dict[str, Callable[[], Any]] = {
+            "ask": lambda: ref.ask(1),
+            "submit": lambda: node.pool(never, workers=1).submit(1),
+            "idle": lambda: node.idle(),
+            "subscription": lambda: _hear(node),
+        }
+        return waits[what]()
+
+    assert _cancelled_with(of) == ("why",)

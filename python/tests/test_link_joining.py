@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import logging
 import re
 import signal
@@ -16,7 +17,22 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from link_frames import ERROR, WELCOME, fields, frame
+from link_frames import (
+    ANSWER,
+    CALL,
+    ERROR,
+    HELLO,
+    NORMAL,
+    OK,
+    PING,
+    PONG,
+    REPLY,
+    SUBSCRIBE,
+    WELCOME,
+    Raw,
+    fields,
+    frame,
+)
 from link_processes import PATIENCE_S, Programs
 from link_programs import Workshop, until_served
 
@@ -390,3 +406,67 @@ def test_a_node_gives_a_hub_up_that_does_not_come(started: Programs) -> None:
         tw.Node(started.url("unix"), join_timeout=-1)
     with pytest.raises(tw.Unauthorized):
         tw.Node(started.hub(started.url("unix"), "--token", SECRET)[1], token="wrong", join_timeout=None).start()
+
+
+def listed(pattern: str, **says: object) -> bytes:
+    """An entry of a hub's list, with what a node says of itself as JSON."""
+    texts = b"".join(struct.pack("<H", len(text)) + text for text in (b"stranger", b"", pattern.encode()))
+    said = fields(**{name: json.dumps(value) for name, value in says.items()}) if says else b""
+    return texts + struct.pack("<II", 0, len(said)) + said
+
+
+METHOD = {"name": "pay", "description": "", "parameters": {}, "result": {}, "stream": False, "idempotent": False}
+METHOD |= {"timeout": None, "visibility": "private", "notes": []}
+BANK = {
+    "name": "bank",
+    "description": "",
+    "visibility": "private",
+    "methods": [METHOD],
+    "events": [],
+    "instances": ["one"],
+}
+LISTED = [
+    listed("svc.bank.one.*", service=BANK),
+    listed("svc.bank.two.*", service=BANK),
+    listed("svc.bank.two.*", service=BANK | {"instances": ["two"], "methods": [METHOD, METHOD]}),
+    listed("svc.bank.two.*", service=7),
+    listed("agent.ann", agent={"id": "bob", "type": "desk", "capabilities": []}),
+    listed("agent.ann", agent={"id": "ann", "type": "desk", "capabilities": []}),
+    listed("news"),
+]
+
+
+def test_what_strangers_have_announced_to_an_older_hub_is_skipped_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def answer(hub: socket.socket) -> None:
+        connection, _ = hub.accept()
+        link = Raw.of(connection)
+        while (came := link.receive()) is not None:
+            kind, exchange, head, _ = came
+            if kind == HELLO:
+                said = fields(**{"name": "hub", "node": "3", "resume": "secret", "heartbeat-ms": "5000"})
+                link.send(frame(WELCOME, struct.pack("<H", 1), said, flags=0))
+            elif kind == SUBSCRIBE:
+                link.send(frame(OK, flags=NORMAL | ANSWER, id=exchange))
+            elif kind == PING:
+                link.send(frame(PONG, id=exchange, flags=0))
+            elif kind == CALL and b"$hub.services" in head:
+                value = b"".join(LISTED)
+                link.send(frame(REPLY, b"", struct.pack(">BI", 0xC6, len(value)) + value, NORMAL | ANSWER, exchange))
+        connection.close()
+
+    async def story(url: str) -> None:
+        async with tw.Node(url, name="reader") as node:
+            assert [(info.name, info.instances) for info in await node.services()] == [("bank", ("one",))]
+            assert node.statistics()["links"]["skipped"] == 4
+
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        answering = threading.Thread(target=answer, args=(hub,))
+        answering.start()
+        with caplog.at_level("WARNING", logger="tidewire"):
+            asyncio.run(story(f"tide://127.0.0.1:{hub.getsockname()[1]}"))
+        answering.join()
+    told = [record.message for record in caplog.records if "is skipped" in record.message]
+    assert len(told) == 3, "of many, few are logged"
+    assert "what node 'stranger' says on 'svc.bank.two.*' is skipped, 1 so far" in told[0]

@@ -63,6 +63,28 @@ def test_a_subscription_that_the_hub_refuses_is_not_in_force_at_the_node_either(
     asyncio.run(story())
 
 
+def test_a_service_that_the_hub_refuses_is_not_served_at_the_node_either() -> None:
+    async def story() -> None:
+        tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=[], serve=["allowed"])]
+        async with tw.Node(name="hub") as hub:
+            url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url
+            async with (
+                tw.Node(url, name="ann", token=SECRET) as ann,
+                tw.Node(url, name="root", token=ROOT.token) as root,
+            ):
+                await ann.serve({"echo": lambda value: value}, name="allowed", instance="one")
+                refused = ann.serve({"echo": lambda value: value}, name="refused")
+                with pytest.raises(tw.Unauthorized, match='may not serve "refused"'):
+                    await refused
+                assert [info.name for info in await ann.services()] == ["allowed"]
+                with pytest.raises(tw.NoResponders):
+                    await ann.client("refused").echo(1)
+                assert refused.statistics()["calls"] == 0
+                assert await root.client("allowed").echo(2) == 2
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
 def test_what_the_hub_refuses_and_nobody_awaits_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=["allowed.*"])]

@@ -164,6 +164,51 @@ def test_an_error_that_leaves_the_block_cancels_coroutines_and_begins_nothing_mo
     assert ended.seconds < SOON_S
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        "async with tw.Node(config={'abort_timeout_ms': 40_000}) as node, Given(node.pool(slow, workers=1, kind='thread')) as pool:",
+        "async with tw.Pool(slow, workers=1, kind='thread') as pool:",
+    ],
+    ids=["node", "pool"],
+)
+def test_an_error_that_leaves_the_block_cancels_coroutines_in_threads(block: str) -> None:
+    ended = program(
+        f"""
+        class Given:
+            def __init__(self, pool):
+                self.pool = pool
+            async def __aenter__(self):
+                return self.pool
+            async def __aexit__(self, *_):
+                pass
+        async def slow(number):
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                print("cancelled", number)
+        begun = threading.Event()
+        async def main():
+            try:
+                {block}
+                    tasks = [asyncio.ensure_future(pool.submit(number)) for number in range(2)]
+                    await asyncio.to_thread(begun.wait)
+                    raise LookupError("lost")
+            except LookupError as error:
+                print(error)
+            for told in await asyncio.gather(*tasks, return_exceptions=True):
+                print(type(told).__name__)
+            print(pool.ledger.dead_lettered, pool.ledger.returned)
+        run(main())
+        """
+    )
+    assert ended.code == 0, ended
+    assert ended.out == "cancelled 0\nlost\nPoolStopped\nPoolStopped\n1 1\n", ended
+    assert "waits up to" not in ended.err
+    assert ended.seconds < SOON_S
+
+
 @LOOPS
 def test_an_error_that_leaves_the_block_interrupts_calls_and_tells_their_callers(loop: str) -> None:
     ended = program(

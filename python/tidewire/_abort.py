@@ -72,6 +72,8 @@ def _begin(node: Node, until: float) -> Pending[Ledger] | None:
     # First: what is interrupted for a caller answers it.
     for hook in node._at_abort:
         hook()
+    for pool in node._live_pools():
+        pool._interrupt(_left(until))
     _cancel_handlers(node)
     return pending
 

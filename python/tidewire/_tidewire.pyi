@@ -56,6 +56,8 @@ __all__ = [
     "__version__",
     "after_fork",
     "after_fork_in_parent",
+    "agent_subject",
+    "announcements",
     "before_fork",
     "check_address",
     "check_folder",
@@ -847,6 +849,8 @@ class CommandPlaces:
     def held(self) -> int: ...
     def is_over(self) -> bool: ...
 
+def agent_subject(id: str) -> str: ...
+def announcements(listed: bytes) -> list[tuple[str, str, str, str]]: ...
 def patterns_overlap(left: str, right: str) -> bool: ...
 
 @final

@@ -11,6 +11,7 @@ use tidewire_engine::{Engine, EngineHandle, Inbox, SpawnOptions};
 use tidewire_link::{HubHandle, Link, Listening, Runtime};
 
 use crate::directory::Directory;
+use crate::discovery::Skipped;
 use crate::error::Error;
 use crate::host::Host;
 use crate::local::Local;
@@ -29,6 +30,8 @@ pub(crate) struct Core {
     pub local: Local,
     pub objects: Arc<Objects>,
     pub directory: Directory,
+    /// What was announced here and is of no use.
+    pub skipped: Skipped,
     /// Woken when the link is back.
     pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,

@@ -12,7 +12,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::PublishHead;
 
 use crate::core::{Core, in_force};
-use crate::discovery::{Listed, entries, list};
+use crate::discovery::{Listed, Skipped, entries, list};
 use crate::error::Error;
 use crate::host::refuse;
 use crate::names;
@@ -130,17 +130,17 @@ impl Directory {
         let mut state = self.state.lock();
         let newer = state.newer.remove(&number).unwrap_or_default();
         let listed = listed?;
-        state.note(entries(&listed)?, &newer);
+        state.note(entries(&listed, &core.skipped)?, &newer);
         Ok(())
     }
 
-    fn changed(&self, subject: &str, payload: &[u8]) -> Result<(), Error> {
+    fn changed(&self, subject: &str, payload: &[u8], skipped: &Skipped) -> Result<(), Error> {
         if subject.ends_with(".missed") {
             self.missed();
             return Ok(());
         }
         let told: Bytes = values::read(subject, payload)?;
-        let told = entries(&told)?;
+        let told = entries(&told, skipped)?;
         let mut state = self.state.lock();
         for one in told {
             state.newer.values_mut().for_each(|newer| newer.push(one.instance.clone()));
@@ -211,7 +211,7 @@ impl Handler for Follower {
         // Only the hub itself has no name here, and only it knows.
         let head = PublishHead::parse(told.message.head());
         let (Ok(head), true) = (head, told.from.name.is_empty()) else { return };
-        if core.directory.changed(head.subject, told.message.payload()).is_err() {
+        if core.directory.changed(head.subject, told.message.payload(), &core.skipped).is_err() {
             core.directory.missed();
         }
     }

@@ -1,10 +1,14 @@
 //! Which services there are: what an instance says of itself, and the list of the hub.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tidewire_core::link::announcement::{self, Malformed, Told};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{Fields, FieldsWriter};
+use tidewire_proto::wire::FieldsWriter;
 
 use crate::call::Call;
 use crate::client::{CallOptions, DEFAULT_TIMEOUT};
@@ -13,8 +17,6 @@ use crate::error::Error;
 use crate::shot::{Aim, Shot};
 use crate::values::{self, Bytes};
 
-/// The field that holds what an instance says.
-const FIELD: &str = "service";
 /// A longer description is told without its schemas.
 const FIELD_BYTES_MAX: usize = 16_000;
 
@@ -106,7 +108,7 @@ impl ServiceInfo {
             }
             text = json(&seen);
         }
-        let added = FieldsWriter::new(&mut fields).add(FIELD, text.as_bytes());
+        let added = FieldsWriter::new(&mut fields).add(announcement::SERVICE, text.as_bytes());
         added.map_err(|wrong| {
             Error::new(ErrorCode::LimitExceeded, format!("{}: {wrong}: declare fewer methods", self.name))
         })?;
@@ -131,15 +133,11 @@ fn json(info: &ServiceInfo) -> String {
     serde_json::to_string(info).unwrap_or_default()
 }
 
-/// Reads the list of a hub. Instances of one name are put together; what this version does not understand is left out.
-fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
+/// Reads the list of a hub. Instances of one name are put together; what is not as it should be is skipped and counted.
+fn services(listed: &Bytes, skipped: &Skipped) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
-    let mut rest = &listed[..];
-    while !rest.is_empty() {
-        let entry = entry(&mut rest).ok_or_else(malformed)?;
-        let Some(info) = entry.told::<ServiceInfo>().filter(|info| entry.is_of(&info.name, &info.instances)) else {
-            continue;
-        };
+    for told in told(listed, skipped)? {
+        let Some(info) = skipped.read::<ServiceInfo>(told.json) else { continue };
         match found.iter_mut().find(|known| known.name == info.name) {
             Some(known) => known.join(info),
             None => found.push(info),
@@ -149,7 +147,7 @@ fn services(listed: &Bytes) -> Result<Vec<ServiceInfo>, Error> {
     Ok(found)
 }
 
-fn malformed() -> Error {
+fn malformed(_: Malformed) -> Error {
     let text = "the hub's list of services is not of the form that this version knows: run versions that fit";
     Error::new(ErrorCode::WireError, text)
 }
@@ -161,67 +159,53 @@ pub(crate) struct Listed {
     pub node: String,
 }
 
-/// As much of what an instance says as a caller needs.
-#[derive(Deserialize)]
-struct Short {
-    name: String,
-    instances: Vec<String>,
+/// The instances in a list of a hub.
+pub(crate) fn entries(listed: &Bytes, skipped: &Skipped) -> Result<Vec<Listed>, Error> {
+    Ok(told(listed, skipped)?.into_iter().map(|told| told.listed).collect())
 }
 
-/// The instances in a list of a hub.
-pub(crate) fn entries(listed: &Bytes) -> Result<Vec<Listed>, Error> {
-    let (mut found, mut rest) = (Vec::new(), &listed[..]);
-    while !rest.is_empty() {
-        let entry = entry(&mut rest).ok_or_else(malformed)?;
-        let short = entry.told::<Short>().filter(|short| entry.is_of(&short.name, &short.instances));
-        if let Some(Short { name, instances }) = short {
-            let of = |instance| Listed { service: name.clone(), instance, node: entry.node.to_owned() };
-            found.extend(instances.into_iter().map(of));
+/// An instance with what it says.
+struct Described<'a> {
+    listed: Listed,
+    json: &'a str,
+}
+
+fn told<'a>(listed: &'a Bytes, skipped: &Skipped) -> Result<Vec<Described<'a>>, Error> {
+    let mut found = Vec::new();
+    for entry in announcement::entries(listed) {
+        let entry = entry.map_err(malformed)?;
+        match entry.told() {
+            Ok(Told::Service { name: service, instance, json }) => {
+                found.push(Described { listed: Listed { service, instance, node: entry.node.to_owned() }, json });
+            }
+            Ok(Told::Agent { .. } | Told::Nothing) => {}
+            Err(_) => skipped.count(),
         }
     }
     Ok(found)
 }
 
-/// What a hub says of one subscription.
-struct Entry<'a> {
-    node: &'a str,
-    queue: &'a str,
-    pattern: &'a str,
-    says: &'a [u8],
-}
+/// How many entries were skipped: whoever announced them is a stranger, and the rest of a list is of use nevertheless.
+#[derive(Default)]
+pub(crate) struct Skipped(AtomicU64);
 
-impl Entry<'_> {
-    /// What it says of a service; None if that can't be read: whoever announced it is a stranger, and the list is of use nevertheless.
-    fn told<T: for<'de> Deserialize<'de>>(&self) -> Option<T> {
-        let fields = Fields::parse("SUBSCRIBE", self.says).ok()?;
-        serde_json::from_str(fields.text(FIELD)?).ok()
+impl Skipped {
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
     }
 
-    /// Whether it is that of the one instance that it tells of: the hub knows whose the subject is.
-    fn is_of(&self, service: &str, instances: &[String]) -> bool {
-        let [instance] = instances else { return false };
-        self.queue.is_empty() && self.pattern == format!("svc.{service}.{instance}.*")
+    fn count(&self) {
+        self.0.fetch_add(1, Relaxed);
     }
-}
 
-/// The next entry. Before its fields comes the number of calls in progress.
-fn entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
-    let mut texts = [&rest[..0]; 3];
-    for text in &mut texts {
-        let length = usize::from(u16::from_le_bytes(*rest.split_first_chunk()?.0));
-        *text = rest.get(2..2 + length)?;
-        *rest = &rest[2 + length..];
+    fn read<T: DeserializeOwned>(&self, json: &str) -> Option<T> {
+        serde_json::from_str(json).inspect_err(|_| self.count()).ok()
     }
-    let length = u32::from_le_bytes(*rest.get(4..)?.split_first_chunk()?.0) as usize;
-    let says = rest.get(8..)?.get(..length)?;
-    *rest = &rest[8 + length..];
-    let [node, queue, pattern] = texts.map(|text| std::str::from_utf8(text).ok());
-    Some(Entry { node: node?, queue: queue?, pattern: pattern?, says })
 }
 
 /// Asks the hub what is served.
 pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
-    services(&list(core).await?)
+    services(&list(core).await?, &core.skipped)
 }
 
 /// The same, as the hub writes it.
@@ -230,4 +214,53 @@ pub(crate) async fn list(core: &Arc<Core>) -> Result<Bytes, Error> {
     let aim = Aim::Subject("$hub.services".to_owned());
     let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
     Call::begin(Shot::new(core, aim, "services".to_owned(), nothing, &options, deadline)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EventInfo, MethodInfo, ServiceInfo, Skipped, entries, services};
+    use crate::values::Bytes;
+
+    fn put(listed: &mut Vec<u8>, pattern: &str, says: &[u8]) {
+        for text in ["ann", "", pattern] {
+            listed.extend_from_slice(&(text.len() as u16).to_le_bytes());
+            listed.extend_from_slice(text.as_bytes());
+        }
+        listed.extend_from_slice(&[0; 4]);
+        listed.extend_from_slice(&(says.len() as u32).to_le_bytes());
+        listed.extend_from_slice(says);
+    }
+
+    #[test]
+    fn what_is_not_as_it_should_be_is_skipped_and_counted() {
+        let schema = serde_json::json!({});
+        let method = MethodInfo {
+            name: "pay".to_owned(),
+            parameters: schema.clone(),
+            result: schema.clone(),
+            ..MethodInfo::default()
+        };
+        let event = EventInfo { message: schema, ..EventInfo::default() };
+        let info = ServiceInfo {
+            name: "bank".to_owned(),
+            methods: vec![method.clone()],
+            events: vec![event],
+            instances: vec!["one".to_owned()],
+            ..ServiceInfo::default()
+        };
+        let mut listed = Vec::new();
+        put(&mut listed, "svc.bank.one.*", &info.said().expect("it is short"));
+        put(&mut listed, "svc.bank.two.*", &info.said().expect("it is short"));
+        let twice = ServiceInfo { methods: vec![method.clone(), method], ..info.clone() };
+        put(&mut listed, "svc.bank.one.*", &twice.said().expect("it is short"));
+        put(&mut listed, "svc.bank.one.*", b"\x01no fields");
+        put(&mut listed, "news", b"");
+        let (listed, skipped) = (Bytes::from(listed), Skipped::default());
+        let known: Vec<_> =
+            entries(&listed, &skipped).expect("it is a list").into_iter().map(|one| one.instance).collect();
+        assert_eq!((known, skipped.get()), (vec!["one".to_owned()], 3));
+        assert_eq!(services(&listed, &skipped).expect("it is a list"), [info]);
+        assert_eq!(skipped.get(), 6);
+        assert!(entries(&Bytes::from(vec![7]), &skipped).is_err());
+    }
 }

@@ -1,5 +1,6 @@
 //! Rules for names of services, methods, instances and subjects.
 
+use tidewire_core::link::announcement::is_token;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};
@@ -19,8 +20,7 @@ pub(crate) fn pattern(text: &str) -> Result<Pattern, Error> {
 
 /// One token of a subject.
 pub(crate) fn token(field: &str, text: &str) -> Result<(), Error> {
-    let fits = |letter: char| !".*>".contains(letter) && !letter.is_whitespace() && !letter.is_control();
-    if text.is_empty() || !text.chars().all(fits) {
+    if !is_token(text) {
         let mend = "give one token without dots, blanks, '*' and '>'";
         return Err(Error::invalid(format!("{field}: {text:?} is not allowed: {mend}")));
     }

@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::client::Client;
 use crate::core::{Core, Runner};
 use crate::directory::Directory;
-use crate::discovery::{ServiceInfo, listed};
+use crate::discovery::{ServiceInfo, Skipped, listed};
 use crate::error::Error;
 use crate::handling::refuse_own;
 use crate::joining::{address, check_open, greeting, runtime};
@@ -181,6 +181,7 @@ impl Node {
             runner,
             local: Local::default(),
             directory: Directory::default(),
+            skipped: Skipped::default(),
             rejoined: Wakers::default(),
             listening: Mutex::default(),
             served: Mutex::new(BTreeMap::new()),
@@ -237,6 +238,12 @@ impl Node {
     pub fn services(&self) -> Pending<Vec<ServiceInfo>> {
         let core = Arc::clone(&self.core);
         Pending::new(async move { listed(&core).await })
+    }
+
+    /// How many announcements of services in lists of the hub were skipped, as they were not of the form that they have to have: a hub of this
+    /// version takes none of those.
+    pub fn skipped(&self) -> u64 {
+        self.core.skipped.get()
     }
 
     /// A subject to publish on, or to ask, with settings of its own.

@@ -1,5 +1,6 @@
 //! Links of a node: conversions between Python values and the frames of `tidewire_link`.
 
+mod announced;
 mod calling;
 mod gate;
 mod gathering;
@@ -18,6 +19,7 @@ mod settings;
 mod stream;
 mod watchdog;
 
+pub use announced::{agent_subject, announcements};
 pub use calling::{Calling, Route};
 pub use gate::Gate;
 pub use handling::Handling;

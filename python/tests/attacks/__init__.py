@@ -6,7 +6,8 @@
 - ``ITEM`` is the number of the class of attacks that it belongs to;
 - ``MEMORY_MIB`` is by how much the hub may grow meanwhile, and what that follows from;
 - ``attack(target)`` runs in a process of its own until that is killed, or ends before;
-- ``look(target)``, where it is there, runs meanwhile, and gives what is not as it should be.
+- ``look(target)``, where it is there, runs meanwhile, and gives what is not as it should be;
+- ``logged(lines, seconds)``, where it is there, is given what the hub has logged meanwhile, and in how long, and gives what is not as it should be of that.
 
 Whatever the attack: of the good calls 99 in 100 take less than ``P99_MS``, none more than ``LONGEST_MS``, and no good link is lost.
 A machine that others use, too, holds up everybody now and then: an attack that does not hold is tried again, up to ``TRIES`` times.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from link_certificates import certificates
 from link_processes import Program, Programs
 
 from attacks import CALM_FACTOR, LONGEST_MS, P99_MS, TRIES
@@ -134,6 +136,8 @@ class Ground:
         # However slow the machine is, a hub that stands still is found: no calm call counts for more than this.
         allowance_ms = CALM_FACTOR * min(self._calm_ms, LONGEST_MS) if self._is_short else 0.0
         before = hub.forget_peak()
+        hub.logged()
+        began = time.monotonic()
         attacker = subprocess.Popen(
             [sys.executable, "-m", "attacks", "--attack", _name(case), target.text()], cwd=_FOLDER
         )
@@ -151,6 +155,8 @@ class Ground:
             figures = {"p99": float("inf"), "longest": float("inf"), "lost": -1}
             return Outcome(case, calm, Figures(peak_mib=0.0, problems=problems, **figures), allowance_ms)
         figures = _figures(good)
+        if hasattr(case, "logged"):
+            problems += case.logged(hub.logged(), time.monotonic() - began)
         peak = (hub.peak_bytes - before) / 2**20
         return Outcome(case, calm, Figures(peak_mib=peak, problems=problems, **figures), allowance_ms)
 
@@ -168,11 +174,12 @@ def _field() -> Iterator[tuple[Program, Target, Program]]:
     with tempfile.TemporaryDirectory(prefix="tw-", dir="/tmp") as place:
         programs = Programs(Path(place))
         try:
-            settings = Path(place) / "hub.toml"
-            settings.write_text(_settings())
-            hub = programs.run("-m", "tidewire", "up", "--json", "--config", str(settings))
-            tide, ws, web = json.loads(hub.line())["urls"]
-            target = Target(tide, ws, hub.process.pid, web)
+            hub_toml = Path(place) / "hub.toml"
+            made = certificates(Path(place)) if shutil.which("openssl") else None
+            hub_toml.write_text(_settings(place, made))
+            hub = programs.run("-m", "tidewire", "up", "--json", "--config", str(hub_toml))
+            tide, ws, unix, *tls, web = json.loads(hub.line())["urls"]
+            target = Target(tide, ws, hub.process.pid, web, unix, *tls)
             code = f"import sys; sys.path[:0] = [{str(_FOLDER)!r}]; from attacks.__main__ import main; main()"
             good = programs.run("-c", code, "--good", target.text())
             yield hub, target, good
@@ -180,8 +187,13 @@ def _field() -> Iterator[tuple[Program, Target, Program]]:
             programs.end()
 
 
-def _settings() -> str:
-    lines = ["[hub]", 'listen = ["tide://127.0.0.1:0", "ws://127.0.0.1:0"]', 'http = ["127.0.0.1:0"]']
+def _settings(place: str, made: Path | None) -> str:
+    listen = ["tide://127.0.0.1:0", "ws://127.0.0.1:0", f"tide+unix://{place}/hub.sock"]
+    if made is not None:
+        listen.append("tide+tls://127.0.0.1:0")
+    lines = ["[hub]", f"listen = {json.dumps(listen)}", 'http = ["127.0.0.1:0"]']
+    if made is not None:
+        lines += [f'cert = "{made}/hub.pem"', f'key = "{made}/hub.key"']
     for user, token in TOKENS.items():
         lines += ["[[hub.tokens]]", f'token = "{token}"', f'user = "{user}"']
         lines += [f"{field} = {json.dumps(patterns)}" for field, patterns in _PATTERNS.get(user, ())]

@@ -34,12 +34,16 @@ class Target:
         ws: Its URL for WebSocket.
         pid: Its process.
         web: Its URL for HTTP, if it has one.
+        unix: Its URL for a Unix socket.
+        tls: Its URL for TLS, where there is an openssl to make a certificate with.
     """
 
     tide: str
     ws: str
     pid: int
     web: str = ""
+    unix: str = ""
+    tls: str = ""
 
     def text(self) -> str:
         """Return it as JSON."""
@@ -58,7 +62,8 @@ class Target:
 
     def raw(self, scheme: str = "tide") -> Raw:
         """Connect, and say nothing."""
-        return Raw(self.ws if scheme == "ws" else self.tide)
+        urls = {"tide": self.tide, "ws": self.ws, "unix": self.unix, "tls": self.tls}
+        return Raw(urls[scheme], trusting=True)
 
     def joined(self, user: str = "all", scheme: str = "tide", **texts: str) -> Raw:
         """Join as a user."""
@@ -102,6 +107,12 @@ def served(target: Target) -> list[str]:
         if status != 200:
             return [f"a good request got {status}"]
     return [f"a good request took {longest:.1f} s"] if longest > 1.0 else []
+
+
+def description(service: str, instance: str, bytes: int = 0) -> dict[str, str]:
+    """What an instance of a service says of itself, in about so many bytes."""
+    info = {"name": service, "description": "m" * bytes, "visibility": "private", "methods": [], "events": []}
+    return {"service": json.dumps(info | {"instances": [instance]})}
 
 
 def drained(one: socket.socket) -> None:

@@ -99,7 +99,8 @@ class Services(Base):
     def serve(self, target: Any, **options: Any) -> Served | Single:
         """Serve an object, a function, or a dict of functions; see ``tidewire.services.serving.serve`` for all options.
 
-        Awaiting the result waits until the hub knows, where there is one. The options are name, visibility, instance,
+        Awaiting the result waits until the hub knows, where there is one; if the hub refuses it, this raises why (Unauthorized, NameTaken), and
+        it is served no longer, in this process either. Without that it is logged. The options are name, visibility, instance,
         concurrency, waiting, streams, dispatcher, and active and lease for services of which one instance is active at a time.
         """
         from tidewire.services.serving import serve

@@ -14,14 +14,14 @@ from time import time
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
-from tidewire._binding import RemoteMessage
+from tidewire._binding import RemoteMessage, agent_subject
 from tidewire._log import logger
 from tidewire.agents.agent import Agent
 from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_CONTEXT, Message
 from tidewire.agents.receipt import Receipt
 from tidewire.agents.retry import NEVER, Retry
 from tidewire.errors import LimitExceeded, NameTaken, RemoteError, TidewireError
-from tidewire.links.known import AGENT, AgentInfo, agent_subject
+from tidewire.links.known import AGENT, AgentInfo
 from tidewire.links.subjects import answer, fail
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import Hub, Link, RemoteCall
+from tidewire._binding import Hub, Link, RemoteCall, agent_subject
 from tidewire._log import logger
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
 from tidewire.links import known
@@ -284,7 +284,7 @@ class Connection:
     def keep_agents(self, subjects: AbstractSet[str]) -> None:
         """Forget the agents of other nodes whose subjects are not among these."""
         for known_id in set() if self._agents is None else self._agents.names:
-            if known.agent_subject(known_id) not in subjects:
+            if agent_subject(known_id) not in subjects:
                 self.agents.remove(known_id)
 
     def _serve_all(self) -> None:

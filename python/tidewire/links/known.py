@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from tidewire._limits import SERVICE_METHODS
+from tidewire._binding import announcements
 from tidewire._log import logger
 from tidewire.errors import WireError
 from tidewire.services.info import ServiceInfo
-from tidewire.services.names import short, timeout_problem, token_problem, visibility_problem
+from tidewire.services.names import short
 
 FIELD = "service"
 """What a service says of itself."""
 AGENT = "agent"
 """What an agent says of itself."""
 _FIELD_BYTES_MAX = 16_000
-_TOKEN = re.compile(r"[!-)+-\-/-=?-}]+")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """What a hub says of one subscription.
 
     Attributes:
         node: The name of the node that subscribed.
-        queue: Its queue group, or an empty text.
         pattern: Its pattern.
-        in_progress: Calls that it has not answered yet.
-        says: What the subscriber says of itself.
+        kind: What it is: ``"service"``, ``"agent"``, ``""`` for neither, ``"wrong"`` if what it says of itself is of no use.
+        text: Its description; what is wrong with it.
     """
 
     node: str
-    queue: str
     pattern: str
-    in_progress: int
-    says: dict[str, str]
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -86,23 +80,13 @@ def nodes(listed: bytes) -> Iterator[NodeInfo]:
         raise WireError(f"the hub's list of nodes is not of the form that this version knows: {error}") from error
 
 
-def entries(listed: bytes) -> Iterator[Entry]:
+def entries(listed: bytes) -> list[Entry]:
     """Read a list of the hub, whose form is in section 6 of ``spec/wire.md``.
 
     Raises:
         WireError: if it is not one.
     """
-    at = 0
-    try:
-        while at < len(listed):
-            node, at = _text(listed, at, "<H")
-            queue, at = _text(listed, at, "<H")
-            pattern, at = _text(listed, at, "<H")
-            in_progress, length = struct.unpack_from("<II", listed, at)
-            says, at = listed[at + 8 : at + 8 + length], at + 8 + length
-            yield Entry(node, queue, pattern, in_progress, _fields(says))
-    except (struct.error, UnicodeDecodeError, IndexError) as error:
-        raise WireError(f"the hub's list of services is not of the form that this version knows: {error}") from error
+    return [Entry(*entry) for entry in announcements(listed)]
 
 
 def described(info: ServiceInfo) -> dict[str, str]:
@@ -170,59 +154,20 @@ class Reader:
             )
 
 
-def agent_subject(id: str) -> str:
-    """Return the subject of an agent: its id where that is one token, else that in hexadecimal digits."""
-    if _TOKEN.fullmatch(id) and len(id) < 100:
-        return f"agent.{id}"
-    return f"agent.~{id.encode().hex()}"
-
-
 def service_pattern(service: str, instance: str) -> str:
     """Return what an instance of a service subscribes to."""
     return f"svc.{service}.{instance}.*"
 
 
 def _told(entry: Entry) -> Told | None:
-    if AGENT in entry.says:
-        agent = msgspec.json.decode(entry.says[AGENT], type=AgentInfo)
-        if agent_subject(agent.id) != entry.pattern or entry.queue:
-            raise ValueError("its id is not that of its subject")
-        return agent
-    if FIELD not in entry.says:
-        return None
-    info = msgspec.json.decode(entry.says[FIELD], type=ServiceInfo)
-    if len(info.instances) != 1 or service_pattern(info.name, info.instances[0]) != entry.pattern or entry.queue:
-        raise ValueError("its name and its instance are not those of its subject")
-    if len(info.methods) > SERVICE_METHODS.max or len(info.events) > SERVICE_METHODS.max:
-        raise ValueError(f"{SERVICE_METHODS.name}={SERVICE_METHODS.max}: it has more")
-    if len({method.name for method in info.methods}) < len(info.methods):
-        raise ValueError("two of its methods have one name")
-    problems = [
-        visibility_problem("visibility", one) for one in (info.visibility, *(m.visibility for m in info.methods))
-    ]
-    for method in info.methods:
-        problems.append(token_problem("method", method.name))
-        if method.timeout is not None:
-            problems.append(timeout_problem("timeout", method.timeout))
-    problem = next(filter(None, problems), None)
-    if problem is not None:
-        raise ValueError(problem)
-    return info
+    if entry.kind == "wrong":
+        raise ValueError(entry.text)
+    if entry.kind == AGENT:
+        return msgspec.json.decode(entry.text, type=AgentInfo)
+    return msgspec.json.decode(entry.text, type=ServiceInfo) if entry.kind == FIELD else None
 
 
 def _text(listed: bytes, at: int, form: str) -> tuple[str, int]:
     (length,) = struct.unpack_from(form, listed, at)
     at += struct.calcsize(form)
     return listed[at : at + length].decode(), at + length
-
-
-def _fields(said: bytes) -> dict[str, str]:
-    found: dict[str, str] = {}
-    at = 1
-    # What is broken in it is the fault of whoever said it, and not of the hub.
-    with contextlib.suppress(struct.error, UnicodeDecodeError):
-        for _ in range(said[0] if said else 0):
-            name, at = _text(said, at, "<B")
-            value, at = _text(said, at, "<H")
-            found.setdefault(name, value)
-    return found

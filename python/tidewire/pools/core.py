@@ -44,6 +44,9 @@ class Hands(Protocol):
     def ring(self) -> None:
         """Wake the keeper. Called under the lock, under which the keeper takes its bell away at its end."""
 
+    def interrupt(self) -> None:
+        """Cancel coroutines that can be."""
+
 
 class Stop:
     """A stop that was asked for."""
@@ -221,6 +224,17 @@ class Core:
                 self._stop_answers.append(answer)
         if over:
             self._answer([answer])
+        self.wake_keeper()
+
+    def interrupt(self, timeout: float) -> None:
+        """Close the pool as a stop without draining does, and cancel the coroutines of its threads."""
+        with self.lock:
+            hands = self.hands
+            if self.ledger is None:
+                self._begin_stop(False, time.monotonic_ns() + int(timeout * 1e9))
+        self.give_back()
+        if hands is not None:
+            hands.interrupt()
         self.wake_keeper()
 
     def wake_keeper(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -98,6 +99,10 @@ def name_of(function: Callable[..., Any] | str) -> str:
     return function if isinstance(function, str) else _name(function)
 
 
+class Interrupted(Exception):
+    """A coroutine was cancelled by :meth:`Caller.interrupt`."""
+
+
 class Caller:
     """Calls a function, and runs it to its end if it is a coroutine. One for each worker, made on the thread that calls.
 
@@ -108,6 +113,8 @@ class Caller:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self._loop: Any = None
+        self._running: Any = None
+        self._is_interrupted = False
         self._end: Callable[[], None] | None = None
         self.call: Callable[..., Any]
         if isinstance(function, PerWorker):
@@ -123,7 +130,29 @@ class Caller:
 
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(coroutine)
+        self._running = self._loop.create_task(coroutine)
+        if self._is_interrupted:
+            self._cancel()
+        try:
+            return self._loop.run_until_complete(self._running)
+        except asyncio.CancelledError:
+            if self._is_interrupted:
+                raise Interrupted from None
+            raise
+        finally:
+            self._running = None
+
+    def interrupt(self) -> None:
+        """Cancel the coroutine that runs, and those that come. May be called from any thread."""
+        self._is_interrupted = True
+        if self._loop is not None:
+            # It may be closed by now.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
 
     def close(self) -> None:
         """Let what was made for this worker end, and the event loop, if one was needed."""

@@ -301,6 +301,9 @@ class Pool(Scope, Generic[_P, _R_co]):
             closing.wait()
         return ledger
 
+    def _interrupt(self, timeout: float) -> None:
+        self._core.interrupt(timeout)
+
     def _close_unstarted(self) -> None:
         with self._starting:
             if self._keeper is None and self._core.ledger is None:

@@ -235,6 +235,9 @@ class ProcessCrew:
         """Return how many workers there are, and how many of them are busy."""
         return len(self._workers), sum(1 for worker in self._workers.values() if worker.units)
 
+    def interrupt(self) -> None:
+        """Processes are killed when their time is over."""
+
     def let_all_go(self, now_ns: int, kill: bool) -> None:
         """Let every worker end."""
         for worker in list(self._workers.values()):

@@ -22,8 +22,8 @@ _ABORT_TIMEOUT_S = ABORT_TIMEOUT_MS.default / 1000
 class Scope(ABC):
     """Starts at the beginning of a block, ``async with`` or ``with``, and stops at its end.
 
-    An exception that leaves the block stops it soon: what no worker has begun is returned in the ledger, and what was begun has a
-    second to end (the default of ``abort_timeout_ms``).
+    An exception that leaves the block stops it soon: what no worker has begun is returned in the ledger, coroutines in threads are cancelled
+    (their submits raise PoolStopped), and what else was begun has a second to end (the default of ``abort_timeout_ms``).
     """
 
     @abstractmethod
@@ -37,6 +37,10 @@ class Scope(ABC):
     @abstractmethod
     def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
         """As ``stop``, and block this thread."""
+
+    @abstractmethod
+    def _interrupt(self, timeout: float) -> None:
+        """Take no more, and cancel coroutines that threads run."""
 
     async def __aenter__(self) -> Self:
         from tidewire._loop import bridge_of
@@ -56,6 +60,7 @@ class Scope(ABC):
         if kind is None or is_asked_to_end(kind):
             await self.stop()
         else:
+            self._interrupt(_ABORT_TIMEOUT_S)
             await self.stop(False, _ABORT_TIMEOUT_S)
 
     def __enter__(self) -> Self:
@@ -70,4 +75,5 @@ class Scope(ABC):
         if kind is None:
             self._stop_blocking(True, STOP_TIMEOUT_S)
         else:
+            self._interrupt(_ABORT_TIMEOUT_S)
             self._stop_blocking(False, _ABORT_TIMEOUT_S)

@@ -9,8 +9,8 @@ from typing import Any
 
 from tidewire.pools import failure
 from tidewire.pools.answers import Done
-from tidewire.pools.core import Ended
-from tidewire.pools.function import Caller, checked_results
+from tidewire.pools.core import Core, Ended
+from tidewire.pools.function import Caller, Interrupted, checked_results
 from tidewire.pools.tally import share
 from tidewire.pools.task import Task
 
@@ -27,16 +27,19 @@ class ThreadWorker:
         self.busy_ns = 0
         self.handled = self.errors = 0
         self.leaving = False
+        self.caller: Caller | None = None
         self.thread: threading.Thread
 
 
-def handle(caller: Caller, tasks: list[Task], together: bool) -> tuple[list[Done], list[Ended]]:
-    """Call the function with one task, or with the values of all ``together``. Never raises."""
+def handle(core: Core, caller: Caller, tasks: list[Task]) -> tuple[list[Done], list[Ended]]:
+    """Call the function with one task, or with the values of all where tasks come in batches. Never raises."""
     try:
-        if not together:
+        if core.options.batch is None:
             return [(tasks[0], None, caller.call(*tasks[0].args, **tasks[0].kwargs))], []
         results = checked_results(caller.call([task.args[0] for task in tasks]), len(tasks))
         return [(task, None, result) for task, result in zip(tasks, results, strict=True)], []
+    except Interrupted:
+        return [], [Ended(task, "abandoned", core.refusal()) for task in tasks]
     except BaseException as error:  # noqa: BLE001
         told = failure.for_caller(error)
         return [], [Ended(task, "failed", told) for task in tasks]

@@ -74,9 +74,10 @@ class ThreadCrew:
             self._core.wake_keeper()
             return
         self._was_ready = True
+        worker.caller = caller
         try:
             while self._next(worker):
-                self._finish(worker, *handle(caller, worker.tasks, self._core.options.batch is not None))
+                self._finish(worker, *handle(self._core, caller, worker.tasks))
         finally:
             caller.close()
             self._leave(worker)
@@ -241,6 +242,13 @@ class ThreadCrew:
         self._core.end((), [Ended(task, "timeout", TaskTimeout(f"{task!r} ran longer than {limit}")) for task in tasks])
         if len(self._abandoned) > POOL_STUCK_THREADS.default:
             self._replacing.give_up(f"{len(self._abandoned)} threads are stuck in tasks that took too long", None)
+
+    def interrupt(self) -> None:
+        """Cancel coroutines that threads run. What is no coroutine goes on."""
+        with self._core.lock:
+            callers = [worker.caller for worker in [*self._workers.values(), *self._abandoned] if worker.tasks]
+        for caller in filter(None, callers):
+            caller.interrupt()
 
     def recall_all(self, now_ns: int) -> None:
         """Threads hold nothing that they have not begun."""

@@ -11,7 +11,7 @@ from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
 from tidewire._log import logger
 from tidewire._node.actors import Options
-from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, NodeStopped
+from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, LinkLost, NodeStopped, TidewireError
 from tidewire.services.context import CallContext
 from tidewire.services.declared import Declaration, declaration_of
 from tidewire.services.host import Host
@@ -79,6 +79,8 @@ def serve(
         NameTaken: if there is an instance of this id, or the name stands for a service with other methods.
         UnknownDispatcher: if there is no such dispatcher.
         NodeStopped: if the node has been stopped.
+        TidewireError: when the result is awaited, what the hub has against it, such as Unauthorized or NameTaken; it is served no longer then,
+            in this process either.
     """
     node._check()
     if isinstance(target, type):
@@ -167,8 +169,14 @@ class Served:
             self._join(connection)
 
     def __await__(self) -> Generator[Any, Any, Served]:
-        for pending in self._told:
-            yield from pending.__await__()
+        try:
+            for pending in self._told:
+                yield from pending.__await__()
+        except TidewireError as error:
+            # A link that is lost comes back, and the service with it. What the hub refuses is served nowhere.
+            if not isinstance(error, (LinkLost, NodeStopped)):
+                yield from self.stop(drain=False).__await__()
+            raise
         if self._durables is not None:
             try:
                 yield from self._durables.opened().__await__()

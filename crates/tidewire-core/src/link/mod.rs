@@ -10,11 +10,13 @@
 //! - [`heart`]: when to send a sign of life, and when the other side counts as dead.
 //! - [`session`]: the side of a node, where exchanges begin and end.
 //! - [`access`]: who may join a hub, and do what there.
+//! - [`announcement`]: what services and agents say of themselves, checked.
 //! - [`hub`]: the side that routes between nodes.
 //!
 //! `spec/wire.md` is the protocol.
 
 pub mod access;
+pub mod announcement;
 pub mod assembly;
 pub mod compression;
 pub mod fair;

@@ -1,7 +1,5 @@
 //! The log of a hub: strangers decide how much there is to be said, so that it has a bound, and what they say is shown as text.
 
-use std::fmt::Write as _;
-
 use tidewire_sync::Mutex;
 
 use crate::clock::now_us;
@@ -97,18 +95,21 @@ impl Pace {
 /// The text as one line: what would move a cursor, or begin another line, is written out.
 fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(CHARACTERS));
-    for character in text.chars().take(CHARACTERS) {
-        if character.is_control()
-            || matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
-            // Writing to text does not fail.
-            let _ = write!(out, "{}", character.escape_debug());
-        } else {
-            out.push(character);
+    let mut left = CHARACTERS;
+    for character in text.chars() {
+        let is_plain = !character.is_control()
+            && !matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let characters = if is_plain { 1 } else { character.escape_debug().count() };
+        if characters > left {
+            out.push_str("...");
+            break;
         }
-    }
-    if text.chars().nth(CHARACTERS).is_some() {
-        out.push_str("...");
+        left -= characters;
+        if is_plain {
+            out.push(character);
+        } else {
+            out.extend(character.escape_debug());
+        }
     }
     out
 }
@@ -122,6 +123,7 @@ mod tests {
         assert_eq!(shown("plain \"text\", \u{e9}"), "plain \"text\", \u{e9}");
         assert_eq!(shown("a\nINFO forged\r\u{1b}[2J\u{202e}"), "a\\nINFO forged\\r\\u{1b}[2J\\u{202e}");
         assert_eq!(shown(&"x".repeat(5_000)).len(), CHARACTERS + 3);
+        assert_eq!(shown(&"\n".repeat(5_000)).len(), CHARACTERS + 3);
     }
 
     #[test]

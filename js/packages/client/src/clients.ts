@@ -19,6 +19,8 @@ export const NAME = /^[^\s.*>\p{Cc}]{1,255}$/u;
 export class Clients {
 	/** What calls are made with. */
 	readonly site: CallSite;
+	/** How many entries of the hub's lists of services were skipped. */
+	skipped = 0;
 
 	constructor(runtime: Runtime, presence: Presence, references: () => References) {
 		this.site = {
@@ -82,7 +84,8 @@ export class Clients {
 
 	/** What is served, as the hub lists it: each instance by itself. */
 	async instances(): Promise<Instance[]> {
-		return readInstances(await this.request("$hub.services", null, { timeout: LIST_MS }));
+		const listed = await this.request("$hub.services", null, { timeout: LIST_MS });
+		return readInstances(listed, () => this.skipped++);
 	}
 
 	private async instanceAt(service: string, node: string): Promise<string> {

@@ -41,8 +41,8 @@ export interface Instance {
 	readonly info: ServiceInfo;
 }
 
-/** Reads the list of a hub. What is not of the form that this version knows is left out. */
-export function readInstances(listed: unknown): Instance[] {
+/** Reads the list of a hub. What a service says that is not of the form that it has to have is skipped. */
+export function readInstances(listed: unknown, skipped: () => void = () => {}): Instance[] {
 	if (!(listed instanceof Uint8Array)) {
 		throw malformed();
 	}
@@ -69,10 +69,16 @@ export function readInstances(listed: unknown): Instance[] {
 			const end = at + length;
 			const fields: Fields = readFields(listed, view, at, end);
 			at = end;
-			const info = described(fieldText(fields, "service"));
+			const said = fieldText(fields, "service");
+			if (said === undefined) {
+				continue;
+			}
+			const info = described(said);
 			const [instance] = info?.instances ?? [];
 			if (info && queue === "" && pattern === `svc.${info.name}.${instance}.*`) {
 				found.push({ node, info });
+			} else {
+				skipped();
 			}
 		}
 	} catch (error) {
@@ -107,12 +113,13 @@ function readFields(bytes: Uint8Array, view: DataView, begin: number, end: numbe
 	return fields;
 }
 
-function described(text: string | undefined): ServiceInfo | undefined {
+function described(text: string): ServiceInfo | undefined {
 	try {
-		const info = JSON.parse(text ?? "null") as Partial<ServiceInfo> | null;
+		const info = JSON.parse(text) as Partial<ServiceInfo> | null;
 		const isInfo =
 			info !== null && typeof info.name === "string" && Array.isArray(info.methods) && Array.isArray(info.instances);
-		return isInfo && info.instances?.length === 1 ? (info as ServiceInfo) : undefined;
+		const isMethod = (one: Partial<MethodInfo> | null): boolean => typeof one?.name === "string";
+		return isInfo && info.instances?.length === 1 && info.methods?.every(isMethod) ? (info as ServiceInfo) : undefined;
 	} catch {
 		return undefined;
 	}

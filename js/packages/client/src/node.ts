@@ -84,6 +84,8 @@ export interface NodeStatistics {
 	readonly open: { readonly mine: number; readonly theirs: number };
 	readonly subscriptions: number;
 	readonly services: number;
+	/** Entries of the hub's lists of services that were skipped, as they were not of the form that they have to have. */
+	readonly skipped: number;
 	/** Functions, objects and streams that were given to others, and that are held of them. */
 	readonly remote: { readonly given: number; readonly held: number };
 }
@@ -384,6 +386,7 @@ export class Node {
 			open: session?.open ?? { mine: 0, theirs: 0 },
 			subscriptions: this.subscriptions.size,
 			services: this.servings.size,
+			skipped: this.clients.skipped,
 			remote: this.references.statistics(),
 		};
 	}

@@ -1,7 +1,7 @@
 /** Stories of the core in virtual time: no socket, no timer. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Kind } from "../src/frames.js";
+import { fieldBytes, Kind } from "../src/frames.js";
 import {
 	AskTimeout,
 	InvalidArgument,
@@ -12,7 +12,7 @@ import {
 } from "../src/generated/errors.js";
 import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";
-import { settled, World } from "./virtual.js";
+import { type Said, settled, World } from "./virtual.js";
 
 async function joined(world = new World()): Promise<{ world: World; node: Awaited<ReturnType<World["join"]>> }> {
 	const joining = world.join();
@@ -378,3 +378,36 @@ test("a message that can't be read is left out, and the link stays", async () =>
 	assert.equal(world.reported.length, 2);
 	assert.equal(node.statistics().lost, 0);
 });
+
+test("what strangers have announced to an older hub is skipped and counted", async () => {
+	const { world, node } = await joined();
+	const method = { name: "quote" };
+	const info = { name: "shop", methods: [method], instances: ["one"] };
+	const asked = node.services();
+	await settled();
+	const [sent] = world.last.of(Kind.CALL);
+	assert.equal(sent?.head.subject, "$hub.services");
+	const listed = Buffer.concat([
+		entry("svc.shop.one.*", { service: info }),
+		entry("svc.shop.two.*", { service: info }),
+		entry("svc.shop.two.*", { service: { ...info, instances: ["two"], methods: [null] } }),
+		entry("svc.shop.two.*", { service: 7 }),
+		entry("agent.ann", { agent: { id: "ann" } }),
+		entry("news", {}),
+	]);
+	world.last.say(Kind.REPLY, 2 | 8, (sent as Said).frame, {}, writeValue(Uint8Array.from(listed)));
+	assert.deepEqual(
+		(await asked).map(({ name, instances }) => [name, instances]),
+		[["shop", ["one"]]],
+	);
+	assert.equal(node.statistics().skipped, 3);
+});
+
+function entry(pattern: string, says: Record<string, unknown>): Buffer {
+	const encoder = new TextEncoder();
+	const fields = fieldBytes(Object.entries(says).map(([name, value]) => [name, encoder.encode(JSON.stringify(value))]));
+	const sized = (text: string): Buffer => Buffer.from([text.length, 0, ...encoder.encode(text)]);
+	const rest = Buffer.alloc(8);
+	rest.writeUInt32LE(fields.length, 4);
+	return Buffer.concat([sized("ann"), sized(""), sized(pattern), rest, fields]);
+}

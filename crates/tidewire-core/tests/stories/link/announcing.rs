@@ -7,7 +7,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{FieldsWriter, Flags, SubscribeHead};
 
-use crate::link::support::{KIB, World, failure};
+use crate::link::support::{KIB, World, announced, failure};
 
 fn guarded(options: HubOptions) -> World {
     let nothing = Grant { answer: Vec::new(), serve: Vec::new(), ..Grant::all("nothing", "ann") };
@@ -55,7 +55,7 @@ fn who_may_only_subscribe_hears_and_is_asked_nothing() {
         assert_eq!(failure(&mut world, root).1, ErrorCode::NoResponders, "{subject}");
     }
     assert_eq!(refused(&mut world, ann, ("svc.bank.*", "bank"), &[]), Some(ErrorCode::Unauthorized.number()));
-    let instance = refused(&mut world, ann, ("svc.bank.one.*", ""), &said("service", 9));
+    let instance = refused(&mut world, ann, ("svc.bank.one.*", ""), &announced("svc.bank.one.*", 9));
     assert_eq!(instance, Some(ErrorCode::Unauthorized.number()));
     world.publish(root, Flags::NORMAL, "svc.bank.news", b"news");
     world.settle();
@@ -67,7 +67,7 @@ fn what_a_token_serves_and_answers_it_need_not_be_allowed_to_subscribe_to() {
     let mut world = guarded(HubOptions::new("hub"));
     let (root, bank) = (joined(&mut world, "root", "root"), joined(&mut world, "bank", "bank"));
     assert_eq!(refused(&mut world, bank, ("svc.bank.*", "bank"), &[]), None);
-    assert_eq!(refused(&mut world, bank, ("svc.bank.one.*", ""), &said("service", 9)), None);
+    assert_eq!(refused(&mut world, bank, ("svc.bank.one.*", ""), &announced("svc.bank.one.*", 9)), None);
     assert_eq!(refused(&mut world, bank, ("till.open", ""), &[]), None);
     for (pattern, queue) in [("svc.shop.*", "shop"), ("svc.bank.>", ""), ("till.>", ""), ("news", "")] {
         assert_eq!(
@@ -103,7 +103,7 @@ fn a_service_is_answered_by_nobody_who_subscribes_to_everything() {
 fn a_node_says_of_itself_what_its_subscription_is_and_no_more() {
     let mut world = World::with(43, HubOptions { said_bytes: 20 * KIB, ..HubOptions::new("hub") });
     let (honest, liar) = (world.join("honest"), world.join("liar"));
-    let service = said("service", 9 * KIB);
+    let service = announced("svc.bank.one.*", 9 * KIB);
     assert_eq!(refused(&mut world, honest, ("svc.bank.one.*", ""), &service), None);
     let own = format!("$node.{}.>", 2);
     for (pattern, queue, field) in [
@@ -119,18 +119,29 @@ fn a_node_says_of_itself_what_its_subscription_is_and_no_more() {
         ("agent.*", "", "agent"),
         ("agent.a", "", "service"),
         ("news", "", "service"),
+        ("svc.bank.two.*", "", "other"),
     ] {
-        let number = refused(&mut world, liar, (pattern, queue), &said(field, 9));
+        // What is said is well formed, but for this place.
+        let says = match field {
+            "other" => said(field, 9),
+            "agent" => announced("agent.a", 9),
+            _ => announced("svc.bank.one.*", 9),
+        };
+        let number = refused(&mut world, liar, (pattern, queue), &says);
         assert_eq!(number, Some(ErrorCode::InvalidArgument.number()), "{pattern} {queue} {field}");
+    }
+    for wrong in [said("service", 9), announced("svc.bank.three.*", 9), announced("agent.ann", 9)] {
+        let number = refused(&mut world, liar, ("svc.bank.two.*", ""), &wrong);
+        assert_eq!(number, Some(ErrorCode::InvalidArgument.number()), "the hub reads what it lists");
     }
     assert_eq!(
         refused(&mut world, liar, ("svc.bank.one.*", ""), &service),
         Some(ErrorCode::NameTaken.number()),
         "another node has announced it"
     );
-    assert_eq!(refused(&mut world, liar, ("svc.bank.two.*", ""), &service), None);
-    assert_eq!(refused(&mut world, liar, ("agent.ann", ""), &said("agent", 9 * KIB)), None);
-    let number = refused(&mut world, liar, ("svc.bank.three.*", ""), &service);
+    assert_eq!(refused(&mut world, liar, ("svc.bank.two.*", ""), &announced("svc.bank.two.*", 9 * KIB)), None);
+    assert_eq!(refused(&mut world, liar, ("agent.ann", ""), &announced("agent.ann", 9 * KIB)), None);
+    let number = refused(&mut world, liar, ("svc.bank.three.*", ""), &announced("svc.bank.three.*", 9 * KIB));
     assert_eq!(number, Some(ErrorCode::LimitExceeded.number()), "it has said 18 KiB of 20");
     world.cut(honest);
     let other = world.join("other");
@@ -141,10 +152,11 @@ fn a_node_says_of_itself_what_its_subscription_is_and_no_more() {
 fn the_list_of_services_is_there_once_however_many_ask() {
     let mut world = World::new(44);
     let (asker, server) = (world.join("asker"), world.join("server"));
-    let service = said("service", 15 * KIB);
     for number in 0..20 {
-        assert_eq!(refused(&mut world, server, (&format!("svc.s.{number}.*"), ""), &service), None);
+        let pattern = format!("svc.s.{number}.*");
+        assert_eq!(refused(&mut world, server, (&pattern, ""), &announced(&pattern, 15 * KIB)), None);
     }
+    let service = announced("svc.t.1.*", 15 * KIB);
     let list = |world: &mut World| {
         world.call(asker, "$hub.services", b"", 7);
         world.settle();

@@ -6,7 +6,7 @@ use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, SubscribeHead};
 
-use crate::link::support::{KIB, MIB, World, failure, filled, pair};
+use crate::link::support::{KIB, MIB, World, announced, failure, filled, pair};
 
 #[test]
 fn a_full_member_of_a_group_does_not_fail_a_call_that_another_can_take() {
@@ -144,10 +144,9 @@ fn news_of_services_that_find_no_room_are_made_up_for() {
         world.publish(talker, Flags::NORMAL, "noise", &noise);
         world.settle();
     }
-    let says = fields(b"service", &[b'm'; 8 * KIB]);
     for number in 0..20 {
         let pattern = format!("svc.bank.{number}.*");
-        let head = SubscribeHead { queue: "", pattern: &pattern };
+        let (head, says) = (SubscribeHead { queue: "", pattern: &pattern }, announced(&pattern, 8 * KIB));
         world.nodes[server].session.subscribe(&head, &says, number).unwrap();
         world.settle();
     }

@@ -5,7 +5,7 @@ use tidewire_core::link::session::{Event, Greeting, Refused, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, SubscribeHead};
 
-use crate::link::support::{MIB, World, failure, filled, lane, nothing_is_left, pair};
+use crate::link::support::{MIB, World, announced, failure, filled, lane, nothing_is_left, pair};
 
 #[test]
 fn a_call_carries_everything_and_is_answered_once() {
@@ -344,8 +344,7 @@ fn the_hub_lists_its_nodes_and_says_who_comes_and_goes() {
     let mut world = World::new(20);
     world.hub.keep_changes();
     let (caller, callee) = (world.join("caller"), world.join("callee"));
-    let mut said = Vec::new();
-    FieldsWriter::new(&mut said).add("service", b"{}").unwrap();
+    let said = announced("svc.add.one.*", 0);
     let head = SubscribeHead { queue: "", pattern: "svc.add.one.*" };
     world.nodes[callee].session.subscribe(&head, &said, 0).unwrap();
     world.settle();
@@ -377,10 +376,9 @@ fn the_hub_lists_services_however_many_there_are() {
     let mut world = World::new(20);
     let (caller, callee) = (world.join("caller"), world.join("callee"));
     world.subscribe(caller, "silent", "");
-    let mut said = Vec::new();
-    FieldsWriter::new(&mut said).add("service", &[b'm'; 5_000]).unwrap();
     for at in 0..400 {
-        let head = SubscribeHead { queue: "", pattern: &format!("svc.s.{at}.*") };
+        let pattern = format!("svc.s.{at}.*");
+        let (head, said) = (SubscribeHead { queue: "", pattern: &pattern }, announced(&pattern, 5_000));
         world.nodes[callee].session.subscribe(&head, &said, at).unwrap();
     }
     world.settle();

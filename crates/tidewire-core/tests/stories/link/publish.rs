@@ -5,7 +5,7 @@ use tidewire_core::link::session::{Event, Greeting, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, PublishHead, SubscribeHead};
 
-use crate::link::support::{MIB, World, filled, lane};
+use crate::link::support::{MIB, World, announced, filled, lane};
 
 #[test]
 fn every_node_with_a_matching_subscription_gets_it_once() {
@@ -102,8 +102,7 @@ fn only_the_hub_publishes_on_its_own_subjects() {
     let (watcher, liar) = (world.join("watcher"), world.join("liar"));
     world.subscribe(watcher, "$hub.services.*", "");
     world.publish(liar, Flags::NORMAL, "$hub.services.added", b"not true");
-    let mut said = Vec::new();
-    FieldsWriter::new(&mut said).add("service", b"add").unwrap();
+    let said = announced("svc.liar.1.*", 0);
     let head = SubscribeHead { queue: "", pattern: "svc.liar.1.*" };
     let id = world.nodes[liar].session.subscribe(&head, &said, 1).unwrap();
     world.settle();

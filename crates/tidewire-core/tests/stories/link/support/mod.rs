@@ -11,7 +11,7 @@ use tidewire_core::link::hub::{Hub, HubOptions, LinkId};
 use tidewire_core::link::outbox::{Pieces, ToLay};
 use tidewire_core::link::session::{Event, Fault, Greeting, Placed, Sending, Session};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{self, CallHead, Flags, Frame, PublishHead, SubscribeHead};
+use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Frame, PublishHead, SubscribeHead};
 
 pub const KIB: usize = 1_024;
 pub const MIB: usize = 1_024 * KIB;
@@ -500,4 +500,23 @@ pub fn filled(bytes: usize, tag: u32) -> Vec<u8> {
     let mut payload = period.repeat(bytes / period.len() + 1);
     payload.truncate(bytes);
     payload
+}
+
+/// What an instance or an agent says of itself on its subject, in about so many bytes.
+pub fn announced(pattern: &str, bytes: usize) -> Vec<u8> {
+    let (description, mut said) = ("m".repeat(bytes), Vec::new());
+    let tokens: Vec<&str> = pattern.split('.').collect();
+    let (field, json) = match tokens[..] {
+        ["svc", name, instance, "*"] => (
+            "service",
+            serde_json::json!({
+                "name": name, "description": description, "visibility": "private", "methods": [], "events": [],
+                "instances": [instance],
+            }),
+        ),
+        ["agent", id] => ("agent", serde_json::json!({"id": id, "type": "desk", "capabilities": [description]})),
+        _ => panic!("{pattern}: nothing is announced there"),
+    };
+    FieldsWriter::new(&mut said).add(field, json.to_string().as_bytes()).unwrap();
+    said
 }

@@ -1,0 +1,340 @@
+//! Announcements: what instances of services and agents say of themselves in the fields of their subscriptions, as the hub takes it and its readers read it.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tidewire_proto::generated::limits;
+use tidewire_proto::wire::Fields;
+
+/// The field of an instance of a service.
+pub const SERVICE: &str = "service";
+/// The field of an agent.
+pub const AGENT: &str = "agent";
+/// A longer id of an agent is written in hexadecimal digits.
+const AGENT_ID_BYTES_MAX: usize = 99;
+/// How much is said of what is wrong: it may be a part of what a stranger has written.
+const PROBLEM_CHARACTERS_MAX: usize = 200;
+
+/// What a hub says of one subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The name of the node that subscribed.
+    pub node: &'a str,
+    /// Its queue group, or nothing.
+    pub queue: &'a str,
+    /// Its pattern.
+    pub pattern: &'a str,
+    /// Calls that it had not answered when the entry was written.
+    pub in_progress: u32,
+    /// What it says of itself.
+    pub says: &'a [u8],
+}
+
+/// A description that is as it has to be, and fits the pattern that it came with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// An instance of a service.
+    Service {
+        /// The name of the service.
+        name: String,
+        /// The id of the instance.
+        instance: String,
+        /// Its description.
+        json: &'a str,
+    },
+    /// An agent.
+    Agent {
+        /// Its description.
+        json: &'a str,
+    },
+    /// Something that this version does not know.
+    Nothing,
+}
+
+/// A list is not of the form of `spec/wire.md`, section 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Reads a list of the hub, one entry after the other.
+pub fn entries(listed: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, Malformed>> {
+    let mut rest = listed;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let found = entry(&mut rest).ok_or(Malformed);
+        if found.is_err() {
+            rest = &[];
+        }
+        Some(found)
+    })
+}
+
+fn entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
+    let [node, queue, pattern] = [text(rest)?, text(rest)?, text(rest)?];
+    let in_progress = u32::from_le_bytes(*taken(rest, 4)?.first_chunk()?);
+    let length = u32::from_le_bytes(*taken(rest, 4)?.first_chunk()?);
+    Some(Entry { node, queue, pattern, in_progress, says: taken(rest, length as usize)? })
+}
+
+fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    let length = u16::from_le_bytes(*taken(rest, 2)?.first_chunk()?);
+    std::str::from_utf8(taken(rest, usize::from(length))?).ok()
+}
+
+fn taken<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+    let (first, others) = rest.split_at_checked(bytes)?;
+    *rest = others;
+    Some(first)
+}
+
+impl<'a> Entry<'a> {
+    /// Reads what it says of itself.
+    ///
+    /// # Errors
+    /// What is wrong with it: whoever announced it is a stranger, and the rest of the list is of use nevertheless.
+    pub fn told(&self) -> Result<Told<'a>, String> {
+        told(self.pattern, self.queue, self.says)
+    }
+}
+
+/// Reads what a subscription says of itself.
+///
+/// # Errors
+/// What is wrong with it, in a text of bounded length.
+pub fn told<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<Told<'a>, String> {
+    read(pattern, queue, says).map_err(|problem| problem.chars().take(PROBLEM_CHARACTERS_MAX).collect())
+}
+
+fn read<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<Told<'a>, String> {
+    let fields = Fields::parse("SUBSCRIBE", says).map_err(|wrong| wrong.to_string())?;
+    let is_own = |wanted: &str| queue.is_empty() && pattern == wanted;
+    if let Some(json) = fields.text(AGENT) {
+        let agent: Agent = described(AGENT, json)?;
+        if !is_own(&agent_subject(&agent.id)) {
+            return Err("agent: its id is not that of its subject".to_owned());
+        }
+        return Ok(Told::Agent { json });
+    }
+    let Some(json) = fields.text(SERVICE) else { return Ok(Told::Nothing) };
+    let service: Service = described(SERVICE, json)?;
+    service.check()?;
+    let Service { name, instances, .. } = service;
+    match <[String; 1]>::try_from(instances) {
+        Ok([instance]) if is_own(&format!("svc.{name}.{instance}.*")) => Ok(Told::Service { name, instance, json }),
+        _ => Err("service: its name and its instance are not those of its subject".to_owned()),
+    }
+}
+
+fn described<'a, T: Deserialize<'a>>(field: &str, json: &'a str) -> Result<T, String> {
+    serde_json::from_str(json).map_err(|wrong| format!("{field}: {wrong}"))
+}
+
+/// The subject of an agent: its id where that is one short token, else that in hexadecimal digits.
+#[must_use]
+pub fn agent_subject(id: &str) -> String {
+    let is_plain = |byte: u8| matches!(byte, b'!'..=b'}') && !b"*.>".contains(&byte);
+    if !id.is_empty() && id.len() <= AGENT_ID_BYTES_MAX && id.bytes().all(is_plain) {
+        return format!("agent.{id}");
+    }
+    let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("agent.~{digits}")
+}
+
+/// Whether a text can be one token of a subject; how long it may be is another question.
+#[must_use]
+pub fn is_token(text: &str) -> bool {
+    let fits = |letter: char| !".*>".contains(letter) && !letter.is_whitespace() && !letter.is_control();
+    !text.is_empty() && text.chars().all(fits)
+}
+
+#[derive(Deserialize)]
+struct Agent {
+    id: String,
+    #[serde(rename = "type")]
+    _type: String,
+    #[serde(rename = "capabilities")]
+    _capabilities: Vec<String>,
+}
+
+/// A description of a service, as far as it is looked at. All of it has to be there.
+#[derive(Deserialize)]
+struct Service {
+    name: String,
+    #[serde(rename = "description")]
+    _description: String,
+    #[serde(rename = "visibility")]
+    _visibility: Seen,
+    methods: Vec<Method>,
+    events: Vec<Event>,
+    instances: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Method {
+    name: String,
+    #[serde(rename = "description")]
+    _description: String,
+    #[serde(rename = "parameters")]
+    _parameters: Schema,
+    #[serde(rename = "result")]
+    _result: Schema,
+    #[serde(rename = "stream")]
+    _stream: bool,
+    #[serde(rename = "idempotent")]
+    _idempotent: bool,
+    timeout: Option<f64>,
+    #[serde(rename = "visibility")]
+    _visibility: Seen,
+    #[serde(rename = "notes")]
+    _notes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "subject")]
+    _subject: String,
+    #[serde(rename = "queue")]
+    _queue: Option<String>,
+    #[serde(rename = "method")]
+    _method: String,
+    #[serde(rename = "description")]
+    _description: String,
+    #[serde(rename = "message")]
+    _message: Schema,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Seen {
+    Node,
+    Private,
+    Public,
+}
+
+/// An object; what is in it is for those who read it.
+type Schema = std::collections::BTreeMap<String, IgnoredAny>;
+
+impl Service {
+    fn check(&self) -> Result<(), String> {
+        let most = limits::SERVICE_METHODS;
+        if self.methods.len() as u64 > most.max || self.events.len() as u64 > most.max {
+            return Err(format!("service: {}={}: it has more", most.name, most.max));
+        }
+        let mut names: Vec<&str> = self.methods.iter().map(|method| &*method.name).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("service: two of its methods have one name".to_owned());
+        }
+        for name in [&*self.name].into_iter().chain(names) {
+            if !is_token(name) || name.len() as u64 > limits::NAME_BYTES.max {
+                return Err(format!("service: {name:?} is not allowed as a name: give one token"));
+            }
+        }
+        let most_s = (limits::ASK_TIMEOUT_MS.max / 1_000) as f64;
+        let is_time = |timeout: f64| timeout > 0.0 && timeout <= most_s;
+        if self.methods.iter().filter_map(|method| method.timeout).any(|timeout| !is_time(timeout)) {
+            return Err(format!("service: timeout: give seconds, more than 0 and at most {most_s}, or null"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_proto::wire::FieldsWriter;
+
+    use super::{Entry, Malformed, Told, agent_subject, entries, told};
+
+    fn said(field: &str, text: &str) -> Vec<u8> {
+        let mut said = Vec::new();
+        FieldsWriter::new(&mut said).add(field, text.as_bytes()).expect("it is short");
+        said
+    }
+
+    fn service(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
+        let method = serde_json::json!({
+            "name": "pay", "description": "", "parameters": {"type": "object"}, "result": {}, "stream": false,
+            "idempotent": false, "timeout": 2.5, "visibility": "private", "notes": ["not exact"],
+        });
+        let event = serde_json::json!({
+            "subject": "bank.>", "queue": null, "method": "hear", "description": "", "message": {},
+        });
+        let mut info = serde_json::json!({
+            "name": "bank", "description": "", "visibility": "public", "methods": [method], "events": [event],
+            "instances": ["one"], "added by a later version": [1],
+        });
+        change(&mut info);
+        said("service", &info.to_string())
+    }
+
+    fn problem(says: &[u8]) -> String {
+        told("svc.bank.one.*", "", says).expect_err("it is wrong")
+    }
+
+    #[test]
+    fn a_service_is_told_of_where_its_instance_is_called() {
+        let says = service(|_| ());
+        let found = told("svc.bank.one.*", "", &says).expect("it is well formed");
+        assert!(matches!(found, Told::Service { name, instance, .. } if name == "bank" && instance == "one"));
+        for (pattern, queue) in [("svc.bank.two.*", ""), ("svc.shop.one.*", ""), ("svc.bank.one.*", "bank"), (">", "")]
+        {
+            let problem = told(pattern, queue, &says).expect_err("that is another's");
+            assert!(problem.contains("not those of its subject"), "{problem}");
+        }
+        assert_eq!(told("news", "", &said("later", "1")), Ok(Told::Nothing));
+    }
+
+    #[test]
+    fn each_fault_of_a_description_is_named() {
+        type Change = fn(&mut serde_json::Value);
+        let faults: [(&str, Change); 14] = [
+            ("two of its methods", |info| info["methods"] = vec![info["methods"][0].clone(); 2].into()),
+            ("service_methods=1000", |info| {
+                let event = serde_json::json!({"subject": "", "method": "", "description": "", "message": {}});
+                info["events"] = vec![event; 1_001].into();
+            }),
+            ("as a name", |info| info["methods"][0]["name"] = "a b".into()),
+            ("as a name", |info| info["name"] = "a.b".into()),
+            ("timeout", |info| info["methods"][0]["timeout"] = (-1).into()),
+            ("timeout", |info| info["methods"][0]["timeout"] = 1e30.into()),
+            ("expected f64", |info| info["methods"][0]["timeout"] = "soon".into()),
+            ("unknown variant", |info| info["methods"][0]["visibility"] = "all".into()),
+            ("expected a map", |info| info["methods"][0]["result"] = 7.into()),
+            ("expected a string", |info| info["methods"][0]["name"] = 5.into()),
+            ("expected a sequence", |info| info["methods"] = serde_json::Value::Null),
+            ("expected a sequence", |info| info["instances"] = "one".into()),
+            ("not those of its subject", |info| info["instances"] = vec!["one", "two"].into()),
+            ("missing field", |info| drop(info.as_object_mut().map(|info| info.remove("events")))),
+        ];
+        for (names, change) in faults {
+            let found = problem(&service(change));
+            assert!(found.contains(names), "{names}: {found}");
+        }
+        for text in ["", "{", "null", "[]", &"[".repeat(5_000), "{\"name\": NaN}", "\0"] {
+            assert!(problem(&said("service", text)).starts_with("service: "), "{text}");
+        }
+        let long = problem(&said("service", &format!("{{\"visibility\": \"{}\"}}", "x".repeat(9_000))));
+        assert_eq!(long.chars().count(), 200);
+        assert!(told("svc.bank.one.*", "", b"\x01no fields").is_err());
+    }
+
+    #[test]
+    fn an_agent_is_told_of_on_its_own_subject() {
+        let says = said("agent", r#"{"id": "ann", "type": "desk", "capabilities": ["add"]}"#);
+        assert!(matches!(told("agent.ann", "", &says), Ok(Told::Agent { .. })));
+        assert!(told("agent.bob", "", &says).is_err() && told("agent.ann", "all", &says).is_err());
+        assert!(told("agent.ann", "", &said("agent", r#"{"id": "ann", "type": 1, "capabilities": []}"#)).is_err());
+        assert_eq!(agent_subject("~a.b"), "agent.~7e612e62");
+        assert_eq!(agent_subject(&"x".repeat(99)).len(), 105);
+        assert_eq!(agent_subject(&"x".repeat(100)).len(), 207);
+    }
+
+    #[test]
+    fn a_list_is_read_up_to_where_it_is_broken() {
+        let mut listed = b"\x03\0ann\0\0\x04\0news\x02\0\0\0\x01\0\0\0\0".to_vec();
+        let entry = Entry { node: "ann", queue: "", pattern: "news", in_progress: 2, says: &[0] };
+        assert_eq!(entries(&listed).collect::<Vec<_>>(), [Ok(entry)]);
+        listed.push(9);
+        assert_eq!(entries(&listed).collect::<Vec<_>>(), [Ok(entry), Err(Malformed)]);
+    }
+}
