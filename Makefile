@@ -142,7 +142,7 @@ test-demo: .make/extension .make/flights ## The demonstrations on 20,000 flights
 .PHONY: attack
 attack: .make/extension ## Attack a hub in all the ways that are known, while a good client measures (python/tests/attacks)
 	$(call say,attacking a hub)
-	@cd python/tests && ../../$(BIN)/python -m attacks
+	@cd python/tests && ../../$(BIN)/python -m attacks $(NAMES)
 
 .PHONY: attack-memory
 attack-memory: .make/extension ## The memory of a hub that clients fill, beside the formula of its bound (docs/guides/security.md)
@@ -181,6 +181,11 @@ wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPytho
 histories: .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST
 	$(call say,$(or $(HISTORIES),200) random histories over links)
 	@cd python && HISTORIES=$(or $(HISTORIES),200) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q tests/test_link_histories.py
+
+.PHONY: random-suites
+random-suites: .make/extension ## Random programs and histories with CPython 3.10 to 3.13, or SUITES_PYTHON alone (RANDOM_PROGRAMS, HISTORIES)
+	$(call say,random programs and histories with each interpreter)
+	@$(BIN)/python tools/random_suites.py --programs $(RANDOM_PROGRAMS) --histories $(or $(HISTORIES),60) $(if $(SUITES_PYTHON),--python $(SUITES_PYTHON))
 
 .PHONY: power
 power: ## Losses of power on a simulated disk: POWER_CUTS histories (10,000); TIDEWIRE_HISTORY=17 plays one again

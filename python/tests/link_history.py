@@ -1,4 +1,6 @@
-"""One random history of calls, streams and objects over links, beside what must come of each: ``link_history.py SEED [STEPS]``.
+"""One random history of calls, streams and objects over links, beside what must come of each: ``link_history.py SEED [STEPS] [LOOP] [PLACE]``.
+
+The loop is ``asyncio``, ``uvloop``, or ``threads``, where calls that give one value are made by plain threads; the place is ``tcp`` or ``unix``.
 
 The same number gives the same history, apart from what the threads and sockets do at the same time. A watchdog ends one that hangs, with
 the tracebacks of all threads; a history that went well says so.
@@ -12,6 +14,7 @@ import gc
 import logging
 import random
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -91,15 +94,20 @@ class Box:
 class History:
     """Does random things over links, many at once, and looks at what comes of each."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, loop: str = "asyncio", place: str = "tcp") -> None:
         self.dice = random.Random(seed)
+        self._by_threads, self._place = loop == "threads", place
         self.counts: Counter[str] = Counter()
         self.notes: list[str] = []
 
     async def run(self, steps: int) -> None:
+        with tempfile.TemporaryDirectory(prefix="tw-", dir="/tmp") as folder:
+            await self._run(steps, "tide://127.0.0.1:0" if self._place == "tcp" else f"tide+unix://{folder}/hub")
+
+    async def _run(self, steps: int, place: str) -> None:
         config = {"links": {"link_shared_bytes": self.dice.choice((0, 1 << 24))}}
         async with tw.Node(name="hub", config=config) as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
+            url = hub.listen(place).url
             async with tw.Node(url, name="a", config=config) as a, tw.Node(url, name="b", config=config) as b:
                 nodes = [hub, a, b]
                 served = [await node.serve(Box(self.counts), name=f"box-{node.name}") for node in nodes]
@@ -123,18 +131,23 @@ class History:
 
     async def calls(self, box: Any, dice: random.Random) -> None:
         value = dice.randbytes(dice.choice(SIZES))
-        method = dice.choice((box.echo, box.plainly))
-        for got in await asyncio.gather(*(_awaited(method, value) for _ in range(dice.randint(1, 5)))):
+        method = dice.choice(("echo", "plainly"))
+        for got in await asyncio.gather(*(self._value(box, method, value) for _ in range(dice.randint(1, 5)))):
             assert got == value
 
     async def fails(self, box: Any, dice: random.Random) -> None:
         what = str(dice.random())
         try:
-            await box.fail(what)
+            await self._value(box, "fail", what)
         except Expected as error:
             assert error.args == (what,)
         else:
             raise AssertionError("it did not fail")
+
+    async def _value(self, box: Any, method: str, *args: Any) -> Any:
+        if self._by_threads:
+            return await asyncio.to_thread(getattr(box.sync, method), *args)
+        return await getattr(box, method)(*args)
 
     async def hangs(self, box: Any, dice: random.Random) -> None:
         task = asyncio.create_task(_awaited(box.hang))
@@ -196,7 +209,7 @@ class History:
             return value + amount
 
         if dice.random() < 0.5:
-            assert await box.same(add) is add
+            assert await self._value(box, "same", add) is add
         else:
             assert await box.apply(add, 7) == 7 + amount
 
@@ -228,13 +241,22 @@ async def _awaited(method: Callable[..., Any], *args: Any) -> Any:
     return await method(*args)
 
 
-def main(seed: int, steps: int) -> None:
+def main(seed: int, steps: int = STEPS, loop: str = "asyncio", place: str = "tcp") -> None:
     faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
     # Handlers that fail as they are told to are logged, and nothing else is expected on stderr.
     logging.getLogger("tidewire").setLevel(logging.CRITICAL)
-    history = History(seed)
+    history = History(seed, loop, place)
     try:
-        asyncio.run(history.run(steps))
+        if loop == "uvloop":
+            import uvloop  # type: ignore[import-not-found]
+
+            made = uvloop.new_event_loop()
+            try:
+                made.run_until_complete(history.run(steps))
+            finally:
+                made.close()
+        else:
+            asyncio.run(history.run(steps))
     except BaseException:
         print("\n".join(history.notes), file=sys.stderr)
         raise
@@ -242,4 +264,4 @@ def main(seed: int, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else STEPS)
+    main(*map(int, sys.argv[1:3]), *sys.argv[3:])

@@ -107,6 +107,26 @@ def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -
     assert node.lookup("stuck") is None
 
 
+def test_asks_of_an_actor_that_is_abandoned_end_with_it(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        held = Held(node, tw.Mailbox(8))
+        asks = [asyncio.ensure_future(held.ref.ask(number, timeout=None)) for number in (1, 2)]
+        await asyncio.sleep(0)
+        ledger = await held.ref.stop(timeout=0.01)
+        told = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 30)
+        assert [type(one) for one in told] == [tw.ActorStopped] * 2
+        # All three are dead letters while the handler of the first still runs.
+        assert (ledger.accepted, ledger.dead_lettered, held.seen) == (3, 3, [])
+        letters = node.dead_letters.list()
+        # What a handler has, nobody can have a second time.
+        assert (
+            sorted(letter.message for letter in letters if letter.message is not None) == [1, 2] and len(letters) == 3
+        )
+        held.gate.set()
+
+    run(story)
+
+
 def test_a_handler_can_stop_its_actor_but_not_wait_for_that(node: tw.Node) -> None:
     def last(message: Any, ctx: tw.Context) -> Any:
         if message == "wait":

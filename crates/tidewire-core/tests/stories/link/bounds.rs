@@ -168,14 +168,6 @@ fn told(event: Event<u32>) -> Option<String> {
     }
 }
 
-fn fields(name: &[u8], value: &[u8]) -> Vec<u8> {
-    let mut said = vec![1, name.len() as u8];
-    said.extend_from_slice(name);
-    said.extend_from_slice(&(value.len() as u16).to_le_bytes());
-    said.extend_from_slice(value);
-    said
-}
-
 #[test]
 fn who_answers_with_more_items_than_it_has_credit_for_is_told_and_closed() {
     for further in [0, 3] {

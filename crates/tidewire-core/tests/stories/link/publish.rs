@@ -3,7 +3,7 @@
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Greeting, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, PublishHead, SubscribeHead};
+use tidewire_proto::wire::{CallHead, Flags, PublishHead, SubscribeHead};
 
 use crate::link::support::{MIB, World, announced, filled, lane};
 
