@@ -399,3 +399,31 @@ async def test_what_a_bucket_answers_is_told_to_who_asked_and_not_to_the_log_of_
         with pytest.raises(tw.NotFound):
             await node.find_stream("none")
         assert [record.getMessage() for record in caplog.records] == []
+
+
+@story
+async def test_who_waits_at_a_hub_hears_at_once_of_an_event_and_of_the_end_of_the_hub(
+    tmp_path: Path,
+) -> None:
+    hub = tw.Node(data=tmp_path)
+    async with hub, tw.Node(hub.listen("tide://127.0.0.1:0").url) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        consumer = await orders.consumer("billing")
+        calls = node._home().call
+        waiting = asyncio.ensure_future(consumer.next())
+        ends = asyncio.ensure_future(anext(orders.read(start="new", follow=True)))
+        # Both are asked for at the hub by the time that it has answered this.
+        await calls("stream_info", "orders")
+        await orders.publish("orders.created", 1)
+        event = await asyncio.wait_for(waiting, 30)
+        assert event is not None and event.value == 1
+        assert (await asyncio.wait_for(ends, 30)).value == 1
+        again = asyncio.ensure_future(consumer.next())
+        await calls("stream_info", "orders")
+        started = asyncio.get_running_loop().time()
+        ledger = await hub.stop(timeout=60.0)
+        assert asyncio.get_running_loop().time() - started < 30, "it waits for nobody who only waits"
+        assert ledger.balanced
+        with pytest.raises(tw.TidewireError) as caught:
+            await asyncio.wait_for(again, 30)
+        assert caught.value.retryable

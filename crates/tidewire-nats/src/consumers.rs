@@ -78,6 +78,14 @@ pub(crate) async fn info(shared: &Shared, stream: &str, consumer: &str) -> HomeR
     described(shared, stream, &info).await
 }
 
+/// Whether a consumer has events that it may deliver now, as far as the server tells: of those to be delivered again it does not.
+pub(crate) async fn is_ready(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<bool> {
+    let info = ask(shared, stream, consumer).await?;
+    let number = |name: &str| info[name].as_u64().unwrap_or_default();
+    let has_room = info["config"]["max_ack_pending"].as_u64().is_none_or(|most| number("num_ack_pending") < most);
+    Ok(number("num_pending") > 0 && has_room && !info["paused"].as_bool().unwrap_or_default())
+}
+
 /// Every consumer of a stream that has a name of its own.
 pub(crate) async fn list(shared: &Shared, stream: &str) -> HomeResult<Vec<ConsumerInfo>> {
     names::check("stream", stream)?;

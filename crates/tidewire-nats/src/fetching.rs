@@ -17,6 +17,10 @@ use crate::shared::Shared;
 /// The longest wait that is asked of a server at once: whoever is asked may go.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(20);
 
+/// How long a request for what is ready stays with a server at first, and at most while that says that something is.
+const BRIEF: Duration = Duration::from_millis(5);
+const LONGEST_BRIEF: Duration = Duration::from_millis(1_280);
+
 /// Deliveries that are ready; waits for the first.
 pub(crate) async fn fetch(shared: &Shared, stream: &str, consumer: &str, fetch: Fetch) -> HomeResult<Vec<Delivery>> {
     if fetch.max_messages == 0 {
@@ -68,12 +72,20 @@ async fn round(
     taken: &mut Vec<Message>,
 ) -> End {
     let connection = &shared.connection;
-    let ready = Pull { messages: fetch.max_messages, bytes: fetch.max_bytes, wait: Wait::Brief };
-    let one = Pull { messages: 1, bytes: 0, wait: Wait::Brief };
-    match puller.pull(connection, stream, consumer, ready, taken).await {
-        End::TooLarge if taken.is_empty() => return puller.pull(connection, stream, consumer, one, taken).await,
-        End::Empty if taken.is_empty() => (),
-        end => return end,
+    let one = Pull { messages: 1, bytes: 0, wait: Wait::Brief(LONGEST_BRIEF) };
+    let mut brief = BRIEF;
+    loop {
+        let ready = Pull { messages: fetch.max_messages, bytes: fetch.max_bytes, wait: Wait::Brief(brief) };
+        match puller.pull(connection, stream, consumer, ready, taken).await {
+            End::TooLarge if taken.is_empty() => return puller.pull(connection, stream, consumer, one, taken).await,
+            End::Empty if taken.is_empty() => (),
+            end => return end,
+        }
+        // It is empty, or its server was too busy to deliver in this time: then it tells so.
+        brief *= 4;
+        if brief > LONGEST_BRIEF || !consumers::is_ready(shared, stream, consumer).await.unwrap_or(false) {
+            break;
+        }
     }
     let wait = until.saturating_duration_since(Instant::now()).min(WAIT_AT_ONCE);
     if wait < Duration::from_millis(1) {
@@ -84,7 +96,7 @@ async fn round(
     if taken.is_empty() || fetch.max_messages == 1 || size >= fetch.max_bytes {
         return end;
     }
-    let more = Pull { messages: fetch.max_messages - 1, bytes: fetch.max_bytes - size, wait: Wait::Brief };
+    let more = Pull { messages: fetch.max_messages - 1, bytes: fetch.max_bytes - size, wait: Wait::Brief(BRIEF) };
     puller.pull(connection, stream, consumer, more, taken).await
 }
 

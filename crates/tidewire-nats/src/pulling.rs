@@ -35,13 +35,11 @@ pub(crate) struct Pull {
 pub(crate) enum Wait {
     /// Not at all.
     No,
-    /// As long as it needs to see that it may deliver nothing: of a consumer with as many deliveries out as it may have it
-    /// says nothing at once.
-    Brief,
+    /// Not at all, but for what it may need to see that it may deliver nothing: of a consumer with as many deliveries out as
+    /// it may have it says nothing at once. A server that is busy may need longer to deliver what it has.
+    Brief(Duration),
     For(Duration),
 }
-
-const BRIEF: Duration = Duration::from_millis(5);
 
 /// Why a pull ended.
 #[derive(Debug)]
@@ -125,8 +123,7 @@ impl Puller {
         }
         let wait = match pull.wait {
             Wait::No => Duration::ZERO,
-            Wait::Brief => BRIEF,
-            Wait::For(wait) => wait,
+            Wait::Brief(wait) | Wait::For(wait) => wait,
         };
         if !matches!(pull.wait, Wait::For(_)) {
             body["no_wait"] = json!(true);

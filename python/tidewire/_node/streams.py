@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._log import logger
@@ -347,7 +347,14 @@ class Streams(Services):
             # What is wrong with it is raised here, rather than told to whoever calls first.
             self._open_folder()
         self._serves_folder = True
-        self.serve(Service(self._home()), name=SERVICE)
+        service = Service(self._home())
+        self._at_goodbye.append(lambda: self._on_loop_soon(service.leave))
+        self.serve(service, name=SERVICE)
+
+    def _on_loop_soon(self, call: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(call)
 
     def _close_folder(self) -> None:
         with self._folder_lock:

@@ -28,7 +28,8 @@ class CommandWatch:
         self._home = home
         self._bucket = bucket
         self._waited = 0.0
-        self._waiting: dict[str, set[asyncio.Future[Change]]] = {}
+        # Of each record who waits, and after which revision.
+        self._waiting: dict[str, dict[asyncio.Future[Change], int]] = {}
         self._following: asyncio.Task[None] | None = None
 
     async def next(self, name: str, after: int, wait_us: int) -> tuple[list[Change], int]:
@@ -49,7 +50,7 @@ class CommandWatch:
             changes, after, _ = await self._home.call("watch", self._bucket, name + _KIND, after, 1, wait_us)
             return changes, after
         change: asyncio.Future[Change] = loop.create_future()
-        self._waiting.setdefault(name, set()).add(change)
+        self._waiting.setdefault(name, {})[change] = after
         try:
             if follower is None:
                 self._following = loop.create_task(self._follow(after))
@@ -63,8 +64,8 @@ class CommandWatch:
             return ([change.result()], change.result()[2]) if change.done() else ([], after)
         finally:
             change.cancel()
-            waiting = self._waiting.get(name, set())
-            waiting.discard(change)
+            waiting = self._waiting.get(name, {})
+            waiting.pop(change, None)
             if not waiting:
                 self._waiting.pop(name, None)
             self._waited = monotonic()
@@ -75,12 +76,13 @@ class CommandWatch:
             while self._waiting or monotonic() - self._waited < WAIT_US / 1_000_000:
                 changes, after, _ = await self._home.call("watch", self._bucket, f"*{_KIND}", after, _PAGE, WAIT_US)
                 for found in changes:
-                    for change in self._waiting.pop(found[0].removesuffix(_KIND), ()):
-                        if not change.done():
+                    # The watch may have begun before some of them: what they know is no change.
+                    for change, known in self._waiting.get(found[0].removesuffix(_KIND), {}).items():
+                        if found[2] > known and not change.done():
                             change.set_result(found)
         except TidewireError as error:
-            for name in list(self._waiting):
-                for change in self._waiting.pop(name):
+            for waiting in self._waiting.values():
+                for change in waiting:
                     if not change.done():
                         change.set_exception(error)
         finally:

@@ -187,7 +187,7 @@ class CommandWorker:
         self._changed()
 
     async def _fetch(self, queue: int, count: int, waits: bool) -> Any:
-        wait_us = WAIT_US if waits else 0
+        wait_us = self._store.home.wait_us if waits else 0
         try:
             raw = await self._store.home.call("fetch", QUEUE, self._consumers[queue], count, _BYTES_MAX, wait_us)
         except TidewireError as error:

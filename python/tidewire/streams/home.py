@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import StreamHome, home_error
 from tidewire.errors import (
+    HomeUnavailable,
     InvalidArgument,
     LeaseHeld,
     LeaseLost,
@@ -66,8 +67,11 @@ _CALLS = frozenset(
 
 WAIT_US = 4_000_000
 """How long one call waits for something at most; then it is called again. Less than the timeout of a call over a link."""
-HERE_WAIT_US = 600_000_000
-"""The same where there is no link."""
+LONG_WAIT_US = 600_000_000
+"""The same where the end of the wait is heard of: in a folder of this process, and at a hub, which ends it when its link is lost or it
+stops. Who only waits does not wake up."""
+_WAITS = frozenset(["fetch", "read", "watch"])
+_WAIT_MARGIN_S = 30.0
 
 
 class Home:
@@ -98,13 +102,16 @@ class Home:
         if self._connect is not None:
             return self._call_connected(self._connect, name, args)
         assert self._node is not None
-        answer: Awaitable[Any] = self._node.client(SERVICE).call(name, list(args))
+        client = self._node.client(SERVICE)
+        if name in _WAITS:
+            client = client.with_(timeout=LONG_WAIT_US / 1_000_000 + _WAIT_MARGIN_S)
+        answer: Awaitable[Any] = client.call(name, list(args))
         return answer
 
     @property
     def wait_us(self) -> int:
         """How long one call waits for something at most."""
-        return HERE_WAIT_US if self._is_here else WAIT_US
+        return LONG_WAIT_US if self._is_here or self.is_remote else WAIT_US
 
     @property
     def is_remote(self) -> bool:
@@ -128,6 +135,7 @@ class Service:
 
     # Errors that a caller asks for: they are told to it, and are no news for whoever runs the hub.
     _answers_ = (
+        HomeUnavailable,
         LeaseHeld,
         LeaseLost,
         NotFound,
@@ -140,14 +148,42 @@ class Service:
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        self._waiting: dict[int, Any] = {}
+        self._leaving = False
+
+    def leave(self) -> None:
+        """End what waits, as the node stops. For the event loop that runs the calls."""
+        self._leaving = True
+        for waiting in self._waiting.values():
+            waiting.cancel()
 
     async def call(self, name: str, args: list[Any]) -> Any:
-        """Do a call of the folder."""
+        """Do a call of the folder.
+
+        Raises:
+            HomeUnavailable: if it waited when the node stopped.
+        """
         if name not in _CALLS:
             raise InvalidArgument(
                 f"name: {name!r} is no call of a home: use the same version of Tidewire on both sides"
             )
-        return await self._home.call(name, *args)
+        if name not in _WAITS:
+            return await self._home.call(name, *args)
+        begun = self._home.call(name, *args)
+        if not hasattr(begun, "cancel"):
+            # The folder is being opened.
+            begun = asyncio.ensure_future(begun)
+        self._waiting[id(begun)] = begun
+        if self._leaving:
+            begun.cancel()
+        try:
+            return await begun
+        except asyncio.CancelledError:
+            if self._leaving:
+                raise HomeUnavailable("the hub with the streams is stopping: ask again when it is back") from None
+            raise
+        finally:
+            del self._waiting[id(begun)]
 
     async def hold(self, name: str, holder: str, ttl_us: int) -> AsyncIterator[int]:
         """Wait for a lease, give its fence, and give the lease back when nobody reads this stream any more: a link that ends is the end of
