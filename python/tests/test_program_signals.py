@@ -249,6 +249,89 @@ def test_an_error_that_leaves_the_block_interrupts_calls_and_tells_their_callers
     assert "waits up to" not in ended.err
 
 
+def test_an_error_that_leaves_the_block_ends_streams_over_links() -> None:
+    ended = program(
+        """
+        class Desk(tw.Service):
+            @tw.method
+            async def news(self):
+                try:
+                    yield 1
+                    await asyncio.sleep(60)
+                finally:
+                    print("closed")
+        async def read(node, there):
+            async for item in node.client(Desk).with_(instance="one").news():
+                there.release()
+        async def main():
+            there = asyncio.Semaphore(0)
+            try:
+                async with tw.Node(name="hub", config={"abort_timeout_ms": 40_000}) as hub:
+                    url = hub.listen("tide://127.0.0.1:0").url
+                    await hub.serve(Desk(), instance="one")
+                    other = await tw.Node(url, name="other").__aenter__()
+                    reads = [asyncio.ensure_future(read(node, there)) for node in (other, hub)]
+                    await there.acquire()
+                    await there.acquire()
+                    raise LookupError("lost")
+            except LookupError as error:
+                print(error)
+            for told in await asyncio.gather(*reads, return_exceptions=True):
+                print(type(told).__name__)
+            await other.stop()
+        run(main())
+        """
+    )
+    assert ended.code == 0, ended
+    assert sorted(ended.out.split()) == ["NodeStopped", "NodeStopped", "closed", "closed", "lost"], ended
+    assert "waits up to" not in ended.err
+    assert ended.seconds < SOON_S
+
+
+@pytest.mark.parametrize(
+    "asks", ["", "asking = asyncio.ensure_future(node.spawn(never).ask(1, timeout=None))"], ids=["idle", "asks"]
+)
+def test_one_ctrl_c_ends_a_starlette_program_with_a_node(asks: str) -> None:
+    pytest.importorskip("starlette")
+    pytest.importorskip("uvicorn")
+    ended = program(
+        f"""
+        import contextlib, socket, urllib.request
+        import uvicorn
+        from starlette.applications import Starlette
+        from starlette.responses import PlainTextResponse
+        from starlette.routing import Route
+
+        @contextlib.asynccontextmanager
+        async def lifespan(app):
+            async with tw.Node(name="desk", config={{"stop_timeout_ms": 500}}) as node:
+                app.state.desk = node.spawn(answer)
+                {asks or "pass"}
+                yield
+                print("lifespan over")
+
+        async def ask(request):
+            return PlainTextResponse(await request.app.state.desk.ask("well"))
+
+        def client(port):
+            print(urllib.request.urlopen(f"http://127.0.0.1:{{port}}/", timeout=30).read().decode())
+            print("now")
+
+        listening = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=client, args=(listening.getsockname()[1],), daemon=True).start()
+        app = Starlette(routes=[Route("/", ask)], lifespan=lifespan)
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
+        """,
+        "asyncio",
+        (INT,),
+    )
+    assert (ended.code, ended.out) == (0, "well\nnow\nlifespan over\n"), ended
+    assert "no running event loop" not in ended.err
+    assert "destroyed" not in ended.err
+    assert ended.seconds < SOON_S
+
+
 def test_the_time_for_what_cannot_be_cancelled_is_a_setting() -> None:
     ended = program(
         """

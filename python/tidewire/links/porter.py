@@ -130,6 +130,11 @@ class Porter:
                     break
                 pause = call.item(item, give)
                 may_go_on = pause is None or await pause
+        except asyncio.CancelledError:
+            if writing is None or writing.running.reason is None:
+                raise
+            # The node ends after an error: the reader is told so.
+            raise writing.running.reason from None
         finally:
             if writing is not None:
                 writing.on_cut(None)
