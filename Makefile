@@ -177,6 +177,11 @@ wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPytho
 	$(call say,wheel and source distribution)
 	@PATH="$(abspath .make/wheel/bin):$$PATH" $(PYTHON) tools/wheel_check.py
 
+.PHONY: crates-check
+crates-check: ## Package each crate as it would be published, and build it from its package (some minutes)
+	$(call say,packages of the crates)
+	@cargo package --quiet --workspace --exclude tidewire-python --exclude tidewire-testkit
+
 .PHONY: histories
 histories: .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST
 	$(call say,$(or $(HISTORIES),200) random histories over links)

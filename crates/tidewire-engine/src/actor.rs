@@ -27,6 +27,9 @@ use crate::{current, dispatch};
 pub struct ActorId(NonZeroU64);
 
 impl ActorId {
+    /// That of no actor.
+    pub(crate) const NONE: Self = Self(NonZeroU64::MAX);
+
     pub(crate) fn new(id: u64) -> Self {
         Self(NonZeroU64::new(id).unwrap_or(NonZeroU64::MAX))
     }
@@ -50,6 +53,9 @@ impl fmt::Debug for ActorId {
 }
 
 /// State with a handler. One message is handled at a time.
+///
+/// The handler is a plain function: what waits in it holds a thread. An actor that awaits between its messages is a future, which
+/// takes them from an inbox: [`EngineHandle::spawn_task`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -283,7 +289,7 @@ impl<M: Send + 'static> ActorRef<M> {
     pub fn send_blocking(&self, message: M) -> Result<Sent, TellError<M>> {
         let mut message = match self.tell(message) {
             Err(error) if error.is_full() && self.cell.senders_wait() && current::actor() != Some(self.cell.key()) => {
-                error.message
+                error.into_message()
             }
             other => return other,
         };
@@ -291,7 +297,7 @@ impl<M: Send + 'static> ActorRef<M> {
         dispatch::blocking(|| {
             loop {
                 match self.cell.push_or_wait(Envelope::Plain(message), Priority::Normal, &waker).map_err(refused) {
-                    Err(error) if error.is_full() => message = error.message,
+                    Err(error) if error.is_full() => message = error.into_message(),
                     other => return other,
                 }
                 thread::park();
@@ -437,7 +443,7 @@ impl EngineHandle {
 
 fn refused<M>((reason, envelope): (Refusal, Envelope<M>)) -> TellError<M> {
     match envelope.into_message() {
-        Some(message) => TellError { reason, message },
+        Some(message) => TellError::new(reason, message),
         None => unreachable!("a refused message comes back in its envelope"),
     }
 }

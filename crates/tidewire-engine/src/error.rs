@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewire_proto::subject::SubjectError;
@@ -11,12 +12,12 @@ use crate::actor::ActorId;
 /// What a handler fails with: any error that can travel between threads.
 pub type Fault = Box<dyn Error + Send + Sync + 'static>;
 
-/// Why a message was not accepted. The message comes back to the caller.
+/// Why a message was not accepted. The message comes back to the caller, by [`into_message`](TellError::into_message).
 pub struct TellError<M> {
     /// The reason.
     pub reason: Refusal,
-    /// The message, untouched.
-    pub message: M,
+    /// Never shared: so `?` makes a [`Fault`] of the error whether `M` is `Sync` or not.
+    message: Mutex<M>,
 }
 
 /// Why a mailbox refused a message.
@@ -85,6 +86,15 @@ impl<M> fmt::Display for TellError<M> {
 impl<M> Error for TellError<M> {}
 
 impl<M> TellError<M> {
+    pub(crate) const fn new(reason: Refusal, message: M) -> Self {
+        Self { reason, message: Mutex::new(message) }
+    }
+
+    /// The message, untouched.
+    pub fn into_message(self) -> M {
+        self.message.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether the mailbox was full.
     pub fn is_full(&self) -> bool {
         matches!(self.reason, Refusal::Full { .. })

@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
+use futures_core::Stream;
+
 use crate::actor::ActorRef;
 use crate::cell::Cell;
 use crate::current;
@@ -31,25 +33,30 @@ struct Gate<M> {
 }
 
 impl<M: Send + 'static> Inbox<M> {
+    /// The next message, as [`recv`](Inbox::recv) gives it: for futures that are written by hand.
+    pub fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<M>> {
+        // The future of an actor is woken as a whole, by its next message too.
+        let _ = cx;
+        let mut gate = self.gate.lock();
+        if let Some(message) = gate.message.take() {
+            gate.wants = false;
+            current::set_handling(true);
+            return Poll::Ready(Some(message));
+        }
+        if gate.closed {
+            return Poll::Ready(None);
+        }
+        gate.wants = true;
+        current::set_handling(false);
+        Poll::Pending
+    }
+
     /// The next message; none when the actor is stopping and everything accepted has been handed out.
     ///
     /// # Cancel safety
     /// Dropping the future loses no message.
     pub fn recv(&mut self) -> impl Future<Output = Option<M>> + Send + '_ {
-        std::future::poll_fn(move |_| {
-            let mut gate = self.gate.lock();
-            if let Some(message) = gate.message.take() {
-                gate.wants = false;
-                current::set_handling(true);
-                return Poll::Ready(Some(message));
-            }
-            if gate.closed {
-                return Poll::Ready(None);
-            }
-            gate.wants = true;
-            current::set_handling(false);
-            Poll::Pending
-        })
+        std::future::poll_fn(move |cx| self.poll_recv(cx))
     }
 
     /// This actor.
@@ -63,8 +70,27 @@ impl<M: Send + 'static> Inbox<M> {
     }
 }
 
+/// The messages as a stream, for the combinators of `futures`. It ends as [`Inbox::recv`] does.
+///
+/// Inside of a combinator that polls by a waker of its own, such as `buffer_unordered`, a message wakes the actor's whole future.
+impl<M: Send + 'static> Stream for Inbox<M> {
+    type Item = M;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<M>> {
+        self.poll_recv(cx)
+    }
+}
+
 type Boxed = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
-type Make<M> = Box<dyn FnMut(Inbox<M>) -> Boxed + Send>;
+type MakeOnce<M> = Box<dyn FnOnce(Inbox<M>) -> Boxed + Send>;
+
+/// Makes the future of an actor.
+enum Make<M> {
+    /// For each restart.
+    Often(Box<dyn FnMut(Inbox<M>) -> Boxed + Send>),
+    /// Empty once it has.
+    Once(Option<MakeOnce<M>>),
+}
 
 /// Drives an actor that is a future.
 pub(crate) struct Task<M> {
@@ -83,14 +109,19 @@ impl<M: Send + 'static> Task<M> {
         F: FnMut(Inbox<M>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), Fault>> + Send + 'static,
     {
-        Self {
-            make: Box::new(move |inbox| Box::pin(make(inbox))),
-            future: None,
-            gate: new_gate(),
-            waker: None,
-            present: None,
-            handling: false,
-        }
+        Self::with(Make::Often(Box::new(move |inbox| Box::pin(make(inbox)))))
+    }
+
+    pub fn once<F, Fut>(make: F) -> Self
+    where
+        F: FnOnce(Inbox<M>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), Fault>> + Send + 'static,
+    {
+        Self::with(Make::Once(Some(Box::new(move |inbox| Box::pin(make(inbox))))))
+    }
+
+    fn with(make: Make<M>) -> Self {
+        Self { make, future: None, gate: new_gate(), waker: None, present: None, handling: false }
     }
 
     fn poll(&mut self, turn: &mut Turn<'_, M>) -> Poll<()> {
@@ -137,7 +168,12 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
         self.handling = false;
         let inbox = Inbox { gate: Arc::clone(&self.gate), cell: Arc::clone(turn.cell) };
         let make = &mut self.make;
-        self.future = Some(caught(|| Ok(make(inbox)))?);
+        self.future = caught(|| {
+            Ok(match make {
+                Make::Often(make) => Some(make(inbox)),
+                Make::Once(make) => make.take().map(|make| make(inbox)),
+            })
+        })?;
         Ok(())
     }
 
@@ -179,7 +215,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
     }
 
     fn can_restart(&self) -> bool {
-        true
+        matches!(self.make, Make::Often(_))
     }
 
     fn restart(&mut self) -> Result<(), Fault> {

@@ -25,6 +25,29 @@ pub struct Reply<T> {
 }
 
 impl<T> Reply<T> {
+    /// A place for a reply without an actor, and the wait for it, which has no deadline: for tests of handlers.
+    ///
+    /// ```
+    /// # use tidewire_engine::Reply;
+    /// fn double(n: u32, reply: Reply<u32>) {
+    ///     reply.send(2 * n);
+    /// }
+    ///
+    /// let (reply, doubled) = Reply::channel();
+    /// double(21, reply);
+    /// assert_eq!(doubled.wait()?, 42);
+    /// # Ok::<(), tidewire_engine::AskError>(())
+    /// ```
+    pub fn channel() -> (Self, Pending<T>)
+    where
+        T: Send + 'static,
+    {
+        let (pending, reply, asked) = Pending::of(None, ActorId::NONE, Duration::MAX);
+        // No engine says when the handler has returned: the reply itself ends the wait, used or not.
+        asked.settle(AskEnd::Handled);
+        (reply, pending)
+    }
+
     /// Sends the reply. Answers false if nobody waits any more.
     pub fn send(mut self, value: T) -> bool {
         self.slot.take().is_some_and(|slot| slot.complete(Ok(value)))
@@ -52,7 +75,8 @@ impl<T> Drop for Reply<T> {
 /// An ask under way. Await it, or [`wait`](Pending::wait) for it in a plain thread; dropping it cancels the ask.
 pub struct Pending<T> {
     slot: Arc<Slot<T>>,
-    core: Arc<Core>,
+    /// None of a [`Reply::channel`], which needs no timer.
+    core: Option<Arc<Core>>,
     watch: Option<DeadlineKey>,
     edge: Option<ActorId>,
     /// The result was taken out: nothing is left to cancel.
@@ -61,6 +85,10 @@ pub struct Pending<T> {
 
 impl<T: Send + 'static> Pending<T> {
     pub(crate) fn new(core: Arc<Core>, actor: ActorId, after: Duration) -> (Self, Reply<T>, Arc<dyn Asked>) {
+        Self::of(Some(core), actor, after)
+    }
+
+    fn of(core: Option<Arc<Core>>, actor: ActorId, after: Duration) -> (Self, Reply<T>, Arc<dyn Asked>) {
         let slot = Arc::new(Slot::new(actor, after));
         let reply = Reply { slot: Some(Arc::clone(&slot)) };
         let asked: Arc<dyn Asked> = Arc::clone(&slot) as Arc<dyn Asked>;
@@ -97,17 +125,18 @@ impl<T: Send + 'static> Pending<T> {
     }
 
     fn counted(&self, value: Result<T, AskError>) -> Result<T, AskError> {
-        if matches!(value, Err(AskError::Timeout { .. })) {
-            self.core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
+        if let (Err(AskError::Timeout { .. }), Some(core)) = (&value, &self.core) {
+            core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
         }
         value
     }
 
     fn join_ring(&mut self) -> Result<(), AskError> {
         if self.edge.is_none()
-            && let Some(asker) = current::handling(&self.core)
+            && let Some(core) = &self.core
+            && let Some(asker) = current::handling(core)
         {
-            self.core.rings.add(&self.core, asker, self.slot.actor)?;
+            core.rings.add(core, asker, self.slot.actor)?;
             self.edge = Some(asker);
         }
         Ok(())
@@ -125,10 +154,14 @@ impl<T: Send + 'static> Future for Pending<T> {
         }
         if self.watch.is_none() {
             self.join_ring()?;
+        }
+        if self.watch.is_none()
+            && let Some(core) = &self.core
+        {
             // Also without a deadline: an actor that is abandoned finds here who waits for it.
             let deadline = self.slot.deadline.unwrap_or_else(|| Instant::now() + FOR_EVER);
             let fire: Arc<dyn Fire> = Arc::clone(&self.slot) as Arc<dyn Fire>;
-            self.watch = Some(self.core.timers.watch(deadline, fire));
+            self.watch = Some(core.timers.watch(deadline, fire));
             self.slot.watched.store(true, Ordering::Relaxed);
         }
         Poll::Pending
@@ -137,11 +170,13 @@ impl<T: Send + 'static> Future for Pending<T> {
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
-        if let Some(asker) = self.edge {
-            self.core.rings.remove(asker, self.slot.actor);
-        }
-        if let Some(key) = self.watch {
-            self.core.timers.unwatch(key);
+        if let Some(core) = &self.core {
+            if let Some(asker) = self.edge {
+                core.rings.remove(asker, self.slot.actor);
+            }
+            if let Some(key) = self.watch {
+                core.timers.unwatch(key);
+            }
         }
         if !self.over {
             self.slot.cancel();

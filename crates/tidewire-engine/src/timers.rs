@@ -306,6 +306,16 @@ impl Timer {
         Self::arm(core, delay, cell, What::Every(message, M::clone), Some(every), priority)
     }
 
+    pub(crate) fn every_made<M: Send + 'static>(
+        core: &Arc<Core>,
+        period: Duration,
+        cell: &Arc<Cell<M>>,
+        make: impl FnMut() -> M + Send + 'static,
+    ) -> Self {
+        let period = period.max(Duration::from_micros(1));
+        Self::arm(core, period, cell, What::Made(Box::new(make)), Some(period), Priority::Normal)
+    }
+
     /// Prevents the next delivery. Answers true if, and only if, it did; a repeating timer ends with it.
     pub fn cancel(&self) -> bool {
         self.alarm().cancel()
@@ -384,6 +394,7 @@ struct NodeState<M> {
 enum What<M> {
     Once(M),
     Every(M, fn(&M) -> M),
+    Made(Box<dyn FnMut() -> M + Send>),
     /// There is an outcome, or the message is being copied.
     Over,
 }
@@ -466,6 +477,11 @@ impl<M: Send + 'static> Fire for Node<M> {
                 let copied = copy(&message);
                 self.keep(What::Every(message, copy));
                 copied
+            }
+            What::Made(mut make) => {
+                let made = make();
+                self.keep(What::Made(make));
+                made
             }
             What::Over => return,
         };

@@ -6,7 +6,8 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::error::Error;
 use crate::values::{self, Blob, Value};
 
-/// Why a handler failed, as its caller is told. Any error becomes one by `?`: its type and its text travel.
+/// Why a handler failed, as its caller is told. Any error that may cross threads becomes one by `?`: its type and its text
+/// travel. So do a boxed error, one of `anyhow`, and a plain text.
 ///
 /// ```
 /// use tidewire_node::{Failure, Service};
@@ -67,12 +68,13 @@ impl Failure {
     }
 }
 
-impl<E: std::error::Error + 'static> From<E> for Failure {
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
-        if let Some(error) = (&error as &dyn Any).downcast_ref::<Error>() {
-            return passed_on(error);
+        let error = error.into();
+        match error.downcast_ref::<Error>() {
+            Some(error) => passed_on(error),
+            None => Self::new(type_name::<E>(), error.to_string()),
         }
-        Self::new(type_name::<E>(), error.to_string())
     }
 }
 
@@ -89,8 +91,9 @@ fn type_name<E>() -> String {
     let name = std::any::type_name::<E>();
     let plain = name.split('<').next().unwrap_or(name);
     match plain.rsplit_once("::") {
+        // A text, or a box around an error whose type is not known any more.
+        None | Some(("alloc::string" | "alloc::boxed", _)) => "std:Error".to_owned(),
         Some((module, name)) => format!("{}:{name}", module.replace("::", ".")),
-        None => format!("std:{plain}"),
     }
 }
 
@@ -103,6 +106,17 @@ impl fmt::Debug for Failure {
 #[cfg(test)]
 mod tests {
     use super::Failure;
+
+    #[test]
+    fn texts_and_boxed_errors_are_failures_too() {
+        fn of(fails: impl FnOnce() -> Result<(), Failure>) -> String {
+            fails().map_or_else(|failure| format!("{failure:?}"), |()| String::new())
+        }
+        let boxed: Box<dyn std::error::Error + Send + Sync> = "there is none".into();
+        assert_eq!(of(|| Err("no salt")?), r#"std:Error("no salt")"#);
+        assert_eq!(of(|| Err(format!("no {}", "salt"))?), r#"std:Error("no salt")"#);
+        assert_eq!(of(|| Err(boxed)?), r#"std:Error("there is none")"#);
+    }
 
     #[test]
     fn an_error_travels_under_the_name_of_its_type() {

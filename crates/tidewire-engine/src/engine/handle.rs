@@ -106,6 +106,19 @@ impl EngineHandle {
         self.spawn_driver(options, Box::new(Task::new(make)), None)
     }
 
+    /// As [`spawn_task`](EngineHandle::spawn_task), for a future that is made once: what it has moved in need not be cloned.
+    ///
+    /// # Errors
+    /// As for [`spawn_with`](EngineHandle::spawn_with). It can't be restarted.
+    pub fn spawn_task_once<M, F, Fut>(&self, options: SpawnOptions, make: F) -> Result<ActorRef<M>, SpawnError>
+    where
+        M: Send + 'static,
+        F: FnOnce(Inbox<M>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), Fault>> + Send + 'static,
+    {
+        self.spawn_driver(options, Box::new(Task::once(make)), None)
+    }
+
     /// The live actor with this name, if there is one and it takes messages of type `M`.
     pub fn lookup<M: Send + 'static>(&self, name: &str) -> Option<ActorRef<M>> {
         let cell = self.core.find_by_name(name)?;
@@ -263,6 +276,28 @@ impl EngineHandle {
     /// Tells an actor something again and again, first after one period.
     pub fn every<M: Clone + Send + 'static>(&self, period: Duration, actor: &ActorRef<M>, message: M) -> Timer {
         self.every_after(period, period, actor, message)
+    }
+
+    /// As [`every`](EngineHandle::every), with a message that is made anew for each time: for those that can't be cloned.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidewire_engine::Engine;
+    /// let engine = Engine::new()?;
+    /// let (sender, beats) = std::sync::mpsc::channel();
+    /// let clock = engine.spawn_fn(move |beat: Box<u32>, _| Ok(sender.send(beat)?))?;
+    /// let mut last = 0;
+    /// let timer = engine.every_with(Duration::from_millis(1), &clock, move || { last += 1; Box::new(last) });
+    /// assert_eq!((*beats.recv()?, *beats.recv()?), (1, 2));
+    /// timer.cancel();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn every_with<M, F>(&self, period: Duration, actor: &ActorRef<M>, make: F) -> Timer
+    where
+        M: Send + 'static,
+        F: FnMut() -> M + Send + 'static,
+    {
+        Timer::every_made(&self.core, period, &actor.cell, make)
     }
 
     /// As [`every`](EngineHandle::every), with a delay of its own before the first time.

@@ -96,8 +96,8 @@ fn a_full_mailbox_does_what_its_policy_says() {
             Overflow::Wait | Overflow::Fail => {
                 let error = third.unwrap_err();
                 assert!(error.is_full());
-                assert_eq!(error.message, 3, "the message comes back");
                 assert!(error.to_string().contains("capacity 2"), "{error}");
+                assert_eq!(error.into_message(), 3, "the message comes back");
             }
             Overflow::DropNew => assert_eq!(third.unwrap(), Sent::Dropped),
             Overflow::DropOld => assert_eq!(third.unwrap(), Sent::Accepted),

@@ -15,6 +15,7 @@ mod mailboxes;
 mod panics;
 mod programs;
 mod subjects;
+mod tasks;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
