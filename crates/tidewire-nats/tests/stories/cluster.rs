@@ -45,19 +45,6 @@ fn a_cluster_loses_nothing_that_was_acked() {
     cluster.end();
 }
 
-#[test]
-fn a_cluster_whose_leader_stands_still_is_opened_as_soon_as_another_leads() {
-    let Some(mut cluster) = Server::cluster() else { return };
-    // One of them leads. What is asked of it meanwhile is never answered.
-    for frozen in ["n1", "n2", "n3"] {
-        cluster.order(&format!("freeze {frozen}"));
-        let home = tidewire_nats::open(&format!("{}?request_timeout_ms=30000", cluster.url)).unwrap();
-        assert!(home.capabilities().has(Capability::Replicas));
-        cluster.order(&format!("thaw {frozen}"));
-    }
-    cluster.end();
-}
-
 /// Publishes into a stream of three replicas while something is done to the servers; then everything is there once,
 /// and is consumed.
 fn under_load(home: &dyn Home, mut hurt: impl FnMut(u32, &str)) {

@@ -1,5 +1,9 @@
 //! Stories of connecting: who is let in, and what is said of servers that can't be used.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
 use tidewire_backend::home::{HomeErrorKind, HomeResult};
 use tidewire_nats::open;
 
@@ -23,10 +27,50 @@ fn a_server_that_is_away_is_unreachable() {
 
 #[test]
 fn a_server_that_says_nothing_is_given_up_in_time() {
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let (kind, words) = refused(&format!("nats://{}?connect_timeout_ms=50", silent.local_addr().unwrap()));
     assert_eq!(kind, HomeErrorKind::Unreachable);
     assert!(words.contains("did not answer in time"), "{words}");
+}
+
+/// Listens in front of a server, and loses the first request of its client to the JetStream API: so it ends at a server of a cluster whose
+/// leader stands still.
+fn lossy(server: &str) -> String {
+    let (server, front) = (server.to_owned(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let place = front.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut client, _) = front.accept().unwrap();
+        let mut server = TcpStream::connect(server).unwrap();
+        let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut answers, &mut back));
+        let (mut said, mut is_lost, mut room) = (Vec::new(), false, [0; 4_096]);
+        while let Ok(count @ 1..) = client.read(&mut room) {
+            said.extend_from_slice(&room[..count]);
+            if !is_lost && let Some(at) = found(&said, b"PUB $JS.API.INFO") {
+                let Some(end) = found(&said[at..], b"\r\n\r\n") else { continue };
+                said.drain(at..at + end + 4);
+                is_lost = true;
+            }
+            if server.write_all(&said).is_err() {
+                break;
+            }
+            said.clear();
+        }
+    });
+    format!("nats://{place}")
+}
+
+fn found(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+#[test]
+fn what_was_never_answered_is_asked_again_before_a_cluster_is_given_up() {
+    let Some(server) = Server::start("") else { return };
+    let front = lossy(server.url.trim_start_matches("nats://"));
+    let home = open(&format!("{front}?request_timeout_ms=15000")).expect("the second request is answered");
+    home.acquire("nightly", "one", 1_000_000, 0).wait().expect("it can be used");
+    server.end();
 }
 
 #[test]
