@@ -24,7 +24,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-BYTES_MAX = 3_000_000
+# Why so many: docs/decisions/0001-dependencies.md.
+BYTES_MAX = 8_500_000
 GLIBC_MAX = (2, 17)
 PLATFORM = "manylinux_2_17"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
