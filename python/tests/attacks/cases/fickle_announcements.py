@@ -11,8 +11,8 @@ from link_frames import SUBSCRIBE, UNSUBSCRIBE, fields, frame, subscribed
 from attacks.target import TOKENS, Target, description, drained
 
 ITEM = 3
-MEMORY_MIB = 96
-"""Twice what may wait for one link, and what the node says of itself."""
+MEMORY_MIB = 384
+"""As for all who don't read: `hub_queue_bytes`, and half as much again for what memory is taken in blocks."""
 SERVICES = 8
 FOLLOWERS = 8
 
