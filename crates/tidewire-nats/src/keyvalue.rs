@@ -58,7 +58,9 @@ pub(crate) async fn make(shared: &Shared, settings: &BucketSettings) -> HomeResu
         Ok(info) => Ok(info),
         Err(Failure::Refused { code: 10_058, .. }) => ask(connection, &settings.name).await,
         Err(Failure::Refused { code: 10_005 | 10_074, words }) => {
-            let words = format!("replicas: there are not so many servers ({words}): ask for fewer");
+            let words = format!(
+                "replicas: there are not so many servers now ({words}): start those that are away, or ask for fewer"
+            );
             Err(connection.error(HomeErrorKind::Unsupported, &words))
         }
         Err(failure) => Err(failure.of_bucket(connection, &settings.name)),

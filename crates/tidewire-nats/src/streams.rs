@@ -309,7 +309,9 @@ fn refused(connection: &Connection, stream: &str, failure: Failure) -> HomeError
             connection.error(HomeErrorKind::Invalid, &words)
         }
         Failure::Refused { code: 10_005 | 10_074, words } => {
-            let words = format!("replicas: there are not so many servers ({words}): ask for fewer");
+            let words = format!(
+                "replicas: there are not so many servers now ({words}): start those that are away, or ask for fewer"
+            );
             connection.error(HomeErrorKind::Unsupported, &words)
         }
         other => other.of_stream(connection, stream),
