@@ -224,6 +224,32 @@ def test_stop_with_a_hundred_queued_handles_or_returns_them() -> None:
         assert (ledger.accepted, ledger.handled, ledger.returned) == expected
 
 
+def test_a_coroutine_is_cancelled_when_the_time_of_a_stop_is_over() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def never(_: int) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def main() -> None:
+        pool = tw.Pool(never, workers=1, kind="thread", name="patient")
+        task = asyncio.ensure_future(pool.submit(1))
+        await asyncio.to_thread(begun.wait)
+        await pool.stop(timeout=0)
+        with pytest.raises(tw.PoolStopped):
+            await task
+
+    asyncio.run(main())
+    assert ended.wait(30)
+    for thread in threading.enumerate():
+        if thread.name.startswith("tidewire-patient"):
+            thread.join(30)
+            assert not thread.is_alive()
+
+
 def test_stop_names_the_thread_that_is_stuck_and_where() -> None:
     door = Door()
 

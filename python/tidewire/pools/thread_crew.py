@@ -261,7 +261,8 @@ class ThreadCrew:
         return len(workers), sum(1 for worker in workers if worker.tasks)
 
     def let_all_go(self, now_ns: int, kill: bool) -> None:
-        """Let every thread end. Those at a task are abandoned."""
+        """Let every thread end. Those at a task are abandoned; one that runs a coroutine ends as that is cancelled."""
+        self.interrupt()
         with self._core.lock:
             for worker in list(self._workers.values()):
                 if worker.tasks:
