@@ -101,6 +101,8 @@ class History:
         self.notes: list[str] = []
 
     async def run(self, steps: int) -> None:
+        # With -X dev asyncio reports what takes longer, and how busy the machine is decides that.
+        asyncio.get_running_loop().slow_callback_duration = PATIENCE_S
         with tempfile.TemporaryDirectory(prefix="tw-", dir="/tmp") as folder:
             await self._run(steps, "tide://127.0.0.1:0" if self._place == "tcp" else f"tide+unix://{folder}/hub")
 
