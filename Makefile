@@ -180,7 +180,7 @@ wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPytho
 .PHONY: crates-check
 crates-check: ## Package each crate as it would be published, and build it from its package (some minutes)
 	$(call say,packages of the crates)
-	@cargo package --quiet --workspace --exclude tidewire-python --exclude tidewire-testkit
+	@cargo package --quiet --workspace --exclude tidewire-python --exclude tidewire-testkit --exclude tidewire-examples
 
 .PHONY: histories
 histories: .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST

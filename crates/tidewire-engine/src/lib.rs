@@ -37,6 +37,7 @@ mod guard;
 mod idle;
 mod inbox;
 mod options;
+mod probe;
 mod reply;
 mod rings;
 mod short_lock;
@@ -65,13 +66,15 @@ pub use error::{AskError, DeadReason, EngineError, Fault, Refusal, SpawnError, S
 pub use future::Inbox;
 pub use idle::{Idle, Mark};
 pub use options::{Mailbox, OnFailure, Overflow, Priority, SpawnOptions, Supervision};
+pub use probe::Probe;
 pub use reply::{Pending, Reply};
 pub use signal::{Signal, StopReason};
 pub use statistics::{ActorStatistics, DispatcherStatistics, Statistics, Timings};
 pub use subjects::{Published, Subscription};
 pub use timers::{Timer, TimerOutcome};
 
-/// For bindings to other languages: how to drive an actor whose handlers are not Rust.
+/// For bindings to other languages: how to drive an actor whose handlers are not Rust. It changes with any version.
+#[doc(hidden)]
 pub mod raw {
     pub use crate::actor::ActorId;
     pub use crate::cell::Cell as ActorCell;

@@ -86,6 +86,8 @@ pub use serving::{Served, ServiceStatistics};
 pub use subject::Subject;
 pub use subjects::{Message, SubscribeOptions, Subscription};
 pub use tidewire_link::Tls;
+#[cfg(feature = "macros")]
+pub use tidewire_macros::service;
 pub use tidewire_proto::generated::errors::ErrorCode;
 pub use token::Token;
 

@@ -33,8 +33,9 @@ pub(crate) fn token(field: &str, text: &str) -> Result<(), Error> {
 
 pub(crate) fn method(name: &str) -> Result<(), Error> {
     if name.starts_with('_') || RESERVED.contains(&name) {
-        let mend = "names that begin with an underscore, and those that every client has itself, are not served";
-        return Err(Error::invalid(format!("method: {name:?} is not allowed: {mend}: give another name")));
+        let mend = "names that begin with an underscore are not served, nor those that every client has itself";
+        let reserved = RESERVED.join(", ");
+        return Err(Error::invalid(format!("method: {name:?} is not allowed: {mend} ({reserved}): give another name")));
     }
     token("method", name)
 }

@@ -148,7 +148,8 @@ impl Service {
                 format!("{}: method: {:?} is declared twice: give each its own name", self.info.name, method.info.name);
             self.note(Err(Error::invalid(text)));
         }
-        self.note(method.problem.map_or(Ok(()), Err));
+        let problem = method.problem.map(|wrong| Error::invalid(format!("{}: {}", self.info.name, wrong.message())));
+        self.note(problem.map_or(Ok(()), Err));
         self.methods.push((method.info, method.handling));
         self
     }

@@ -5,6 +5,7 @@ mod certificates;
 mod support;
 
 mod alive;
+mod attribute;
 mod calls;
 mod events;
 mod failures;
