@@ -66,6 +66,11 @@ mod stopping;
 mod subject;
 mod subjects;
 mod token;
+#[cfg(feature = "tracing")]
+mod tracing;
+#[cfg(not(feature = "tracing"))]
+#[path = "untraced.rs"]
+mod tracing;
 pub mod values;
 mod written;
 

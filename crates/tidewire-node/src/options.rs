@@ -9,6 +9,7 @@ use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::error::Error;
 use crate::token::Token;
+use crate::tracing;
 
 /// What a node gives to whoever runs its handlers.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -35,8 +36,10 @@ pub struct NodeOptions {
 impl NodeOptions {
     /// Options of a node of this name, which must be unique on its hub; at most `name_bytes`.
     pub fn named(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let (log, changes) = (tracing::log(&name), tracing::changes(&name));
         Self {
-            name: name.into(),
+            name,
             token: None,
             tokens: Vec::new(),
             tls: None,
@@ -45,8 +48,8 @@ impl NodeOptions {
             heartbeat: Duration::from_millis(limits::LINK_HEARTBEAT_MS.default),
             resends: limits::LINK_RESENDS.default as u32,
             spawn: None,
-            log: Arc::new(|_| {}),
-            changes: Arc::new(|_| {}),
+            log,
+            changes,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::handling::handling;
 use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
 use crate::objects::{Giving, Objects};
 use crate::service::{Answering, Handling, Streaming};
+use crate::tracing::Span;
 use crate::values::references::within;
 use crate::values::{Blob, Input};
 
@@ -37,30 +38,39 @@ pub(crate) async fn run(mut inside: Inside, job: Job) {
         return give_up(host, call, &exchange, ended).await;
     }
     let context = context(&method, &call, &exchange);
+    let span = Span::of(&context);
     let (objects, input) = (host.runner.objects(), Input::of_message(&mut call.message));
     // What the caller gives is taken by this node.
     let objects = objects.as_ref();
     match &method.handling {
-        Handling::Once(answers) => match begin(host, objects, || answers(context, input)) {
-            Ok(answering) => answer(host, objects, call, exchange, answering).await,
-            Err(failure) => fail(host, call, &failure),
+        Handling::Once(answers) => match span.run(|| begin(host, objects, || answers(context, input))) {
+            Ok(answering) => answer(host, objects, &span, call, exchange, answering).await,
+            Err(failure) => fail(host, &span, call, &failure),
         },
-        Handling::Stream(streams) => match begin(host, objects, || streams(context, input)) {
-            Ok(items) => stream(host, objects, call, exchange, items).await,
-            Err(failure) => fail(host, call, &failure),
+        Handling::Stream(streams) => match span.run(|| begin(host, objects, || streams(context, input))) {
+            Ok(items) => stream(host, objects, &span, call, exchange, items).await,
+            Err(failure) => fail(host, &span, call, &failure),
         },
     }
 }
 
 type Here<'a> = Option<&'a Arc<Objects>>;
 
-async fn answer(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchanging>, mut answering: Answering) {
+async fn answer(
+    host: &Host,
+    objects: Here<'_>,
+    span: &Span,
+    call: Call,
+    exchange: Arc<Exchanging>,
+    mut answering: Answering,
+) {
     let mut deadline = Deadline::new(host, &call, &exchange);
     let outcome = poll_fn(|task| {
         if let Poll::Ready(ended) = exchange.poll_ended(task) {
             return Poll::Ready(Err(ended));
         }
-        let polled = within(objects, || handling(host, || polled(|| answering.as_mut().poll(task))));
+        let poll = || polled(|| answering.as_mut().poll(task));
+        let polled = span.run(|| within(objects, || handling(host, poll)));
         if polled.is_pending() {
             deadline.watch();
         }
@@ -71,24 +81,33 @@ async fn answer(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
     match outcome {
         Ok(Ok(mut blob)) => match give_back(objects, &call, &mut blob) {
             Ok(_given) => reply(call, &mut blob),
-            Err(failure) => fail(host, call, &failure),
+            Err(failure) => fail(host, span, call, &failure),
         },
-        Ok(Err(failure)) => fail(host, call, &failure),
+        Ok(Err(failure)) => fail(host, span, call, &failure),
         Err(ended) => give_up(host, call, &exchange, ended).await,
     }
 }
 
-async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchanging>, mut items: Streaming) {
+async fn stream(
+    host: &Host,
+    objects: Here<'_>,
+    span: &Span,
+    call: Call,
+    exchange: Arc<Exchanging>,
+    mut items: Streaming,
+) {
     let mut deadline = Deadline::new(host, &call, &exchange);
     deadline.watch();
     loop {
-        let next = poll_fn(|task| within(objects, || handling(host, || next(&exchange, &mut items, task)))).await;
+        let next =
+            poll_fn(|task| span.run(|| within(objects, || handling(host, || next(&exchange, &mut items, task)))));
+        let next = next.await;
         match next {
             Ok(Some(Ok(mut blob))) => {
                 exchange.spend();
                 let _given = match give_back(objects, &call, &mut blob) {
                     Ok(given) => given,
-                    Err(failure) => return fail(host, call, &failure),
+                    Err(failure) => return fail(host, span, call, &failure),
                 };
                 if let Err(ended) = poll_fn(|task| room(&exchange, &call, blob.bytes(), task)).await {
                     drop(items);
@@ -97,10 +116,10 @@ async fn stream(host: &Host, objects: Here<'_>, call: Call, exchange: Arc<Exchan
                 match call.item(blob.sending()) {
                     Ok(()) => {}
                     Err(Refused::Over) => return give_up(host, call, &exchange, Ended::Gone).await,
-                    Err(refused) => return fail(host, call, &unsent(&refused)),
+                    Err(refused) => return fail(host, span, call, &unsent(&refused)),
                 }
             }
-            Ok(Some(Err(failure))) => return fail(host, call, &failure),
+            Ok(Some(Err(failure))) => return fail(host, span, call, &failure),
             Ok(None) => return call.over(),
             Err(ended) => {
                 // What the stream holds is let go before its reader hears of the end.
@@ -181,7 +200,8 @@ fn reply(call: Call, blob: &mut Blob) {
     flusher.flush();
 }
 
-fn fail(host: &Host, call: Call, failure: &Failure) {
+fn fail(host: &Host, span: &Span, call: Call, failure: &Failure) {
+    span.failed(failure);
     Counts::add(&host.counts.errors);
     let (code, mut blob) = failure.payload();
     let flusher = call.flusher();

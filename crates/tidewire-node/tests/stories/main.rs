@@ -5,6 +5,7 @@ mod certificates;
 mod support;
 
 mod alive;
+#[cfg(feature = "macros")]
 mod attribute;
 mod calls;
 mod events;

@@ -1,0 +1,29 @@
+//! What takes the place of `tracing` in a build without the feature.
+
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::options::Log;
+
+pub(crate) struct Span;
+
+impl Span {
+    pub fn of(_: &Context) -> Self {
+        Self
+    }
+
+    pub fn run<T>(&self, act: impl FnOnce() -> T) -> T {
+        act()
+    }
+
+    pub fn failed(&self, _: &Failure) {}
+}
+
+pub(crate) fn log(_: &str) -> Log {
+    Arc::new(|_| {})
+}
+
+pub(crate) fn changes(_: &str) -> Log {
+    Arc::new(|_| {})
+}
