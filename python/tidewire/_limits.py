@@ -247,7 +247,7 @@ HUB_NAME_MS: Final = Limit("hub_name_ms", "ms", 60_000, 0, 86_400_000)
 """How long a hub keeps the name of a node whose link was lost for that node and for others of its token; 1,000 names of one token at once."""
 
 LINK_SAID_BYTES: Final = Limit("link_said_bytes", "bytes", 4_194_304, 16_384, 268_435_456)
-"""What one joined node says of all its services and agents, for the list that others ask the hub for."""
+"""What one joined node says of all its services and agents, for the list that others ask the hub for; and what it may announce in four seconds, as others follow that."""
 
 STREAM_CREDIT: Final = Limit("stream_credit", "items", 64, 1, 65_536)
 """Items of a stream that are under way before the reader has asked for more."""

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -25,8 +26,10 @@ use crate::link::settings::{Settings, greeting, hub_options, token_limits};
 use crate::news::Told;
 use crate::pending::Pending;
 
-/// Lines that may wait for the interpreter.
-const LOG_LINES: usize = 256;
+/// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and as much again of what nodes do.
+const LOG_LINES: usize = 2_048;
+/// How often it is said, while there is more to be logged than can be, how many lines were left out.
+const LOG_SUM: Duration = Duration::from_secs(1);
 /// How long the thread that logs stays with nothing to log.
 const LOG_IDLE: Duration = Duration::from_millis(500);
 
@@ -197,6 +200,8 @@ pub struct Logger(Arc<Lines>);
 struct Lines {
     /// To the thread, as long as there is one.
     sender: Mutex<Option<SyncSender<Line>>>,
+    /// Lines that found no room since that was said.
+    left_out: AtomicU64,
     log: Held<PyAny>,
 }
 
@@ -206,7 +211,7 @@ type Line = (bool, String);
 impl Logger {
     /// `log` is called with a line, and whether something is wrong.
     pub fn new(log: Py<PyAny>) -> Self {
-        Self(Arc::new(Lines { sender: Mutex::new(None), log: Held::from(log) }))
+        Self(Arc::new(Lines { sender: Mutex::new(None), left_out: AtomicU64::new(0), log: Held::from(log) }))
     }
 
     /// Something is wrong.
@@ -214,7 +219,7 @@ impl Logger {
         self.say(true, line.to_owned());
     }
 
-    /// With too many lines before it, it is dropped.
+    /// With too many lines before it, it is counted, and how many were is a line of its own.
     pub fn say(&self, is_wrong: bool, line: String) {
         let mut sender = self.0.sender.lock();
         let send = sender.get_or_insert_with(|| {
@@ -224,14 +229,17 @@ impl Logger {
             drop(Builder::new().name("tidewire-log".to_owned()).spawn(move || of.log_all(&lines)));
             send
         });
-        drop(send.try_send((is_wrong, line)));
+        if send.try_send((is_wrong, line)).is_err() {
+            self.0.left_out.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
 impl Lines {
     /// Logs what comes, until there was nothing for a while.
     fn log_all(&self, lines: &Receiver<Line>) {
-        while let Some((is_wrong, line)) = self.next(lines) {
+        let mut summed = Instant::now();
+        while let Some((is_wrong, line)) = self.next(lines, &mut summed) {
             let told = try_attach(|py| {
                 if let Err(error) = self.log.call1(py, (line, is_wrong)) {
                     error.write_unraisable(py, None);
@@ -244,9 +252,18 @@ impl Lines {
         }
     }
 
-    fn next(&self, lines: &Receiver<Line>) -> Option<Line> {
-        if let Ok(line) = lines.recv_timeout(LOG_IDLE) {
+    fn next(&self, lines: &Receiver<Line>, summed: &mut Instant) -> Option<Line> {
+        let sums = summed.elapsed() >= LOG_SUM && self.left_out.load(Ordering::Relaxed) > 0;
+        if !sums && let Ok(line) = lines.recv_timeout(LOG_IDLE) {
             return Some(line);
+        }
+        let left_out = self.left_out.swap(0, Ordering::Relaxed);
+        if left_out > 0 {
+            *summed = Instant::now();
+            return Some((
+                true,
+                format!("{left_out} more lines are left out: they came faster than they could be logged"),
+            ));
         }
         let mut sender = self.sender.lock();
         // Whoever sends holds the lock: what is not there now comes to another thread.

@@ -105,9 +105,10 @@ impl Shared {
                     Err(_) => return Err(gone()),
                 },
             };
-            let mut all = self.read(at, reading);
+            let mut all = self.read(at, reading).all;
             while is_loop && !all {
-                all = self.read(at, reading);
+                // While a loop reads, nobody else has to wait for what a guest says too often.
+                all = self.read(at, reading).all;
             }
             if reading.is_small()
                 && let Some(frame_max) = self.has_joined(at)
@@ -143,7 +144,7 @@ pub(super) async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, gree
 
 async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>, greeting: Greeting) -> Result<(), Fault> {
     let Peer::Guest { plain, writing, end, turn } = &**peer else { return Ok(()) };
-    let (mut watched, mut full, mut much) = (Watched::default(), false, false);
+    let (mut watched, mut full, mut much, mut rests_until_us) = (Watched::default(), false, false, None);
     let look_us = shared.heartbeat_ms.saturating_mul(500);
     let mut look = now_us() + look_us;
     let mut greeting = Some(greeting);
@@ -164,7 +165,7 @@ async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>, greeting: Gree
             }
             () = turn.changed.notified() => {}
             () = writing.full.notified(), if !full => full = true,
-            taken = shared.turn(!much, watched.ready(plain, reads, full)) => {
+            taken = shared.turn(!much, rests_until_us, watched.ready(plain, reads, full)) => {
                 let _seat = taken.map_err(|_| gone())?;
                 if full {
                     let mut done = Ok(());
@@ -185,6 +186,7 @@ async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>, greeting: Gree
                         if all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
                     });
                     much = filled? == Filled::Some;
+                    rests_until_us = if reads { shared.hub.lock().rests_until_us(at) } else { None };
                 }
             }
             () = tokio::time::sleep_until(instant(look).into()) => {

@@ -11,15 +11,15 @@ use tokio::sync::SemaphorePermit;
 use super::greetings::{Greeting, has_to_go, place_of};
 use super::listening::MAKES_ROOM;
 use super::{Peer, Shared, guest, secret};
-use crate::clock::now_us;
+use crate::clock::{instant, now_us};
 use crate::reading::{Enough, Filled, Reading};
 use crate::socket::Socket;
 use crate::turn::Elsewhere;
 
 /// How long one link goes on at one go.
 const TURN_US: u64 = 250;
-/// Frames between two looks at the clock.
-const LOOK_FRAMES: usize = 8;
+/// Work of the hub between two looks at the clock: eight calls, or one frame that goes to many.
+const LOOK_WORK: u64 = 16;
 /// Bytes that a layer, such as WebSocket, reads at one go.
 const LAYER_BYTES: usize = 64 * 1024;
 
@@ -52,36 +52,46 @@ impl Shared {
         self.end(leaving, MAKES_ROOM);
     }
 
-    /// Hands frames on that were read, for as long as a link may go on at one go. Answers whether none is left.
-    pub(super) fn read(&self, at: LinkId, reading: &mut Reading) -> bool {
-        let (now, mut frames) = (now_us(), 0_usize);
-        let all = {
+    /// Hands frames on that were read, for as long as a link may go on at one go. Answers whether none is left, or until when the link rests.
+    pub(super) fn read(&self, at: LinkId, reading: &mut Reading) -> Handed {
+        let now = now_us();
+        let handed = {
             let mut hub = self.hub.lock();
+            let (mut looked, mut rests_until_us) = (hub.work(), None);
             let visited = reading.some_frames(|frame| {
                 hub.received(at, frame, now);
-                frames += 1;
-                Enough(frames.is_multiple_of(LOOK_FRAMES) && now_us() - now >= TURN_US)
+                rests_until_us = hub.rests_until_us(at);
+                let looks = hub.work() - looked >= LOOK_WORK;
+                if looks {
+                    looked = hub.work();
+                }
+                Enough(rests_until_us.is_some() || looks && now_us() - now >= TURN_US)
             });
-            visited.unwrap_or_else(|error| {
+            let all = visited.unwrap_or_else(|error| {
                 let error = match error {
                     WireError::FrameTooLong { .. } if reading.is_small() => hello_too_long(self.hello_bytes),
                     other => other,
                 };
                 hub.garbled(at, &error);
                 true
-            })
+            });
+            Handed { all, rests_until_us }
         };
         self.settle();
-        all
+        handed
     }
 
-    /// Waits until it is the turn of a link. One that has brought more than is taken at one go lets all others go first, and only one of those
+    /// Waits until it is the turn of a link, which rests before that, if it has to. One that has brought more than is taken at one go lets all others go first, and only one of those
     /// goes then: so many of them hold the others up no longer than one does.
     pub(super) async fn turn(
         &self,
         waits: bool,
+        rests_until_us: Option<u64>,
         comes: impl Future<Output = io::Result<()>>,
     ) -> io::Result<Option<SemaphorePermit<'_>>> {
+        if let Some(until_us) = rests_until_us {
+            tokio::time::sleep_until(instant(until_us).into()).await;
+        }
         if waits {
             return comes.await.map(|()| None);
         }
@@ -98,18 +108,28 @@ impl Shared {
     }
 }
 
+/// What came of frames that were read.
+pub(super) struct Handed {
+    /// None is left.
+    pub(super) all: bool,
+    /// No more of them are to be handed on before.
+    pub(super) rests_until_us: Option<u64>,
+}
+
 /// What is read of one link.
 struct Incoming {
     reading: Reading,
     /// More has come than was taken at one go.
     more: bool,
+    /// Nothing is taken before.
+    rests_until_us: Option<u64>,
 }
 
 impl Incoming {
     fn new(shared: &Shared, socket: &Socket) -> Self {
         let hello = shared.hello_bytes;
         socket.limit(hello, hello);
-        Self { reading: Reading::small(hello), more: false }
+        Self { reading: Reading::small(hello), more: false, rests_until_us: None }
     }
 
     /// Takes what one link may bring at one go.
@@ -125,9 +145,10 @@ impl Incoming {
         if filled == Filled::All {
             socket.drained();
         }
-        let all = shared.read(at, &mut self.reading);
+        let handed = shared.read(at, &mut self.reading);
+        self.rests_until_us = handed.rests_until_us;
         let (is_held, came) = socket.left();
-        self.more = !all || is_held || filled == Filled::Some;
+        self.more = !handed.all || is_held || filled == Filled::Some;
         if self.reading.is_small() {
             self.greet(shared, at, socket, came);
         }
@@ -172,7 +193,7 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, greeting: Greet
                 // Whoever reads as fast as is written to it lets others have their turn.
                 tokio::task::yield_now().await;
             }
-            turn = shared.turn(!incoming.more, socket.readable()) => {
+            turn = shared.turn(!incoming.more, incoming.rests_until_us, socket.readable()) => {
                 let taken = turn.and_then(|_seat| incoming.take(&shared, at, socket));
                 let Err(error) = taken else { continue };
                 if error.kind() == io::ErrorKind::InvalidData {

@@ -464,9 +464,11 @@ pub const HUB_HEARTBEAT_MS: Limit =
 /// At the limit: The name is free for everybody.
 pub const HUB_NAME_MS: Limit = Limit { name: "hub_name_ms", unit: "ms", default: 60_000, min: 0, max: 86_400_000 };
 
-/// What one joined node says of all its services and agents, for the list that others ask the hub for.
+/// What one joined node says of all its services and agents, for the list that others ask the hub for; and what it may
+/// announce in four seconds, as others follow that.
 ///
-/// At the limit: The subscription is refused with LimitExceeded; the link stays.
+/// At the limit: The subscription is refused with LimitExceeded; the link stays. What is announced too often waits, and
+/// what comes after it on that link.
 pub const LINK_SAID_BYTES: Limit =
     Limit { name: "link_said_bytes", unit: "bytes", default: 4_194_304, min: 16_384, max: 268_435_456 };
 

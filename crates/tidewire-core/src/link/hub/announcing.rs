@@ -10,6 +10,7 @@ use tidewire_proto::wire::{Fields, SubscribeHead};
 use super::super::announcement;
 use super::super::outbox::Pieces;
 use super::calls::{OF_NODE, put_service};
+use super::pacing::Pace;
 use super::routes::Subscriber;
 use super::telling::{ADDED, REMOVED, VALUE_HEAD};
 use super::{Hub, LinkId};
@@ -29,6 +30,7 @@ pub(super) struct Said {
     bytes: usize,
     /// As the list of services has it; None once that has changed.
     listed: Option<Arc<[u8]>>,
+    pub(super) pace: Pace,
 }
 
 /// What a subscription is, as its pattern and its queue group tell.
@@ -185,9 +187,13 @@ impl Hub {
             return;
         };
         self.announced.insert(subscriber.pattern.clone(), key);
+        let (max, now_us) = (self.options.said_bytes, self.now_us);
         if let Some(link) = self.link(subscriber.link) {
             link.said.subscriptions.insert(key);
             link.said.bytes += subscriber.says.len();
+            let rests_until_us = link.said.pace.announced(subscriber.says.len(), max, now_us);
+            // It is not silent while nothing is taken from it.
+            link.heart.heard(rests_until_us);
             link.said.listed = None;
         }
         let node = self.name_of(subscriber.link).to_owned();

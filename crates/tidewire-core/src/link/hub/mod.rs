@@ -13,6 +13,7 @@ mod leaving;
 mod listing;
 mod names;
 mod options;
+mod pacing;
 mod passing_on;
 mod placing;
 mod publishing;
@@ -129,6 +130,8 @@ pub struct Hub {
     kept: Kept,
     /// Bytes that wait for all links.
     queued: usize,
+    /// What it has done.
+    work: u64,
     strangers: Strangers,
     /// The latest time that it was told.
     now_us: u64,
@@ -166,6 +169,7 @@ impl Hub {
             announced: BTreeMap::new(),
             kept: Kept::default(),
             queued: 0,
+            work: 0,
             strangers: Strangers::default(),
             now_us: 0,
             touched: Vec::new(),
@@ -340,6 +344,7 @@ impl Hub {
     /// Takes a frame of a link. A link that breaks a rule is told, and is among those [`closing`](Self::closing).
     pub fn received(&mut self, at: LinkId, frame: &Frame<'_>, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
+        self.work += 1 + frame.bytes.len() as u64 / 1_024;
         let Some(link) = self.link(at) else { return };
         if link.closing || link.refused.is_some() {
             return;

@@ -23,6 +23,7 @@ impl Hub {
     pub(super) fn recount(&mut self, at: LinkId) {
         let Some(link) = self.links.get_mut(at).and_then(Option::as_deref_mut) else { return };
         let bytes = link.out.bytes();
+        self.work += 1 + bytes.saturating_sub(link.queued) as u64 / 1_024;
         self.queued = (self.queued + bytes).saturating_sub(link.queued);
         link.queued = bytes;
     }

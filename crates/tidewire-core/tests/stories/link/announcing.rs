@@ -179,6 +179,31 @@ fn the_list_of_services_is_there_once_however_many_ask() {
     assert_eq!(list(&mut world).len(), 5);
 }
 
+#[test]
+fn who_announces_again_and_again_rests_and_is_not_taken_for_silent() {
+    let heartbeat_ms = 500;
+    let mut world = World::with(46, HubOptions { said_bytes: 20 * KIB, heartbeat_ms, ..HubOptions::new("hub") });
+    let (honest, fickle) = (world.join("honest"), world.join("fickle"));
+    let (pattern, says) = ("svc.bank.one.*", announced("svc.bank.one.*", 9 * KIB));
+    let link = world.nodes[fickle].link.expect("it has joined");
+    // Once, and once more: a service that is started anew.
+    for round in 0..4 {
+        assert_eq!(world.hub.rests_until_us(link).is_some(), round > 2, "after {round} times");
+        let id = world.nodes[fickle].session.subscribe(&SubscribeHead { queue: "", pattern }, &says, 1).unwrap();
+        world.settle();
+        assert!(matches!(world.events(fickle)[..], [Event::Subscribed(1)]), "it is not refused");
+        world.nodes[fickle].session.unsubscribe(id);
+        world.settle();
+    }
+    let until_us = world.hub.rests_until_us(link).expect("it has announced 36 KiB, and may say 20");
+    assert!(until_us > world.now_us + 2 * 1_000 * heartbeat_ms, "it rests for longer than a node may be silent");
+    assert_eq!(world.hub.rests_until_us(world.nodes[honest].link.expect("it has joined")), None);
+    world.hub.tick(until_us);
+    assert_eq!(world.hub.rests_until_us(link), None, "it may go on");
+    let closed = world.hub.closing();
+    assert!(closed.iter().all(|(at, _)| *at != link), "nothing could be heard of it: {closed:?}");
+}
+
 /// The number of the error with which a node is turned away, if it is.
 fn turned_away(world: &mut World, greeting: &Greeting) -> Option<u16> {
     let at = world.connect(greeting);

@@ -1,0 +1,73 @@
+//! How fast a node may announce what it serves: all that it may say at once, and after that as much again in each [`RESTORED_US`].
+//!
+//! What it announces goes to everybody who follows that, and each of them looks at it: a node that announces and withdraws without end
+//! would keep all others busy. Nothing more is taken from it until it has rested (virtual scheduling: ITU-T I.371, GCRA).
+
+use super::{Hub, LinkId};
+
+/// After so long a node may again announce as much as it may say in all.
+const RESTORED_US: u64 = 4_000_000;
+
+/// What a node has announced, and has not yet rested for.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// When it will have rested for all of it.
+    rested_us: u64,
+}
+
+impl Pace {
+    /// So many bytes are announced, of those that may be said in all. Answers until when it rests.
+    pub(super) fn announced(&mut self, bytes: usize, max: usize, now_us: u64) -> u64 {
+        let cost_us = RESTORED_US.saturating_mul(bytes as u64) / max.max(1) as u64;
+        self.rested_us = self.rested_us.max(now_us).saturating_add(cost_us);
+        self.rests_until_us()
+    }
+
+    fn rests_until_us(&self) -> u64 {
+        self.rested_us.saturating_sub(RESTORED_US)
+    }
+}
+
+impl Hub {
+    /// Until when nothing more is to be taken from a link: its node has announced more, and more often, than others can follow.
+    /// None: it may go on.
+    pub fn rests_until_us(&self, at: LinkId) -> Option<u64> {
+        let link = self.links.get(at)?.as_deref()?;
+        let until_us = link.said.pace.rests_until_us();
+        (until_us > self.now_us && !link.here && !link.closing).then_some(until_us)
+    }
+
+    /// What it has done so far, for whoever shares its time out: one for each frame that it took or added somewhere, and for each KiB of those.
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 4_096;
+
+    #[test]
+    fn all_that_may_be_said_is_announced_at_once_and_more_takes_its_time() {
+        let (mut pace, now_us) = (Pace::default(), 10_000_000);
+        for _ in 0..8 {
+            pace.announced(MAX / 8, MAX, now_us);
+        }
+        assert!(pace.rests_until_us() <= now_us, "a node that says all that it may say does not rest");
+        pace.announced(MAX / 8, MAX, now_us);
+        assert_eq!(pace.rests_until_us(), now_us + RESTORED_US / 8);
+        // Whoever has rested long enough begins anew, and gains no more by waiting longer.
+        let later_us = now_us + 10 * RESTORED_US;
+        pace.announced(MAX, MAX, later_us);
+        assert_eq!(pace.rests_until_us(), later_us);
+    }
+
+    #[test]
+    fn no_numbers_are_too_large() {
+        let mut pace = Pace::default();
+        pace.announced(usize::MAX, 0, u64::MAX);
+        assert_eq!(pace.rests_until_us(), u64::MAX - RESTORED_US);
+    }
+}

@@ -1,0 +1,126 @@
+"""What a hub does with those who do without end what is allowed once: it slows them down, and says so in few words."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import re
+import threading
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+import tidewire as tw
+from attacks.target import description
+from link_frames import FAIL, OK, SUBSCRIBE, UNSUBSCRIBE, Raw, fields, frame, hello, subscribed
+from link_processes import PATIENCE_S, Programs, programs
+
+TOKEN = "the right one"
+WAVES, GUESSES = 5, 400
+SAID_BYTES = 32_768
+RESTORED_S = 4.0
+"""In which a node may announce as much as it may say in all."""
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged, once it may go on."""
+
+    def __init__(self, goes_on: threading.Event) -> None:
+        super().__init__()
+        self._goes_on = goes_on
+        self.found: queue.Queue[str | None] = queue.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # What the story itself logs must not wait for it.
+        if threading.current_thread() is not threading.main_thread():
+            self._goes_on.wait()
+        self.found.put(record.getMessage())
+
+
+def counted(lines: queue.Queue[str | None], word: str, most: int) -> tuple[int, list[int]]:
+    """Read lines until so many had the word or are summed up, and return how many had it, and the sums."""
+    said, summed_up = 0, list[int]()
+    while said + sum(summed_up) < most:
+        line = lines.get(timeout=PATIENCE_S) or ""
+        found = re.search(r"(\d+) more lines .*left out", line)
+        summed_up += [int(found[1])] if found else []
+        said += word in line
+    return said, summed_up
+
+
+def until_answered(raw: Raw) -> int:
+    """Read until a subscription is in force, or refused."""
+    while (came := raw.receive()) is not None:
+        if came[0] in (OK, FAIL):
+            return came[0]
+    raise AssertionError("the hub has closed the link")
+
+
+def guess(url: str) -> int:
+    """Show wrong tokens, all at once, and return how many were refused."""
+    links = [Raw(url) for _ in range(GUESSES)]
+    for link in links:
+        link.send(hello(token="a wrong one"))
+    told = [link.until_end() for link in links]
+    for link in links:
+        link.close()
+    return sum(text is not None and "token" in text for text in told)
+
+
+def test_thousands_of_wrong_tokens_are_summed_up_in_the_log(started: Programs) -> None:
+    hub, url = started.hub("tide://127.0.0.1:0", "--token", TOKEN)
+    refused = sum(guess(url) for _ in range(WAVES))
+    assert refused == WAVES * GUESSES
+    said, summed_up = counted(hub.log, "token", refused)
+    assert summed_up, "each of them has a line"
+    assert said + sum(summed_up) == refused, "each is in the log or counted there"
+
+
+def test_what_finds_no_room_while_the_log_stands_still_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    rounds, goes_on = 2_000, threading.Event()
+    lines = Lines(goes_on)
+    logger = logging.getLogger("tidewire")
+    caplog.set_level(logging.INFO, "tidewire")
+    logger.addHandler(lines)
+    try:
+        with tw.Node(name="hub") as hub:
+            raw = Raw.joined(hub.listen("tide://127.0.0.1:0").url)
+            says, pattern = fields(**description("fickle", "one")), subscribed(b"svc.fickle.one.*")
+            for number in range(1, rounds + 1):
+                raw.send(frame(SUBSCRIBE, pattern, says, id=number << 32) + frame(UNSUBSCRIBE, id=number << 32))
+                until_answered(raw)
+            assert raw.is_alive()
+            goes_on.set()
+            said, summed_up = counted(lines.found, "fickle", 2 * rounds)
+            raw.close()
+        assert (said + sum(summed_up), len(summed_up)) == (2 * rounds, 1)
+        assert said < rounds * 1.5
+    finally:
+        goes_on.set()
+        logger.removeHandler(lines)
+
+
+def test_who_announces_without_end_waits_and_nobody_else_does(started: Programs) -> None:
+    _, url, _ = started.hub_and_server("tide://127.0.0.1:0", "--set", f"links.link_said_bytes={SAID_BYTES}")
+    fickle, pattern, rounds = Raw.joined(url), b"svc.fickle.one.*", 7
+    says = fields(**description("fickle", "one", SAID_BYTES // 4))
+    said = [
+        frame(SUBSCRIBE, subscribed(pattern), says, id=number << 32) + frame(UNSUBSCRIBE, id=number << 32)
+        for number in range(1, rounds + 1)
+    ]
+    began = monotonic()
+    fickle.send(b"".join(said))
+    with tw.Node(url, name="other") as other:
+        workshop = other.client("workshop").sync
+        assert [workshop.echo(number) for number in range(100)] == list(range(100))
+    assert [until_answered(fickle) for _ in range(rounds)] == [OK] * rounds, "none is refused"
+    # Four of them at once, and the last one when it has rested for two of the others.
+    assert monotonic() - began > RESTORED_S / 4 * (rounds - 5)
+    assert fickle.is_alive()
+    fickle.close()
