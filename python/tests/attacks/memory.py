@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from link_frames import CALL, ERROR, PUBLISH, SUBSCRIBE, Raw, called, fields, frame, published, subscribed
 from link_processes import Programs
 
+from attacks import memory_folder, memory_gateway
 from attacks.target import TOKENS, Target
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -30,6 +32,7 @@ LIMITS = {
     "link_queue_bytes": 16 * MIB,
     "hub_queue_bytes": 32 * MIB,
     "hub_links": 100,
+    "payload_bytes": memory_folder.PAYLOAD_BYTES,
 }
 LINKS = 40
 """Joined links of a term; fewer than ``hub_links``, so that those who measure have room."""
@@ -50,7 +53,7 @@ class Term:
 
     name: str
     bound: float
-    fill: Callable[[Target], list[Raw]]
+    fill: Callable[[Target], Sequence[Raw | socket.socket]]
 
 
 def terms() -> list[Term]:
@@ -58,6 +61,7 @@ def terms() -> list[Term]:
     link = max(272 * KIB, 2 * LIMITS["link_frame_bytes"]) + (320 + 128) * KIB
     said = LIMITS["link_subscriptions"] * KIB + 3 * LIMITS["link_said_bytes"]
     greeting = 2 * LIMITS["link_hello_bytes"] + 128 * KIB
+    http = memory_gateway.LIMITS
     queues = 1.25 * LIMITS["hub_queue_bytes"] + LINKS * LIMITS["link_frame_bytes"]
     return [
         Term("connections that have not joined", LIMITS["link_greetings"] * greeting, _greetings),
@@ -66,6 +70,14 @@ def terms() -> list[Term]:
         Term("subscriptions and what they say", LINKS * (said + link), _said),
         Term("exchanges", 2 * LIMITS["link_in_flight"] * 256 * (LINKS // 2) + LINKS * link, _exchanges),
         Term("names that are kept", len(TOKENS) * 1_000 * KIB, _names),
+        Term("heads over HTTP", http["http_connections"] * memory_gateway.CONNECTION, memory_gateway.heads),
+        Term("bodies over HTTP", http["http_bodies_bytes"] + memory_gateway.SENDING, memory_gateway.bodies),
+        Term("subscribers over HTTP", memory_gateway.UNREAD, memory_gateway.unread),
+        Term(
+            "events that wait to be stored", memory_folder.WAITING + memory_folder.CLIENTS * link, memory_folder.events
+        ),
+        Term("values of buckets", memory_folder.VALUES, memory_folder.values),
+        Term("ids that a stream remembers", memory_folder.REMEMBERED, memory_folder.ids),
     ]
 
 
@@ -97,13 +109,15 @@ def _hub() -> Iterator[tuple[Target, Callable[[], int]]]:
         try:
             settings = Path(place) / "hub.toml"
             lines = ["[links]", *(f"{name} = {value}" for name, value in LIMITS.items())]
-            lines += ["[hub]", 'listen = ["tide://127.0.0.1:0", "ws://127.0.0.1:0"]']
+            lines += ["[hub]", 'listen = ["tide://127.0.0.1:0", "ws://127.0.0.1:0"]', 'http = ["127.0.0.1:0"]']
+            limits = ", ".join(f"{name} = {value}" for name, value in memory_gateway.LIMITS.items())
+            lines += [f'data = "{place}/data"', f"http_limits = {{ {limits} }}"]
             for user, token in TOKENS.items():
                 lines += ["[[hub.tokens]]", f'token = "{token}"', f'user = "{user}"']
             settings.write_text("\n".join(lines))
             hub = programs.run("-m", "tidewire", "up", "--json", "--config", str(settings))
-            tide, ws = json.loads(hub.line())["urls"]
-            yield Target(tide, ws, hub.process.pid), lambda: hub.rss_bytes
+            tide, ws, web = json.loads(hub.line())["urls"]
+            yield Target(tide, ws, hub.process.pid, web), lambda: hub.rss_bytes
         finally:
             programs.end()
 
