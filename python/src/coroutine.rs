@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
-use tidewire_engine::raw::{ActorKey, Behaviours, Driver, Envelope, Turn};
+use tidewire_engine::raw::{ActorCell, ActorKey, Behaviours, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::ActorRef;
@@ -92,6 +92,11 @@ impl Tasks {
         self.line.lock().pop_front()
     }
 
+    /// Whether a task that has handed its message to another thread may take one more: its own place is then that of the other.
+    pub fn has_room(&self, concurrency: usize) -> bool {
+        self.active.load(Ordering::Relaxed) <= concurrency
+    }
+
     /// One has ended.
     pub fn over(&self, was_taking: bool) {
         self.active.fetch_sub(1, Ordering::Relaxed);
@@ -133,6 +138,27 @@ impl Tasks {
     }
 }
 
+/// A place among the messages that an actor handles at once, of one that a thread handles. Dropping it gives it back, from whichever
+/// thread.
+pub struct Lent {
+    tasks: Arc<Tasks>,
+    cell: Arc<ActorCell<Message>>,
+}
+
+impl Lent {
+    pub fn new(tasks: &Arc<Tasks>, cell: &Arc<ActorCell<Message>>) -> Self {
+        tasks.active.fetch_add(1, Ordering::Relaxed);
+        Self { tasks: Arc::clone(tasks), cell: Arc::clone(cell) }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.tasks.over(false);
+        self.cell.resume_unless_idle();
+    }
+}
+
 #[derive(PartialEq)]
 enum Stopping {
     No,
@@ -165,7 +191,7 @@ impl Coroutine {
             Arc::clone(&self.behaviours),
             Arc::clone(&self.tasks),
             first,
-            self.concurrency == 1,
+            self.concurrency,
         );
         self.tasks.began();
         crate::bridge::has_coroutines();

@@ -1,7 +1,6 @@
 //! Actors whose handlers are plain Python functions or methods: they run on dispatcher threads.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 use tidewire_engine::raw::{Behaviours, Change, Driver, Envelope, Turn};
 use tidewire_engine::{Fault, Signal};
 
@@ -13,6 +12,7 @@ use crate::fork::Born;
 use crate::held::Held;
 use crate::message::{Extra, Message};
 use crate::once::Once;
+use crate::steps::is_coroutine;
 
 /// A callable, and whether it takes a context besides the message.
 pub struct Handler {
@@ -301,9 +301,8 @@ pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) ->
 
 /// What a handler returned, unless it is a coroutine: on a thread of a dispatcher nobody would ever await it.
 fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    static COROUTINE: Once<Py<PyType>> = Once::new();
     let py = value.py();
-    if !value.get_type().is(COROUTINE.of(py, "types", "CoroutineType")?) {
+    if !is_coroutine(&value)? {
         return Ok(value);
     }
     let text = format!(

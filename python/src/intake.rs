@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{ActorCell, Behaviours, Change, Envelope};
 
 use crate::actor::{ActorRef, MessageMeta};
 use crate::attach::attach;
 use crate::context::Context;
-use crate::coroutine::Tasks;
+use crate::coroutine::{Lent, Tasks};
 use crate::errors;
 use crate::fork::Born;
 use crate::function::{Handler, change_behaviour, logged, unreadable};
@@ -20,7 +19,7 @@ use crate::held::Held;
 use crate::link::Gate;
 use crate::message::{Extra, Message};
 use crate::once::Once;
-use crate::steps::{Step, Steps, is_awaitable, is_cancelled};
+use crate::steps::{Step, Steps, is_awaitable, is_cancelled, is_coroutine};
 
 /// Most messages that one task handles before it makes room for others.
 const TURN: u32 = 256;
@@ -43,8 +42,8 @@ pub struct Intake {
     base: Handler,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
     tasks: Arc<Tasks>,
-    /// The actor handles one message at a time.
-    alone: bool,
+    /// Most messages that the actor handles at once.
+    concurrency: usize,
     state: Mutex<Present>,
     born: Born,
 }
@@ -122,7 +121,7 @@ impl Intake {
     /// Whether the actor handles one message at a time.
     #[getter]
     fn alone(&self) -> bool {
-        self.alone
+        self.concurrency == 1
     }
 }
 
@@ -136,10 +135,10 @@ impl Intake {
         behaviours: Arc<Mutex<Behaviours<Handler>>>,
         tasks: Arc<Tasks>,
         first: First,
-        alone: bool,
+        concurrency: usize,
     ) -> Self {
         let state = Mutex::new(Present { first: Some(first), ..Present::default() });
-        Self { cell, me, node, base, behaviours, tasks, alone, state, born: Born::now() }
+        Self { cell, me, node, base, behaviours, tasks, concurrency, state, born: Born::now() }
     }
 
     /// Handles messages until a handler waits, and answers what it waits for; None when there are no more.
@@ -232,7 +231,7 @@ impl Intake {
             return Ok(task.clone_ref(py));
         }
         let begin = BEGIN.of(py, "tidewire._drive", "begin")?;
-        let task = begin.call1((self.me.bind(py), self.alone))?.unbind();
+        let task = begin.call1((self.me.bind(py), self.alone()))?.unbind();
         self.state.lock().task = Some(task.clone_ref(py));
         Ok(task)
     }
@@ -254,7 +253,10 @@ impl Intake {
                     None => continue,
                 },
                 Some(First::Message(envelope)) => Some(*envelope),
-                Some(First::InLine) | None => self.finish_and_take(py, !tired),
+                Some(First::InLine) | None => {
+                    let more = !tired && self.tasks.has_room(self.concurrency);
+                    self.finish_and_take(py, more)
+                }
             };
             let Some(envelope) = envelope else { return Ok(None) };
             let (message, mut meta) = envelope.split();
@@ -339,8 +341,6 @@ impl Intake {
     }
 }
 
-static COROUTINE: Once<Py<PyType>> = Once::new();
-
 impl Intake {
     /// Calls the handler. None: it was a plain function, and has returned already.
     fn call(&self, py: Python<'_>, mut message: Message, meta: MessageMeta, counts: bool) -> PyResult<Option<Steps>> {
@@ -371,7 +371,11 @@ impl Intake {
             state.began = (counts && self.cell.is_timed()).then(Instant::now);
         }
         if let Ok(gate) = handler.call.bind(py).cast::<Gate>() {
-            return Gate::begin(gate, object.bind(py));
+            let begun = Gate::begin(gate, object.bind(py), || Lent::new(&self.tasks, &self.cell));
+            if matches!(begun, Ok(None)) {
+                self.takes();
+            }
+            return begun;
         }
         let value = match (&context, handler.takes_context) {
             (Some(context), true) => handler.call.call1(py, (object.bind(py), context.bind(py))),
@@ -382,9 +386,8 @@ impl Intake {
 
     fn unless_returned(&self, py: Python<'_>, value: PyResult<Py<PyAny>>) -> PyResult<Option<Steps>> {
         let value = value.map_err(|error| errors::inside_next(py, error))?;
-        let coroutine = COROUTINE.of(py, "types", "CoroutineType")?;
         let awaitable = value.bind(py);
-        if awaitable.get_type().is(coroutine) || is_awaitable(awaitable) {
+        if is_coroutine(awaitable)? || is_awaitable(awaitable) {
             return Steps::of(awaitable).map(Some);
         }
         self.takes();

@@ -48,6 +48,12 @@ pub fn steps_of<'py>(awaitable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIte
     Ok(steps.cast_into::<PyIterator>()?)
 }
 
+/// Whether something is what a coroutine function gives.
+pub fn is_coroutine(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static COROUTINE: Once<Py<PyType>> = Once::new();
+    Ok(value.get_type().is(COROUTINE.of(value.py(), "types", "CoroutineType")?))
+}
+
 /// Whether something can be awaited.
 pub fn is_awaitable(value: &Bound<'_, PyAny>) -> bool {
     value.get_type().hasattr(intern!(value.py(), "__await__")).unwrap_or(false)

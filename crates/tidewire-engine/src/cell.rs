@@ -17,6 +17,7 @@ use crate::current;
 use crate::dispatch::{Dispatcher, Run as Runnable, Task};
 use crate::driver::{Driver, Turn};
 use crate::ending::{Ending, Ledger, Report};
+use crate::engine::EngineHandle;
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::{guarded, wake_all};
@@ -264,6 +265,11 @@ impl<M: Send + 'static> Cell<M> {
     /// Its id.
     pub fn id(&self) -> ActorId {
         self.id
+    }
+
+    /// Its engine.
+    pub fn engine(&self) -> EngineHandle {
+        EngineHandle { core: Arc::clone(&self.core) }
     }
 
     /// What tells it from the actors of other engines too.

@@ -98,6 +98,8 @@ struct Shared {
     address: Option<Address>,
     ends: Notify,
     look: Notify,
+    /// The thread of the links is to write what waits when it looks.
+    to_flush: AtomicBool,
     /// The hub of this process that it has joined, if it has.
     place: Option<Place>,
     /// What is published waits for a thread of the node's own.

@@ -1,6 +1,6 @@
 //! The inbound endpoint of one service instance: calls of other nodes come in here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -12,8 +12,9 @@ use tidewire_engine::{Priority, Refusal};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::actor::ActorRef;
+use crate::coroutine::Lent;
 use crate::errors;
-use crate::link::handling::Handling;
+use crate::link::handling::{Handling, Start};
 use crate::link::inbound::RemoteCall;
 use crate::message::Message;
 use crate::once::{Once, intern};
@@ -25,7 +26,8 @@ const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::N
 
 /// The handler of the actor that runs the calls of one instance, whichever road they come on: so one limit holds for all.
 ///
-/// It lets calls of other nodes in, and begins those of coroutines whose arguments need no second look; the porter gets the others.
+/// It lets calls of other nodes in, begins those of coroutines whose arguments need no second look, and hands those of plain functions to the crew; the
+/// porter gets the others.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Gate {
     /// Runs a call of this process: `tidewire.services.host.Host.receive`.
@@ -45,6 +47,8 @@ struct Opened {
     /// The actors that take calls which give one value, and streams.
     values: Py<ActorRef>,
     streams: Py<ActorRef>,
+    /// The places of calls are those of `values`, also of calls that the crew runs; else the crew has its own.
+    lends: bool,
 }
 
 /// A method that can be called from other nodes.
@@ -93,13 +97,13 @@ impl Method {
         })))
     }
 
-    /// Whether it is a coroutine that gives one value.
-    fn is_coroutine(&self) -> bool {
-        self.0.coroutine && !self.0.streams
+    /// Whether it is a coroutine function, or gives asynchronous iterators.
+    pub fn is_coroutine(&self) -> bool {
+        self.0.coroutine
     }
 
     /// What it is called with; None or an error: more is to be seen to.
-    fn arguments<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    pub fn arguments<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, of) = (value.py(), &*self.0);
         let args = match value.cast_exact::<PyTuple>() {
             Ok(args) => args.clone(),
@@ -167,24 +171,20 @@ impl Gate {
         Self { receive, instance, tally, calls, opened: Once::new() }
     }
 
-    /// Lets other nodes call `methods`, by name; `public` names those that whoever comes over HTTP may call, too. `values` and `streams`
-    /// are the actors that take the calls.
+    /// Lets other nodes call `methods`, by name, each with whether those who come over HTTP may call it, too. `values` and `streams`
+    /// are the actors that take the calls. With `lends`, a call that the crew runs has a place of `values`.
     fn open(
         &self,
         py: Python<'_>,
         porter: Py<PyAny>,
-        methods: HashMap<String, Bound<'_, PyAny>>,
-        public: HashSet<String>,
+        methods: HashMap<String, (Bound<'_, PyAny>, bool)>,
         values: Py<ActorRef>,
         streams: Py<ActorRef>,
+        lends: bool,
     ) -> PyResult<()> {
-        let method = |(name, bound): (String, Bound<'_, PyAny>)| {
-            let method = Method::of(&bound, public.contains(&name))?;
-            Ok((name, method))
-        };
-        let methods = methods.into_iter().map(method);
+        let methods = methods.into_iter().map(|(name, (bound, public))| Ok((name, Method::of(&bound, public)?)));
         let methods = methods.collect::<PyResult<_>>()?;
-        self.opened.set(py, Opened { porter, methods, values, streams });
+        self.opened.set(py, Opened { porter, methods, values, streams, lends });
         Ok(())
     }
 
@@ -240,8 +240,12 @@ impl Gate {
         Ok(())
     }
 
-    /// Begins a call. None: nobody waits for it any more.
-    pub fn begin(this: &Bound<'_, Self>, call: &Bound<'_, PyAny>) -> PyResult<Option<Steps>> {
+    /// Begins a call. None: nobody waits for it any more, or a thread of the crew runs it, in the place that is lent to it.
+    pub fn begin(
+        this: &Bound<'_, Self>,
+        call: &Bound<'_, PyAny>,
+        lend: impl FnOnce() -> Lent,
+    ) -> PyResult<Option<Steps>> {
         let (py, gate) = (this.py(), this.get());
         let Ok(call) = call.cast::<RemoteCall>() else {
             return Steps::of(&gate.receive.bind(py).call1((call,))?).map(Some);
@@ -253,12 +257,23 @@ impl Gate {
         if let Some(method) = remote.method().get()
             && !remote.reads_items()
             && (method.0.public || !remote.is_public())
-            && method.is_coroutine()
-            && let Ok(value) = remote.decoded(py)
-            && let Ok(Some(args)) = method.arguments(&value)
+            && !method.0.streams
         {
-            let handling = Handling::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args.unbind());
-            return Ok(Some(Steps::Call(Py::new(py, handling)?)));
+            let handling = |args| Handling::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args);
+            if !method.is_coroutine() {
+                let opened = gate.opened(py)?;
+                let place = opened.lends.then(lend);
+                let watch = remote.watch(&opened.values.get().inner.cell().engine());
+                let handling = Py::new(py, handling(Start::OnThread(place, watch)))?;
+                remote.cancels(py, handling.clone_ref(py))?;
+                opened.porter.bind(py).call_method1(intern!(py, "_hand"), (handling,))?;
+                return Ok(None);
+            }
+            if let Ok(value) = remote.decoded(py)
+                && let Ok(Some(args)) = method.arguments(&value)
+            {
+                return Ok(Some(Steps::Call(Py::new(py, handling(Start::With(args.unbind())))?)));
+            }
         }
         let coroutine = gate.porter(py)?.call_method1(intern!(py, "_receive"), (call,))?;
         Steps::of(&coroutine).map(Some)
@@ -266,10 +281,11 @@ impl Gate {
 
     /// The porter: whoever has a call of another node finds it.
     pub fn porter<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
-        let opened = self.opened.get(py);
-        opened
-            .map(|opened| opened.porter.bind(py))
-            .ok_or_else(|| PyRuntimeError::new_err("no other node may call this"))
+        Ok(self.opened(py)?.porter.bind(py))
+    }
+
+    fn opened(&self, py: Python<'_>) -> PyResult<&Opened> {
+        self.opened.get(py).ok_or_else(|| PyRuntimeError::new_err("no other node may call this"))
     }
 
     pub fn tally<'a>(&'a self, py: Python<'a>) -> &'a CallTally {

@@ -1,16 +1,18 @@
-//! A call of another node whose coroutine runs here.
+//! A call of another node that runs here: a coroutine step by step, a plain function on a thread of the crew.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
-use tidewire_engine::raw::Mutex;
+use tidewire_engine::raw::{Mutex, Watch};
 
+use crate::coroutine::Lent;
+use crate::fork::Own;
 use crate::link::gate::{Gate, Method};
 use crate::link::inbound::RemoteCall;
 use crate::once::{Once, intern};
-use crate::steps::{Step, step, steps_of};
+use crate::steps::{Step, is_coroutine, step, steps_of};
 
 /// A call under way at its host, as `tidewire.services.running.Running` is one of this process.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
@@ -18,7 +20,6 @@ pub struct Handling {
     gate: Py<Gate>,
     call: Py<RemoteCall>,
     method: Method,
-    began: Instant,
     cancelled: AtomicBool,
     interrupted: AtomicBool,
     state: Mutex<State>,
@@ -28,6 +29,9 @@ pub struct Handling {
 struct State {
     /// What the method is called with, until it is.
     args: Option<Py<PyTuple>>,
+    /// The place of a plain function, and the watch of its deadline, until it is over.
+    until_over: Option<Own<(Option<Lent>, Option<Watch>)>>,
+    began: Option<Instant>,
     steps: Option<Py<PyIterator>>,
     /// What the handler runs in: variables that it sets are gone with it.
     context: Option<Py<PyAny>>,
@@ -40,16 +44,27 @@ struct State {
     reason: Option<Py<PyAny>>,
 }
 
+/// What a call begins with.
+pub enum Start {
+    With(Py<PyTuple>),
+    /// A thread is to read the arguments. It has this place among the calls that run at once, if the crew has none of its own, and this
+    /// watch of its deadline.
+    OnThread(Option<Lent>, Option<Watch>),
+}
+
 impl Handling {
-    pub fn new(gate: Py<Gate>, call: Py<RemoteCall>, method: Method, args: Py<PyTuple>) -> Self {
+    pub fn new(gate: Py<Gate>, call: Py<RemoteCall>, method: Method, start: Start) -> Self {
+        let state = match start {
+            Start::With(args) => State { args: Some(args), ..State::default() },
+            Start::OnThread(place, watch) => State { until_over: Some(Own::new((place, watch))), ..State::default() },
+        };
         Self {
             gate,
             call,
             method,
-            began: Instant::now(),
             cancelled: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
-            state: Mutex::new(State { args: Some(args), ..State::default() }),
+            state: Mutex::new(state),
         }
     }
 
@@ -64,9 +79,8 @@ impl Handling {
         let stepped = context.bind(py).call_method1(intern!(py, "run"), (this,));
         match stepped {
             Ok(value) if handling.state.lock().returned => {
-                let took_us = u64::try_from(handling.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-                handling.gate.get().tally(py).ended(took_us);
-                handling.leave(this, task)?;
+                handling.gate.get().tally(py).ended(handling.took_us());
+                handling.leave(this, Some(task))?;
                 handling.answer(this, &value)?;
             }
             Ok(waits) => {
@@ -76,16 +90,59 @@ impl Handling {
                 return Ok(Step::Waits(waits.unbind()));
             }
             Err(error) => {
-                let left = handling.leave(this, task);
-                let told = handling
-                    .gate
-                    .get()
-                    .porter(py)
-                    .and_then(|porter| porter.call_method1(intern!(py, "raised"), (this, error.into_value(py))));
-                left.and(told)?;
+                let left = handling.leave(this, Some(task));
+                left.and(handling.raised(this, error))?;
             }
         }
         Ok(Step::Returned(py.None()))
+    }
+
+    /// Runs a plain function on this thread; its end is its answer to the caller.
+    fn run_plain(&self, this: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, gate, call) = (this.py(), self.gate.get(), self.call.get());
+        if call.cancelled() || self.cancelled() {
+            return Ok(());
+        }
+        let args = call.decoded(py).and_then(|value| self.method.arguments(&value));
+        let Ok(Some(args)) = args else {
+            return gate.porter(py)?.call_method1(intern!(py, "_run"), (&self.call,)).map(drop);
+        };
+        self.state.lock().args = Some(args.unbind());
+        let (_, context) = self.prepare(py, None)?;
+        gate.begins(this)?;
+        let ran = context.bind(py).call_method1(intern!(py, "run"), (this,));
+        let left = self.leave(this, None);
+        let told = match ran {
+            Err(error) => self.raised(this, error),
+            Ok(_) if self.cancelled() => {
+                gate.tally(py).cancelled();
+                let reason = self.reason(py);
+                reason.map_or(Ok(()), |reason| call.fail(py, reason.bind(py)))
+            }
+            Ok(value) => {
+                gate.tally(py).ended(self.took_us());
+                self.answer(this, &value)
+            }
+        };
+        left.and(told)
+    }
+
+    /// The time of a plain function is up: its caller is told so.
+    pub fn late(this: &Bound<'_, Self>) -> PyResult<()> {
+        Self::cancel(this, None)?;
+        this.get().gate.get().porter(this.py())?.call_method1(intern!(this.py(), "_late"), (this,)).map(drop)
+    }
+
+    fn took_us(&self) -> u64 {
+        let took = self.state.lock().began.map_or(Duration::ZERO, |began| began.elapsed());
+        u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The handler has raised.
+    fn raised(&self, this: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
+        let py = this.py();
+        let porter = self.gate.get().porter(py)?;
+        porter.call_method1(intern!(py, "raised"), (this, error.into_value(py))).map(drop)
     }
 
     /// Whether this is the first step, and what the handler runs in.
@@ -101,7 +158,9 @@ impl Handling {
         }
         let copy = COPY.of(py, "contextvars", "copy_context")?;
         let context = copy.call0()?.unbind();
-        self.state.lock().context = Some(context.clone_ref(py));
+        let mut state = self.state.lock();
+        state.context = Some(context.clone_ref(py));
+        state.began = Some(Instant::now());
         Ok((true, context))
     }
 
@@ -118,7 +177,7 @@ impl Handling {
     }
 
     /// The handler has ended. The task that was cancelled for it goes on with other calls.
-    fn leave(&self, this: &Bound<'_, Self>, task: &Py<PyAny>) -> PyResult<()> {
+    fn leave(&self, this: &Bound<'_, Self>, task: Option<&Py<PyAny>>) -> PyResult<()> {
         let py = this.py();
         let gone = {
             let mut state = self.state.lock();
@@ -128,10 +187,12 @@ impl Handling {
         self.call.get().forget();
         self.gate.get().ended(this)?;
         // Tasks count their cancellations from Python 3.11 on.
-        if self.interrupted.load(Ordering::Acquire) && task.bind(py).hasattr(intern!(py, "uncancel"))? {
-            task.call_method0(py, intern!(py, "uncancel"))?;
+        match task.filter(|_| self.interrupted.load(Ordering::Acquire)) {
+            Some(task) if task.bind(py).hasattr(intern!(py, "uncancel"))? => {
+                task.call_method0(py, intern!(py, "uncancel")).map(drop)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn answer(&self, this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -156,26 +217,26 @@ impl Handling {
         }
     }
 
-    fn begin<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyIterator>> {
-        let called = match self.method.context() {
-            None => self.method.call(py).call1(args)?,
+    /// Calls the method.
+    fn begin<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        match self.method.context() {
+            None => self.method.call(py).call1(args),
             Some((name, at)) => {
                 let context = self.gate.get().context(py)?;
                 match at.filter(|at| *at <= args.len()) {
                     Some(at) => {
                         let mut all: Vec<_> = args.iter().collect();
                         all.insert(at, context);
-                        self.method.call(py).call1(PyTuple::new(py, all)?)?
+                        self.method.call(py).call1(PyTuple::new(py, all)?)
                     }
                     None => {
                         let named = PyDict::new(py);
                         named.set_item(name, context)?;
-                        self.method.call(py).call(args, Some(&named))?
+                        self.method.call(py).call(args, Some(&named))
                     }
                 }
             }
-        };
-        steps_of(&called)
+        }
     }
 }
 
@@ -212,7 +273,7 @@ impl Handling {
     /// Its handler has begun.
     #[getter]
     fn begun(&self) -> bool {
-        true
+        self.state.lock().began.is_some()
     }
 
     /// Whether nobody waits for it any more.
@@ -263,7 +324,15 @@ impl Handling {
         task.call_method0(py, intern!(py, "cancel")).map(drop)
     }
 
-    /// One step, inside of the context of the handler.
+    /// Runs a plain function. An actor of the crew calls this.
+    fn run(this: &Bound<'_, Self>) -> PyResult<()> {
+        let until_over = this.get().state.lock().until_over.take();
+        let ran = this.get().run_plain(this);
+        drop(until_over);
+        ran
+    }
+
+    /// One step, inside of the context of the handler; a plain function is over after it.
     fn __call__(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let (py, handling) = (this.py(), this.get());
         let (steps, args, thrown) = {
@@ -275,7 +344,11 @@ impl Handling {
             (None, args) => {
                 handling.gate.get().enters(this)?;
                 let args = args.map_or_else(|| PyTuple::empty(py), |args| args.into_bound(py));
-                let steps = handling.begin(py, &args)?;
+                let called = handling.begin(py, &args)?;
+                if !handling.method.is_coroutine() {
+                    return unless_coroutine(this, called);
+                }
+                let steps = steps_of(&called)?;
                 handling.state.lock().steps = Some(steps.clone().unbind());
                 steps
             }
@@ -288,4 +361,13 @@ impl Handling {
             }
         }
     }
+}
+
+/// What a plain function gave, unless it is a coroutine, which nobody would await.
+fn unless_coroutine(this: &Bound<'_, Handling>, value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let py = value.py();
+    if is_coroutine(&value)? {
+        this.get().gate.get().porter(py)?.call_method1(intern!(py, "_refuse_coroutine"), (this, &value))?;
+    }
+    Ok(value.unbind())
 }

@@ -1,15 +1,15 @@
 //! Calls and messages that come in over a link.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Instant;
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Flusher, Message, Named, Pieces, Published, Sending};
+use tidewire_engine::EngineHandle;
+use tidewire_engine::raw::{Fire, Mutex, Watch};
+use tidewire_link::{Call, Exchange, Flusher, Named, Pieces, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 
@@ -17,9 +17,9 @@ use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::{Own, past};
 use crate::held::Held;
+use crate::link::exchanging::{Exchanging, OnCancel};
 use crate::link::gate::Method;
 use crate::link::handling::Handling;
-use crate::link::inlet::Intake;
 use crate::link::{Taking, detached, refused, sending, sent_by};
 use crate::once::Once;
 use crate::pending::Pending;
@@ -36,126 +36,6 @@ type Opened<'py> =
 const USER: &str = "tw-user";
 /// The field that says from where a call comes: over HTTP.
 const ORIGIN: &str = "tw-origin";
-
-/// What happens to a call after it has come in.
-pub struct Exchanging {
-    me: Weak<Intake>,
-    cancelled: AtomicBool,
-    /// The caller takes no more items, and waits for the end of the stream.
-    unread: AtomicBool,
-    credit: AtomicI64,
-    /// No more credit is waited for.
-    cut: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-    on_cancel: Mutex<Option<OnCancel>>,
-    this: Mutex<Weak<Exchanging>>,
-    /// The call, as long as nobody has read what it came with.
-    unopened: Mutex<Weak<Mutex<Option<Own<Call>>>>>,
-}
-
-/// What is done when the caller has gone.
-enum OnCancel {
-    Call(Held<PyAny>),
-    Cancel(Held<Handling>),
-}
-
-impl Exchanging {
-    pub fn new(intake: Weak<Intake>, credit: u32) -> Self {
-        Self {
-            me: intake,
-            cancelled: AtomicBool::new(false),
-            unread: AtomicBool::new(false),
-            credit: AtomicI64::new(credit.into()),
-            cut: AtomicBool::new(false),
-            waker: Mutex::new(None),
-            on_cancel: Mutex::new(None),
-            this: Mutex::new(Weak::new()),
-            unopened: Mutex::new(Weak::new()),
-        }
-    }
-
-    /// Whether nobody takes items any more.
-    fn is_unread(&self) -> bool {
-        self.unread.load(Ordering::Acquire) || self.cancelled.load(Ordering::Acquire)
-    }
-
-    /// Wakes the writer of a stream, and has Python told on its loop.
-    fn changed(&self) {
-        self.wake();
-        let this = self.this.lock().upgrade();
-        if let (Some(this), Some(intake)) = (this, self.me.upgrade()) {
-            intake.changed(this);
-        }
-    }
-
-    /// Calls what Python wants to have called when the caller has gone.
-    pub fn tell(&self, py: Python<'_>) {
-        // Apart from the match, so that the lock is free while Python runs.
-        let on_cancel = self.on_cancel.lock().take();
-        let told = match on_cancel {
-            None => return self.let_go(py),
-            Some(OnCancel::Call(call)) => call.call0(py).map(drop),
-            Some(OnCancel::Cancel(handling)) => Handling::cancel(handling.bind(py), None),
-        };
-        if let Err(error) = told {
-            crate::bridge::raised(py, error);
-        }
-    }
-
-    /// Lets go of a call that waits for its turn, with all that it came with: nobody will begin it.
-    fn let_go(&self, py: Python<'_>) {
-        if !self.cancelled.load(Ordering::Acquire) {
-            return;
-        }
-        let unopened = std::mem::take(&mut *self.unopened.lock());
-        if let Some(place) = unopened.upgrade() {
-            let call = place.lock().take();
-            crate::attach::detach(py, || drop(call));
-        }
-    }
-
-    /// Ready when an item may be sent, or nobody takes any: True. False: the stream was cut.
-    fn poll_credit(&self) -> Poll<PyResult<Py<PyAny>>> {
-        let ready = self.credit.load(Ordering::Acquire) > 0 || self.is_unread();
-        if !ready && !self.cut.load(Ordering::Acquire) {
-            return Poll::Pending;
-        }
-        Poll::Ready(attach(|py| ready.into_py_any(py)))
-    }
-
-    fn wake(&self) {
-        let waker = self.waker.lock().take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-impl Exchange for Exchanging {
-    fn cancelled(&self) {
-        self.cancelled.store(true, Ordering::Release);
-        self.changed();
-    }
-
-    // Items of the exchange itself need credit, and none is given here: generators among arguments are streams of the caller
-    // (`spec/values.md`).
-    fn input(&self, _: Message) {}
-
-    fn input_over(&self) {}
-
-    fn wanted(&self, items: u32) {
-        if items == 0 {
-            self.unread.store(true, Ordering::Release);
-            return self.changed();
-        }
-        self.credit.fetch_add(items.into(), Ordering::AcqRel);
-        self.wake();
-    }
-
-    fn writable(&self) {
-        self.wake();
-    }
-}
 
 /// What is known of a call, also once it has been answered or let go.
 struct About {
@@ -258,6 +138,11 @@ impl RemoteCall {
         value
     }
 
+    /// Ends it at its deadline, unless that is dropped before.
+    pub fn watch(&self, engine: &EngineHandle) -> Option<Watch> {
+        Some(engine.watch(self.deadline?, Arc::clone(&self.exchange) as Arc<dyn Fire>))
+    }
+
     /// Cancels this when the caller has gone; at once if it has.
     pub fn cancels(&self, py: Python<'_>, handling: Py<Handling>) -> PyResult<()> {
         self.on_gone(py, OnCancel::Cancel(handling.into()));
@@ -284,9 +169,12 @@ impl RemoteCall {
 
     /// Writes an answer of so many bytes, now or with others.
     fn flush(&self, py: Python<'_>, company: bool, bytes: usize) {
-        // With other calls at hand, their answers go in the same write: at the end of this round of the loop.
-        if !(company && super::gathering::flush_soon(py, &self.flusher, bytes)) {
+        // With other calls at hand, their answers go in the same write: at the end of this round of the loop, or, from another thread,
+        // when that of the links comes to it. Writing here would hand the interpreter over for each answer.
+        if !company || bytes >= self.flusher.batch().bytes {
             crate::attach::detach(py, || self.flusher.flush());
+        } else if !super::gathering::flush_soon(py, &self.flusher, bytes) {
+            self.flusher.flush_soon();
         }
     }
 }
@@ -405,7 +293,7 @@ impl RemoteCall {
     }
 
     /// Answers with an error: an exception, which travels as a value.
-    fn fail(&self, py: Python<'_>, raised: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub fn fail(&self, py: Python<'_>, raised: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut blob = crate::values::encode(raised, "the error", self.payload_bytes, None)?;
         self.end(py, ErrorCode::RemoteError, sending(&mut blob));
         Ok(())

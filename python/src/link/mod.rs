@@ -2,6 +2,7 @@
 
 mod announced;
 mod calling;
+mod exchanging;
 mod gate;
 mod gathering;
 mod handling;

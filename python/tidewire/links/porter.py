@@ -7,27 +7,31 @@ import functools
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire._binding import RemoteMessage
+from tidewire._binding import RemoteCall, RemoteMessage
 from tidewire._handlers import Plan
 from tidewire._limits import CONCURRENCY
 from tidewire._log import logger
 from tidewire._node.actors import Options
-from tidewire.errors import InvalidArgument, MailboxFull
+from tidewire.errors import ActorStopped, InvalidArgument, MailboxFull
 from tidewire.links.remote import TRACE
+from tidewire.services.crew import Job
 from tidewire.services.local import LocalPort
 from tidewire.services.methods import Bound
 from tidewire.services.port import Items, Request
+from tidewire.services.reply import late
 from tidewire.services.running import Failure, Running
 from tidewire.services.streaming import Writing
 from tidewire.supervision import Mailbox
 from tidewire.values.records import Misfit
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, Handling, RemoteCall
+    from collections.abc import Iterable
+
+    from tidewire._binding import ActorRef, Handling
     from tidewire.services.host import Host
 
 _R = TypeVar("_R", bound=Request)
-_INVALID_ARGUMENT, _LIMIT_EXCEEDED = 9, 14
+_NO_RESPONDERS, _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 17, 9, 14
 _IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
 _IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 
@@ -49,8 +53,9 @@ class Porter:
         self.own_actor = self.actor if host.values is None else None
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
         self._streams = self._spawn(self.actor, host.room.streams) if host.streams_any else self.actor
-        private, public = dict(host.admitted("private")), set(host.admitted("public"))
-        self.gate.open(self, private, public, self.actor, self._streams)
+        public = host.admitted("public")
+        methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
+        self.gate.open(self, methods, self.actor, self._streams, host.values is not None)
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
         """Return an actor for calls that the host lets run, or wait: so it takes all of both, and one more, which the host refuses."""
@@ -89,23 +94,53 @@ class Porter:
                 await self._stream(call, request)
                 return
             running = Running(request, method, self._host.instance)
-            if method.coroutine:
-                call.on_cancel(running.cancel)
-                self.answer(call, request.node, await self._host.receive(running))
-            else:
-                try:
-                    reply = self._host.on_thread(running, request.left_s())
-                except MailboxFull as full:
-                    refuse_full(call, full)
-                    return
-                call.on_cancel(reply.cancel)
-                self.answer(call, request.node, await reply)
+            call.on_cancel(running.cancel)
+            self.answer(call, request.node, await self._host.receive(running))
         except asyncio.CancelledError:
             if not call.cancelled:
                 raise
         # Whatever it is, it is for the caller.
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
+
+    def _hand(self, handling: Handling) -> None:
+        """Have the crew run a plain function, which answers by itself. The gate calls this."""
+        call = handling.call
+        try:
+            self._host.hand(call, handling.run)
+        except MailboxFull as full:
+            refuse_full(call, full)
+        except ActorStopped as stopped:
+            # Nothing of it has begun, so that another instance can have it.
+            call.refuse(_NO_RESPONDERS, str(stopped))
+
+    def _run(self, call: RemoteCall) -> None:
+        """Run a plain function whose arguments need a closer look, on a thread of the crew."""
+        try:
+            request = self._request(call)
+            running = Running(request, self._host.method(request), self._host.instance)
+            call.on_cancel(running.cancel)
+            self.answer(call, request.node, self._host.run(running))
+        # Whatever it is, it is for the caller.
+        except BaseException as error:  # noqa: BLE001
+            fail(call, error)
+
+    def _late(self, handling: Handling) -> None:
+        """Tell the caller of a plain function that its time is up, if its own clock has not. The gate calls this."""
+        title = f"{self._host.info.name}.{_method(handling.call.subject)}"
+        fail(handling.call, late(title, handling.instance, handling.begun, 0))
+
+    def give_back(self, messages: Iterable[Any]) -> None:
+        """Tell the callers of calls that have not begun, and never will, that another instance can have them."""
+        for message in messages:
+            call = message.call if isinstance(message, Job) else message
+            if isinstance(call, RemoteCall):
+                call.refuse(
+                    _NO_RESPONDERS, f"{self._host.info.name}: the instance has stopped: call another, or serve it again"
+                )
+
+    def _refuse_coroutine(self, handling: Handling, value: Any) -> None:
+        self._host.refuse_coroutine(handling, value)
 
     async def _stream(self, call: RemoteCall, request: Request) -> None:
         try:
@@ -151,7 +186,7 @@ class Porter:
         return None if connection is None else connection.objects.stand_in(node, value)[1]
 
     def raised(self, handling: Handling, error: BaseException) -> None:
-        """Answer a call whose coroutine raised. The gate calls this.
+        """Answer a call whose handler raised. The gate calls this.
 
         Raises:
             CancelledError: if the loop is ending.

@@ -14,7 +14,7 @@ from tidewire.services.room import Room
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, Pending
+    from tidewire._binding import ActorRef, Pending, RemoteCall
     from tidewire.node import Node
 
 
@@ -29,13 +29,14 @@ class Member:
 
 
 class Job:
-    """Something to run, and who runs it."""
+    """Something to run, who runs it, and the call of another node that it answers, if it does."""
 
-    __slots__ = ("_crew", "member", "work")
+    __slots__ = ("_crew", "call", "member", "work")
 
-    def __init__(self, crew: Crew, work: Callable[[], Any]) -> None:
+    def __init__(self, crew: Crew, work: Callable[[], Any], call: RemoteCall | None = None) -> None:
         self._crew = crew
         self.work = work
+        self.call = call
         self.member: Member | None = None
 
     def run(self) -> Any:
@@ -101,14 +102,17 @@ class Crew:
             job.over()
             raise
 
-    def tell(self, work: Callable[[], Any], priority: str) -> None:
-        """Have something run.
+    def tell(
+        self, work: Callable[[], Any], priority: str, most: int | None = None, call: RemoteCall | None = None
+    ) -> None:
+        """Have something run, for a call of another node if one is given.
 
         Raises:
             ActorStopped: if the service is stopping.
+            MailboxFull: if ``most`` jobs run or wait.
         """
-        job = Job(self, work)
-        actor = self._hand(job, None)
+        job = Job(self, work, call)
+        actor = self._hand(job, most)
         try:
             actor.tell(job, priority)
         except BaseException:

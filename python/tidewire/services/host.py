@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from tidewire.services.streaming import Writing, write
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef
+    from tidewire._binding import ActorRef, RemoteCall
     from tidewire.node import Node
     from tidewire.services.port import Request
 
@@ -173,6 +173,15 @@ class Host:
             raise told(self, running, error) from None
         return LocalReply(self, pending, running, job)
 
+    def hand(self, call: RemoteCall, work: Callable[[], Any]) -> None:
+        """Have the crew run a plain function for another node.
+
+        Raises:
+            ActorStopped: if the service is stopping.
+            MailboxFull: if too many wait.
+        """
+        self.crew.tell(work, call.priority, self.room.calls + self.room.waiting, call)
+
     async def receive(self, running: Running) -> Any:
         """Run a call of this process, or, for a plain function, have the crew run it; the gate calls this."""
         if running.cancelled:
@@ -202,12 +211,12 @@ class Host:
             running.leave(token)
 
     def raised(self, running: AnyRunning, error: BaseException) -> Failure | None:
-        """Return what a coroutine that raised answers; None if nobody waits for it.
+        """Return what a method that raised answers; None if nobody waits for it.
 
         Raises:
             CancelledError: if the loop is ending, and the task with it.
         """
-        if not isinstance(error, asyncio.CancelledError):
+        if not running.method.coroutine or not isinstance(error, asyncio.CancelledError):
             return self._failed(running, error)
         if not running.was_interrupted and is_cancelled():
             self.tally.cancelled()
@@ -226,10 +235,7 @@ class Host:
             args, kwargs = self.arguments(running)
             value = running.method.call(*args, **kwargs)
             if inspect.iscoroutine(value):
-                value.close()
-                raise InvalidArgument(
-                    f"{running.request.title}: a plain function gave a coroutine, and its thread has no loop: use `async def`"
-                )
+                self.refuse_coroutine(running, value)
             if running.cancelled:
                 self.tally.cancelled()
                 return None if running.reason is None else Failure(running.reason)
@@ -241,6 +247,16 @@ class Host:
         finally:
             self.calls.discard(running)
             running.leave(token)
+
+    def refuse_coroutine(self, running: AnyRunning, value: Coroutine[Any, Any, Any]) -> None:
+        """Give up what a plain function gave.
+
+        Raises:
+            InvalidArgument: always.
+        """
+        value.close()
+        text = "a plain function gave a coroutine, and its thread has no loop: use `async def`"
+        raise InvalidArgument(f"{running.request.title}: {text}")
 
     def end_streams(self, reason: Callable[[], BaseException]) -> None:
         """End the streams that are under way: they may have no end of their own. Their readers get a reason of their own each."""

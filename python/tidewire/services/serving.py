@@ -227,7 +227,7 @@ class Served:
         if self._ledger is None:
             self._leave()
             ledgers = [] if self._durables is None else [await self._durables.stop(drain, timeout)]
-            ledgers += [await pending for pending in self._stops(drain, timeout)]
+            ledgers += [self._stopped(await pending) for pending in self._stops(drain, timeout)]
             self._ledger = self._ledger or Ledger.total(ledgers or [Ledger(0, 0, 0, 0)])
         return self._ledger
 
@@ -277,6 +277,11 @@ class Served:
         own = None if self._porter is None else self._porter.own_actor
         actors = [*(actor for _, actor in self._events), *([] if own is None else [own]), *self._host.close()]
         return [actor.stop(drain, timeout) for actor in actors]
+
+    def _stopped(self, ledger: Ledger) -> Ledger:
+        if self._porter is not None:
+            self._porter.give_back(ledger.messages)
+        return ledger
 
     def _node_stops(self) -> None:
         self._registry.remove(self.name, self.instance)
@@ -361,7 +366,7 @@ class ServedSync:
             served._leave()
             durables = served._durables
             ledgers: list[Ledger] = [] if durables is None else [durables.stop_blocking(drain, timeout)]
-            ledgers += [pending.wait() for pending in served._stops(drain, timeout)]
+            ledgers += [served._stopped(pending.wait()) for pending in served._stops(drain, timeout)]
             served._ledger = served._ledger or Ledger.total(ledgers or [Ledger(0, 0, 0, 0)])
         return served._ledger
 

@@ -194,4 +194,11 @@ impl Flusher {
             link.flush();
         }
     }
+
+    /// Has the thread of the links write what waits: for a thread that has no time for it, and mostly more to send soon.
+    pub fn flush_soon(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.flush_soon();
+        }
+    }
 }

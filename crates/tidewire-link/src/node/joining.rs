@@ -147,6 +147,7 @@ impl Link {
             dropped: AtomicU64::new(0),
             ends: Notify::new(),
             look: Notify::new(),
+            to_flush: AtomicBool::new(false),
             log,
             again: Mutex::new(None),
             on_lost: Mutex::new(None),

@@ -103,7 +103,7 @@ async fn run_plain(shared: &Arc<Shared>, way: &Way, plain: &Plain) -> Result<(),
             biased;
             () = way.end.notified() => return shared.last_words(way),
             () = way.turn.changed.notified() => {}
-            () = shared.look.notified() => {}
+            () = shared.look.notified() => shared.looks(),
             () = way.writing.full.notified(), if !full => full = true,
             ready = watched.ready(plain, reads, full) => {
                 ready.map_err(|_| gone())?;
@@ -148,7 +148,7 @@ async fn run_layered(shared: &Arc<Shared>, way: &Way, layered: &Layered) -> Resu
             biased;
             () = way.end.notified() => return last_words_under(shared, layered, &mut reading),
             () = way.turn.changed.notified() => {}
-            () = shared.look.notified() => {}
+            () = shared.look.notified() => shared.looks(),
             () = way.writing.full.notified(), if !full => full = true,
             ready = layered.stream().writable(), if full => {
                 full = false;

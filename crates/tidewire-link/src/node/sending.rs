@@ -51,6 +51,24 @@ impl Shared {
         self.let_write();
     }
 
+    /// Has the thread of the links write what waits, once for all who ask meanwhile.
+    pub(super) fn flush_soon(&self) {
+        let way = self.way.lock().clone();
+        match way {
+            // Nobody looks after a link inside of one process.
+            Some(way) if matches!(way.kind, WayKind::Local(_)) => self.flush(),
+            _ if !self.to_flush.swap(true, Ordering::AcqRel) => self.look.notify_one(),
+            _ => {}
+        }
+    }
+
+    /// On the thread of the links: writes what others have asked it to write.
+    pub(super) fn looks(&self) {
+        if self.to_flush.swap(false, Ordering::AcqRel) {
+            self.flush();
+        }
+    }
+
     fn write_out(&self) {
         let Some(way) = self.way.lock().clone() else { return };
         if self.holds(&way) {

@@ -1,0 +1,150 @@
+//! The exchange of a call that came in: whether its caller still waits, and what items of a stream it takes.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use tidewire_engine::raw::{Fire, Mutex};
+use tidewire_link::{Call, Exchange, Message};
+
+use crate::attach::attach;
+use crate::fork::Own;
+use crate::held::Held;
+use crate::link::handling::Handling;
+use crate::link::inlet::Intake;
+
+/// What happens to a call after it has come in.
+pub struct Exchanging {
+    me: Weak<Intake>,
+    pub cancelled: AtomicBool,
+    /// Its time is up, by the clock of this side.
+    late: AtomicBool,
+    /// The caller takes no more items, and waits for the end of the stream.
+    pub unread: AtomicBool,
+    pub credit: AtomicI64,
+    /// No more credit is waited for.
+    pub cut: AtomicBool,
+    pub waker: Mutex<Option<Waker>>,
+    pub on_cancel: Mutex<Option<OnCancel>>,
+    pub this: Mutex<Weak<Exchanging>>,
+    /// The call, as long as nobody has read what it came with.
+    pub unopened: Mutex<Weak<Mutex<Option<Own<Call>>>>>,
+}
+
+/// What is done when the caller has gone.
+pub enum OnCancel {
+    Call(Held<PyAny>),
+    Cancel(Held<Handling>),
+}
+
+impl Exchanging {
+    pub fn new(intake: Weak<Intake>, credit: u32) -> Self {
+        Self {
+            me: intake,
+            cancelled: AtomicBool::new(false),
+            late: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
+            credit: AtomicI64::new(credit.into()),
+            cut: AtomicBool::new(false),
+            waker: Mutex::new(None),
+            on_cancel: Mutex::new(None),
+            this: Mutex::new(Weak::new()),
+            unopened: Mutex::new(Weak::new()),
+        }
+    }
+
+    /// Whether nobody takes items any more.
+    pub fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Acquire) || self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Wakes the writer of a stream, and has Python told on its loop.
+    fn changed(&self) {
+        self.wake();
+        let this = self.this.lock().upgrade();
+        if let (Some(this), Some(intake)) = (this, self.me.upgrade()) {
+            intake.changed(this);
+        }
+    }
+
+    /// Calls what Python wants to have called when the caller has gone.
+    pub fn tell(&self, py: Python<'_>) {
+        // Apart from the match, so that the lock is free while Python runs.
+        let on_cancel = self.on_cancel.lock().take();
+        let told = match on_cancel {
+            None => return self.let_go(py),
+            Some(OnCancel::Call(call)) => call.call0(py).map(drop),
+            Some(OnCancel::Cancel(handling)) if self.late.load(Ordering::Acquire) => Handling::late(handling.bind(py)),
+            Some(OnCancel::Cancel(handling)) => {
+                self.let_go(py);
+                Handling::cancel(handling.bind(py), None)
+            }
+        };
+        if let Err(error) = told {
+            crate::bridge::raised(py, error);
+        }
+    }
+
+    /// Lets go of a call that waits for its turn, with all that it came with: nobody will begin it.
+    fn let_go(&self, py: Python<'_>) {
+        if !self.cancelled.load(Ordering::Acquire) {
+            return;
+        }
+        let unopened = std::mem::take(&mut *self.unopened.lock());
+        if let Some(place) = unopened.upgrade() {
+            let call = place.lock().take();
+            crate::attach::detach(py, || drop(call));
+        }
+    }
+
+    /// Ready when an item may be sent, or nobody takes any: True. False: the stream was cut.
+    pub fn poll_credit(&self) -> Poll<PyResult<Py<PyAny>>> {
+        let ready = self.credit.load(Ordering::Acquire) > 0 || self.is_unread();
+        if !ready && !self.cut.load(Ordering::Acquire) {
+            return Poll::Pending;
+        }
+        Poll::Ready(attach(|py| ready.into_py_any(py)))
+    }
+
+    pub fn wake(&self) {
+        let waker = self.waker.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Exchange for Exchanging {
+    fn cancelled(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.changed();
+    }
+
+    // Items of the exchange itself need credit, and none is given here: generators among arguments are streams of the caller
+    // (`spec/values.md`).
+    fn input(&self, _: Message) {}
+
+    fn input_over(&self) {}
+
+    fn wanted(&self, items: u32) {
+        if items == 0 {
+            self.unread.store(true, Ordering::Release);
+            return self.changed();
+        }
+        self.credit.fetch_add(items.into(), Ordering::AcqRel);
+        self.wake();
+    }
+
+    fn writable(&self) {
+        self.wake();
+    }
+}
+
+impl Fire for Exchanging {
+    fn fire(self: Arc<Self>) {
+        self.late.store(true, Ordering::Release);
+        self.changed();
+    }
+}
