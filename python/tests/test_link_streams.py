@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from time import monotonic
 from typing import Any
 
 import pytest
 import tidewire as tw
 from link_processes import Program, Programs
-from link_stories import play, said, three
+from link_stories import SOON_S, play, said, three
 from tidewire import _limits
 
 CREDIT = _limits.STREAM_CREDIT.default
@@ -281,3 +282,56 @@ def test_plain_generators_and_plain_threads_stream_too(started: Programs) -> Non
         server.expect("closed")
         with pytest.raises(KeyError):
             list(workshop.fail_after(3))
+
+
+_BOTH_WAYS = """
+import asyncio, sys
+import tidewire as tw
+
+class Desk(tw.Service):
+    @tw.method
+    async def news(self):
+        try:
+            number = 0
+            while True:
+                yield number
+                number += 1
+        finally:
+            print("closed", flush=True)
+
+async def main(url):
+    read = asyncio.Semaphore(0)
+    async def reads(client):
+        async for number in client.count(1_000_000):
+            read.release()
+    async with tw.Node(url, name="leaver") as node:
+        await node.serve(Desk(), instance="one")
+        reading = asyncio.ensure_future(reads(node.client("workshop")))
+        for _ in range(100):
+            await read.acquire()
+        print("reading", flush=True)
+        # Until somebody reads what this process writes.
+        await asyncio.to_thread(sys.stdin.readline)
+        raise LookupError("lost")
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_an_error_ends_a_process_that_reads_and_writes_streams_and_both_sides_see_it(started: Programs) -> None:
+    _, url, server = started.hub_and_server()
+    leaver = started.run("-c", _BOTH_WAYS, url)
+    leaver.expect("reading")
+    with tw.Node(url, name="reader") as node:
+        news = iter(node.client("desk").sync.news())
+        assert [next(news) for _ in range(100)] == list(range(100))
+        began = monotonic()
+        leaver.tell()
+        with pytest.raises(tw.NodeStopped):
+            while True:
+                next(news)
+        leaver.expect("closed")
+        assert leaver.ended() == 1
+        assert monotonic() - began < SOON_S
+        # What it has read is closed where it is written.
+        server.expect("closed")

@@ -13,7 +13,8 @@ from program_support import CTRL_C, LOOPS, Ended, program
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 SOON_S = 15.0
-"""Much less than the half minute of a stop."""
+"""Much less than the half minute of a stop. On two busy cores a program with a handler that awaits ended 0.08 s after its Ctrl-C (20 runs, 0.03 to
+0.12); the rest is for machines whose processes stand still for seconds."""
 
 
 @LOOPS

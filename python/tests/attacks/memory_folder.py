@@ -31,15 +31,16 @@ REMEMBERED = IDS * (32 + ID)
 
 def events(target: Target) -> list[Raw]:
     """Clients publish long events, more than may wait, and wait for none of them."""
+    stored: list[bool] = []
 
     async def fill(node: tw.Node, number: int) -> None:
         stream = await node.stream(f"loud-{number}", subjects=[f"loud.{number}"])
         payload = bytes(EVENT)
         said = [stream.publish(f"loud.{number}", payload) for _ in range(2 * INTAKE // EVENT // CLIENTS)]
-        stored = await asyncio.gather(*said, return_exceptions=True)
-        assert not all(isinstance(one, Exception) for one in stored), stored[0]
+        stored.extend(not isinstance(ack, Exception) for ack in await asyncio.gather(*said, return_exceptions=True))
 
     asyncio.run(_all(target, fill, CLIENTS))
+    assert any(stored), "all are refused"
     return []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -148,9 +149,19 @@ class Porter:
         except MailboxFull as full:
             refuse_full(call, full)
             return
-        give = functools.partial(self._give, request.node)
         call.on_cancel(items.close)
         writing = items if isinstance(items, Writing) else None
+        try:
+            await self._write(call, items, writing, functools.partial(self._give, request.node))
+        except asyncio.CancelledError:
+            if writing is None or writing.running.reason is None:
+                raise
+            # The node ends after an error: the reader is told so, also if the generator is still at its end.
+            raise writing.running.reason from None
+        # A reader that takes no more items waits for this.
+        call.over()
+
+    async def _write(self, call: RemoteCall, items: Items, writing: Writing | None, give: Callable[[Any], Any]) -> None:
         if writing is not None:
             # A reader that reads no further must not hold up the end of the service.
             writing.on_cut(call.cut)
@@ -165,17 +176,10 @@ class Porter:
                     break
                 pause = call.item(item, give)
                 may_go_on = pause is None or await pause
-        except asyncio.CancelledError:
-            if writing is None or writing.running.reason is None:
-                raise
-            # The node ends after an error: the reader is told so.
-            raise writing.running.reason from None
         finally:
             if writing is not None:
                 writing.on_cut(None)
             await items.over()
-        # A reader that takes no more items waits for this.
-        call.over()
 
     def _items(self, request: Request) -> Items:
         return self._port.stream(request)

@@ -198,6 +198,36 @@ fn a_lease_that_is_over_ends_what_nobody_calls() {
 }
 
 #[test]
+fn what_is_given_in_calls_that_are_cancelled_before_they_are_read_is_let_go_soon() {
+    let (_hub, server, caller) = three(&Kept::default());
+    let told = Told::new();
+    let say = told.0.clone();
+    // Busy with one call, and the others wait behind it.
+    let desk = Service::new("desk").concurrency(1).method("hold", &["mine"], move |_, mine: Option<RemoteFunction>| {
+        let _ = say.send(mine.is_some());
+        async {
+            std::future::pending::<()>().await;
+            Ok(())
+        }
+    });
+    server.serve(desk).wait().expect("it serves");
+    let client = caller.client("desk");
+    let first = client.call::<()>("hold", &None::<i64>);
+    assert!(!told.next());
+    let gives = || client.call::<()>("hold", &Function::new("mine", &[], |_, ()| async { Ok(1) }));
+    let calls: Vec<_> = (0..20).map(|_| gives()).collect();
+    counts(&caller, 20, 0);
+    drop(calls);
+    // Long before the ten minutes of a lease.
+    counts(&caller, 0, 0);
+    drop(first);
+    let last = client.call::<()>("hold", &None::<i64>);
+    assert!(!told.next(), "none of those that were cancelled has begun");
+    drop(last);
+    counts(&server, 0, 0);
+}
+
+#[test]
 fn given_back_it_is_itself_and_to_a_third_node_it_is_refused() {
     let (hub, server, caller) = three(&Kept::default());
     let (doubles, work) = (doubles(), caller.client("work"));
