@@ -89,6 +89,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Calling>()?;
     module.add_class::<link::Route>()?;
     module.add_class::<link::Gate>()?;
+    module.add_class::<link::Bridge>()?;
     module.add_class::<link::Gateway>()?;
     module.add_class::<link::Handling>()?;
     module.add_class::<link::RemoteCall>()?;

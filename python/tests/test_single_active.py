@@ -51,15 +51,13 @@ async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: 
         assert served.is_active and not standby.is_active and served.fence == fence
         with pytest.raises(tw.LeaseLost):
             standby.fence  # noqa: B018
-        # Of NATS, services stay within their process.
-        caller, of_first = (one if kind == "nats" else two).client(Matching), one.client(Matching)
+        caller, of_first = two.client(Matching), one.client(Matching)
         assert await caller.who() == ("first", fence)
         assert [item async for item in caller.count(2)] == [("first", 0), ("first", 1)]
         under_way = asyncio.ensure_future(of_first.hang(True))
         await asyncio.wait_for(first.inside.wait(), PATIENCE)
         stopping = asyncio.ensure_future(served.stop())
-        doors = 1 if kind == "nats" else 2
-        await one.until(lambda now: now["links"]["services"]["matching"] == doors, PATIENCE)
+        await one.until(lambda now: now["links"]["services"]["matching"] == 2, PATIENCE)
         meanwhile = [asyncio.ensure_future(two.client(Matching).who()) for _ in range(5)]
         first.going_on.set()
         assert await under_way == "first", "calls that came are finished"

@@ -26,6 +26,7 @@ __all__ = [
     "Calling",
     "CampaignStore",
     "CampaignWorker",
+    "ClusterBridge",
     "CommandLife",
     "CommandPlaces",
     "Context",
@@ -408,7 +409,13 @@ class Hub:
         tokens: list[tuple[str, str, tuple[list[str], list[str], list[str], list[str], list[str]], dict[str, int]]],
         settings: dict[str, int],
         log: Callable[[str, bool], object],
+        bridged: bool = False,
     ) -> Hub: ...
+    def admit(
+        self,
+        tokens: list[tuple[str, str, tuple[list[str], list[str], list[str], list[str], list[str]], dict[str, int]]],
+    ) -> None: ...
+    def bridge(self, url: str, log: Callable[[str, bool], object]) -> ClusterBridge: ...
     @property
     def open_calls(self) -> int: ...
     def close(self) -> None: ...
@@ -424,6 +431,12 @@ class Hub:
         log: Callable[[str, bool], object],
     ) -> Gateway: ...
     def statistics(self) -> dict[str, int]: ...
+
+@final
+class ClusterBridge:
+    @property
+    def is_connected(self) -> bool: ...
+    def close(self) -> None: ...
 
 @final
 class Gateway:

@@ -21,13 +21,19 @@ def is_link(url: object) -> bool:
         return True
     raise InvalidArgument(
         f"url: {url!r} is not known: use mem:// for one process, or tide://host:port, tide+tls://host:port, ws://host:port, "
-        "wss://host:port or tide+unix:///path to join a hub, or nats://host:port for streams, buckets and leases there"
+        "wss://host:port or tide+unix:///path to join a hub, or nats://host:port to join a cluster over NATS"
     )
 
 
 def is_nats(url: object) -> bool:
     """Return whether a URL names servers of NATS."""
     return isinstance(url, str) and url.startswith(NATS)
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL without what proves who asks, and without its options."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.split('?', 1)[0].rpartition('@')[2]}"
 
 
 def is_secured(url: str) -> bool:

@@ -56,8 +56,9 @@ class Node(Subjects, Streams, Agents):
     too; then they stop, and ``node.ledger`` tells what became of all messages.
 
     Args:
-        url: Where the node lives. ``mem://`` is this process alone. With ``nats://host:port`` streams, key-value buckets and leases live in
-            NATS JetStream; calls and subjects stay within this process.
+        url: Where the node lives. ``mem://`` is this process alone. With ``nats://host:port`` it is one of a cluster: services and
+            agents of all processes call each other over NATS, and streams, key-value buckets and leases live in JetStream. Subjects stay within this
+            process.
         name: The node's name, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
         inspect: Whether ``tidewire top`` of the same user can look at the node while it runs. None leaves it to
@@ -101,6 +102,7 @@ class Node(Subjects, Streams, Agents):
                     f"data: {str(data)!r} is said beside {url.split('://')[0]}://: streams live in one place; leave one out"
                 )
             self._data = url
+        self._meets = self._joins or is_nats(url)
         if self._joins:
             check_address(url)
         if token is not None and (not isinstance(token, str) or not token):
@@ -117,7 +119,7 @@ class Node(Subjects, Streams, Agents):
         self._join_timeout = join_timeout
         self.url = url
         # Names are unique on a hub, whose nodes may be of one process, or have the same process id on other machines.
-        made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._joins else f"node-{os.getpid()}"
+        made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._meets else f"node-{os.getpid()}"
         self.name = made if name is None else name
         self._inspect = _inspect.wanted(inspect, Config.of(config).environment)
         self._inspector: Inspector | None = None
@@ -166,12 +168,12 @@ class Node(Subjects, Streams, Agents):
             )
         if self._inspect:
             self._inspector = _inspect.open_for(self)
-        if self._joins:
+        if self._meets:
             from tidewire.links.joining import join_blocking
 
             join_blocking(self, self._join_timeout)
         self._begin()
-        if self._joins:
+        if self._meets:
             self._link().open_blocking()
 
     def _begin(self) -> None:
@@ -220,7 +222,7 @@ class Node(Subjects, Streams, Agents):
 
     async def __aenter__(self) -> Node:
         self._bind_running_loop()
-        if not self._joins:
+        if not self._meets:
             self.start()
             return self
         from tidewire.links.joining import join

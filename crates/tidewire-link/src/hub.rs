@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tidewire_core::link::access::Access;
 use tidewire_core::link::gathering::Batch;
-use tidewire_core::link::hub::{Change, Hub, HubCounts, HubOptions, LinkId};
+use tidewire_core::link::hub::{Change, Hub, HubCounts, HubOptions, Interest, LinkId};
 use tidewire_proto::wire;
 use tidewire_sync::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
@@ -33,7 +33,8 @@ use greetings::Greetings;
 use log::Log;
 
 pub use listening::{ListenError, Listening};
-pub(crate) use local::{Feed, LocalEnd, Place};
+pub(crate) use local::Place;
+pub use local::{Feed, LocalEnd};
 
 enum Peer {
     Remote {
@@ -82,6 +83,8 @@ struct Shared {
     nodes: AtomicU64,
     /// Who is told what has changed.
     on_changes: OnceLock<Box<dyn Fn(Change) + Send + Sync>>,
+    /// Who is told that nodes have subscribed to something, or no longer do.
+    on_interests: OnceLock<Box<dyn Fn() + Send + Sync>>,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
     log: Log,
@@ -109,6 +112,7 @@ impl HubHandle {
             on_nodes: OnceLock::new(),
             nodes: AtomicU64::new(0),
             on_changes: OnceLock::new(),
+            on_interests: OnceLock::new(),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             runtime: runtime.clone(),
             log: Log::new(log),
@@ -141,6 +145,24 @@ impl HubHandle {
         self.shared.on_changes.set(Box::new(call)).is_ok()
     }
 
+    /// Attaches a link that stands for the node of another hub, which has this number there: what the hub has for that node goes to `feed`,
+    /// and [`LocalEnd::write`] says what the node says, HELLO first.
+    pub fn attach_remote(&self, number: u32, feed: Weak<dyn Feed>) -> LocalEnd {
+        let at = self.shared.hub.lock().connected_remote(number, secret(), now_us());
+        self.shared.attached(at, feed)
+    }
+
+    /// What nodes of this hub are subscribed to, without those that stand for others.
+    pub fn interests(&self) -> Vec<Interest> {
+        self.shared.hub.lock().interests()
+    }
+
+    /// Calls this whenever [`interests`](Self::interests) may have changed, on any thread: it must be quick, and must not wait. Answers
+    /// whether it will: a hub has one such call, the first.
+    pub fn on_interests(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
+        self.shared.on_interests.set(Box::new(call)).is_ok()
+    }
+
     /// Tells all nodes that no new calls are taken.
     pub fn goodbye(&self) {
         self.shared.hub.lock().goodbye();
@@ -155,6 +177,11 @@ impl HubHandle {
     /// Who may join, and do what.
     pub fn access(&self) -> Access {
         self.shared.hub.lock().access().clone()
+    }
+
+    /// From now on, only those with these tokens may join, and do what they allow: for a hub that nobody has joined but its own node.
+    pub fn set_access(&self, access: Access) {
+        self.shared.hub.lock().set_access(access);
     }
 
     /// The thread that its sockets are on.

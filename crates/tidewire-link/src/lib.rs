@@ -30,14 +30,15 @@ mod ws;
 
 pub use address::{Address, AddressError};
 pub use freed::keep_freed;
-pub use hub::{HubHandle, ListenError, Listening};
+pub use hub::{Feed, HubHandle, ListenError, Listening, LocalEnd};
 pub use node::{Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, Subscription, Waiting};
 pub use runtime::Runtime;
 pub use tidewire_core::link::access::{Access, Grant, TokenLimits};
 pub use tidewire_core::link::assembly::Message;
 pub use tidewire_core::link::gathering::Batch;
-pub use tidewire_core::link::hub::{HubCounts, HubOptions};
+pub use tidewire_core::link::hub::{HubCounts, HubOptions, Interest};
 pub use tidewire_core::link::outbox::Pieces;
 pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};
+pub use tidewire_core::tree::SubscriptionId as InterestKey;
 pub use tls::{Tls, TlsError};
 pub use turn::{Elsewhere, Reader};

@@ -197,7 +197,7 @@ impl Connection {
 }
 
 /// The pause before an attempt to connect again: 0 for the first, then 10 ms, doubled.
-fn pause(attempts: usize) -> Duration {
+pub(crate) fn pause(attempts: usize) -> Duration {
     match attempts {
         0 | 1 => Duration::ZERO,
         more => Duration::from_millis(10 << (more - 2).min(16)),
@@ -205,7 +205,7 @@ fn pause(attempts: usize) -> Duration {
 }
 
 /// Why there is no connection, and what to do.
-fn refused(settings: &Settings, error: &ConnectError) -> HomeError {
+pub(crate) fn refused(settings: &Settings, error: &ConnectError) -> HomeError {
     let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     let (kind, words) = match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {

@@ -10,6 +10,7 @@
 
 mod base64;
 mod clock;
+mod cluster;
 mod connection;
 mod consumers;
 mod cursor;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 
 use tidewire_backend::home::{Answer, Home, HomeResult};
 
+pub use cluster::{Bridge, BridgeError, BridgeOptions};
 pub use home::Nats;
 pub use settings::{Login, Settings, Tls};
 

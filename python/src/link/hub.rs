@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
+use tidewire_nats::BridgeOptions;
 use tidewire_proto::subject::Pattern;
 
 use crate::attach::try_attach;
@@ -19,6 +20,7 @@ use crate::attach::try_attach;
 use crate::errors::error;
 use crate::fork::Own;
 use crate::held::Held;
+use crate::link::bridge::Bridge;
 use crate::link::http::{Gateway, GatewaySettings};
 use crate::link::joined::Link;
 use crate::link::runtime;
@@ -37,6 +39,10 @@ const LOG_IDLE: Duration = Duration::from_millis(500);
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Hub {
     inner: Own<HubHandle>,
+    name: String,
+    /// That of its own node, if it can have a bridge.
+    number: u32,
+    settings: Settings,
 }
 
 /// One place where a hub listens.
@@ -54,17 +60,26 @@ pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool
 
 #[pymethods]
 impl Hub {
-    /// `tokens` are (token, user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then numbers by the names of their limits; `settings` the table `links`. `log` is called with one line at a time, and whether something is wrong.
+    /// One that is to be `bridged` has a node with a number of its own. `tokens` are (token, user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then numbers by the names of their limits; `settings` the table `links`. `log` is called with one line at a time, and whether something is wrong.
     #[new]
-    fn new(py: Python<'_>, name: &str, tokens: Vec<Token>, settings: Settings, log: Py<PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (name, tokens, settings, log, bridged = false))]
+    fn new(
+        py: Python<'_>,
+        name: &str,
+        tokens: Vec<Token>,
+        settings: Settings,
+        log: Py<PyAny>,
+        bridged: bool,
+    ) -> PyResult<Self> {
         let grants: Vec<Grant> = tokens.into_iter().map(|token| grant(py, token)).collect::<PyResult<_>>()?;
         let access = Access::new(grants);
-        let options = HubOptions { access, ..hub_options(name, &settings) };
+        let number = if bridged { BridgeOptions::draw_number() } else { 0 };
+        let options = HubOptions { access, number, ..hub_options(name, &settings) };
         let log = Arc::new(Logger::new(log));
         let said = Arc::clone(&log);
         let hub = HubHandle::new(&runtime()?, options, move |line| said.warn(line));
         hub.on_changes(move |change| log.say(false, change.to_string()));
-        Ok(Self { inner: Own::new(hub) })
+        Ok(Self { inner: Own::new(hub), name: name.to_owned(), number, settings })
     }
 
     /// Listens at an address, with these certificates where the URL asks for TLS. When this returns, nodes can join.
@@ -86,6 +101,19 @@ impl Hub {
     fn listen_http(&self, py: Python<'_>, url: &str, settings: GatewaySettings, log: Py<PyAny>) -> PyResult<Gateway> {
         self.inner.born.check(py)?;
         Gateway::listen(py, &self.inner, url, settings, log)
+    }
+
+    /// From now on, only those with these tokens may join: before it listens for the first time.
+    fn admit(&self, py: Python<'_>, tokens: Vec<Token>) -> PyResult<()> {
+        let grants: Vec<Grant> = tokens.into_iter().map(|token| grant(py, token)).collect::<PyResult<_>>()?;
+        self.inner.set_access(Access::new(grants));
+        Ok(())
+    }
+
+    /// Connects it to the other nodes of a cluster over NATS, if it was made for that. When this returns, those are known that are there.
+    fn bridge(&self, py: Python<'_>, url: &str, log: Py<PyAny>) -> PyResult<Bridge> {
+        self.inner.born.check(py)?;
+        Bridge::open(py, &self.inner, url, (&self.name, self.number), &self.settings, log)
     }
 
     /// Joins this hub from its own process.

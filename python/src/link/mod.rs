@@ -1,6 +1,7 @@
 //! Links of a node: conversions between Python values and the frames of `tidewire_link`.
 
 mod announced;
+mod bridge;
 mod calling;
 mod exchanging;
 mod gate;
@@ -21,6 +22,7 @@ mod stream;
 mod watchdog;
 
 pub use announced::{agent_subject, announcements};
+pub use bridge::Bridge;
 pub use calling::{Calling, Route};
 pub use gate::Gate;
 pub use handling::Handling;

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tidewire as tw
-from tidewire._urls import is_link, is_secured
+from tidewire._urls import is_link, is_nats, is_secured
 from tidewire.commands.printing import as_json, complain
 from tidewire.errors import InvalidArgument
 from tidewire.services.names import method_problem, short
@@ -106,8 +106,10 @@ class Hub:
 
     @asynccontextmanager
     async def _node(self) -> AsyncIterator[tw.Node]:
-        if not is_link(self.url):
-            raise InvalidArgument(f"url: {self.url!r} is not allowed here: give that of a hub, such as {URL}")
+        if not is_link(self.url) and not is_nats(self.url):
+            raise InvalidArgument(
+                f"url: {self.url!r} is not allowed here: give that of a hub, such as {URL}, or of NATS"
+            )
         given, cert, key = self._files
         ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
         tls = tw.Tls(ca, cert, key) if ca or cert or key else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Hub, Link, RemoteCall, agent_subject
 from tidewire._log import logger
+from tidewire._urls import without_secrets
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
 from tidewire.links import known
 from tidewire.links.addresses import check_open
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tidewire._binding import (
         ActorRef,
         Bridge,
+        ClusterBridge,
         Engine,
         Gate,
         Gateway,
@@ -127,6 +129,9 @@ class Connection:
     @property
     def is_lost(self) -> bool:
         """Whether there was a link, and it is to be joined again."""
+        bridge = self.ends.bridge
+        if bridge is not None and not bridge.is_connected:
+            return True
         return self.joined is not None and self.joined.joined is None
 
     @property
@@ -155,6 +160,27 @@ class Connection:
         node = self.node
         self.ends.link = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
         logger.info("%s: has joined the hub %r at %s", node.name, self.hub_name, url)
+
+    def bridge(self, url: str) -> None:
+        """Become a hub that reaches the other nodes of a cluster over NATS, and block until those are known that are there.
+
+        Raises:
+            InvalidArgument: if the URL can't be used, or the server takes too little in one message.
+            LinkLost: if no server can be reached.
+            Unauthorized: if it refuses the login, or what nodes say to each other.
+            NameTaken: if a node of this name is in the cluster.
+        """
+        node = self.node
+        hub = Hub(node.name, [], node.links.to_dict(), _log(node.name), bridged=True)
+        bridge = hub.bridge(url, _log(node.name))
+        try:
+            self.ends.link = hub.join(node.name, None, node.links.to_dict())
+        except BaseException:
+            bridge.close()
+            raise
+        self.ends.hub, self.ends.bridge = hub, bridge
+        hub.tell(node._engine.news)
+        logger.info("%s: has joined the cluster at %s", node.name, without_secrets(url))
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
         """Become a hub, or open one more place where others can join.
@@ -204,6 +230,10 @@ class Connection:
             raise InvalidArgument(
                 f"listen: {self.node.name} has joined the hub at {self.node.url}: only one that has not can be a hub"
             )
+        ends = self.ends
+        if self.hub is not None and ends.bridge is not None and not ends.places and not ends.gateways and tokens:
+            self.hub.admit(tokens)
+            self._tokens = tokens
         if self.hub is not None and tokens and tokens != self._tokens:
             raise InvalidArgument(
                 "tokens: others than those of the first place are not allowed: give the hub all of them in its first listen()"
@@ -464,6 +494,7 @@ class Ends:
     def __init__(self) -> None:
         self.link: Link | None = None
         self.hub: Hub | None = None
+        self.bridge: ClusterBridge | None = None
         # A place is open for as long as somebody holds it, and that need not be the user.
         self.places: list[Listening] = []
         self.gateways: list[Gateway] = []
@@ -474,6 +505,9 @@ class Ends:
             place.close()
         for gateway in self.gateways:
             gateway.close()
+        bridge, self.bridge = self.bridge, None
+        if bridge is not None:
+            bridge.close()
         link, self.link = self.link, None
         hub, self.hub = self.hub, None
         if link is not None:

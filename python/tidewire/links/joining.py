@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidewire._log import logger
+from tidewire._urls import is_nats, without_secrets
 from tidewire.errors import LinkLost
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ def join_blocking(node: Node, within_s: float | None) -> None:
 
 
 def _attempt(node: Node) -> None:
-    node._link().join(node.url, node._token, node._tls)
+    if is_nats(node.url):
+        node._link().bridge(node.url)
+    else:
+        node._link().join(node.url, node._token, node._tls)
 
 
 def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
@@ -61,7 +65,7 @@ def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
     while until is None or monotonic() < until:
         if not told:
             limit = "" if within_s is None else f", for up to {within_s:g} s"
-            logger.info("%s: there is no hub at %s yet: waiting for it%s", node.name, node.url, limit)
+            logger.info("%s: nobody is at %s yet: waiting for it%s", node.name, without_secrets(node.url), limit)
             told = True
         wait_s = full_s * (0.5 + random.random() / 2)
         yield wait_s if until is None else min(wait_s, max(0.0, until - monotonic()))

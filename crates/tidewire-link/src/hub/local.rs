@@ -14,19 +14,21 @@ use crate::turn::{Elsewhere, Reader, Turn};
 use crate::writing::Writing;
 
 /// Where the frames of a link go inside of this process.
-pub(crate) trait Feed: Send + Sync {
+pub trait Feed: Send + Sync {
     /// Takes whole frames.
     fn feed(&self, frames: &[u8]);
     /// Whether it takes none at present.
     fn is_paused(&self) -> bool;
     /// Does what time asks for.
-    fn tick(&self);
+    fn tick(&self) {}
     /// When time asks for something next.
-    fn due_us(&self) -> u64;
+    fn due_us(&self) -> u64 {
+        u64::MAX
+    }
     /// The hub closes the link; the node may join it again if the hub itself goes on.
     fn ended(&self, reason: &str, may_return: bool);
     /// The event loop of the node, if it has one, may read the socket of another node that has joined the hub.
-    fn offered(&self, reader: Reader);
+    fn offered(&self, _reader: Reader) {}
 }
 
 /// Where nodes of this process join a hub, for as long as there is one.
@@ -37,7 +39,7 @@ pub(crate) struct Place {
 }
 
 /// The hub's end of a link inside of one process.
-pub(crate) struct LocalEnd {
+pub struct LocalEnd {
     shared: Arc<Shared>,
     at: LinkId,
     /// The number may be that of another link by now.
@@ -78,12 +80,12 @@ impl LocalEnd {
     }
 
     /// Whose turn it is to read the socket of the guest, if there is one.
-    pub fn turn(&self) -> Option<Arc<Turn>> {
+    pub(crate) fn turn(&self) -> Option<Arc<Turn>> {
         self.shared.guest_turn()
     }
 
     /// Offers the loop of this node what may be read by a loop.
-    pub fn offer(&self) {
+    pub(crate) fn offer(&self) {
         self.shared.offer();
     }
 
@@ -109,6 +111,11 @@ impl LocalEnd {
         self.shared.settle();
     }
 
+    /// Calls that the node was given and has not answered.
+    pub fn open_calls(&self) -> usize {
+        self.shared.hub.lock().open_calls_of(self.at)
+    }
+
     /// The node takes frames in again.
     pub fn resume(&self) {
         self.shared.resume(self.at);
@@ -128,12 +135,16 @@ impl Shared {
     pub(super) fn attach(self: &Arc<Self>, feed: Weak<dyn Feed>, is_gateway: bool) -> Option<LocalEnd> {
         let at = match is_gateway {
             true => self.hub.lock().connected_gateway(secret(), now_us()),
-            false => self.hub.lock().connected_here(secret(), now_us()),
+            false => self.hub.lock().connected_own(secret(), now_us()),
         };
+        Some(self.attached(at, feed))
+    }
+
+    pub(super) fn attached(self: &Arc<Self>, at: LinkId, feed: Weak<dyn Feed>) -> LocalEnd {
         self.keep(at, Arc::new(Peer::Local { feed, writing: Writing::new() }));
         let others = self.feeds().len() > 1;
         let _others = self.guest_turn().filter(|_| others).map(|turn| turn.elsewhere());
-        Some(LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false), _others })
+        LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false), _others }
     }
 
     /// The nodes of this process have no thread that watches their time.

@@ -14,12 +14,19 @@ impl Shared {
     /// Writes what is new, and closes what is to be closed.
     pub(super) fn settle(&self) {
         loop {
-            let (touched, closing, retimed, nodes, changes) = {
+            let (touched, closing, retimed, interests, nodes, changes) = {
                 let mut hub = self.hub.lock();
                 let touched = hub.touched();
                 // Looked up now: their numbers may soon be those of others.
                 let closing = hub.closing().into_iter().map(|(at, reason)| (self.leaving(&hub, at), reason));
-                (touched, closing.collect::<Vec<_>>(), hub.retimed(), hub.counts().nodes, hub.changes())
+                (
+                    touched,
+                    closing.collect::<Vec<_>>(),
+                    hub.retimed(),
+                    hub.interests_changed(),
+                    hub.counts().nodes,
+                    hub.changes(),
+                )
             };
             if self.nodes.swap(nodes, Ordering::Relaxed) != nodes
                 && let Some(on_nodes) = self.on_nodes.get()
@@ -28,6 +35,9 @@ impl Shared {
             }
             if let Some(on_changes) = self.on_changes.get() {
                 changes.into_iter().for_each(on_changes);
+            }
+            if interests && let Some(on_interests) = self.on_interests.get() {
+                on_interests();
             }
             if retimed {
                 self.look.notify_one();

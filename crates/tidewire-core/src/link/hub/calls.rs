@@ -40,6 +40,7 @@ impl Hub {
                 return Ok(());
             }
         };
+        let remote = self.is_remote(at);
         let subscriber = Subscriber {
             link: at,
             id: frame.id,
@@ -48,6 +49,7 @@ impl Hub {
             says: frame.payload.to_vec(),
             in_progress: 0,
             listens,
+            remote,
             key: None,
         };
         self.course = None;
@@ -61,6 +63,7 @@ impl Hub {
             return Err(taken_slot("SUBSCRIBE", taken));
         }
         link.subscriptions += 1;
+        self.interests_changed |= !remote;
         self.tell(at, Kind::Ok, Flags::NORMAL.with_answer(true), frame.id, &[]);
         self.note_said(key);
         Ok(())
@@ -97,7 +100,7 @@ impl Hub {
         frame: &Frame<'_>,
     ) -> Result<bool, WireError> {
         let mut ways = Vec::new();
-        self.for_each_responder(head.subject, head.choice, |way| ways.push(way));
+        self.for_each_responder(at, head, |way| ways.push(way));
         ways.sort_unstable();
         let mut tried = BTreeSet::from([full]);
         for ((.., key), link, id) in ways {
@@ -111,7 +114,7 @@ impl Hub {
     /// Refuses to pass on for whom a node calls: only the hub's own gateway knows that, and who is called relies on it.
     fn may_say(&mut self, at: LinkId, fields: &Fields<'_>) -> Result<(), Option<(ErrorCode, String)>> {
         let Some(name) = names_a_caller(fields) else { return Ok(()) };
-        if self.link(at).is_some_and(|link| link.gateway) {
+        if self.link(at).is_some_and(|link| link.gateway || link.remote) {
             return Ok(());
         }
         let text = format!("the field {name:?} is not allowed: only the gateway of a hub says for whom it calls");
@@ -135,13 +138,13 @@ impl Hub {
             )));
         }
         // What the hub's own node has still to do may need others.
-        if self.leaving && !self.is_here(at) {
+        if self.leaving && (!self.is_here(at) || self.is_remote(at)) {
             return Err(Some((ErrorCode::NodeStopped, "the hub is stopping, and takes no new calls".to_owned())));
         }
         if let Some(listed) = self.list(at, subject, frame) {
             return Err(listed.err());
         }
-        let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(subject, head.choice) };
+        let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(at, head) };
         responder.ok_or_else(|| {
             let mend = "subscribe a handler there, and look whether its node has joined this hub";
             Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}: {mend}")))
@@ -202,9 +205,9 @@ impl Hub {
     }
 
     /// The subscription that a call goes to: of a queue group, if one matches.
-    fn responder(&mut self, subject: &str, choice: u8) -> Option<(LinkId, u64, SubscriptionId)> {
+    fn responder(&mut self, at: LinkId, head: &CallHead<'_>) -> Option<(LinkId, u64, SubscriptionId)> {
         let mut best: Option<Way> = None;
-        self.for_each_responder(subject, choice, |way| {
+        self.for_each_responder(at, head, |way| {
             if best.is_none_or(|other| way.0 < other.0) {
                 best = Some(way);
             }
@@ -212,14 +215,18 @@ impl Hub {
         best.map(|((.., key), link, id)| (link, id, key))
     }
 
-    /// All subscriptions that a call can go to; the one with the least rank is preferred.
-    fn for_each_responder(&mut self, subject: &str, choice: u8, mut visit: impl FnMut(Way)) {
+    /// All subscriptions that a call can go to; the one with the least rank is preferred. What came over a bridge goes over none again.
+    fn for_each_responder(&mut self, at: LinkId, head: &CallHead<'_>, mut visit: impl FnMut(Way)) {
+        let (subject, choice, remote) = (head.subject, head.choice, self.is_remote(at));
         let mut draw = next_draw(&mut self.draw);
         // What belongs to one node, service or agent is answered by nobody who subscribes to much.
         let owned = [OF_NODE, OF_SERVICES, OF_AGENTS].into_iter().find(|prefix| subject.starts_with(prefix));
         self.tree.for_each_match_str(subject, |subscriber| {
             let Some(key) = subscriber.key else { return };
-            if subscriber.listens || owned.is_some_and(|prefix| !subscriber.pattern.starts_with(prefix)) {
+            if subscriber.listens
+                || (remote && subscriber.remote)
+                || owned.is_some_and(|prefix| !subscriber.pattern.starts_with(prefix))
+            {
                 return;
             }
             draw = draw.rotate_left(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);

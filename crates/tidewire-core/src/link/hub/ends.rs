@@ -27,6 +27,7 @@ impl Hub {
             Route::Subscription(key) => {
                 self.course = None;
                 let Some(subscriber) = self.tree.remove(key) else { return };
+                self.interests_changed |= !subscriber.remote;
                 if let Some(link) = self.link(subscriber.link) {
                     link.subscriptions -= 1;
                 }

@@ -49,9 +49,11 @@ impl Hub {
             );
             return Err((ErrorCode::WireError, text));
         }
-        let grant = match self.link(at).is_some_and(|link| link.gateway) {
-            true => Ok(Some(Access::GATEWAY)),
-            false => self.options.access.admit(hello.fields.text("token")),
+        let own = self.options.number;
+        let grant = match self.link(at) {
+            Some(link) if link.gateway => Ok(Some(Access::GATEWAY)),
+            Some(link) if link.remote || (own != 0 && link.number == own) => Ok(Some(Access::TRUSTED)),
+            _ => self.options.access.admit(hello.fields.text("token")),
         };
         let grant = grant.map_err(|text| (ErrorCode::Unauthorized, text.to_owned()))?;
         if let Some(limit) = self.used_up(at, grant, name) {

@@ -17,6 +17,7 @@ mod pacing;
 mod passing_on;
 mod placing;
 mod publishing;
+mod remote;
 mod routes;
 mod sharing;
 mod strangers;
@@ -46,6 +47,7 @@ use strangers::{Refused, Strangers};
 
 pub use listing::Change;
 pub use options::{HubCounts, HubOptions, Memory};
+pub use remote::Interest;
 
 /// Names one link of one hub. It may be used again once the link was closed.
 pub type LinkId = usize;
@@ -86,6 +88,8 @@ struct Link {
     here: bool,
     /// It is the hub's own gateway, and says for whom it calls.
     gateway: bool,
+    /// It stands for a node that a bridge reaches.
+    remote: bool,
     /// Its other end is on this machine.
     near: bool,
     /// Its node and the hub share the memory of their machine.
@@ -154,6 +158,8 @@ pub struct Hub {
     plain_nodes: usize,
     /// What has changed, if anybody asks.
     changes: Option<Vec<Change>>,
+    /// Nodes of this hub itself have subscribed to something, or no longer do.
+    interests_changed: bool,
 }
 
 impl Hub {
@@ -185,6 +191,7 @@ impl Hub {
             due: BinaryHeap::new(),
             plain_nodes: 0,
             changes: None,
+            interests_changed: false,
         }
     }
 
@@ -241,6 +248,7 @@ impl Hub {
             missed: false,
             here: false,
             gateway: false,
+            remote: false,
             near: false,
             memory: false,
             beat_at_us: u64::MAX,
@@ -267,6 +275,17 @@ impl Hub {
         at
     }
 
+    /// As [`connected_here`](Self::connected_here), for the node with the number that the hub was told, as long as no other link has it.
+    pub fn connected_own(&mut self, secret: String, now_us: u64) -> LinkId {
+        let number = self.options.number;
+        let at = self.connected_here(secret, now_us);
+        let is_taken = number == 0 || self.links.iter().flatten().any(|link| link.number == number);
+        if let Some(link) = self.link(at).filter(|_| !is_taken) {
+            link.number = number;
+        }
+        at
+    }
+
     /// As [`connected_here`](Self::connected_here), for the hub's own gateway: it needs no token, may call, publish and subscribe everywhere, and
     /// says for whom it does. It answers for what its clients may do.
     pub fn connected_gateway(&mut self, secret: String, now_us: u64) -> LinkId {
@@ -280,6 +299,12 @@ impl Hub {
     /// Who may join, and do what.
     pub fn access(&self) -> &Access {
         &self.options.access
+    }
+
+    /// From now on, only those with these tokens may join, and do what they allow. Nodes that joined before keep what they may do only if they needed no token.
+    pub fn set_access(&mut self, access: Access) {
+        self.course = None;
+        self.options.access = access;
     }
 
     /// Where whoever connects comes from: who tries many tokens from there waits for the answers.

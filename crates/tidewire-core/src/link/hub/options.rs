@@ -11,6 +11,8 @@ use super::super::gathering::Batch;
 pub struct HubOptions {
     /// Its name.
     pub name: String,
+    /// The number of the node that is this hub, where bridges tell other hubs of it; 0: the hub chooses.
+    pub number: u32,
     /// Who may do what.
     pub access: Access,
     /// The most links.
@@ -62,6 +64,7 @@ impl HubOptions {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            number: 0,
             access: Access::default(),
             links: limits::HUB_LINKS.default as usize,
             in_flight: limits::LINK_IN_FLIGHT.default as usize,

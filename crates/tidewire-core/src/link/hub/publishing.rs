@@ -38,7 +38,7 @@ impl Hub {
         let (id, more) = (frame.id, frame.flags.more());
         let Some(link) = self.link(at) else { return Ok(()) };
         let (grant, number) = (link.grant, link.number);
-        let forged = !link.gateway && names_a_caller(&head.fields).is_some();
+        let forged = !link.gateway && !link.remote && names_a_caller(&head.fields).is_some();
         if more {
             // Even one that goes to nobody has a route: its sender waits for windows.
             let mut passing = Passing::default();
@@ -73,10 +73,14 @@ impl Hub {
     /// Its sender has given it to its own subscriptions, and to a member of each queue group that it has one of.
     pub(super) fn receivers(&mut self, subject: &str, sender: Option<LinkId>) -> Vec<(LinkId, u64)> {
         let mut plain = Vec::new();
+        let remote = sender.is_some_and(|at| self.is_remote(at));
         // The tree lends its values for the length of a visit only, so that members of groups are collected by key.
         let mut keys = std::mem::take(&mut self.found);
         keys.clear();
         self.tree.for_each_match_str(subject, |subscriber| {
+            if remote && subscriber.remote {
+                return;
+            }
             if subscriber.queue.is_empty() {
                 if Some(subscriber.link) != sender {
                     plain.push((subscriber.link, 0));

@@ -77,5 +77,7 @@ pub(super) struct Subscriber {
     pub(super) in_progress: u32,
     /// It answers no calls.
     pub(super) listens: bool,
+    /// It is of a node that a bridge reaches.
+    pub(super) remote: bool,
     pub(super) key: Option<SubscriptionId>,
 }

@@ -14,7 +14,8 @@ impl Hub {
         // Each once: what is to be written is written later, and until then a link that gathers stays due.
         for (due_us, at) in self.take_due(now_us) {
             let Some(link) = self.link(at) else { continue };
-            if !link.is_due(due_us) || link.closing {
+            // One of this process is there, however long that has stood still.
+            if !link.is_due(due_us) || link.closing || link.here {
                 continue;
             }
             let late = link.greeting_until_us.is_some_and(|until| now_us >= until);

@@ -1,0 +1,65 @@
+//! Nodes of other hubs: a bridge attaches a link for each that it reaches, says on it what that node says, and tells that node's hub what is said to it.
+//!
+//! A call or a message that came over such a link goes to nodes of this hub alone, so that nothing goes in a circle.
+
+use super::routes::Route;
+use super::{Hub, LinkId};
+use crate::tree::SubscriptionId;
+
+/// Something that a node of this hub is subscribed to, as it said so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Which subscription it is; that of no other one, ever.
+    pub key: SubscriptionId,
+    /// The queue group, or an empty text.
+    pub queue: String,
+    /// Which subjects.
+    pub pattern: String,
+    /// The fields with which the node says something of itself.
+    pub says: Vec<u8>,
+    /// It answers no calls.
+    pub listens: bool,
+}
+
+impl Hub {
+    /// A bridge stands for a node of another hub, which has this number there. Its link is as one of this process.
+    pub fn connected_remote(&mut self, number: u32, secret: String, now_us: u64) -> LinkId {
+        let at = self.connected_here(secret, now_us);
+        if let Some(link) = self.link(at) {
+            (link.number, link.remote, link.near) = (number, true, false);
+        }
+        at
+    }
+
+    /// What nodes of this hub are subscribed to, in the order in which they were; without what its gateway and bridges are.
+    pub fn interests(&self) -> Vec<Interest> {
+        let own = self.links.iter().flatten().filter(|link| !link.remote && !link.gateway);
+        let keys = own.flat_map(|link| link.theirs.iter()).filter_map(|(_, route)| match route {
+            Route::Subscription(key) => Some(*key),
+            Route::To { .. } | Route::Fan(_) => None,
+        });
+        let mut found: Vec<Interest> = keys
+            .filter_map(|key| {
+                let one = self.tree.get(key)?;
+                let (queue, pattern, says) = (one.queue.clone(), one.pattern.clone(), one.says.clone());
+                Some(Interest { key, queue, pattern, says, listens: one.listens })
+            })
+            .collect();
+        found.sort_unstable_by_key(|interest| interest.key);
+        found
+    }
+
+    /// Whether [`interests`](Self::interests) may have changed since this was asked before.
+    pub fn interests_changed(&mut self) -> bool {
+        std::mem::take(&mut self.interests_changed)
+    }
+
+    /// Calls that a link was given and has not answered.
+    pub fn open_calls_of(&self, at: LinkId) -> usize {
+        self.links.get(at).and_then(Option::as_ref).map_or(0, |link| link.ours.len())
+    }
+
+    pub(super) fn is_remote(&self, at: LinkId) -> bool {
+        self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.remote)
+    }
+}

@@ -1,0 +1,563 @@
+//! The task of a bridge: it hears what others say, keeps a session with each of them, and sends what the hub has for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use async_nats::{Message, StatusCode, Subject};
+use bytes::Bytes;
+use futures_util::{FutureExt as _, StreamExt as _};
+use tidewire_link::{HubHandle, Interest};
+use tidewire_proto::generated::errors::ErrorCode;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::connecting::{Connected, silence};
+use super::envelope::{self, Envelope, What};
+use super::peer::{Outgoing, Peer, Work};
+use super::presence::{self, Presence, Says};
+use super::session::Heard;
+use super::{BridgeError, BridgeOptions, rand_token};
+
+/// How long it is waited for others that may be there, after the last one that was heard; and at most.
+const QUIET: Duration = Duration::from_millis(100);
+const READY_MAX: Duration = Duration::from_secs(2);
+/// How soon it is looked whether a node is still there that has to answer.
+const PROBE: Duration = Duration::from_millis(500);
+/// How long is waited at the end for what is under way.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// Messages that are taken at one go.
+const TURN: usize = 64;
+/// The last token of the subject on which the server says that nobody is there.
+const AWAY: &str = "away";
+const ALONE: &str = "alone";
+
+/// Answers once those are known that are there, or says why that can't be.
+type Begun = oneshot::Sender<Result<(), BridgeError>>;
+pub(super) type Log = Arc<dyn Fn(&str, bool) + Send + Sync>;
+
+struct Cluster {
+    hub: HubHandle,
+    at: Connected,
+    me: Presence,
+    /// The beginning of the subjects on which the server answers.
+    mine: String,
+    peers: BTreeMap<u32, Peer>,
+    work: Arc<Work>,
+    interests: Vec<Interest>,
+    log: Log,
+    beginning: Option<(Begun, Instant)>,
+    quiet_from: Instant,
+    alone: bool,
+    losses: u64,
+    was_up: bool,
+    beat_at: Instant,
+    probe_at: Option<Instant>,
+}
+
+/// Begins the task. What it answers with is there once the others are known.
+pub(super) async fn begin(
+    hub: HubHandle,
+    at: Connected,
+    options: BridgeOptions,
+    log: Log,
+    closing: watch::Receiver<bool>,
+    closed: SyncSender<()>,
+) -> Result<oneshot::Receiver<Result<(), BridgeError>>, BridgeError> {
+    let me = Presence {
+        heartbeat_ms: options.heartbeat_ms,
+        in_flight: options.in_flight,
+        frame_bytes: options.frame_bytes,
+        payload_bytes: options.payload_bytes,
+        features: "lz4".to_owned(),
+        ..Presence::new(options.number, &options.name)
+    };
+    let (begun, answer) = oneshot::channel();
+    let work = Arc::new(Work::default());
+    let told = Arc::downgrade(&work);
+    let is_first = hub.on_interests(move || {
+        if let Some(work) = told.upgrade() {
+            work.look_at_interests();
+        }
+    });
+    if !is_first {
+        return Err(BridgeError::new(ErrorCode::InvalidArgument, "the hub has a bridge already: a hub has one"));
+    }
+    let now = Instant::now();
+    let (losses, mine) = (at.status.borrow().losses, format!("tw.node.{}", me.number));
+    let cluster = Cluster {
+        hub,
+        at,
+        me,
+        mine,
+        peers: BTreeMap::new(),
+        work,
+        interests: Vec::new(),
+        log,
+        beginning: Some((begun, now + READY_MAX)),
+        quiet_from: now + QUIET,
+        alone: false,
+        losses,
+        was_up: true,
+        beat_at: now,
+        probe_at: None,
+    };
+    cluster.work.look_at_interests();
+    tokio::spawn(async move {
+        cluster.run(closing).await;
+        let _ = closed.send(());
+    });
+    Ok(answer)
+}
+
+impl Cluster {
+    async fn run(mut self, mut closing: watch::Receiver<bool>) {
+        self.say_hello().await;
+        let mut ends: Option<Instant> = None;
+        let mut status = self.at.status.clone();
+        loop {
+            let wakes = self.wakes(ends);
+            let work = Arc::clone(&self.work);
+            let (losses, was_up) = (self.losses, self.was_up);
+            let closes = async { drop(closing.wait_for(|closing| *closing).await) };
+            let turns = async { drop(status.wait_for(|now| now.losses != losses || now.is_up != was_up).await) };
+            tokio::select! {
+                biased;
+                () = closes, if ends.is_none() => ends = Some(Instant::now() + GOODBYE),
+                () = turns => self.turned().await,
+                message = self.at.mine.next() => match message {
+                    Some(message) => self.take(message).await,
+                    None => break,
+                },
+                message = self.at.presence.next() => match message {
+                    Some(message) => self.heard_of(&message).await,
+                    None => break,
+                },
+                () = work.come.notified() => {}
+                () = sleep_until(wakes) => self.beat().await,
+            }
+            self.look_at_interests();
+            self.send_all().await;
+            self.look_whether_ready();
+            let is_over = |until: &Instant| *until <= Instant::now() || !self.peers.values().any(Peer::waits);
+            if ends.as_ref().is_some_and(is_over) {
+                break;
+            }
+        }
+        self.say_goodbye().await;
+    }
+
+    fn wakes(&self, ends: Option<Instant>) -> Instant {
+        let ready =
+            self.beginning.as_ref().map(|(_, until)| (*until).min(self.quiet_from.max(Instant::now() + QUIET / 10)));
+        [Some(self.beat_at), self.probe_at, ready, ends].into_iter().flatten().min().unwrap_or(self.beat_at)
+    }
+
+    /// Takes what is there, up to a turn of it.
+    async fn take(&mut self, first: Message) {
+        let mut next = Some(first);
+        for _ in 0..TURN {
+            let Some(message) = next else { return };
+            self.heard(message).await;
+            next = self.at.mine.next().now_or_never().flatten();
+        }
+        if let Some(message) = next {
+            self.heard(message).await;
+        }
+    }
+
+    // What is said to this node
+
+    async fn heard(&mut self, message: Message) {
+        if message.status == Some(StatusCode::NO_RESPONDERS) {
+            return self.nobody_there(&message.subject);
+        }
+        let Some((said, rest)) = Envelope::read(&message.payload) else { return };
+        let number = said.from;
+        if said.what == What::Close && said.own == 0 {
+            return self.name_is_taken(rest);
+        }
+        if said.what == What::Open {
+            let Some(about) = Presence::read(rest).filter(|about| about.number == number) else { return };
+            self.meet(about).await;
+        }
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        peer.heard = Instant::now();
+        let mut heard = peer.session.heard(&said, rest.len());
+        if heard == Heard::Broken {
+            self.restart(number, "something that it said was lost, or it begins anew").await;
+            if said.what != What::Open {
+                return;
+            }
+            let Some(peer) = self.peers.get_mut(&number) else { return };
+            heard = peer.session.heard(&said, rest.len());
+        }
+        match heard {
+            Heard::Nothing | Heard::Broken => {}
+            Heard::Answer => self.open(number).await,
+            Heard::Asked => self.say(number, What::Ack).await,
+            Heard::Begun => self.begun(number).await,
+            Heard::Closed => self.forget(number, &String::from_utf8_lossy(rest)),
+            Heard::Frames { begun } => {
+                if begun {
+                    self.begun(number).await;
+                }
+                self.frames(number, &message.subject, rest).await;
+            }
+        }
+    }
+
+    async fn frames(&mut self, number: u32, subject: &str, frames: &[u8]) {
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        peer.told = true;
+        let called = subject.strip_prefix(&*self.mine).and_then(|rest| rest.strip_prefix(".call."));
+        match envelope::check(frames, called, self.at.frame_max) {
+            Err(why) => {
+                let text = format!("node {:?} has sent what can't be taken: {why}", peer.about.name);
+                (self.log)(&text, true);
+                return self.restart(number, why).await;
+            }
+            Ok(refused) => {
+                for key in refused.into_iter().filter_map(|id| peer.said_as(id)) {
+                    let pattern = self.interests.iter().find(|one| one.key == key).map(|one| one.pattern.clone());
+                    if let Some(pattern) = pattern {
+                        let text =
+                            format!("node {:?} does not take {pattern:?} in: another node has it", peer.about.name);
+                        (self.log)(&text, true);
+                    }
+                }
+            }
+        }
+        peer.write(frames);
+        if peer.session.owes_ack() {
+            self.say(number, What::Ack).await;
+        }
+    }
+
+    /// The server says that nobody is where something went.
+    fn nobody_there(&mut self, subject: &str) {
+        let Some(rest) = subject.strip_prefix(&*self.mine).and_then(|rest| rest.strip_prefix('.')) else { return };
+        let mut tokens = rest.split('.');
+        match (tokens.next(), tokens.next().map(str::parse::<u32>), tokens.next().map(str::parse::<u64>)) {
+            (Some(ALONE), ..) => self.alone = true,
+            (Some(AWAY), Some(Ok(number)), Some(Ok(token)))
+                if self.peers.get(&number).is_some_and(|peer| peer.session.own() == token) =>
+            {
+                self.forget(number, "it is not there any more");
+            }
+            _ => {}
+        }
+    }
+
+    fn name_is_taken(&mut self, why: &[u8]) {
+        let why = String::from_utf8_lossy(why);
+        match self.beginning.take() {
+            Some((begun, _)) => {
+                let text = format!("{}: name: {:?}: {why}: choose another name", self.at.place, self.me.name);
+                drop(begun.send(Err(BridgeError::new(ErrorCode::NameTaken, text))));
+            }
+            None => (self.log)(&format!("name: {:?}: {why}: other nodes reach one of the two", self.me.name), true),
+        }
+    }
+
+    // Who is there
+
+    async fn heard_of(&mut self, message: &Message) {
+        let Some(about) = Presence::read(&message.payload) else { return };
+        if about.number == self.me.number {
+            return;
+        }
+        let (number, says) = (about.number, about.says);
+        let is_new = !self.peers.contains_key(&number);
+        if says == Says::Hello && about.name == self.me.name {
+            let mut payload = Vec::new();
+            let said = Envelope { what: What::Close, from: self.me.number, own: 0, other: 0, sequence: 0, taken: 0 };
+            said.put(&mut payload);
+            payload.extend_from_slice(b"a node of this name is in the cluster");
+            self.publish(Outgoing { subject: format!("tw.node.{number}.session"), payload: payload.into() }, None)
+                .await;
+        }
+        self.meet(about).await;
+        if is_new || says == Says::Hello {
+            self.open(number).await;
+        }
+        if let Some(peer) = self.peers.get_mut(&number) {
+            peer.heard = Instant::now();
+        }
+    }
+
+    /// Notes that a node is there.
+    async fn meet(&mut self, about: Presence) {
+        let now = Instant::now();
+        match self.peers.get_mut(&about.number) {
+            Some(peer) => peer.about = about,
+            None => {
+                self.quiet_from = now + QUIET;
+                let number = about.number;
+                self.peers.insert(number, Peer::new(about, self.me.number, rand_token(), now));
+            }
+        }
+    }
+
+    /// A session has begun: the hub takes the node in, unless another one has its name.
+    async fn begun(&mut self, number: u32) {
+        let Some(name) = self.peers.get(&number).map(|peer| peer.about.name.clone()) else { return };
+        let holds = |(other, peer): (&u32, &Peer)| *other != number && peer.is_attached() && peer.about.name == name;
+        let holder = self.peers.iter().find(|(other, peer)| holds((other, peer))).map(|(other, _)| *other);
+        let again = Instant::now() + silence(self.me.heartbeat_ms) / 4;
+        if holder.is_some() || name == self.me.name {
+            (self.log)(
+                &format!("two nodes are called {name:?}: the one that came later is not reached from here"),
+                true,
+            );
+            if let Some(peer) = self.peers.get_mut(&number) {
+                peer.refused_until = Some(again);
+            }
+            if let Some(holder) = holder {
+                // It may have died, and this one be what was started instead.
+                self.say(holder, What::Ask).await;
+            }
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        peer.refused_until = None;
+        peer.attach(&self.hub, &self.work, self.at.frame_max);
+        peer.tell(&self.interests);
+        if let Some(first) = peer.next_message(true) {
+            let away = self.away(number);
+            self.publish(first, away).await;
+        }
+    }
+
+    /// What was open with a node ends, and another session begins.
+    async fn restart(&mut self, number: u32, why: &str) {
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        if peer.is_attached() {
+            (self.log)(&format!("the link to node {:?} is lost: {why}", peer.about.name), true);
+        }
+        peer.reset(self.me.number, rand_token());
+        self.open(number).await;
+    }
+
+    fn forget(&mut self, number: u32, why: &str) {
+        let Some(peer) = self.peers.remove(&number) else { return };
+        if peer.is_attached() && !why.is_empty() {
+            (self.log)(&format!("node {:?} is gone: {why}", peer.about.name), true);
+        }
+        let name = peer.about.name.clone();
+        drop(peer);
+        // Whoever has its name, too, is tried at the next beat.
+        let now = Instant::now();
+        for other in self.peers.values_mut().filter(|other| other.about.name == name) {
+            if other.refused_until.is_some() {
+                other.refused_until = Some(now);
+                self.beat_at = now;
+            }
+        }
+    }
+
+    // Time
+
+    async fn beat(&mut self) {
+        let now = Instant::now();
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe().await;
+        }
+        if self.beat_at > now {
+            return;
+        }
+        self.beat_at = now + Duration::from_millis(self.me.heartbeat_ms / 2);
+        if !self.was_up {
+            return;
+        }
+        let here = self.me.written(Says::Here);
+        self.publish(Outgoing { subject: presence::SUBJECT.to_owned(), payload: here.into() }, None).await;
+        let silent = |peer: &Peer| now.duration_since(peer.heard) > silence(peer.about.heartbeat_ms);
+        let gone: Vec<u32> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| *number).collect();
+        for number in gone {
+            self.forget(number, "nothing was heard of it for two heartbeats");
+        }
+        // To those to whom nothing was said: the server tells if they are not there any more, and they see whether something was lost.
+        let quiet = |peer: &Peer| peer.is_attached() && !peer.has_spoken();
+        let quiet: Vec<u32> = self.peers.iter().filter(|(_, peer)| quiet(peer)).map(|(number, _)| *number).collect();
+        for number in quiet {
+            self.say(number, What::Ack).await;
+        }
+        self.peers.values_mut().for_each(Peer::forget_spoken);
+        let again = |peer: &Peer| !peer.session.is_open() || peer.refused_until.is_some_and(|until| until <= now);
+        let again: Vec<u32> = self.peers.iter().filter(|(_, peer)| again(peer)).map(|(number, _)| *number).collect();
+        for number in again {
+            if let Some(peer) = self.peers.get_mut(&number).filter(|peer| peer.session.is_open()) {
+                peer.reset(self.me.number, rand_token());
+                peer.refused_until = None;
+            }
+            self.open(number).await;
+        }
+    }
+
+    /// Asks those whether they are there who have to answer calls.
+    async fn probe(&mut self) {
+        self.probe_at = None;
+        let owing: Vec<u32> =
+            self.peers.iter().filter(|(_, peer)| peer.open_calls() > 0).map(|(number, _)| *number).collect();
+        for number in owing {
+            self.say(number, What::Ask).await;
+            self.probe_at = Some(Instant::now() + PROBE);
+        }
+    }
+
+    /// The connection was lost, or is there again. What was under way may be lost, so that all sessions are.
+    async fn turned(&mut self) {
+        let now = self.at.status.borrow().clone();
+        let lost = now.losses != self.losses;
+        (self.losses, self.was_up) = (now.losses, now.is_up);
+        if lost {
+            (self.log)(&format!("{}: the connection is lost, and calls with it", self.at.place), true);
+            for peer in self.peers.values_mut() {
+                peer.reset(self.me.number, rand_token());
+            }
+        }
+        if now.is_up {
+            (self.log)(&format!("{}: connected again", self.at.place), false);
+            let heard = Instant::now();
+            for peer in self.peers.values_mut() {
+                peer.heard = heard;
+            }
+            self.say_hello().await;
+        }
+    }
+
+    // What goes out
+
+    /// Looks whether something is subscribed to here that others don't know of.
+    fn look_at_interests(&mut self) {
+        if !self.work.interests_changed() {
+            return;
+        }
+        let interests = self.hub.interests();
+        let own = format!("$node.{}.>", self.me.number);
+        let travels = |one: &Interest| travels(&one.pattern, &own);
+        let interests: Vec<Interest> = interests.into_iter().filter(travels).collect();
+        if interests != self.interests {
+            self.interests = interests;
+            for peer in self.peers.values_mut().filter(|peer| peer.is_attached()) {
+                peer.tell(&self.interests);
+            }
+        }
+    }
+
+    async fn send_all(&mut self) {
+        drop(self.work.take());
+        let numbers: Vec<u32> = self.peers.keys().copied().collect();
+        for number in numbers {
+            if let Some(why) = self.peers.get(&number).and_then(Peer::ended) {
+                self.hub_has_ended(number, &why).await;
+            }
+            while let Some(message) = self.peers.get_mut(&number).and_then(|peer| peer.next_message(false)) {
+                let away = self.away(number);
+                self.publish(message, away).await;
+                self.probe_at.get_or_insert_with(|| Instant::now() + PROBE);
+            }
+        }
+    }
+
+    /// The hub here does not have a node any more.
+    async fn hub_has_ended(&mut self, number: u32, why: &str) {
+        let again = Instant::now() + silence(self.me.heartbeat_ms) / 4;
+        if let Some(peer) = self.peers.get_mut(&number) {
+            (self.log)(&format!("the link to node {:?} is closed: {why}", peer.about.name), true);
+            peer.reset(self.me.number, rand_token());
+            peer.refused_until = Some(again);
+        }
+        self.open(number).await;
+    }
+
+    async fn open(&mut self, number: u32) {
+        let about = self.me.written(Says::Here);
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        let message = peer.word(What::Open, &about);
+        let away = self.away(number);
+        self.publish(message, away).await;
+    }
+
+    async fn say(&mut self, number: u32, what: What) {
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        let message = peer.word(what, &[]);
+        let away = self.away(number);
+        self.publish(message, away).await;
+    }
+
+    async fn say_hello(&mut self) {
+        let hello = self.me.written(Says::Hello);
+        let message = Outgoing { subject: presence::SUBJECT.to_owned(), payload: hello.into() };
+        self.publish(message, Some(format!("{}.{ALONE}", self.mine).into())).await;
+        let numbers: Vec<u32> = self.peers.keys().copied().collect();
+        for number in numbers {
+            self.open(number).await;
+        }
+    }
+
+    async fn say_goodbye(&mut self) {
+        let numbers: Vec<u32> = self.peers.keys().copied().collect();
+        for number in numbers {
+            let Some(peer) = self.peers.get_mut(&number) else { continue };
+            let message = peer.word(What::Close, &[]);
+            self.publish(message, None).await;
+        }
+        self.peers.clear();
+        if self.was_up {
+            drop(tokio::time::timeout(GOODBYE, self.at.client.drain()).await);
+            while let Ok(Some(_)) = tokio::time::timeout(GOODBYE, self.at.mine.next()).await {}
+        }
+    }
+
+    /// Where the server says that a node is not there any more.
+    fn away(&self, number: u32) -> Option<Subject> {
+        let token = self.peers.get(&number)?.session.own();
+        Some(format!("{}.{AWAY}.{number}.{token}", self.mine).into())
+    }
+
+    /// Publishes while there is a connection. Without one it is dropped: the session is lost.
+    async fn publish(&mut self, message: Outgoing, reply: Option<Subject>) {
+        let mut status = self.at.status.clone();
+        if !status.borrow_and_update().is_up {
+            return;
+        }
+        let (client, payload): (_, Bytes) = (&self.at.client, message.payload);
+        let publish = async {
+            match reply {
+                Some(reply) => client.publish_with_reply(message.subject, reply, payload).await,
+                None => client.publish(message.subject, payload).await,
+            }
+        };
+        let lost = async { drop(status.wait_for(|status| !status.is_up).await) };
+        let sent = tokio::select! {
+            biased;
+            sent = publish => sent,
+            () = lost => return,
+        };
+        if let Err(error) = sent {
+            (self.log)(&format!("{}: a message was not sent: {error}", self.at.place), true);
+        }
+    }
+
+    // The beginning
+
+    fn look_whether_ready(&mut self) {
+        let Some((_, until)) = &self.beginning else { return };
+        let now = Instant::now();
+        let all_told = self.peers.values().all(|peer| peer.told || peer.refused_until.is_some());
+        let is_quiet = self.alone || now >= self.quiet_from;
+        if (now >= *until || (all_told && is_quiet))
+            && let Some((begun, _)) = self.beginning.take()
+        {
+            drop(begun.send(Ok(())));
+        }
+    }
+}
+
+/// Whether other nodes are told of a subscription: it is for calls of services, agents or objects of this node.
+fn travels(pattern: &str, own: &str) -> bool {
+    pattern.starts_with("svc.") || pattern.starts_with("agent.") || pattern == own
+}

@@ -1,0 +1,122 @@
+//! The connection of a bridge: a client of its own that gets nothing of what it publishes itself, and what is looked at before it is used.
+
+use std::time::Duration;
+
+use async_nats::{Client, ConnectOptions, Event, ServerError, StatusCode, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::presence;
+use super::{BridgeError, BridgeOptions, envelope};
+use crate::connection::{pause, refused};
+use crate::settings::Settings;
+
+/// Messages that may wait in this process: others have no more under way than their windows, and acks.
+const SUBSCRIPTION_CAPACITY: usize = 65_536;
+/// Commands that wait for the socket.
+const COMMANDS: usize = 4_096;
+
+/// How a connection stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Status {
+    pub is_up: bool,
+    /// How often it was lost.
+    pub losses: u64,
+    /// What the server has refused last.
+    pub refused: Option<String>,
+}
+
+/// A connection, and the subscriptions of a bridge.
+pub(super) struct Connected {
+    pub client: Client,
+    pub status: watch::Receiver<Status>,
+    /// What is said to this node.
+    pub mine: Subscriber,
+    /// Who is there.
+    pub presence: Subscriber,
+    pub place: String,
+    /// The longest frame that fits in a message.
+    pub frame_max: usize,
+}
+
+/// Connects, subscribes, and looks whether the server lets this node do both.
+pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Result<Connected, BridgeError> {
+    let place = settings.shown();
+    let (told, status) = watch::channel(Status { is_up: true, ..Status::default() });
+    let wait_max = settings.reconnect_wait_max;
+    let connecting = ConnectOptions::new()
+        .name(&settings.name)
+        .no_echo()
+        .connection_timeout(settings.connect_timeout)
+        .ping_interval(settings.ping_interval)
+        .subscription_capacity(SUBSCRIPTION_CAPACITY)
+        .client_capacity(COMMANDS)
+        .reconnect_delay_callback(move |attempts| pause(attempts).min(wait_max))
+        .event_callback(move |event| {
+            told.send_modify(|status| match event {
+                Event::Connected => status.is_up = true,
+                Event::Disconnected => (status.is_up, status.losses) = (false, status.losses + 1),
+                Event::ServerError(ServerError::Other(text)) => status.refused = Some(text),
+                _ => {}
+            });
+            std::future::ready(())
+        });
+    let connecting = settings.tls.apply(settings.login.apply(connecting)?);
+    let client = connecting.connect(settings.addresses()).await.map_err(|error| refused(settings, &error))?;
+    let frame_max = frame_max(&client, &place, options)?;
+    let ended = |error: &dyn std::fmt::Display| BridgeError::new(ErrorCode::LinkLost, format!("{place}: {error}"));
+    let subject = format!("tw.node.{}", options.number);
+    let mut mine = client.subscribe(format!("{subject}.>")).await.map_err(|error| ended(&error))?;
+    let presence = client.subscribe(presence::SUBJECT).await.map_err(|error| ended(&error))?;
+    // Nobody answers there, as nothing comes back to who sent it: the server says so, once it has looked at all that was said before.
+    let (ask, reply) = (format!("{subject}.probe"), format!("{subject}.probed"));
+    client.publish_with_reply(ask, reply.clone(), Bytes::new()).await.map_err(|error| ended(&error))?;
+    let answer = async {
+        while let Some(message) = mine.next().await {
+            if message.status == Some(StatusCode::NO_RESPONDERS) && *message.subject == *reply {
+                return true;
+            }
+        }
+        false
+    };
+    let answered = timeout(settings.connect_timeout, answer).await;
+    let refused = status.borrow().refused.clone();
+    match (answered, refused) {
+        (_, Some(why)) => Err(denied(&place, &why)),
+        (Ok(true), None) => Ok(Connected { client, status, mine, presence, place, frame_max }),
+        _ => Err(ended(
+            &"the server does not say that nobody answers: let this user publish and subscribe on tw.>, and install nats-server 2.2 or newer",
+        )),
+    }
+}
+
+fn denied(place: &str, why: &str) -> BridgeError {
+    let mend = "let this user publish and subscribe on tw.>";
+    BridgeError::new(
+        ErrorCode::Unauthorized,
+        format!("{place}: it refuses what nodes say to each other ({why}): {mend}"),
+    )
+}
+
+/// The longest frame that fits in a message of the server.
+fn frame_max(client: &Client, place: &str, options: &BridgeOptions) -> Result<usize, BridgeError> {
+    let payload = client.server_info().max_payload;
+    let least = options.chunk_bytes + limits::LINK_HEAD_BYTES.default + 64 + envelope::BYTES as u64;
+    if (payload as u64) < least {
+        let text = format!(
+            "{place}: max_payload={payload} of the server is too small: give it {least} bytes or more, or lower link_chunk_bytes={}",
+            options.chunk_bytes
+        );
+        return Err(BridgeError::new(ErrorCode::InvalidArgument, text));
+    }
+    Ok(payload - envelope::BYTES - 4)
+}
+
+/// How long it takes at most until a node is gone that says nothing.
+pub(super) fn silence(heartbeat_ms: u64) -> Duration {
+    Duration::from_millis(2 * heartbeat_ms)
+}

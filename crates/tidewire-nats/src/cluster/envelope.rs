@@ -1,0 +1,215 @@
+//! What bridges say to each other: an envelope of 38 bytes, and behind it frames of the wire or a text.
+
+use std::collections::BTreeSet;
+
+use tidewire_proto::wire::{self, CallHead, Kind};
+
+/// Bytes of an envelope.
+pub(super) const BYTES: usize = 38;
+/// The version of what bridges say.
+const VERSION: u8 = 1;
+
+/// What a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum What {
+    /// It opens a session, or agrees to one; who the sender is follows.
+    Open = 1,
+    /// Frames follow.
+    Frames = 2,
+    /// So much was taken.
+    Ack = 3,
+    /// Asks for an Ack.
+    Ask = 4,
+    /// The sender ends the session; why follows.
+    Close = 5,
+}
+
+/// What stands before every message from one bridge to another. Numbers are little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Envelope {
+    pub what: What,
+    /// The number of the sender.
+    pub from: u32,
+    /// The sender's token of the session.
+    pub own: u64,
+    /// The receiver's token of the session, or 0 if it is not known.
+    pub other: u64,
+    /// Of frames: how many messages with frames there were, this one included. Else: how many there were.
+    pub sequence: u64,
+    /// Bytes of frames that the sender has taken.
+    pub taken: u64,
+}
+
+impl Envelope {
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[VERSION, self.what as u8]);
+        out.extend_from_slice(&self.from.to_le_bytes());
+        for number in [self.own, self.other, self.sequence, self.taken] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    /// Reads the envelope of a message, and gives the rest. None: it is none.
+    pub fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
+        let what = match head[1] {
+            1 => What::Open,
+            2 => What::Frames,
+            3 => What::Ack,
+            4 => What::Ask,
+            5 => What::Close,
+            _ => return None,
+        };
+        if head[0] != VERSION {
+            return None;
+        }
+        let number = |at: usize| head[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let from = head[2..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let (own, other, sequence, taken) = (number(6), number(14), number(22), number(30));
+        Some((Self { what, from, own, other, sequence, taken }, rest))
+    }
+}
+
+/// Whether a frame goes from one node to the other; the rest is between a node and its own hub.
+pub(super) fn travels(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Subscribe
+            | Kind::Unsubscribe
+            | Kind::Publish
+            | Kind::Call
+            | Kind::Reply
+            | Kind::Fail
+            | Kind::Cancel
+            | Kind::Item
+            | Kind::End
+            | Kind::Credit
+            | Kind::Window
+            | Kind::Chunk
+            | Kind::Alive
+            | Kind::Goodbye
+    )
+}
+
+/// Looks at the frames of a message: whole ones that may travel. A call comes first in its message, and alone, on the subject that NATS has seen.
+/// Answers with the ids of refused exchanges, or why the message is wrong.
+pub(super) fn check(mut frames: &[u8], called: Option<&str>, frame_max: usize) -> Result<BTreeSet<u64>, &'static str> {
+    let (mut refused, mut called) = (BTreeSet::new(), called);
+    while !frames.is_empty() {
+        let frame = match wire::read(frames, frame_max) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Err("it ends within a frame"),
+            Err(_) => return Err("it holds what is no frame"),
+        };
+        match frame.kind {
+            Kind::Call => {
+                let head = CallHead::parse(frame.head).map_err(|_| "it holds a call that can't be read")?;
+                if called.take() != Some(head.subject) {
+                    return Err("a call is not on its subject");
+                }
+            }
+            _ if called.is_some() => return Err("it has the subject of a call, and begins with something else"),
+            Kind::Fail => {
+                refused.insert(frame.id);
+            }
+            kind if !travels(kind) => return Err("it holds a frame that does not travel"),
+            _ => {}
+        }
+        frames = &frames[frame.bytes.len()..];
+    }
+    match called {
+        None => Ok(refused),
+        Some(_) => Err("it has the subject of a call, and is empty"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_proto::wire::Flags;
+
+    use super::*;
+
+    const FRAME_MAX: usize = 1 << 20;
+
+    fn call(subject: &str, out: &mut Vec<u8>) {
+        let head =
+            CallHead { origin: 0, to: 0, deadline_ms: 0, choice: 0, credit: 0, subject, fields: Default::default() };
+        wire::write(out, Kind::Call, Flags::NORMAL, 1 << 32, |out| head.put(out), b"\xc0").expect("it is short");
+    }
+
+    #[test]
+    fn an_envelope_is_read_as_it_was_written() {
+        let said = Envelope { what: What::Frames, from: 7, own: 1, other: u64::MAX, sequence: 3, taken: 4 };
+        let mut bytes = Vec::new();
+        said.put(&mut bytes);
+        assert_eq!(bytes.len(), BYTES);
+        bytes.extend_from_slice(b"rest");
+        assert_eq!(Envelope::read(&bytes), Some((said, &b"rest"[..])));
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_not_read() {
+        let mut bytes = Vec::new();
+        Envelope { what: What::Ask, from: 7, own: 1, other: 2, sequence: 3, taken: 4 }.put(&mut bytes);
+        assert_eq!(Envelope::read(&bytes[..BYTES - 1]), None);
+        for (at, wrong) in [(0, 2), (1, 0), (1, 6), (1, 255)] {
+            let mut other = bytes.clone();
+            other[at] = wrong;
+            assert_eq!(Envelope::read(&other), None, "byte {at} is {wrong}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_alone_on_its_subject() {
+        let mut one = Vec::new();
+        call("svc.bank.add", &mut one);
+        assert!(check(&one, Some("svc.bank.add"), FRAME_MAX).is_ok());
+        assert!(check(&one, Some("svc.bank.sub"), FRAME_MAX).is_err());
+        assert!(check(&one, None, FRAME_MAX).is_err());
+        let mut two = one.clone();
+        call("svc.bank.sub", &mut two);
+        assert!(check(&two, Some("svc.bank.add"), FRAME_MAX).is_err());
+        assert!(check(&[], Some("svc.bank.add"), FRAME_MAX).is_err());
+    }
+
+    #[test]
+    fn hostile_frames_are_refused_and_never_panic() {
+        let mut good = Vec::new();
+        wire::write(&mut good, Kind::Item, Flags::NORMAL, 1 << 32, |_| Ok(()), b"\xc0").expect("it is short");
+        wire::write(
+            &mut good,
+            Kind::Fail,
+            Flags::NORMAL.with_answer(true),
+            9,
+            |out| {
+                out.extend_from_slice(&[1, 0]);
+                Ok(())
+            },
+            b"no",
+        )
+        .expect("it is short");
+        assert_eq!(check(&good, None, FRAME_MAX), Ok(BTreeSet::from([9])));
+        for length in 1..good.len() {
+            let whole = wire::read(&good, FRAME_MAX).expect("it is one").expect("it is whole").bytes.len();
+            assert_eq!(check(&good[..length], None, FRAME_MAX).is_ok(), length == whole, "{length} bytes");
+        }
+        let mut state = 1_u64;
+        for _ in 0..20_000 {
+            let mut bytes = good.clone();
+            for _ in 0..3 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let at = (state >> 33) as usize % bytes.len();
+                bytes[at] = (state >> 17) as u8;
+            }
+            let _ = check(&bytes, None, FRAME_MAX);
+            let _ = Envelope::read(&bytes);
+        }
+        for kind in [Kind::Hello, Kind::Welcome, Kind::Node, Kind::Error, Kind::Ping, Kind::Pong, Kind::Ok, Kind::Taken]
+        {
+            let mut bytes = Vec::new();
+            wire::write(&mut bytes, kind, Flags::NORMAL, 1, |_| Ok(()), &[]).expect("it is short");
+            assert!(check(&bytes, None, FRAME_MAX).is_err(), "{}", kind.name());
+        }
+    }
+}

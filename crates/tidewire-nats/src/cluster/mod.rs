@@ -1,0 +1,180 @@
+//! A cluster over NATS: a bridge joins the hub of a process from inside, and stands there for the nodes of all other processes.
+//!
+//! Each bridge has a number. What its node is subscribed to it tells all others, in frames of the wire; there a link of their hubs stands for it, and
+//! what a hub says on that link comes here, in its order, in messages to `tw.node.NUMBER`. `spec/nats.md` has all of it.
+
+mod bridge;
+mod connecting;
+mod envelope;
+mod peer;
+mod presence;
+mod session;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use tidewire_backend::home::{HomeError, HomeErrorKind};
+use tidewire_link::{HubHandle, Runtime};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
+use tidewire_sync::Mutex;
+use tokio::sync::watch;
+
+use crate::settings::Settings;
+
+/// How long a bridge that is closed may take to say what it has to say.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// What a bridge tells of its node.
+#[derive(Clone, Debug)]
+pub struct BridgeOptions {
+    /// The name of the node, unique in the cluster.
+    pub name: String,
+    /// Its number: that of the hub's [`HubOptions`](tidewire_link::HubOptions).
+    pub number: u32,
+    /// Exchanges that others may open there.
+    pub in_flight: u64,
+    /// The longest frame.
+    pub frame_bytes: u64,
+    /// The longest payload that it takes.
+    pub payload_bytes: u64,
+    /// The longest payload that it sends in one frame.
+    pub chunk_bytes: u64,
+    /// How often it says that it is there, and how soon others are gone that say nothing.
+    pub heartbeat_ms: u64,
+}
+
+impl BridgeOptions {
+    /// The defaults.
+    pub fn new(name: &str, number: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            number,
+            in_flight: limits::LINK_IN_FLIGHT.default,
+            frame_bytes: limits::LINK_FRAME_BYTES.default,
+            payload_bytes: limits::PAYLOAD_BYTES.default,
+            chunk_bytes: limits::LINK_CHUNK_BYTES.default,
+            heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
+        }
+    }
+
+    /// A number for a node: by chance, and so large that no hub gives it to a link.
+    pub fn draw_number() -> u32 {
+        (rand_token() as u32) | 1 << 31
+    }
+}
+
+/// Why there is no bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeError {
+    code: ErrorCode,
+    text: String,
+}
+
+impl BridgeError {
+    pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// Which error it is.
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+}
+
+impl fmt::Display for BridgeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for BridgeError {}
+
+impl From<HomeError> for BridgeError {
+    fn from(error: HomeError) -> Self {
+        let code = match error.kind() {
+            HomeErrorKind::Invalid | HomeErrorKind::Unsupported => ErrorCode::InvalidArgument,
+            HomeErrorKind::Denied => ErrorCode::Unauthorized,
+            _ => ErrorCode::LinkLost,
+        };
+        Self::new(code, error.message())
+    }
+}
+
+/// The other nodes of a cluster, at a hub of this process. Dropped, it says goodbye to them.
+pub struct Bridge {
+    closing: watch::Sender<bool>,
+    closed: Mutex<Option<Receiver<()>>>,
+    status: watch::Receiver<connecting::Status>,
+    _runtime: Runtime,
+}
+
+impl Bridge {
+    /// Connects a hub to NATS, and blocks until those are known that are there. The hub has to have been told the number. `log` is called with a line,
+    /// and whether something is wrong.
+    ///
+    /// # Errors
+    /// [`BridgeError`]: `link_lost` if no server can be reached, `unauthorized` if it refuses the login or a subject, `name_taken` if a node of this
+    /// name is there, `invalid_argument` if the server takes too little in one message.
+    pub fn open(
+        hub: &HubHandle,
+        settings: Settings,
+        options: BridgeOptions,
+        log: impl Fn(&str, bool) + Send + Sync + 'static,
+    ) -> Result<Self, BridgeError> {
+        let runtime = hub.runtime().clone();
+        let place = settings.shown();
+        let (closing, is_closing) = watch::channel(false);
+        let (said, closed) = sync_channel(1);
+        let of = hub.clone();
+        let opened = runtime.block_on(async move {
+            let connected = connecting::connect(&settings, &options).await?;
+            let status = connected.status.clone();
+            let begun = bridge::begin(of, connected, options, Arc::new(log), is_closing, said).await?;
+            begun.await.unwrap_or_else(|_| Err(BridgeError::new(ErrorCode::LinkLost, "the bridge has ended")))?;
+            Ok(status)
+        });
+        match opened {
+            Some(Ok(status)) => Ok(Self { closing, closed: Mutex::new(Some(closed)), status, _runtime: runtime }),
+            Some(Err(error)) => Err(error),
+            None => Err(BridgeError::new(ErrorCode::LinkLost, format!("{place}: the thread of links has ended"))),
+        }
+    }
+
+    /// Whether there is a connection at present.
+    pub fn is_connected(&self) -> bool {
+        self.status.borrow().is_up
+    }
+
+    /// Says goodbye to the other nodes, and blocks until that was written, for two seconds at most. Calls that are under way fail.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
+        if let Some(closed) = self.closed.lock().take() {
+            let _ = closed.recv_timeout(CLOSING);
+        }
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+    }
+}
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Bridge").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}
+
+/// A number that nobody else draws.
+fn rand_token() -> u64 {
+    let mut bytes = [0; 8];
+    // A system without randomness has not fully started.
+    if getrandom::fill(&mut bytes).is_err() {
+        return u64::from(std::process::id()) << 32 | 1;
+    }
+    u64::from_le_bytes(bytes).max(1)
+}

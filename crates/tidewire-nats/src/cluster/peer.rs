@@ -1,0 +1,317 @@
+//! Another node of the cluster: its session with this one, and the link of the hub here that stands for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use tidewire_link::{Feed, HubHandle, Interest, InterestKey, LocalEnd};
+use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Hello, Kind, SubscribeHead, VERSION};
+use tidewire_sync::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::envelope::{self, Envelope, What};
+use super::presence::Presence;
+use super::session::Session;
+
+/// Bytes that the hub may hand over before they are sent; the rest waits in the outbox of the link, and is bounded there.
+const WAITING_BYTES: usize = 1 << 20;
+/// Bytes of frames that go in one message, if they are not one frame.
+const MESSAGE_BYTES: usize = 256 << 10;
+
+/// What there is to do for the task of a bridge.
+#[derive(Default)]
+pub(super) struct Work {
+    peers: Mutex<BTreeSet<u32>>,
+    interests: AtomicBool,
+    pub come: Notify,
+}
+
+impl Work {
+    fn add(&self, peer: u32) {
+        self.peers.lock().insert(peer);
+        self.come.notify_one();
+    }
+
+    /// Nodes of the hub have subscribed to something, or no longer do.
+    pub fn look_at_interests(&self) {
+        self.interests.store(true, Ordering::Release);
+        self.come.notify_one();
+    }
+
+    /// Whether they have since this was asked before.
+    pub fn interests_changed(&self) -> bool {
+        self.interests.swap(false, Ordering::AcqRel)
+    }
+
+    /// The peers for which the hub has something.
+    pub fn take(&self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.peers.lock())
+    }
+}
+
+/// What the hub says to another node.
+pub(super) struct PeerFeed {
+    peer: u32,
+    work: Arc<Work>,
+    waits: Mutex<Waits>,
+}
+
+#[derive(Default)]
+struct Waits {
+    frames: Vec<u8>,
+    paused: bool,
+    ended: Option<String>,
+}
+
+impl Feed for PeerFeed {
+    fn feed(&self, frames: &[u8]) {
+        self.waits.lock().frames.extend_from_slice(frames);
+        self.work.add(self.peer);
+    }
+
+    fn is_paused(&self) -> bool {
+        let mut waits = self.waits.lock();
+        waits.paused = waits.frames.len() >= WAITING_BYTES;
+        waits.paused
+    }
+
+    fn ended(&self, reason: &str, _may_return: bool) {
+        self.waits.lock().ended = Some(reason.to_owned());
+        self.work.add(self.peer);
+    }
+}
+
+/// The link of the hub that stands for a node.
+struct Standing {
+    end: LocalEnd,
+    feed: Arc<PeerFeed>,
+}
+
+/// Another node.
+pub(super) struct Peer {
+    pub about: Presence,
+    pub session: Session,
+    /// When it was heard last.
+    pub heard: Instant,
+    /// The hub here has closed its link, or does not take it in; until then it is not tried again.
+    pub refused_until: Option<Instant>,
+    /// It has said what it is subscribed to.
+    pub told: bool,
+    pub to: String,
+    standing: Option<Standing>,
+    /// What the other side was told of subscriptions here, and under which ids.
+    said: BTreeMap<InterestKey, u64>,
+    free: Vec<u32>,
+    next_slot: u32,
+    generation: u32,
+    /// Frames that are to be sent, from `at` on.
+    queue: Vec<u8>,
+    at: usize,
+    spoken: bool,
+}
+
+/// A message for another node.
+pub(super) struct Outgoing {
+    pub subject: String,
+    pub payload: Bytes,
+}
+
+impl Peer {
+    pub fn new(about: Presence, me: u32, token: u64, now: Instant) -> Self {
+        let to = format!("tw.node.{}", about.number);
+        Self {
+            session: Session::new(me, token),
+            heard: now,
+            refused_until: None,
+            told: false,
+            to,
+            standing: None,
+            said: BTreeMap::new(),
+            free: Vec::new(),
+            next_slot: 0,
+            generation: 0,
+            queue: Vec::new(),
+            at: 0,
+            spoken: false,
+            about,
+        }
+    }
+
+    /// The session is over: what was open over it ends, and another one can begin.
+    pub fn reset(&mut self, me: u32, token: u64) {
+        let (about, heard, refused) = (self.about.clone(), self.heard, self.refused_until);
+        *self = Self { heard, refused_until: refused, ..Self::new(about, me, token, heard) };
+    }
+
+    pub fn is_attached(&self) -> bool {
+        self.standing.is_some()
+    }
+
+    /// Has the hub take the node in, as the session says that it is there.
+    pub fn attach(&mut self, hub: &HubHandle, work: &Arc<Work>, frame_max: usize) {
+        let number = self.about.number;
+        let feed = Arc::new(PeerFeed { peer: number, work: Arc::clone(work), waits: Mutex::default() });
+        let weak: Weak<dyn Feed> = Arc::downgrade(&(Arc::clone(&feed) as Arc<dyn Feed>));
+        let end = hub.attach_remote(number, weak);
+        end.write(&self.hello(frame_max));
+        self.standing = Some(Standing { end, feed });
+    }
+
+    /// What the node says to the hub first. It takes half of what it lets others open: the other half are its subscriptions.
+    fn hello(&self, frame_max: usize) -> Vec<u8> {
+        let about = &self.about;
+        let mut fields = Vec::new();
+        let mut out = FieldsWriter::new(&mut fields);
+        let frame_bytes = about.frame_bytes.min(frame_max as u64);
+        let said = [
+            ("name", about.name.clone()),
+            ("in-flight", (about.in_flight / 2).to_string()),
+            ("frame-bytes", frame_bytes.to_string()),
+            ("payload-bytes", about.payload_bytes.to_string()),
+            ("heartbeat-ms", about.heartbeat_ms.to_string()),
+            ("features", about.features.clone()),
+        ];
+        for (name, text) in said {
+            // Names and features are at most 255 bytes.
+            drop(out.add(name, text.as_bytes()));
+        }
+        let mut frame = Vec::new();
+        drop(wire::write(&mut frame, Kind::Hello, Flags::URGENT, 0, |out| Hello::put(VERSION, VERSION, out), &fields));
+        frame
+    }
+
+    /// Gives the hub what the node has said.
+    pub fn write(&self, frames: &[u8]) {
+        if let Some(standing) = &self.standing {
+            standing.end.write(frames);
+        }
+    }
+
+    /// Whether frames were sent since the last beat.
+    pub fn has_spoken(&self) -> bool {
+        self.spoken
+    }
+
+    /// From now on it counts again.
+    pub fn forget_spoken(&mut self) {
+        self.spoken = false;
+    }
+
+    /// Why the hub has ended the link, if it has.
+    pub fn ended(&self) -> Option<String> {
+        self.standing.as_ref()?.feed.waits.lock().ended.take()
+    }
+
+    /// Calls that the node has not answered.
+    pub fn open_calls(&self) -> usize {
+        self.standing.as_ref().map_or(0, |standing| standing.end.open_calls())
+    }
+
+    /// Which pattern a frame of an exchange is about, if that is a subscription of this side.
+    pub fn said_as(&self, id: u64) -> Option<InterestKey> {
+        self.said.iter().find(|(_, said)| **said == id).map(|(key, _)| *key)
+    }
+
+    /// Tells what is subscribed to here now.
+    pub fn tell(&mut self, interests: &[Interest]) {
+        let keys: BTreeSet<_> = interests.iter().map(|interest| interest.key).collect();
+        let gone: Vec<_> = self.said.keys().filter(|key| !keys.contains(key)).copied().collect();
+        for key in gone {
+            let Some(id) = self.said.remove(&key) else { continue };
+            self.free.push(id as u32);
+            drop(wire::write(&mut self.queue, Kind::Unsubscribe, Flags::NORMAL, id, |_| Ok(()), &[]));
+        }
+        for interest in interests {
+            if self.said.contains_key(&interest.key) {
+                continue;
+            }
+            let Some(id) = self.next_id() else { return };
+            let head = SubscribeHead { queue: &interest.queue, pattern: &interest.pattern };
+            let flags = Flags::NORMAL.with_again(interest.listens);
+            drop(wire::write(&mut self.queue, Kind::Subscribe, flags, id, |out| head.put(out), &interest.says));
+            self.said.insert(interest.key, id);
+        }
+    }
+
+    /// The next id of a subscription. None: there are as many as there may be.
+    fn next_id(&mut self) -> Option<u64> {
+        let half = u32::try_from(self.about.in_flight / 2).unwrap_or(u32::MAX / 2);
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.next_slot < half => {
+                self.next_slot += 1;
+                half + self.next_slot - 1
+            }
+            None => return None,
+        };
+        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        Some(u64::from(self.generation) << 32 | u64::from(slot))
+    }
+
+    /// Whether something waits to be sent.
+    pub fn waits(&self) -> bool {
+        self.at < self.queue.len()
+            || self.standing.as_ref().is_some_and(|standing| !standing.feed.waits.lock().frames.is_empty())
+    }
+
+    /// The next message with frames, if there are some and they may be sent. `first` is sent without any.
+    pub fn next_message(&mut self, first: bool) -> Option<Outgoing> {
+        if !self.session.is_open() || self.session.room() == 0 {
+            return None;
+        }
+        let mut resumes = false;
+        let standing = self.standing.as_ref()?;
+        if self.at >= self.queue.len() {
+            self.queue.clear();
+            self.at = 0;
+            let mut waits = standing.feed.waits.lock();
+            std::mem::swap(&mut self.queue, &mut waits.frames);
+            resumes = std::mem::take(&mut waits.paused);
+        }
+        let message = self.message(first);
+        if resumes && let Some(standing) = &self.standing {
+            standing.end.resume();
+        }
+        message
+    }
+
+    fn message(&mut self, first: bool) -> Option<Outgoing> {
+        let mut payload = Vec::with_capacity(envelope::BYTES + (self.queue.len() - self.at).min(MESSAGE_BYTES));
+        payload.resize(envelope::BYTES, 0);
+        let mut subject = format!("{}.frames", self.to);
+        while let Ok(Some(frame)) = wire::read(&self.queue[self.at..], usize::MAX) {
+            let (length, begins) = (frame.bytes.len(), payload.len() == envelope::BYTES);
+            if envelope::travels(frame.kind) {
+                if !begins && (frame.kind == Kind::Call || payload.len() + length > MESSAGE_BYTES) {
+                    break;
+                }
+                if frame.kind == Kind::Call
+                    && let Ok(head) = CallHead::parse(frame.head)
+                {
+                    subject = format!("{}.call.{}", self.to, head.subject);
+                }
+                payload.extend_from_slice(frame.bytes);
+            }
+            self.at += length;
+        }
+        if payload.len() == envelope::BYTES && !first {
+            return None;
+        }
+        self.spoken = true;
+        let mut head = Vec::with_capacity(envelope::BYTES);
+        self.session.say(What::Frames, payload.len() - envelope::BYTES).put(&mut head);
+        payload[..envelope::BYTES].copy_from_slice(&head);
+        Some(Outgoing { subject, payload: payload.into() })
+    }
+
+    /// A message without frames, with a text behind its envelope.
+    pub fn word(&mut self, what: What, text: &[u8]) -> Outgoing {
+        let said: Envelope = self.session.say(what, 0);
+        let mut payload = Vec::with_capacity(envelope::BYTES + text.len());
+        said.put(&mut payload);
+        payload.extend_from_slice(text);
+        Outgoing { subject: format!("{}.session", self.to), payload: payload.into() }
+    }
+}

@@ -1,0 +1,109 @@
+//! What a node tells of itself to all others: on `tw.presence` each half of its heartbeat, and to each one with which it opens a session.
+
+use serde::{Deserialize, Serialize};
+use tidewire_proto::generated::limits;
+
+/// Where nodes tell that they are there.
+pub(super) const SUBJECT: &str = "tw.presence";
+/// The version of it.
+const VERSION: u32 = 1;
+/// The longest that is read.
+const BYTES_MAX: usize = 4_096;
+
+/// Whether somebody begins to listen, or has spoken before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Says {
+    /// It begins: all others are to open a session with it.
+    Hello,
+    /// It is there.
+    Here,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Presence {
+    pub tidewire: u32,
+    pub says: Says,
+    /// Chosen at random; nobody else has it.
+    pub number: u32,
+    pub name: String,
+    pub heartbeat_ms: u64,
+    /// Exchanges that others may open there.
+    pub in_flight: u64,
+    pub frame_bytes: u64,
+    pub payload_bytes: u64,
+    /// As in HELLO.
+    #[serde(default)]
+    pub features: String,
+}
+
+impl Presence {
+    pub fn new(number: u32, name: &str) -> Self {
+        Self {
+            tidewire: VERSION,
+            says: Says::Here,
+            number,
+            name: name.to_owned(),
+            heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
+            in_flight: limits::LINK_IN_FLIGHT.default,
+            frame_bytes: limits::LINK_FRAME_BYTES.default,
+            payload_bytes: limits::PAYLOAD_BYTES.default,
+            features: String::new(),
+        }
+    }
+
+    pub fn written(&self, says: Says) -> Vec<u8> {
+        serde_json::to_vec(&Self { says, ..self.clone() }).unwrap_or_default()
+    }
+
+    /// Reads what somebody tells. None: it is of another version, or out of limits.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > BYTES_MAX {
+            return None;
+        }
+        let said: Self = serde_json::from_slice(bytes).ok()?;
+        let within = |limit: limits::Limit, value: u64| (limit.min..=limit.max).contains(&value);
+        let is_named = !said.name.is_empty() && said.name.len() as u64 <= limits::NAME_BYTES.default;
+        let fits = said.tidewire == VERSION
+            && said.number != 0
+            && is_named
+            && within(limits::LINK_HEARTBEAT_MS, said.heartbeat_ms)
+            && within(limits::LINK_IN_FLIGHT, said.in_flight)
+            && within(limits::LINK_FRAME_BYTES, said.frame_bytes)
+            && within(limits::PAYLOAD_BYTES, said.payload_bytes)
+            && said.features.len() <= 255;
+        fits.then_some(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_tells_is_read_by_others() {
+        let node = Presence { name: "a \"b\"".to_owned(), features: "lz4".to_owned(), ..Presence::new(7, "x") };
+        let read = Presence::read(&node.written(Says::Hello));
+        assert_eq!(read, Some(Presence { says: Says::Hello, ..node }));
+    }
+
+    #[test]
+    fn what_is_out_of_limits_is_not() {
+        let node = Presence::new(7, "x");
+        let written = |node: &Presence| node.written(Says::Here);
+        assert!(Presence::read(&written(&node)).is_some());
+        for wrong in [
+            Presence { number: 0, ..node.clone() },
+            Presence { tidewire: 2, ..node.clone() },
+            Presence { name: String::new(), ..node.clone() },
+            Presence { name: "x".repeat(5_000), ..node.clone() },
+            Presence { heartbeat_ms: 0, ..node.clone() },
+            Presence { in_flight: u64::MAX, ..node.clone() },
+            Presence { frame_bytes: 1, ..node.clone() },
+        ] {
+            assert_eq!(Presence::read(&written(&wrong)), None, "{wrong:?}");
+        }
+        assert_eq!(Presence::read(b"[]"), None);
+    }
+}

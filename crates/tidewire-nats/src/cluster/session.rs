@@ -1,0 +1,212 @@
+//! A session of two bridges: who speaks with whom, in which order, and how much is under way. No clock, no I/O.
+//!
+//! Each side has a token of its own for each session. A message counts only if it names both tokens, so that what was under way when a session ended
+//! belongs to none. NATS may lose messages: one that is missing ends the session, and another one begins.
+
+use super::envelope::{Envelope, What};
+
+/// Bytes of frames that may be under way in one direction.
+pub(super) const WINDOW: u64 = 4 << 20;
+
+/// One side of a session.
+#[derive(Debug)]
+pub(super) struct Session {
+    me: u32,
+    own: u64,
+    theirs: Option<u64>,
+    open: bool,
+    sent: u64,
+    sent_bytes: u64,
+    acked_bytes: u64,
+    received: u64,
+    taken_bytes: u64,
+    told_bytes: u64,
+}
+
+/// What a message is to its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Nothing.
+    Nothing,
+    /// The other side is to be told the tokens.
+    Answer,
+    /// The session begins.
+    Begun,
+    /// Its frames are to be taken; with them a session may begin.
+    Frames {
+        /// It begins with them.
+        begun: bool,
+    },
+    /// It asks for an Ack.
+    Asked,
+    /// Something was lost, or the other side has begun anew: this session is over.
+    Broken,
+    /// The other side has ended it.
+    Closed,
+}
+
+impl Session {
+    /// A side that has not heard of the other one.
+    pub fn new(me: u32, token: u64) -> Self {
+        Self {
+            me,
+            own: token,
+            theirs: None,
+            open: false,
+            sent: 0,
+            sent_bytes: 0,
+            acked_bytes: 0,
+            received: 0,
+            taken_bytes: 0,
+            told_bytes: 0,
+        }
+    }
+
+    pub fn own(&self) -> u64 {
+        self.own
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// The envelope of what is said next. Frames count.
+    pub fn say(&mut self, what: What, frame_bytes: usize) -> Envelope {
+        if what == What::Frames {
+            self.sent += 1;
+            self.sent_bytes += frame_bytes as u64;
+        }
+        self.told_bytes = self.taken_bytes;
+        let other = self.theirs.unwrap_or_default();
+        Envelope { what, from: self.me, own: self.own, other, sequence: self.sent, taken: self.taken_bytes }
+    }
+
+    /// Bytes that may be sent now.
+    pub fn room(&self) -> u64 {
+        WINDOW.saturating_sub(self.sent_bytes - self.acked_bytes)
+    }
+
+    /// Whether the other side has to be told what was taken.
+    pub fn owes_ack(&self) -> bool {
+        self.open && self.taken_bytes - self.told_bytes >= WINDOW / 4
+    }
+
+    /// Takes a message of the other side, with so many bytes behind the envelope.
+    pub fn heard(&mut self, said: &Envelope, bytes: usize) -> Heard {
+        if said.what == What::Open {
+            return self.opened(said);
+        }
+        if self.theirs != Some(said.own) || said.other != self.own {
+            return Heard::Nothing;
+        }
+        let begun = !std::mem::replace(&mut self.open, true);
+        let expected = self.received + u64::from(said.what == What::Frames);
+        if said.sequence != expected || said.taken > self.sent_bytes || said.taken < self.acked_bytes {
+            return Heard::Broken;
+        }
+        self.acked_bytes = said.taken;
+        match said.what {
+            What::Frames => {
+                self.received += 1;
+                self.taken_bytes += bytes as u64;
+                Heard::Frames { begun }
+            }
+            What::Ask => Heard::Asked,
+            What::Close => Heard::Closed,
+            What::Ack | What::Open if begun => Heard::Begun,
+            What::Ack | What::Open => Heard::Nothing,
+        }
+    }
+
+    fn opened(&mut self, said: &Envelope) -> Heard {
+        if self.theirs.is_some_and(|theirs| theirs != said.own) {
+            return Heard::Broken;
+        }
+        self.theirs = Some(said.own);
+        if said.other != self.own {
+            return Heard::Answer;
+        }
+        if std::mem::replace(&mut self.open, true) { Heard::Nothing } else { Heard::Begun }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    fn pass(from: &mut Session, to: &mut Session, what: What, bytes: usize) -> Heard {
+        let said = from.say(what, bytes);
+        to.heard(&said, bytes)
+    }
+
+    fn open() -> (Session, Session) {
+        let (mut a, mut b) = (Session::new(1, 11), Session::new(2, 22));
+        assert_eq!(pass(&mut a, &mut b, What::Open, 0), Heard::Answer);
+        assert_eq!(pass(&mut b, &mut a, What::Open, 0), Heard::Begun);
+        assert_eq!(pass(&mut a, &mut b, What::Frames, 10), Heard::Frames { begun: true });
+        (a, b)
+    }
+
+    #[test]
+    fn two_that_open_at_once_have_one_session() {
+        let (mut a, mut b) = (Session::new(1, 11), Session::new(2, 22));
+        let (mut to_a, mut to_b) = (VecDeque::from([b.say(What::Open, 0)]), VecDeque::from([a.say(What::Open, 0)]));
+        for _ in 0..10 {
+            if let Some(said) = to_a.pop_front()
+                && a.heard(&said, 0) == Heard::Answer
+            {
+                to_b.push_back(a.say(What::Open, 0));
+            }
+            if let Some(said) = to_b.pop_front()
+                && b.heard(&said, 0) == Heard::Answer
+            {
+                to_a.push_back(b.say(What::Open, 0));
+            }
+        }
+        assert!(a.is_open() && b.is_open() && to_a.is_empty() && to_b.is_empty());
+    }
+
+    #[test]
+    fn a_message_that_is_missing_breaks_the_session() {
+        let (mut a, mut b) = open();
+        a.say(What::Frames, 5);
+        assert_eq!(pass(&mut a, &mut b, What::Frames, 5), Heard::Broken);
+        let (mut a, mut b) = open();
+        a.say(What::Frames, 5);
+        assert_eq!(pass(&mut a, &mut b, What::Ask, 0), Heard::Broken, "the last one is missed, too");
+    }
+
+    #[test]
+    fn what_was_said_in_another_session_does_not_count() {
+        let (mut a, _) = open();
+        let late = a.say(What::Frames, 5);
+        let mut b = Session::new(2, 23);
+        assert_eq!(b.heard(&late, 5), Heard::Nothing);
+        assert_eq!(pass(&mut b, &mut a, What::Open, 0), Heard::Broken);
+    }
+
+    #[test]
+    fn what_is_under_way_is_bounded_until_it_was_taken() {
+        let (mut a, mut b) = open();
+        let (mut sent, part) = (10, 100_000);
+        while a.room() > 0 {
+            assert_eq!(pass(&mut a, &mut b, What::Frames, part), Heard::Frames { begun: false });
+            sent += part as u64;
+        }
+        assert!(sent >= WINDOW && sent < WINDOW + part as u64);
+        assert!(b.owes_ack());
+        assert_eq!(pass(&mut b, &mut a, What::Ack, 0), Heard::Nothing);
+        assert!(!b.owes_ack());
+        assert_eq!(a.room(), WINDOW);
+    }
+
+    #[test]
+    fn nobody_acks_what_was_not_sent() {
+        let (mut a, mut b) = open();
+        let mut said = b.say(What::Ack, 0);
+        said.taken = 1_000_000;
+        assert_eq!(a.heard(&said, 0), Heard::Broken);
+    }
+}
