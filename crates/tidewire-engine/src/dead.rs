@@ -18,6 +18,7 @@ pub type Kept = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 
 /// A message that was given up.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct DeadLetter {
     /// Its number, from 1, in the order in which letters came.
     pub number: u64,

@@ -48,6 +48,7 @@ impl std::ops::AddAssign for Ledger {
 
 /// An actor that was in its handler when the time for its stop was up.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stuck {
     /// Which.
     pub actor: ActorId,
@@ -70,6 +71,7 @@ pub(crate) struct Report {
 
 /// How a stop ended.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct StopReport<M> {
     /// What became of the actor's messages.
     pub ledger: Ledger,

@@ -57,6 +57,7 @@ struct Haste {
 
 /// How a shutdown ended.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ShutdownReport {
     /// The sum over all actors that were alive.
     pub ledger: Ledger,

@@ -8,6 +8,7 @@ use crate::error::SpawnError;
 
 /// What happens to a message that meets a full mailbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Overflow {
     /// `tell` refuses, `send` waits for room.
     #[default]
@@ -57,6 +58,7 @@ impl Mailbox {
 
 /// What follows a failure of a handler, once its message is dealt with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnFailure {
     /// Go on with the state as it is.
     #[default]

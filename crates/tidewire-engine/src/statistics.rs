@@ -17,6 +17,7 @@ pub fn is_sampled(number: impl Into<u64>) -> bool {
 /// Sampled times in nanoseconds: the first 64 messages or turns, then one message of 1,024 and one turn of 64; of handlers that await,
 /// one message of 64.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Timings {
     /// From accepted to taken by the actor.
     pub queueing: Histogram,
@@ -26,6 +27,7 @@ pub struct Timings {
 
 /// One actor at one moment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ActorStatistics {
     /// Its id.
     pub id: ActorId,
@@ -55,6 +57,7 @@ pub struct ActorStatistics {
 
 /// One dispatcher at one moment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DispatcherStatistics {
     /// Its name.
     pub name: Box<str>,
@@ -82,6 +85,7 @@ pub struct DispatcherStatistics {
 
 /// An engine at one moment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Every actor alive, by id.
     pub actors: Vec<ActorStatistics>,

@@ -237,6 +237,7 @@ enum Sleeper {
 
 /// How a timer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TimerOutcome {
     /// Its message was accepted.
     Delivered,

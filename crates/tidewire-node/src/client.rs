@@ -46,6 +46,7 @@ impl Priority {
 
 /// Which of several instances gets a call. The hub chooses, unless the call gives a stream, a function or an object, which is for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Choice {
     /// One with the fewest calls in progress.
     #[default]
@@ -81,6 +82,7 @@ impl Choice {
 
 /// What one instance answered to a call of all of them.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Answer<T> {
     /// The id of the instance.
     pub instance: String,

@@ -75,6 +75,7 @@ pub(super) const SERVICE_KEYS: &[&Limit] =
 
 /// The numbers of one table, by the names of their limits in `spec/limits.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Numbers {
     values: BTreeMap<&'static str, u64>,
 }

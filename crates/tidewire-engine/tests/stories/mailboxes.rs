@@ -101,6 +101,7 @@ fn a_full_mailbox_does_what_its_policy_says() {
             }
             Overflow::DropNew => assert_eq!(third.unwrap(), Sent::Dropped),
             Overflow::DropOld => assert_eq!(third.unwrap(), Sent::Accepted),
+            other => panic!("{other:?} has no row here"),
         }
         gate.send(()).unwrap();
         let ledger = actor.stop(drain()).wait().unwrap().ledger;
