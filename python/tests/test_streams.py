@@ -45,6 +45,24 @@ def story(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]
 both = pytest.mark.parametrize("kind", ["folder", "hub"])
 
 
+@story
+async def test_many_long_events_at_once_are_stored_by_a_hub_that_takes_few_of_them_at_a_time(tmp_path: Path) -> None:
+    long, config = bytes(1 << 20), tw.LinkConfig(payload_bytes=8 << 20)
+    async with (
+        tw.Node(data=tmp_path, config={"links": config}) as hub,
+        tw.Node(hub.listen("tide://127.0.0.1:0").url) as node,
+    ):
+        logs = await node.stream("logs", subjects=["logs.>"])
+        acks = await asyncio.gather(*(logs.publish(f"logs.{n}", long, content="bytes") for n in range(20)))
+        assert [ack.sequence for ack in acks] == list(range(1, 21))
+        async with logs.publisher() as out:
+            for n in range(20, 40):
+                await out.publish(f"logs.{n}", long, content="bytes")
+        assert out.acked == 20
+        subjects = [event.subject async for event in logs.read(start=0, stop=41)]
+        assert subjects == [f"logs.{n}" for n in range(40)]
+
+
 @both
 @story
 async def test_what_is_published_is_read_in_order_and_consumed_once(kind: str, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,6 +59,22 @@ def message_of(
 
 
 _NO_HEADERS: list[tuple[str, str]] = []
+_MESSAGES_MAX = 10_000
+_BYTES_MAX = 4 << 20
+"""What messages to a hub have together at most, unless one alone has more: a call takes no more than the hub's ``payload_bytes``."""
+
+
+def _together(home: Home, waiting: Sequence[object], messages: Iterable[Message]) -> int:
+    """Return how many of those that wait go together."""
+    most = min(len(waiting), _MESSAGES_MAX)
+    if not home.is_remote:
+        return most
+    left = _BYTES_MAX
+    for number, message in enumerate(islice(messages, most)):
+        left -= len(message[1])
+        if left < 0:
+            return max(1, number)
+    return most
 
 
 class Batcher:
@@ -81,7 +99,8 @@ class Batcher:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[:10_000], self._waiting[10_000:]
+                count = _together(self._home, self._waiting, (message for message, _ in self._waiting))
+                batch, self._waiting = self._waiting[:count], self._waiting[count:]
                 try:
                     results = await self._home.call("publish", self._name, [message for message, _ in batch], False)
                 except Exception as error:  # noqa: BLE001 - whoever waits for it is told
@@ -181,8 +200,9 @@ class Publisher:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting, []
-                self._under_way = len(batch)
+                count = _together(self._home, self._waiting, self._waiting)
+                batch, self._waiting = self._waiting[:count], self._waiting[count:]
+                self._under_way = count
                 try:
                     results = await self._home.call("publish", self._name, batch, False)
                 except Exception as error:  # noqa: BLE001 - whoever waits for it is told
