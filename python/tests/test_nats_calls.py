@@ -228,6 +228,68 @@ async def test_agents_are_found_and_asked_wherever_they_live() -> None:
 
 
 @story
+async def test_what_is_published_comes_once_and_in_order_to_all_that_want_it() -> None:
+    with served() as server:
+        async with tw.Node(server.url, name="a") as a:
+            # Whoever has got an answer from there is known there with all that it had subscribed to.
+            await a.subscribe("sync", a.spawn(lambda _: True))
+            async with tw.Node(server.url, name="b") as b, tw.Node(server.url, name="c") as c:
+                heard: list[list[Any]] = [[], [], [], []]
+                loop = asyncio.get_running_loop()
+                done = [asyncio.Event() for _ in heard]
+
+                def hearer(at: int) -> Any:
+                    def hear(number: Any) -> None:
+                        heard[at].append(number)
+                        if number == "end":
+                            loop.call_soon_threadsafe(done[at].set)
+
+                    return hear
+
+                # Two patterns of one node that both match are one way to it.
+                await b.subscribe("ticks.*", b.spawn(hearer(0)))
+                await b.subscribe("ticks.>", b.spawn(hearer(1)))
+                for at, node in ((2, b), (3, c)):
+                    actor = node.spawn(hearer(at))
+                    await node.subscribe("ticks.eu", actor, queue="one")
+                    await node.subscribe("over", actor)
+                for node in (b, c):
+                    assert await node.request("sync", None, timeout=PATIENCE_S)
+                numbers = list(range(2_000))
+                for number in numbers:
+                    a.publish("ticks.eu", number)
+                a.publish("ticks.us", "end")
+                a.publish("over", "end")
+                for event in done:
+                    await asyncio.wait_for(event.wait(), PATIENCE_S)
+                assert heard[0] == heard[1] == [*numbers, "end"]
+                of_group = [[number for number in one if number != "end"] for one in heard[2:]]
+                assert sorted(of_group[0] + of_group[1]) == numbers, "one member of the group has each"
+                assert all(one and one == sorted(one) for one in of_group), "each member has some, in order"
+
+
+@story
+async def test_requests_find_their_responders_and_long_messages_come_whole() -> None:
+    with served() as server:
+        async with tw.Node(server.url, name="a") as a:
+            longest, came = bytes(range(256)) * 20_000, asyncio.Event()
+            loop = asyncio.get_running_loop()
+
+            def hear(message: bytes) -> int:
+                if message == longest:
+                    loop.call_soon_threadsafe(came.set)
+                return len(message)
+
+            await a.subscribe("blobs", a.spawn(hear))
+            async with tw.Node(server.url, name="b") as b:
+                assert await b.request("blobs", b"123", timeout=PATIENCE_S) == 3
+                assert await b.request("blobs", longest, timeout=PATIENCE_S) == len(longest)
+                came.clear()
+                b.publish("blobs", longest)
+                await asyncio.wait_for(came.wait(), PATIENCE_S)
+
+
+@story
 async def test_what_is_wrong_at_the_start_is_named(tmp_path: Path) -> None:
     with pytest.raises(tw.LinkLost, match=r"NATS at 127.0.0.1:1: can't be reached"):
         async with tw.Node("nats://127.0.0.1:1"):

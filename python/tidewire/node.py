@@ -57,8 +57,7 @@ class Node(Subjects, Streams, Agents):
 
     Args:
         url: Where the node lives. ``mem://`` is this process alone. With ``nats://host:port`` it is one of a cluster: services and
-            agents of all processes call each other over NATS, and streams, key-value buckets and leases live in JetStream. Subjects stay within this
-            process.
+            agents of all processes call each other over NATS, subjects are theirs together, and streams, key-value buckets and leases live in JetStream.
         name: The node's name, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
         inspect: Whether ``tidewire top`` of the same user can look at the node while it runs. None leaves it to

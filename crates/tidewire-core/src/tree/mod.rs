@@ -39,6 +39,13 @@ pub struct SubscriptionId {
     node: u32,
 }
 
+impl SubscriptionId {
+    /// A number that no other subscription of the same tree has, ever.
+    pub fn serial(self) -> u64 {
+        self.serial.get()
+    }
+}
+
 /// Patterns with a `T` each. The same pattern can be there any number of times.
 #[derive(Clone, Debug)]
 pub struct SubjectTree<T> {

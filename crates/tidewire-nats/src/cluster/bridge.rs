@@ -1,6 +1,6 @@
 //! The task of a bridge: it hears what others say, keeps a session with each of them, and sends what the hub has for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_nats::{Message, StatusCode, Subject};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
-use tidewire_link::{HubHandle, Interest};
+use tidewire_link::{HubHandle, Interest, InterestKey};
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -27,8 +28,12 @@ const READY_MAX: Duration = Duration::from_secs(2);
 const PROBE: Duration = Duration::from_millis(500);
 /// How long is waited at the end for what is under way.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// Nodes that are known at once.
+const PEERS: usize = limits::HUB_LINKS.default as usize;
 /// Messages that are taken at one go.
 const TURN: usize = 64;
+/// A serial number that no subscription has.
+const NOBODY: u64 = u64::MAX;
 /// The last token of the subject on which the server says that nobody is there.
 const AWAY: &str = "away";
 const ALONE: &str = "alone";
@@ -45,6 +50,8 @@ struct Cluster {
     mine: String,
     peers: BTreeMap<u32, Peer>,
     work: Arc<Work>,
+    /// Peers to which more may be sent now.
+    touched: BTreeSet<u32>,
     interests: Vec<Interest>,
     log: Log,
     beginning: Option<(Begun, Instant)>,
@@ -93,6 +100,7 @@ pub(super) async fn begin(
         mine,
         peers: BTreeMap::new(),
         work,
+        touched: BTreeSet::new(),
         interests: Vec::new(),
         log,
         beginning: Some((begun, now + READY_MAX)),
@@ -126,17 +134,18 @@ impl Cluster {
                 biased;
                 () = closes, if ends.is_none() => ends = Some(Instant::now() + GOODBYE),
                 () = turns => self.turned().await,
-                message = self.at.mine.next() => match message {
-                    Some(message) => self.take(message).await,
-                    None => break,
-                },
                 message = self.at.presence.next() => match message {
                     Some(message) => self.heard_of(&message).await,
                     None => break,
                 },
+                message = self.at.mine.next() => match message {
+                    Some(message) => self.take(message).await,
+                    None => break,
+                },
                 () = work.come.notified() => {}
-                () = sleep_until(wakes) => self.beat().await,
+                () = sleep_until(wakes) => {}
             }
+            self.beat().await;
             self.look_at_interests();
             self.send_all().await;
             self.look_whether_ready();
@@ -180,10 +189,11 @@ impl Cluster {
         }
         if said.what == What::Open {
             let Some(about) = Presence::read(rest).filter(|about| about.number == number) else { return };
-            self.meet(about).await;
+            self.meet(about);
         }
         let Some(peer) = self.peers.get_mut(&number) else { return };
         peer.heard = Instant::now();
+        self.touched.insert(number);
         let mut heard = peer.session.heard(&said, rest.len());
         if heard == Heard::Broken {
             self.restart(number, "something that it said was lost, or it begins anew").await;
@@ -212,24 +222,21 @@ impl Cluster {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         peer.told = true;
         let called = subject.strip_prefix(&*self.mine).and_then(|rest| rest.strip_prefix(".call."));
-        match envelope::check(frames, called, self.at.frame_max) {
+        let checked = match envelope::check(frames, called, self.at.frame_max) {
+            Ok(checked) => checked,
             Err(why) => {
                 let text = format!("node {:?} has sent what can't be taken: {why}", peer.about.name);
                 (self.log)(&text, true);
                 return self.restart(number, why).await;
             }
-            Ok(refused) => {
-                for key in refused.into_iter().filter_map(|id| peer.said_as(id)) {
-                    let pattern = self.interests.iter().find(|one| one.key == key).map(|one| one.pattern.clone());
-                    if let Some(pattern) = pattern {
-                        let text =
-                            format!("node {:?} does not take {pattern:?} in: another node has it", peer.about.name);
-                        (self.log)(&text, true);
-                    }
-                }
+        };
+        for key in checked.refused.iter().filter_map(|id| peer.said_as(*id)) {
+            if let Some(one) = self.interests.iter().find(|one| one.key == key) {
+                let (name, pattern) = (&peer.about.name, &one.pattern);
+                (self.log)(&format!("node {name:?} does not take {pattern:?} in: another node has it"), true);
             }
         }
-        peer.write(frames);
+        peer.write(&checked.with_routes(frames, |id| peer.said_as(id).map_or(NOBODY, InterestKey::serial)));
         if peer.session.owes_ack() {
             self.say(number, What::Ack).await;
         }
@@ -278,7 +285,7 @@ impl Cluster {
             self.publish(Outgoing { subject: format!("tw.node.{number}.session"), payload: payload.into() }, None)
                 .await;
         }
-        self.meet(about).await;
+        self.meet(about);
         if is_new || says == Says::Hello {
             self.open(number).await;
         }
@@ -288,15 +295,16 @@ impl Cluster {
     }
 
     /// Notes that a node is there.
-    async fn meet(&mut self, about: Presence) {
-        let now = Instant::now();
-        match self.peers.get_mut(&about.number) {
-            Some(peer) => peer.about = about,
-            None => {
-                self.quiet_from = now + QUIET;
-                let number = about.number;
-                self.peers.insert(number, Peer::new(about, self.me.number, rand_token(), now));
-            }
+    fn meet(&mut self, about: Presence) {
+        let (now, number) = (Instant::now(), about.number);
+        if let Some(peer) = self.peers.get_mut(&number) {
+            peer.about = about;
+        } else if self.peers.len() < PEERS {
+            self.quiet_from = now + QUIET;
+            self.peers.insert(number, Peer::new(about, self.me.number, rand_token(), now));
+        } else {
+            let name = about.name;
+            (self.log)(&format!("hub_links={PEERS}: node {name:?} is one too many: it is not reached from here"), true);
         }
     }
 
@@ -307,10 +315,11 @@ impl Cluster {
         let holder = self.peers.iter().find(|(other, peer)| holds((other, peer))).map(|(other, _)| *other);
         let again = Instant::now() + silence(self.me.heartbeat_ms) / 4;
         if holder.is_some() || name == self.me.name {
-            (self.log)(
-                &format!("two nodes are called {name:?}: the one that came later is not reached from here"),
-                true,
-            );
+            let is_new = self.peers.get_mut(&number).is_some_and(|peer| !std::mem::replace(&mut peer.is_second, true));
+            if is_new {
+                let text = format!("two nodes are called {name:?}: the one that came later is not reached from here");
+                (self.log)(&text, true);
+            }
             if let Some(peer) = self.peers.get_mut(&number) {
                 peer.refused_until = Some(again);
             }
@@ -441,15 +450,16 @@ impl Cluster {
         let interests: Vec<Interest> = interests.into_iter().filter(travels).collect();
         if interests != self.interests {
             self.interests = interests;
-            for peer in self.peers.values_mut().filter(|peer| peer.is_attached()) {
+            for (number, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.is_attached()) {
                 peer.tell(&self.interests);
+                self.touched.insert(*number);
             }
         }
     }
 
     async fn send_all(&mut self) {
-        drop(self.work.take());
-        let numbers: Vec<u32> = self.peers.keys().copied().collect();
+        let mut numbers = self.work.take();
+        numbers.append(&mut self.touched);
         for number in numbers {
             if let Some(why) = self.peers.get(&number).and_then(Peer::ended) {
                 self.hub_has_ended(number, &why).await;
@@ -557,7 +567,7 @@ impl Cluster {
     }
 }
 
-/// Whether other nodes are told of a subscription: it is for calls of services, agents or objects of this node.
+/// Whether other nodes are told of a subscription: what a hub publishes is for its own nodes.
 fn travels(pattern: &str, own: &str) -> bool {
-    pattern.starts_with("svc.") || pattern.starts_with("agent.") || pattern == own
+    !pattern.starts_with('$') || pattern == own
 }

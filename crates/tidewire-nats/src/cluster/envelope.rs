@@ -1,8 +1,8 @@
 //! What bridges say to each other: an envelope of 38 bytes, and behind it frames of the wire or a text.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
 
-use tidewire_proto::wire::{self, CallHead, Kind};
+use tidewire_proto::wire::{self, CallHead, Kind, PublishHead};
 
 /// Bytes of an envelope.
 pub(super) const BYTES: usize = 38;
@@ -92,12 +92,35 @@ pub(super) fn travels(kind: Kind) -> bool {
     )
 }
 
+/// What is to be known of the frames of a message.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Checked {
+    /// The ids of exchanges that have failed.
+    pub refused: Vec<u64>,
+    /// Where messages are that mean one subscription, who published each, and the id of that.
+    meant: Vec<(usize, u32, u64)>,
+}
+
+impl Checked {
+    /// The frames, with the serial numbers of the subscriptions that are meant instead of their ids.
+    pub fn with_routes<'a>(&self, frames: &'a [u8], serial: impl Fn(u64) -> u64) -> Cow<'a, [u8]> {
+        if self.meant.is_empty() {
+            return Cow::Borrowed(frames);
+        }
+        let mut frames = frames.to_vec();
+        for &(at, origin, id) in &self.meant {
+            wire::set_route(&mut frames[at..], origin, serial(id));
+        }
+        Cow::Owned(frames)
+    }
+}
+
 /// Looks at the frames of a message: whole ones that may travel. A call comes first in its message, and alone, on the subject that NATS has seen.
-/// Answers with the ids of refused exchanges, or why the message is wrong.
-pub(super) fn check(mut frames: &[u8], called: Option<&str>, frame_max: usize) -> Result<BTreeSet<u64>, &'static str> {
-    let (mut refused, mut called) = (BTreeSet::new(), called);
-    while !frames.is_empty() {
-        let frame = match wire::read(frames, frame_max) {
+/// Answers why the message is wrong, if it is.
+pub(super) fn check(frames: &[u8], called: Option<&str>, frame_max: usize) -> Result<Checked, &'static str> {
+    let (mut checked, mut called, mut at) = (Checked::default(), called, 0);
+    while at < frames.len() {
+        let frame = match wire::read(&frames[at..], frame_max) {
             Ok(Some(frame)) => frame,
             Ok(None) => return Err("it ends within a frame"),
             Err(_) => return Err("it holds what is no frame"),
@@ -110,16 +133,20 @@ pub(super) fn check(mut frames: &[u8], called: Option<&str>, frame_max: usize) -
                 }
             }
             _ if called.is_some() => return Err("it has the subject of a call, and begins with something else"),
-            Kind::Fail => {
-                refused.insert(frame.id);
+            Kind::Fail => checked.refused.push(frame.id),
+            Kind::Publish => {
+                let head = PublishHead::parse(frame.head).map_err(|_| "it holds a message that can't be read")?;
+                if head.to != 0 {
+                    checked.meant.push((at, head.origin, head.to));
+                }
             }
             kind if !travels(kind) => return Err("it holds a frame that does not travel"),
             _ => {}
         }
-        frames = &frames[frame.bytes.len()..];
+        at += frame.bytes.len();
     }
     match called {
-        None => Ok(refused),
+        None => Ok(checked),
         Some(_) => Err("it has the subject of a call, and is empty"),
     }
 }
@@ -189,7 +216,7 @@ mod tests {
             b"no",
         )
         .expect("it is short");
-        assert_eq!(check(&good, None, FRAME_MAX), Ok(BTreeSet::from([9])));
+        assert_eq!(check(&good, None, FRAME_MAX).map(|checked| checked.refused), Ok(vec![9]));
         for length in 1..good.len() {
             let whole = wire::read(&good, FRAME_MAX).expect("it is one").expect("it is whole").bytes.len();
             assert_eq!(check(&good[..length], None, FRAME_MAX).is_ok(), length == whole, "{length} bytes");

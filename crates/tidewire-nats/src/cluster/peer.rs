@@ -97,12 +97,15 @@ pub(super) struct Peer {
     pub heard: Instant,
     /// The hub here has closed its link, or does not take it in; until then it is not tried again.
     pub refused_until: Option<Instant>,
+    /// Another one had its name before.
+    pub is_second: bool,
     /// It has said what it is subscribed to.
     pub told: bool,
     pub to: String,
     standing: Option<Standing>,
     /// What the other side was told of subscriptions here, and under which ids.
     said: BTreeMap<InterestKey, u64>,
+    keys: BTreeMap<u64, InterestKey>,
     free: Vec<u32>,
     next_slot: u32,
     generation: u32,
@@ -125,10 +128,12 @@ impl Peer {
             session: Session::new(me, token),
             heard: now,
             refused_until: None,
+            is_second: false,
             told: false,
             to,
             standing: None,
             said: BTreeMap::new(),
+            keys: BTreeMap::new(),
             free: Vec::new(),
             next_slot: 0,
             generation: 0,
@@ -141,8 +146,9 @@ impl Peer {
 
     /// The session is over: what was open over it ends, and another one can begin.
     pub fn reset(&mut self, me: u32, token: u64) {
-        let (about, heard, refused) = (self.about.clone(), self.heard, self.refused_until);
-        *self = Self { heard, refused_until: refused, ..Self::new(about, me, token, heard) };
+        let (about, heard) = (self.about.clone(), self.heard);
+        let (refused_until, is_second) = (self.refused_until, self.is_second);
+        *self = Self { refused_until, is_second, ..Self::new(about, me, token, heard) };
     }
 
     pub fn is_attached(&self) -> bool {
@@ -209,9 +215,9 @@ impl Peer {
         self.standing.as_ref().map_or(0, |standing| standing.end.open_calls())
     }
 
-    /// Which pattern a frame of an exchange is about, if that is a subscription of this side.
+    /// Which subscription of this side the other one knows by an id.
     pub fn said_as(&self, id: u64) -> Option<InterestKey> {
-        self.said.iter().find(|(_, said)| **said == id).map(|(key, _)| *key)
+        self.keys.get(&id).copied()
     }
 
     /// Tells what is subscribed to here now.
@@ -220,6 +226,7 @@ impl Peer {
         let gone: Vec<_> = self.said.keys().filter(|key| !keys.contains(key)).copied().collect();
         for key in gone {
             let Some(id) = self.said.remove(&key) else { continue };
+            self.keys.remove(&id);
             self.free.push(id as u32);
             drop(wire::write(&mut self.queue, Kind::Unsubscribe, Flags::NORMAL, id, |_| Ok(()), &[]));
         }
@@ -232,6 +239,7 @@ impl Peer {
             let flags = Flags::NORMAL.with_again(interest.listens);
             drop(wire::write(&mut self.queue, Kind::Subscribe, flags, id, |out| head.put(out), &interest.says));
             self.said.insert(interest.key, id);
+            self.keys.insert(id, interest.key);
         }
     }
 

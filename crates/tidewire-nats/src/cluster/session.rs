@@ -119,7 +119,8 @@ impl Session {
     }
 
     fn opened(&mut self, said: &Envelope) -> Heard {
-        if self.theirs.is_some_and(|theirs| theirs != said.own) {
+        // Before it is open nothing was said with these tokens: it goes on with the other side's new one. If both began anew for each other, they would not end.
+        if self.open && self.theirs != Some(said.own) {
             return Heard::Broken;
         }
         self.theirs = Some(said.own);
@@ -166,6 +167,56 @@ mod tests {
             }
         }
         assert!(a.is_open() && b.is_open() && to_a.is_empty() && to_b.is_empty());
+    }
+
+    #[test]
+    fn two_that_begin_anew_at_any_moment_have_one_session_in_the_end() {
+        let mut state = 1_u64;
+        let mut draw = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        for _ in 0..2_000 {
+            let mut sides = [Session::new(1, 1), Session::new(2, 2)];
+            let mut token = 3;
+            // What is on its way to each.
+            let mut ways = [VecDeque::new(), VecDeque::new()];
+            let mut losses = draw(4);
+            ways[1].push_back(sides[0].say(What::Open, 0));
+            for step in 0.. {
+                assert!(step < 1_000, "they begin anew for ever");
+                let at = draw(2) as usize;
+                if losses > 0 && draw(4) == 0 {
+                    losses -= 1;
+                    sides[at] = Session::new(at as u32 + 1, token);
+                    token += 1;
+                    let said = sides[at].say(What::Open, 0);
+                    ways[1 - at].push_back(said);
+                }
+                let Some(said) = ways[at].pop_front() else {
+                    if ways[1 - at].is_empty() && losses == 0 {
+                        break;
+                    }
+                    continue;
+                };
+                let mut heard = sides[at].heard(&said, 0);
+                if heard == Heard::Broken {
+                    sides[at] = Session::new(at as u32 + 1, token);
+                    token += 1;
+                    ways[1 - at].push_back(sides[at].say(What::Open, 0));
+                    heard = if said.what == What::Open { sides[at].heard(&said, 0) } else { Heard::Nothing };
+                }
+                match heard {
+                    Heard::Answer => ways[1 - at].push_back(sides[at].say(What::Open, 0)),
+                    Heard::Begun | Heard::Frames { begun: true } => {
+                        ways[1 - at].push_back(sides[at].say(What::Frames, 0))
+                    }
+                    _ => {}
+                }
+            }
+            let [a, b] = &sides;
+            assert!(a.is_open() && b.is_open() && a.theirs == Some(b.own) && b.theirs == Some(a.own));
+        }
     }
 
     #[test]

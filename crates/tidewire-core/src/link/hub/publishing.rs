@@ -51,8 +51,11 @@ impl Hub {
             self.counts.refused += 1;
             return Ok(());
         }
-        let (mut receivers, to) = (Vec::new(), self.receivers(head.subject, Some(at)));
-        if !more && self.found.is_empty() {
+        let (mut receivers, to) = match self.is_remote(at) {
+            true => (Vec::new(), self.meant(head.subject, head.to)),
+            false => (Vec::new(), self.receivers(head.subject, Some(at))),
+        };
+        if !more && head.to == 0 && self.found.is_empty() {
             // Without queue groups the next one goes the same way.
             let to = to.iter().map(|(to, _)| *to).collect();
             self.course = Some(Course { from: at, head: frame.head.to_vec(), to });

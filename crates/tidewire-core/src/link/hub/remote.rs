@@ -2,6 +2,8 @@
 //!
 //! A call or a message that came over such a link goes to nodes of this hub alone, so that nothing goes in a circle.
 
+use std::collections::BTreeSet;
+
 use super::routes::Route;
 use super::{Hub, LinkId};
 use crate::tree::SubscriptionId;
@@ -52,6 +54,26 @@ impl Hub {
     /// Whether [`interests`](Self::interests) may have changed since this was asked before.
     pub fn interests_changed(&mut self) -> bool {
         std::mem::take(&mut self.interests_changed)
+    }
+
+    /// Where a message of another hub goes: to the one subscription that it means, by its serial number, or to all outside of queue groups.
+    pub(super) fn meant(&mut self, subject: &str, serial: u64) -> Vec<(LinkId, u64)> {
+        let (mut links, mut one) = (BTreeSet::new(), None);
+        self.tree.for_each_match_str(subject, |subscriber| {
+            if subscriber.remote {
+                return;
+            }
+            if subscriber.queue.is_empty() {
+                links.insert(subscriber.link);
+            } else if subscriber.key.is_some_and(|key| key.serial() == serial) {
+                one = Some((subscriber.link, subscriber.id));
+            }
+        });
+        self.found.clear();
+        match serial {
+            0 => links.into_iter().map(|link| (link, 0)).collect(),
+            _ => one.into_iter().collect(),
+        }
     }
 
     /// Calls that a link was given and has not answered.

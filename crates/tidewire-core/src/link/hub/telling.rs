@@ -24,8 +24,8 @@ impl Hub {
         }
         let payload = as_value(&told);
         for (to, subscription) in self.receivers(subject, None) {
-            // A queue group has no part in this: each node keeps a list of its own.
-            if subscription == 0 {
+            // A queue group has no part in this: each node keeps a list of its own. Other hubs tell their nodes themselves.
+            if subscription == 0 && !self.is_remote(to) {
                 self.tell_news(to, &head, &payload);
             }
         }

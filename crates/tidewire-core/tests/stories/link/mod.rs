@@ -20,5 +20,6 @@ mod owned;
 mod packed;
 mod payloads;
 mod publish;
+mod remote;
 mod shares;
 mod streams;
