@@ -138,5 +138,10 @@ def test_forked_workers_end_with_their_starter_and_on_sigterm(tmp_path: Path, mo
 
 def children() -> set[int]:
     """The processes that this one has started."""
-    threads = Path("/proc/self/task").glob("*/children")
-    return {int(child) for thread in threads for child in thread.read_text().split()}
+    while True:
+        threads = Path("/proc/self/task").glob("*/children")
+        try:
+            return {int(child) for thread in threads for child in thread.read_text().split()}
+        except (FileNotFoundError, ProcessLookupError):
+            # A thread has ended since it was listed: what it had started is another's now.
+            continue
