@@ -34,7 +34,7 @@ class Lines(logging.Handler):
     def __init__(self, goes_on: threading.Event) -> None:
         super().__init__()
         self._goes_on = goes_on
-        self.found: queue.Queue[str | None] = queue.Queue()
+        self.found: queue.Queue[str | None] = queue.Queue(100_000)
 
     def emit(self, record: logging.LogRecord) -> None:
         # What the story itself logs must not wait for it.

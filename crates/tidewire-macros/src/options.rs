@@ -1,4 +1,4 @@
-//! What is written in the attributes of a service and of its methods.
+//! The options of the attributes `service` and `method`, and their parser.
 
 use proc_macro2::TokenStream;
 use syn::meta::ParseNestedMeta;

@@ -1,4 +1,4 @@
-//! What a node tells the subscriber of `tracing`, with the feature of that name: a span around each call that it handles, and its log as events.
+//! Spans and events for the subscriber of `tracing`, with the feature of that name: a span around each call that is handled, and the log of a node as events.
 
 use std::sync::Arc;
 

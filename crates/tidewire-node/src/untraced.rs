@@ -1,4 +1,4 @@
-//! What takes the place of `tracing` in a build without the feature.
+//! Spans and logs of a build without the feature `tracing`: they do nothing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What bridges say to each other: an envelope of 38 bytes, and behind it frames of the wire or a text.
+//! The codec of messages between two bridges: an envelope of 38 bytes, and behind it frames of the wire or a text.
 
 use std::borrow::Cow;
 

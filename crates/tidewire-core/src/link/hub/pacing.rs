@@ -1,4 +1,4 @@
-//! How fast a node may announce what it serves: all that it may say at once, and after that as much again in each [`RESTORED_US`].
+//! The rate limit of announcements: a node may announce all that it may say at once, and after that as much again in each [`RESTORED_US`].
 //!
 //! What it announces goes to everybody who follows that, and each of them looks at it: a node that announces and withdraws without end
 //! would keep all others busy. Nothing more is taken from it until it has rested (virtual scheduling: ITU-T I.371, GCRA).
