@@ -95,7 +95,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::RemoteCall>()?;
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;
-    module.add_function(wrap_pyfunction!(link::announcements, module)?)?;
+    module.add_class::<link::Directory>()?;
     module.add_function(wrap_pyfunction!(link::agent_subject, module)?)?;
     module.add_function(wrap_pyfunction!(attach::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(attach::after_fork_in_parent, module)?)?;

@@ -30,6 +30,7 @@ __all__ = [
     "CommandLife",
     "CommandPlaces",
     "Context",
+    "Directory",
     "DurableSubscription",
     "Engine",
     "Gate",
@@ -58,7 +59,6 @@ __all__ = [
     "after_fork",
     "after_fork_in_parent",
     "agent_subject",
-    "announcements",
     "before_fork",
     "check_address",
     "check_folder",
@@ -437,6 +437,15 @@ class ClusterBridge:
     @property
     def is_connected(self) -> bool: ...
     def close(self) -> None: ...
+
+@final
+class Directory:
+    def __new__(cls) -> Directory: ...
+    def ask(self) -> int: ...
+    def changed(self, changed: bytes, came: bool) -> list[tuple[bool, str, str, str, str]]: ...
+    def forget(self, pattern: str) -> None: ...
+    def give_up(self, number: int) -> None: ...
+    def listed(self, number: int, listed: bytes) -> list[tuple[bool, str, str, str, str]]: ...
 
 @final
 class Gateway:
@@ -869,7 +878,6 @@ class CommandPlaces:
     def is_over(self) -> bool: ...
 
 def agent_subject(id: str) -> str: ...
-def announcements(listed: bytes) -> list[tuple[str, str, str, str]]: ...
 def patterns_overlap(left: str, right: str) -> bool: ...
 
 @final

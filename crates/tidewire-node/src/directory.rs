@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tidewire_core::rpc::balancer::{Balancer, Ended, Policy};
+use tidewire_core::rpc::directory::{Change, Directory as Machine};
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, Published, Subscription, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -34,11 +35,8 @@ struct State {
     /// The instances of each service, with their nodes.
     services: HashMap<String, Balancer<Arc<str>>>,
     subscription: Option<Subscription>,
-    /// Whether all changes since the last list are known.
-    is_current: bool,
-    /// For each list that was asked for, the instances of which something was told meanwhile: that is newer.
-    newer: HashMap<u64, Vec<String>>,
-    next: u64,
+    /// The nodes of instances, by service and id.
+    machine: Machine<(String, String), Arc<str>>,
 }
 
 /// An instance that gets a call.
@@ -64,7 +62,7 @@ impl Directory {
     /// The instance for a call, if one is known.
     pub fn choose(&self, service: &Arc<str>, id: Option<&str>, policy: Policy, tried: &[Arc<str>]) -> Option<Chosen> {
         let mut state = self.state.lock();
-        if !state.is_current {
+        if !state.machine.is_current() {
             return None;
         }
         let balancer = state.services.get_mut(&**service)?;
@@ -88,18 +86,22 @@ impl Directory {
             return Ok(());
         }
         self.refresh(core).await?;
+        if !self.state.lock().machine.is_current() {
+            // Changes were lost while the list was under way.
+            self.refresh(core).await?;
+        }
         let is_known = self.state.lock().services.get(service).is_some_and(|known| has(known, id));
         if is_known { Ok(()) } else { Err(nobody(service)) }
     }
 
     fn knows(&self, service: &str, id: Option<&str>) -> bool {
         let state = self.state.lock();
-        state.is_current && state.services.get(service).is_some_and(|known| has(known, id))
+        state.machine.is_current() && state.services.get(service).is_some_and(|known| has(known, id))
     }
 
     /// What was told is not all any more: the link was lost, or too much waited for it.
     pub fn missed(&self) {
-        self.state.lock().is_current = false;
+        self.state.lock().machine.missed();
     }
 
     /// Has the hub tell of changes, from the first time on.
@@ -119,18 +121,11 @@ impl Directory {
     }
 
     async fn refresh(&self, core: &Arc<Core>) -> Result<(), Error> {
-        let number = {
-            let mut state = self.state.lock();
-            let number = state.next;
-            state.next += 1;
-            state.newer.insert(number, Vec::new());
-            number
-        };
-        let listed = list(core).await;
+        let asked = Asked { directory: self, number: self.state.lock().machine.ask() };
+        let listed = entries(&list(core).await?, &core.skipped)?;
         let mut state = self.state.lock();
-        let newer = state.newer.remove(&number).unwrap_or_default();
-        let listed = listed?;
-        state.note(entries(&listed, &core.skipped)?, &newer);
+        let changes = state.machine.listed(asked.number, listed.into_iter().map(Listed::entry));
+        state.take(changes);
         Ok(())
     }
 
@@ -142,33 +137,40 @@ impl Directory {
         let told: Bytes = values::read(subject, payload)?;
         let told = entries(&told, skipped)?;
         let mut state = self.state.lock();
-        for one in told {
-            state.newer.values_mut().for_each(|newer| newer.push(one.instance.clone()));
-            if subject.ends_with(".added") { state.add(&one) } else { state.remove(&one) }
+        for (key, node) in told.into_iter().map(Listed::entry) {
+            let came = subject.ends_with(".added");
+            let changes = if came { state.machine.came(key, node) } else { Vec::from_iter(state.machine.left(&key)) };
+            state.take(changes);
         }
         Ok(())
     }
 }
 
+/// A list that was asked for, until it has come or nobody waits for it any more.
+struct Asked<'a> {
+    directory: &'a Directory,
+    number: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.directory.state.lock().machine.give_up(self.number);
+    }
+}
+
 impl State {
-    fn note(&mut self, listed: Vec<Listed>, newer: &[String]) {
-        for (service, balancer) in &mut self.services {
-            let is_listed = |id: &str| listed.iter().any(|one| one.service == *service && one.instance == id);
-            balancer.retain(|id| is_listed(id) || newer.iter().any(|known| known == id));
-        }
-        listed.iter().filter(|one| !newer.contains(&one.instance)).for_each(|one| self.add(one));
-        self.is_current = true;
-    }
-
-    fn add(&mut self, one: &Listed) {
-        let balancer = self.services.entry(one.service.clone()).or_default();
-        // One that is known stays as it is.
-        let _ = balancer.add(&*one.instance, (&*one.node).into());
-    }
-
-    fn remove(&mut self, one: &Listed) {
-        if let Some(balancer) = self.services.get_mut(&one.service) {
-            balancer.remove(&one.instance);
+    fn take(&mut self, changes: Vec<Change<(String, String), Arc<str>>>) {
+        for change in changes {
+            match change {
+                Change::Came((service, instance), node) => {
+                    let _ = self.services.entry(service).or_default().add(instance, node);
+                }
+                Change::Left((service, instance), _) => {
+                    if let Some(balancer) = self.services.get_mut(&service) {
+                        balancer.remove(&instance);
+                    }
+                }
+            }
         }
     }
 }

@@ -159,6 +159,13 @@ pub(crate) struct Listed {
     pub node: String,
 }
 
+impl Listed {
+    /// As the directory has it.
+    pub fn entry(self) -> ((String, String), Arc<str>) {
+        ((self.service, self.instance), self.node.into())
+    }
+}
+
 /// The instances in a list of a hub.
 pub(crate) fn entries(listed: &Bytes, skipped: &Skipped) -> Result<Vec<Listed>, Error> {
     Ok(told(listed, skipped)?.into_iter().map(|told| told.listed).collect())

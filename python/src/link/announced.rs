@@ -1,28 +1,94 @@
-//! Announcements of services and agents, as lists of a hub have them.
+//! What a node knows of the services and agents of others, as lists and changes of a hub tell it.
 
 use pyo3::prelude::*;
 use tidewire_core::link::announcement::{self, Told};
+use tidewire_core::rpc::directory::{Change, Directory as Machine};
+use tidewire_engine::raw::Mutex;
 
 use crate::errors::error;
 
-/// The entries of a list: the node, its pattern, what it is ("service", "agent", "" for neither, "wrong"), and its description, or what is wrong with it.
-#[pyfunction]
-pub fn announcements(py: Python<'_>, listed: &[u8]) -> PyResult<Vec<(String, String, &'static str, String)>> {
-    let mut found = Vec::new();
+/// Whether it came; the node, its pattern, what it is ("service", "agent", "wrong"), and its description, or what is wrong with it.
+type News = (bool, String, String, &'static str, String);
+
+/// The node, the kind and the description of an entry.
+type Entry = (String, &'static str, String);
+
+/// What is known, by pattern. Any thread may ask.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+#[derive(Default)]
+pub struct Directory(Mutex<Machine<String, Entry>>);
+
+#[pymethods]
+impl Directory {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// A list is asked for: its number. `give_up` is to follow in the end.
+    fn ask(&self) -> u64 {
+        self.0.lock().ask()
+    }
+
+    /// A list has come, or will not come any more.
+    fn give_up(&self, number: u64) {
+        self.0.lock().give_up(number);
+    }
+
+    /// What is new by a list.
+    fn listed(&self, py: Python<'_>, number: u64, listed: &[u8]) -> PyResult<Vec<News>> {
+        let (mut news, entries) = read(py, listed)?;
+        news.extend(self.0.lock().listed(number, entries).into_iter().map(told));
+        Ok(news)
+    }
+
+    /// What is new by a change: whether somebody came, or left.
+    fn changed(&self, py: Python<'_>, changed: &[u8], came: bool) -> PyResult<Vec<News>> {
+        let (mut news, entries) = read(py, changed)?;
+        let mut machine = self.0.lock();
+        // One that describes itself wrongly now is not what it was.
+        let gone: Vec<_> = news.iter().filter_map(|(_, _, pattern, ..)| machine.left(pattern)).collect();
+        news.extend(gone.into_iter().map(told));
+        for (pattern, entry) in entries {
+            let changes = if came { machine.came(pattern, entry) } else { Vec::from_iter(machine.left(&pattern)) };
+            news.extend(changes.into_iter().map(told));
+        }
+        Ok(news)
+    }
+
+    /// Forgets an entry for which there is no use now: the next list tells of it again.
+    fn forget(&self, pattern: String) {
+        self.0.lock().forget(&pattern);
+    }
+}
+
+fn told(change: Change<String, Entry>) -> News {
+    let (came, pattern, (node, kind, text)) = match change {
+        Change::Came(pattern, entry) => (true, pattern, entry),
+        Change::Left(pattern, entry) => (false, pattern, entry),
+    };
+    (came, node, pattern, kind, text)
+}
+
+/// The entries that are wrong, and those that are of use, with their patterns.
+type Read = (Vec<News>, Vec<(String, Entry)>);
+
+fn read(py: Python<'_>, listed: &[u8]) -> PyResult<Read> {
+    let (mut wrong, mut found) = (Vec::new(), Vec::new());
     for entry in announcement::entries(listed) {
         let entry = entry.map_err(|_| {
             let text = "the hub's list of services is not of the form that this version knows: run versions that fit";
             error(py, "WireError", text, &[])
         })?;
-        let (kind, text) = match entry.told() {
-            Ok(Told::Service { json, .. }) => ("service", json.to_owned()),
-            Ok(Told::Agent { json }) => ("agent", json.to_owned()),
-            Ok(Told::Nothing) => ("", String::new()),
-            Err(problem) => ("wrong", problem),
-        };
-        found.push((entry.node.to_owned(), entry.pattern.to_owned(), kind, text));
+        let (node, pattern) = (entry.node.to_owned(), entry.pattern.to_owned());
+        match entry.told() {
+            Ok(Told::Service { json, .. }) => found.push((pattern, (node, "service", json.to_owned()))),
+            Ok(Told::Agent { json }) => found.push((pattern, (node, "agent", json.to_owned()))),
+            Ok(Told::Nothing) => {}
+            Err(problem) => wrong.push((true, node, pattern, "wrong", problem)),
+        }
     }
-    Ok(found)
+    Ok((wrong, found))
 }
 
 /// The subject of an agent: its id where that is one short token, else that in hexadecimal digits.

@@ -21,7 +21,7 @@ mod settings;
 mod stream;
 mod watchdog;
 
-pub use announced::{agent_subject, announcements};
+pub use announced::{Directory, agent_subject};
 pub use bridge::Bridge;
 pub use calling::{Calling, Route};
 pub use gate::Gate;

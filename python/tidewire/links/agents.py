@@ -50,11 +50,6 @@ class RemoteAgents:
         self._doors: dict[str, Door] = {}
         self._remote: dict[str, RemoteAgent] = {}
 
-    @property
-    def names(self) -> set[str]:
-        """The ids of the agents of other nodes."""
-        return set(self._remote)
-
     def announce(self, agent: Agent) -> None:
         """Let other nodes find an agent of this one."""
         door = Door(agent._desk)
@@ -70,11 +65,8 @@ class RemoteAgents:
             del self._doors[desk.id]
             self._connection.unsubscribe(door)
 
-    def add(self, told: AgentInfo, node: str) -> None:
-        """Note an agent of another node."""
-        found = self._remote.get(told.id)
-        if found is not None and found.node_name == node:
-            return
+    def add(self, told: AgentInfo, node: str) -> bool:
+        """Note an agent of another node. False: one of its id is known already."""
         directory = self._connection.node.agents
         agent = RemoteAgent(told.id, told.type, told.capabilities, node, self._connection, directory)
         try:
@@ -83,8 +75,9 @@ class RemoteAgents:
             logger.warning(
                 "agent %r of node %r is not found from here: one of that id is known already", agent.id, node
             )
-            return
+            return False
         self._remote[agent.id] = agent
+        return True
 
     def remove(self, id: str) -> None:
         """Forget an agent of another node."""

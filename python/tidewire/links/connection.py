@@ -8,11 +8,10 @@ import logging
 import math
 import weakref
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import Hub, Link, RemoteCall, agent_subject
+from tidewire._binding import Hub, Link, RemoteCall
 from tidewire._log import logger
 from tidewire._urls import without_secrets
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
@@ -310,12 +309,6 @@ class Connection:
     def skipped(self) -> int:
         """How many services and agents the hub told of that were not as they should be."""
         return self._discovery.reader.skipped
-
-    def keep_agents(self, subjects: AbstractSet[str]) -> None:
-        """Forget the agents of other nodes whose subjects are not among these."""
-        for known_id in set() if self._agents is None else self._agents.names:
-            if agent_subject(known_id) not in subjects:
-                self.agents.remove(known_id)
 
     def _serve_all(self) -> None:
         for served in registry_of(self.node).served():

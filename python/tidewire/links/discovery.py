@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import TYPE_CHECKING
 
+from tidewire._binding import Directory
 from tidewire._log import logger
 from tidewire.errors import LinkLost, TidewireError
 from tidewire.links import known
@@ -35,26 +37,27 @@ class Discovery:
         self._connection = connection
         self.epoch: int | None = None
         self.reader = known.Reader(connection.node.name)
-        # For each list under way, the patterns of which something was told meanwhile: that is newer than the list.
-        self._newer: list[set[str]] = []
+        self._directory = Directory()
+        # What is new is noted in the order in which the directory says it, whichever threads ask.
+        self._noting = threading.RLock()
 
     async def refresh(self, within_s: float = math.inf) -> None:
         """Ask the hub what is served, and note it."""
-        newer, epoch = self._begin(), self._connection.link.epoch
+        number, epoch = self._directory.ask(), self._connection.link.epoch
         try:
-            self._note(await self._listed(within_s), newer)
+            self._note(number, await self._listed(within_s))
             self.is_complete(epoch)
         finally:
-            self._end(newer)
+            self._directory.give_up(number)
 
     def refresh_blocking(self, within_s: float = math.inf) -> None:
         """As ``refresh``, and block this thread."""
-        newer, epoch = self._begin(), self._connection.link.epoch
+        number, epoch = self._directory.ask(), self._connection.link.epoch
         try:
-            self._note(self._listed(within_s).wait(), newer)
+            self._note(number, self._listed(within_s).wait())
             self.is_complete(epoch)
         finally:
-            self._end(newer)
+            self._directory.give_up(number)
 
     async def nodes(self) -> list[known.NodeInfo]:
         """Ask the hub which nodes have joined it."""
@@ -86,64 +89,46 @@ class Discovery:
         if message.subject == _MISSED:
             self._connection.renew()
             return
-        for entry in known.entries(message.value()):
-            told = self.reader.told(entry)
-            if told is None:
-                continue
-            for newer in list(self._newer):
-                newer.add(entry.pattern)
-            if message.subject.endswith(".added"):
-                self._add(entry, told)
-            else:
-                self._remove(told)
-
-    def _begin(self) -> set[str]:
-        newer: set[str] = set()
-        self._newer.append(newer)
-        return newer
-
-    def _end(self, newer: set[str]) -> None:
-        self._newer = [one for one in self._newer if one is not newer]
+        changed = message.value()
+        with self._noting:
+            self._take(self._directory.changed(changed, message.subject.endswith(".added")))
 
     def _listed(self, within_s: float) -> Pending:
         connection = self._connection
         return connection.link.call(connection.node._engine, _LIST, None, min(within_s, _TIMEOUT_S))
 
-    def _note(self, listed: bytes, newer: set[str]) -> None:
-        told = [(entry, self.reader.told(entry)) for entry in known.entries(listed)]
-        found = {entry.pattern: (entry, told) for entry, told in told if told is not None}
-        registry = registry_of(self._connection.node)
-        for port in self._remote_ports():
-            pattern = known.service_pattern(port.info.name, port.instance)
-            if pattern not in found and pattern not in newer:
-                registry.remove(port.info.name, port.instance)
-        for pattern, (entry, one) in found.items():
-            if pattern not in newer:
-                self._add(entry, one)
-        self._connection.keep_agents(found.keys() | newer)
+    def _note(self, number: int, listed: bytes) -> None:
+        with self._noting:
+            self._take(self._directory.listed(number, listed))
         # Who waits for somebody to be there may look again.
-        registry.news.ring()
+        registry_of(self._connection.node).news.ring()
 
-    def _remote_ports(self) -> list[RemotePort]:
-        registry = registry_of(self._connection.node)
-        groups = filter(None, [registry.find(info.name) for info in registry.infos()])
-        return [port for group in groups for port in group.ports.values() if isinstance(port, RemotePort)]
+    def _take(self, news: list[tuple[bool, str, str, str, str]]) -> None:
+        for came, *one in news:
+            entry = known.Entry(*one)
+            told = self.reader.told(entry)
+            if told is not None and not came:
+                self._remove(told)
+            elif told is None or not self._add(entry, told):
+                self._directory.forget(entry.pattern)
 
-    def _add(self, entry: known.Entry, told: known.Told) -> None:
+    def _add(self, entry: known.Entry, told: known.Told) -> bool:
+        """Note somebody who came. False: there is no use for it now."""
         node = self._connection.node
         if entry.node == node.name:
-            return
+            return False
         if isinstance(told, known.AgentInfo):
-            self._connection.agents.add(told, entry.node)
-            return
+            return self._connection.agents.add(told, entry.node)
         registry = registry_of(node)
         group = registry.find(told.name)
         if group is not None and told.instances[0] in group.ports:
-            return
+            return False
         try:
             registry.add(RemotePort(self._connection, told, entry.node))
         except TidewireError as error:
             self.reader.skip(entry, f"it can't be called from here: {error}")
+            return False
+        return True
 
     def _remove(self, told: known.Told) -> None:
         if isinstance(told, known.AgentInfo):

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from tidewire._binding import announcements
 from tidewire._log import logger
 from tidewire.errors import WireError
 from tidewire.services.info import ServiceInfo
@@ -29,7 +28,7 @@ class Entry(NamedTuple):
     Attributes:
         node: The name of the node that subscribed.
         pattern: Its pattern.
-        kind: What it is: ``"service"``, ``"agent"``, ``""`` for neither, ``"wrong"`` if what it says of itself is of no use.
+        kind: What it is: ``"service"``, ``"agent"``, ``"wrong"`` if what it says of itself is of no use.
         text: Its description; what is wrong with it.
     """
 
@@ -80,15 +79,6 @@ def nodes(listed: bytes) -> Iterator[NodeInfo]:
         raise WireError(f"the hub's list of nodes is not of the form that this version knows: {error}") from error
 
 
-def entries(listed: bytes) -> list[Entry]:
-    """Read a list of the hub, whose form is in section 6 of ``spec/wire.md``.
-
-    Raises:
-        WireError: if it is not one.
-    """
-    return [Entry(*entry) for entry in announcements(listed)]
-
-
 def described(info: ServiceInfo) -> dict[str, str]:
     """Return what an instance says of itself. Without its schemas, if it would be too long with them."""
     text = json.dumps(info.to_dict(), separators=(",", ":"))
@@ -132,7 +122,7 @@ class Reader:
         self._node = node
 
     def told(self, entry: Entry) -> Told | None:
-        """Return the service with one instance, or the agent, that an entry describes; None if it describes neither."""
+        """Return the service with one instance, or the agent, that an entry describes; None if it is of no use."""
         try:
             told = _told(entry)
         except (ValueError, RecursionError) as error:
@@ -154,17 +144,12 @@ class Reader:
             )
 
 
-def service_pattern(service: str, instance: str) -> str:
-    """Return what an instance of a service subscribes to."""
-    return f"svc.{service}.{instance}.*"
-
-
-def _told(entry: Entry) -> Told | None:
+def _told(entry: Entry) -> Told:
     if entry.kind == "wrong":
         raise ValueError(entry.text)
     if entry.kind == AGENT:
         return msgspec.json.decode(entry.text, type=AgentInfo)
-    return msgspec.json.decode(entry.text, type=ServiceInfo) if entry.kind == FIELD else None
+    return msgspec.json.decode(entry.text, type=ServiceInfo)
 
 
 def _text(listed: bytes, at: int, form: str) -> tuple[str, int]:

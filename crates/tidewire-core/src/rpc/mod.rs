@@ -1,11 +1,13 @@
 //! Calls between nodes: balancing over instances, admission, retries, the watchdog of handlers.
 //!
 //! - [`balancer`]: one of several instances for a call, by their load.
+//! - [`directory`]: who is there, as the hub tells it.
 //! - [`admission`]: the concurrency limit of a service, with priorities.
 //! - [`retry`]: new attempts of a call whose link was lost.
 //! - [`watchdog`]: handlers that block their event loop or their threads.
 
 pub mod admission;
 pub mod balancer;
+pub mod directory;
 pub mod retry;
 pub mod watchdog;

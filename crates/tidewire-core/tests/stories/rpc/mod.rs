@@ -2,5 +2,6 @@
 
 mod admission;
 mod balancer;
+mod directory;
 mod retry;
 mod watchdog;

@@ -1,0 +1,131 @@
+//! The directory of a node: who is there, as the hub tells it in lists and in changes that may overtake them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What has become of an entry. One that is another one than before has left, and then come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<K, V> {
+    /// It is there.
+    Came(K, V),
+    /// It is there no more.
+    Left(K, V),
+}
+
+/// A list that was asked for.
+#[derive(Debug)]
+struct Asked<K> {
+    /// What was told of these meanwhile is newer than the list.
+    told: BTreeSet<K>,
+    /// Changes were lost meanwhile: after the list was written, perhaps.
+    has_missed: bool,
+}
+
+/// The entries that are known, by key. Lists replace all of them, but for those of which a change told since the list was asked for.
+///
+/// ```
+/// use tidewire_core::rpc::directory::{Change, Directory};
+///
+/// let mut directory = Directory::new();
+/// let list = directory.ask();
+/// assert_eq!(directory.came("a", 1), [Change::Came("a", 1)]);
+/// assert_eq!(directory.listed(list, [("b", 2)]), [Change::Came("b", 2)]);
+/// assert_eq!(directory.left(&"a"), Some(Change::Left("a", 1)));
+/// assert!(directory.is_current());
+/// ```
+#[derive(Debug)]
+pub struct Directory<K, V> {
+    known: BTreeMap<K, V>,
+    /// The lists under way, by number.
+    asked: BTreeMap<u64, Asked<K>>,
+    next: u64,
+    is_current: bool,
+}
+
+impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
+    /// A directory that knows nobody.
+    pub const fn new() -> Self {
+        Self { known: BTreeMap::new(), asked: BTreeMap::new(), next: 0, is_current: false }
+    }
+
+    /// A list is asked for: its number. [`listed`](Self::listed) or [`give_up`](Self::give_up) is to follow.
+    pub fn ask(&mut self) -> u64 {
+        self.next += 1;
+        self.asked.insert(self.next, Asked { told: BTreeSet::new(), has_missed: false });
+        self.next
+    }
+
+    /// A list will not come.
+    pub fn give_up(&mut self, number: u64) {
+        self.asked.remove(&number);
+    }
+
+    /// A list has come. Nothing happens if it was given up.
+    pub fn listed(&mut self, number: u64, entries: impl IntoIterator<Item = (K, V)>) -> Vec<Change<K, V>> {
+        let Some(Asked { told, has_missed }) = self.asked.remove(&number) else { return Vec::new() };
+        let entries: Vec<_> = entries.into_iter().filter(|(key, _)| !told.contains(key)).collect();
+        let kept: BTreeSet<&K> = entries.iter().map(|(key, _)| key).chain(&told).collect();
+        let gone: Vec<K> = self.known.keys().filter(|key| !kept.contains(key)).cloned().collect();
+        let mut changes: Vec<_> = gone.iter().filter_map(|key| self.take(key)).collect();
+        changes.extend(entries.into_iter().flat_map(|(key, value)| self.put(key, value)));
+        self.is_current |= !has_missed;
+        changes
+    }
+
+    /// The hub tells that somebody has come.
+    pub fn came(&mut self, key: K, value: V) -> Vec<Change<K, V>> {
+        self.note_told(&key);
+        self.put(key, value)
+    }
+
+    /// The hub tells that somebody has left.
+    pub fn left(&mut self, key: &K) -> Option<Change<K, V>> {
+        self.note_told(key);
+        self.take(key)
+    }
+
+    /// Changes were lost: the next list says what is there.
+    pub fn missed(&mut self) {
+        self.is_current = false;
+        self.asked.values_mut().for_each(|asked| asked.has_missed = true);
+    }
+
+    /// Whether all is known that the hub has told since the last list.
+    pub fn is_current(&self) -> bool {
+        self.is_current
+    }
+
+    /// Forgets an entry for which there is no use now: the next list tells of it again.
+    pub fn forget(&mut self, key: &K) {
+        self.known.remove(key);
+    }
+
+    /// What is known of a key.
+    pub fn get(&self, key: &K) -> Option<&V> {
+        self.known.get(key)
+    }
+
+    fn note_told(&mut self, key: &K) {
+        for asked in self.asked.values_mut() {
+            asked.told.insert(key.clone());
+        }
+    }
+
+    fn put(&mut self, key: K, value: V) -> Vec<Change<K, V>> {
+        if self.known.get(&key) == Some(&value) {
+            return Vec::new();
+        }
+        let before = self.known.insert(key.clone(), value.clone());
+        let left = before.map(|before| Change::Left(key.clone(), before));
+        left.into_iter().chain([Change::Came(key, value)]).collect()
+    }
+
+    fn take(&mut self, key: &K) -> Option<Change<K, V>> {
+        self.known.remove(key).map(|value| Change::Left(key.clone(), value))
+    }
+}
+
+impl<K: Ord + Clone, V: PartialEq + Clone> Default for Directory<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
