@@ -426,6 +426,9 @@ NATS_RECONNECT_WAIT_MAX_MS: Final = Limit("nats_reconnect_wait_max_ms", "ms", 10
 NATS_IN_FLIGHT: Final = Limit("nats_in_flight", "messages", 4096, 1, 4096)
 """Messages that one connection to NATS has sent and that have no ack yet; a server buffers 10,000 of a stream."""
 
+NATS_REQUESTS: Final = Limit("nats_requests", "requests", 4096, 1, 4096)
+"""Requests of plain clients of NATS at once to the public services of one hub."""
+
 NATS_WAITING_MESSAGES: Final = Limit("nats_waiting_messages", "messages", 262_144, 1, 262_144)
 """Messages that wait at this client for their turn to be sent to NATS."""
 

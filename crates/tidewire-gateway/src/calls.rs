@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Incoming;
+use hyper::header::HeaderMap;
 use tidewire_node::values::Value;
 use tidewire_node::{Client, MethodInfo};
 
@@ -65,16 +66,26 @@ pub(crate) fn client(
     asked: &Asked,
 ) -> Result<Client, Problem> {
     let instance = caller.instance(&shared.access, service, &method.name)?;
-    let client = shared.node.client(&service.info.name).on_behalf(&caller.user, trace(&asked.headers));
-    let mut client = match instance {
+    let client = of_headers(shared.node.client(&service.info.name), &caller.user, method, &asked.headers)?;
+    Ok(match instance {
         Instance::Any => client,
         Instance::One(id) => client.instance(id),
-    };
-    for (name, value) in passed(&asked.headers)? {
+    })
+}
+
+/// The same client with what the headers of a request ask for, on behalf of a user.
+pub(crate) fn of_headers(
+    client: Client,
+    user: &str,
+    method: &MethodInfo,
+    headers: &HeaderMap,
+) -> Result<Client, Problem> {
+    let mut client = client.on_behalf(user, trace(headers));
+    for (name, value) in passed(headers)? {
         client = client.header(name, value);
     }
     let declared = method.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let time = timeout(&asked.headers)?.or(declared.filter(|time| !time.is_zero()));
+    let time = timeout(headers)?.or(declared.filter(|time| !time.is_zero()));
     Ok(match time {
         Some(time) => client.timeout(time),
         None => client,

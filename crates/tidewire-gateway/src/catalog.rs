@@ -39,6 +39,12 @@ struct State {
 }
 
 impl Service {
+    fn of(info: ServiceInfo) -> Option<(String, Self)> {
+        let info = public(info)?;
+        let methods = info.methods.iter().enumerate().map(|(at, method)| (method.name.clone(), at)).collect();
+        Some((info.name.clone(), Self { info, methods }))
+    }
+
     /// One of its methods.
     pub fn method(&self, name: &str) -> Option<&MethodInfo> {
         self.methods.get(name).and_then(|at| self.info.methods.get(*at))
@@ -66,7 +72,7 @@ impl Catalog {
         // What is told from now on is newer than the list.
         let asked = Instant::now();
         let listed = self.node.services().await?;
-        let services = Arc::new(listed.into_iter().filter_map(public).collect::<Services>());
+        let services = Arc::new(listed.into_iter().filter_map(Service::of).collect::<Services>());
         self.state().services = Some((asked, Arc::clone(&services)));
         Ok(services)
     }
@@ -92,13 +98,9 @@ impl Catalog {
     }
 }
 
-/// What of a service is public.
-fn public(mut info: ServiceInfo) -> Option<(String, Service)> {
+/// What of a service is public, if anything is.
+pub(crate) fn public(mut info: ServiceInfo) -> Option<ServiceInfo> {
     let service = info.visibility;
     info.methods.retain(|method| method.visibility.min(service) == Visibility::Public);
-    if info.methods.is_empty() {
-        return None;
-    }
-    let methods = info.methods.iter().enumerate().map(|(at, method)| (method.name.clone(), at)).collect();
-    Some((info.name.clone(), Service { info, methods }))
+    (!info.methods.is_empty()).then_some(info)
 }

@@ -1,7 +1,7 @@
-//! The HTTP gateway of a hub: its public services and its subjects for programs that speak HTTP/1.1 or HTTP/2 and JSON.
+//! The gateways of a hub: its public services for programs that speak JSON over HTTP/1.1, HTTP/2 or NATS, and its subjects over HTTP.
 //!
 //! `POST /services/NAME/METHOD` calls, `/subjects/SUBJECT` publishes and subscribes, `/openapi.json` describes, `/mcp` offers the same methods as
-//! tools; `spec/http.md` in the repository has all of it. The gateway is a node of its hub like any other, but for what it may say of those who call
+//! tools; `spec/http.md` in the repository has all of it. [`NatsGateway`] offers the same methods as services of NATS (`spec/nats.md`). A gateway is a node of its hub like any other, but for what it may say of those who call
 //! through it: who they are, and that they came from outside.
 //!
 //! ```
@@ -31,6 +31,7 @@ mod headers;
 mod json;
 mod mcp;
 mod metrics;
+mod nats;
 mod openapi;
 mod options;
 mod problem;
@@ -42,4 +43,5 @@ mod subjects;
 
 pub use counts::Counts;
 pub use gateway::{Gateway, GatewayError};
+pub use nats::NatsGateway;
 pub use options::{GatewayLimits, GatewayOptions};

@@ -17,21 +17,18 @@ use crate::caller::Caller;
 use crate::calls::client;
 use crate::catalog::{Service, Services};
 use crate::headers::check_json;
-use crate::json::{arguments, to_json, write_json};
+use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::request;
 use crate::routes::{Asked, only};
 use crate::server::Shared;
+use crate::streams::collected;
 
 /// Versions of the protocol, the newest first.
 const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 const VERSION: &str = "mcp-protocol-version";
 /// Tools that one answer lists.
 const PAGE: usize = 500;
-/// Items of a stream that a tool gives.
-const ITEMS: usize = 1_000;
-/// Bytes of a stream that a tool gives.
-const ITEMS_BYTES: usize = 1024 * 1024;
 
 const NO_REQUEST: i32 = -32_600;
 const NO_METHOD: i32 = -32_601;
@@ -203,21 +200,4 @@ async fn called(
         result["structuredContent"] = json!({ "result": value });
     }
     Ok(Ok(result))
-}
-
-/// The items of a stream as an array, up to as many as a model reads.
-async fn collected(mut items: tidewire_node::Items<Value>) -> Result<Vec<u8>, Problem> {
-    let mut out = vec![b'['];
-    for number in 0..ITEMS {
-        let Some(item) = items.next().await else { break };
-        if number > 0 {
-            out.push(b',');
-        }
-        write_json(&mut out, &item?);
-        if out.len() > ITEMS_BYTES {
-            break;
-        }
-    }
-    out.push(b']');
-    Ok(out)
 }

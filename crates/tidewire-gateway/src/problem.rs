@@ -58,6 +58,11 @@ impl Problem {
         self
     }
 
+    /// What is wrong, in words.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub fn retryable(&self) -> bool {
         self.retryable
     }

@@ -31,6 +31,11 @@ const BURST: usize = 64;
 /// Bytes after which no further item is written at the same go.
 const BURST_BYTES: usize = 64 * 1024;
 
+/// Items of a stream that is given as an array.
+const ITEMS: usize = 1_000;
+/// Bytes of them after which no further one is read.
+const ITEMS_BYTES: usize = 1024 * 1024;
+
 /// Something that gives JSON, bit by bit.
 pub(crate) trait Source: Send + Unpin + 'static {
     /// Appends the next item as JSON. None: there are no more.
@@ -99,6 +104,23 @@ pub(crate) async fn begin(
     // Proxies pass on what they get at once.
     answer.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(answer)
+}
+
+/// The items of a stream as an array: the first ones, for those who take one answer.
+pub(crate) async fn collected(mut items: Items<Value>) -> Result<Vec<u8>, Problem> {
+    let mut out = vec![b'['];
+    for number in 0..ITEMS {
+        let Some(item) = items.next().await else { break };
+        if number > 0 {
+            out.push(b',');
+        }
+        write_json(&mut out, &item?);
+        if out.len() > ITEMS_BYTES {
+            break;
+        }
+    }
+    out.push(b']');
+    Ok(out)
 }
 
 /// A place among the streams that are open.

@@ -9,7 +9,7 @@ mod log;
 mod serving;
 mod settling;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -84,7 +84,9 @@ struct Shared {
     /// Who is told what has changed.
     on_changes: OnceLock<Box<dyn Fn(Change) + Send + Sync>>,
     /// Who is told that nodes have subscribed to something, or no longer do.
-    on_interests: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    on_interests: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
+    /// Whether there is a bridge.
+    bridged: AtomicBool,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
     log: Log,
@@ -112,7 +114,8 @@ impl HubHandle {
             on_nodes: OnceLock::new(),
             nodes: AtomicU64::new(0),
             on_changes: OnceLock::new(),
-            on_interests: OnceLock::new(),
+            on_interests: RwLock::default(),
+            bridged: AtomicBool::new(false),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             runtime: runtime.clone(),
             log: Log::new(log),
@@ -157,10 +160,14 @@ impl HubHandle {
         self.shared.hub.lock().interests()
     }
 
-    /// Calls this whenever [`interests`](Self::interests) may have changed, on any thread: it must be quick, and must not wait. Answers
-    /// whether it will: a hub has one such call, the first.
-    pub fn on_interests(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
-        self.shared.on_interests.set(Box::new(call)).is_ok()
+    /// From now on calls this, too, whenever [`interests`](Self::interests) may have changed, on any thread: it must be quick, and must not wait.
+    pub fn on_interests(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.shared.on_interests.write().push(Box::new(call));
+    }
+
+    /// Notes that a bridge to other hubs is here. False: there was one before.
+    pub fn take_bridge(&self) -> bool {
+        !self.shared.bridged.swap(true, Ordering::AcqRel)
     }
 
     /// Tells all nodes that no new calls are taken.

@@ -9,6 +9,11 @@ pub(crate) fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_micros() as u64)
 }
 
+/// The time now, as NATS has it in JSON.
+pub fn now() -> String {
+    written(now_us())
+}
+
 /// `2026-11-22T18:40:52.000001Z`.
 pub(crate) fn written(time_us: u64) -> String {
     let (seconds, micros) = ((time_us / 1_000_000) as i64, time_us % 1_000_000);

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, Message, Request};
+use async_nats::{Client, ConnectError, ConnectErrorKind, Event, HeaderMap, Message, Request};
 use async_nats::{RequestErrorKind, StatusCode};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -19,8 +19,6 @@ use crate::version::Version;
 const OLDEST: Version = Version(2, 11, 0);
 /// Deliveries that may wait in this process for one subscription; a fetch asks for fewer.
 const SUBSCRIPTION_CAPACITY: usize = 256 * 1_024;
-/// Commands that wait for the socket.
-const COMMANDS: usize = 4_096;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that is made again when it is lost.
@@ -45,22 +43,16 @@ impl Connection {
     /// Connects and looks whether the server can do what is needed.
     pub async fn open(settings: Settings) -> HomeResult<Self> {
         let (told, lost) = watch::channel(0);
-        let wait_max = settings.reconnect_wait_max;
-        let options = ConnectOptions::new()
-            .name(&settings.name)
-            .connection_timeout(settings.connect_timeout)
+        let options = settings
+            .options()?
             .request_timeout(Some(settings.request_timeout))
-            .ping_interval(settings.ping_interval)
             .subscription_capacity(SUBSCRIPTION_CAPACITY)
-            .client_capacity(COMMANDS)
-            .reconnect_delay_callback(move |attempts| pause(attempts).min(wait_max))
             .event_callback(move |event| {
                 if matches!(event, Event::Disconnected) {
                     told.send_modify(|count| *count += 1);
                 }
                 std::future::ready(())
             });
-        let options = settings.tls.apply(settings.login.apply(options)?);
         let client = options.connect(settings.addresses()).await.map_err(|error| refused(&settings, &error))?;
         let prefix = settings.domain.as_ref().map_or("$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"));
         let version = Version::read(&client.server_info().version);

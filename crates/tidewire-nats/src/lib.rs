@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use tidewire_backend::home::{Answer, Home, HomeResult};
 
+pub use clock::now;
 pub use cluster::{Bridge, BridgeError, BridgeOptions};
 pub use home::Nats;
 pub use settings::{Login, Settings, Tls};

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidewire_core::link::announcement::{self, Malformed, Told};
+use tidewire_core::link::announcement::{self, Entry, Malformed, Told};
+use tidewire_link::HubHandle;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::FieldsWriter;
 
@@ -117,6 +118,23 @@ impl ServiceInfo {
 }
 
 impl ServiceInfo {
+    /// The instances that the nodes of a hub serve, each by itself: without those of nodes on which the hub only has a bridge. Such as are not described as they
+    /// should be are left out.
+    pub fn served_at(hub: &HubHandle) -> Vec<Self> {
+        let mut found = Vec::new();
+        for interest in hub.interests() {
+            let (queue, pattern, says) = (&*interest.queue, &*interest.pattern, &*interest.says);
+            let entry = Entry { node: "", queue, pattern, in_progress: 0, says };
+            let Ok(Told::Service { name, instance, json }) = entry.told() else { continue };
+            found.extend(serde_json::from_str::<Self>(json).ok().map(|info| Self {
+                name,
+                instances: vec![instance],
+                ..info
+            }));
+        }
+        found
+    }
+
     /// Adds another instance. Who may call is whom all instances let: a call may go to any of them.
     fn join(&mut self, other: Self) {
         self.visibility = self.visibility.min(other.visibility);

@@ -1,6 +1,9 @@
-//! The bridge of a hub in this process to a cluster over NATS.
+//! The bridge of a hub in this process to a cluster over NATS, and its gateway there.
+
+use std::sync::Arc;
 
 use pyo3::prelude::*;
+use tidewire_gateway::NatsGateway;
 use tidewire_link::HubHandle;
 use tidewire_nats::{BridgeError, BridgeOptions};
 use tidewire_proto::generated::limits::{self, Limit};
@@ -10,10 +13,10 @@ use crate::fork::Own;
 use crate::link::hub::Logger;
 use crate::link::settings::Settings;
 
-/// The other nodes of a cluster, at a hub of this process.
+/// The other nodes of a cluster, and clients of NATS that are no nodes, at a hub of this process.
 #[pyclass(frozen, module = "tidewire._tidewire", name = "ClusterBridge")]
 pub struct Bridge {
-    inner: Own<tidewire_nats::Bridge>,
+    inner: Own<(NatsGateway, tidewire_nats::Bridge)>,
 }
 
 impl Bridge {
@@ -37,11 +40,15 @@ impl Bridge {
             ..BridgeOptions::new(name, number)
         };
         let nats = tidewire_nats::Settings::read(url).map_err(|failure| failed(failure.into()))?;
-        let said = Logger::new(log);
+        let said = Arc::new(Logger::new(log));
+        let warns = Arc::clone(&said);
         let opening = crate::attach::detach(py, || {
-            tidewire_nats::Bridge::open(hub, nats, options, move |line, is_wrong| said.say(is_wrong, line.to_owned()))
+            let log = move |line: &str, is_wrong| said.say(is_wrong, line.to_owned());
+            tidewire_nats::Bridge::open(hub, nats.clone(), options, log)
         });
-        Ok(Self { inner: Own::new(opening.map_err(failed)?) })
+        let bridge = opening.map_err(failed)?;
+        let gateway = NatsGateway::open(hub, nats, format!("{name}-nats"), move |line| warns.warn(line));
+        Ok(Self { inner: Own::new((gateway, bridge)) })
     }
 }
 
@@ -50,13 +57,23 @@ impl Bridge {
     /// Whether there is a connection to the servers at present.
     #[getter]
     fn is_connected(&self) -> bool {
-        self.inner.mine().is_some_and(tidewire_nats::Bridge::is_connected)
+        self.inner.mine().is_some_and(|(_, bridge)| bridge.is_connected())
+    }
+
+    /// Takes no more requests of clients that are no nodes.
+    fn goodbye(&self) {
+        if let Some((gateway, _)) = self.inner.mine() {
+            gateway.goodbye();
+        }
     }
 
     /// Says goodbye to the other nodes. What is under way fails.
     fn close(&self, py: Python<'_>) {
-        if let Some(mine) = self.inner.mine() {
-            crate::attach::detach(py, || mine.close());
+        if let Some((gateway, bridge)) = self.inner.mine() {
+            crate::attach::detach(py, || {
+                gateway.close();
+                bridge.close();
+            });
         }
     }
 }

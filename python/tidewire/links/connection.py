@@ -325,8 +325,9 @@ class Connection:
 
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""
-        for gateway in self.ends.gateways:
-            gateway.goodbye()
+        for gateway in (*self.ends.gateways, self.ends.bridge):
+            if gateway is not None:
+                gateway.goodbye()
         if self.hub is not None:
             self.hub.goodbye()
         if self.joined is not None:

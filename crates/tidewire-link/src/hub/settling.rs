@@ -36,8 +36,8 @@ impl Shared {
             if let Some(on_changes) = self.on_changes.get() {
                 changes.into_iter().for_each(on_changes);
             }
-            if interests && let Some(on_interests) = self.on_interests.get() {
-                on_interests();
+            if interests {
+                self.on_interests.read().iter().for_each(|on_interests| on_interests());
             }
             if retimed {
                 self.look.notify_one();

@@ -83,14 +83,14 @@ pub(super) async fn begin(
     let (begun, answer) = oneshot::channel();
     let work = Arc::new(Work::default());
     let told = Arc::downgrade(&work);
-    let is_first = hub.on_interests(move || {
+    if !hub.take_bridge() {
+        return Err(BridgeError::new(ErrorCode::InvalidArgument, "the hub has a bridge already: a hub has one"));
+    }
+    hub.on_interests(move || {
         if let Some(work) = told.upgrade() {
             work.look_at_interests();
         }
     });
-    if !is_first {
-        return Err(BridgeError::new(ErrorCode::InvalidArgument, "the hub has a bridge already: a hub has one"));
-    }
     let now = Instant::now();
     let (losses, mine) = (at.status.borrow().losses, format!("tw.node.{}", me.number));
     let cluster = Cluster {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions, Event, ServerError, StatusCode, Subscriber};
+use async_nats::{Client, Event, ServerError, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use tidewire_proto::generated::errors::ErrorCode;
@@ -12,13 +12,11 @@ use tokio::time::timeout;
 
 use super::presence;
 use super::{BridgeError, BridgeOptions, envelope};
-use crate::connection::{pause, refused};
+use crate::connection::refused;
 use crate::settings::Settings;
 
 /// Messages that may wait in this process: others have no more under way than their windows, and acks.
 const SUBSCRIPTION_CAPACITY: usize = 65_536;
-/// Commands that wait for the socket.
-const COMMANDS: usize = 4_096;
 
 /// How a connection stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,16 +45,8 @@ pub(super) struct Connected {
 pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Result<Connected, BridgeError> {
     let place = settings.shown();
     let (told, status) = watch::channel(Status { is_up: true, ..Status::default() });
-    let wait_max = settings.reconnect_wait_max;
-    let connecting = ConnectOptions::new()
-        .name(&settings.name)
-        .no_echo()
-        .connection_timeout(settings.connect_timeout)
-        .ping_interval(settings.ping_interval)
-        .subscription_capacity(SUBSCRIPTION_CAPACITY)
-        .client_capacity(COMMANDS)
-        .reconnect_delay_callback(move |attempts| pause(attempts).min(wait_max))
-        .event_callback(move |event| {
+    let connecting =
+        settings.options()?.no_echo().subscription_capacity(SUBSCRIPTION_CAPACITY).event_callback(move |event| {
             told.send_modify(|status| match event {
                 Event::Connected => status.is_up = true,
                 Event::Disconnected => (status.is_up, status.losses) = (false, status.losses + 1),
@@ -65,7 +55,6 @@ pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Res
             });
             std::future::ready(())
         });
-    let connecting = settings.tls.apply(settings.login.apply(connecting)?);
     let client = connecting.connect(settings.addresses()).await.map_err(|error| refused(settings, &error))?;
     let frame_max = frame_max(&client, &place, options)?;
     let ended = |error: &dyn std::fmt::Display| BridgeError::new(ErrorCode::LinkLost, format!("{place}: {error}"));

@@ -8,6 +8,7 @@ mod tls;
 use std::fmt;
 use std::time::Duration;
 
+use async_nats::{Client, ConnectOptions, Event};
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 use tidewire_proto::generated::limits::{self, Limit};
 
@@ -15,6 +16,11 @@ pub use login::Login;
 pub use tls::Tls;
 
 use query::Query;
+
+use crate::connection::{pause, refused};
+
+/// Commands that wait for the socket.
+const COMMANDS: usize = 4_096;
 
 /// Where NATS is, who asks, how the way is secured, and how long anything may take.
 ///
@@ -91,6 +97,39 @@ impl Settings {
     /// The servers, as errors show them.
     pub fn shown(&self) -> String {
         format!("NATS at {}", self.servers.join(", "))
+    }
+
+    /// How the driver connects, and connects again whenever the connection is lost.
+    pub(crate) fn options(&self) -> HomeResult<ConnectOptions> {
+        let wait_max = self.reconnect_wait_max;
+        let options = ConnectOptions::new()
+            .name(&self.name)
+            .connection_timeout(self.connect_timeout)
+            .ping_interval(self.ping_interval)
+            .client_capacity(COMMANDS)
+            .reconnect_delay_callback(move |attempts| pause(attempts).min(wait_max));
+        Ok(self.tls.apply(self.login.apply(options)?))
+    }
+
+    /// A client of the driver, which connects now and again whenever the connection is lost, until the last clone of it is dropped. What goes wrong meanwhile is
+    /// told to `log`, with whether the server has refused something.
+    ///
+    /// # Errors
+    /// [`Invalid`](HomeErrorKind::Invalid) if the credentials can't be used.
+    pub async fn client(&self, log: impl Fn(&str, bool) + Send + Sync + 'static) -> HomeResult<Client> {
+        let place = self.shown();
+        let options = self.options()?.retry_on_initial_connect().event_callback(move |event| {
+            match event {
+                Event::ServerError(error) => log(&format!("{place}: {error}"), true),
+                Event::ClientError(error) => log(&format!("{place}: {error}"), false),
+                Event::SlowConsumer(_) => {
+                    log(&format!("{place}: requests were dropped: more came than could be read"), false)
+                }
+                _ => {}
+            }
+            std::future::ready(())
+        });
+        options.connect(self.addresses()).await.map_err(|error| refused(self, &error))
     }
 
     /// The servers, as the driver takes them.

@@ -808,6 +808,11 @@ pub const NATS_RECONNECT_WAIT_MAX_MS: Limit =
 /// At the limit: Further messages wait for their turn at this client.
 pub const NATS_IN_FLIGHT: Limit = Limit { name: "nats_in_flight", unit: "messages", default: 4096, min: 1, max: 4096 };
 
+/// Requests of plain clients of NATS at once to the public services of one hub.
+///
+/// At the limit: A further one is answered with 503 and `limit_exceeded`.
+pub const NATS_REQUESTS: Limit = Limit { name: "nats_requests", unit: "requests", default: 4096, min: 1, max: 4096 };
+
 /// Messages that wait at this client for their turn to be sent to NATS.
 ///
 /// At the limit: Publishing fails with Busy.
@@ -964,6 +969,7 @@ pub const ALL: &[&Limit] = &[
     &NATS_PING_INTERVAL_MS,
     &NATS_RECONNECT_WAIT_MAX_MS,
     &NATS_IN_FLIGHT,
+    &NATS_REQUESTS,
     &NATS_WAITING_MESSAGES,
     &NATS_WAITING_BYTES,
     &NATS_DEAD_LETTERS,

@@ -1,0 +1,98 @@
+//! What an instance says of itself: the answers to `$SRV.PING`, `$SRV.INFO` and `$SRV.STATS`, as ADR-32 of NATS has them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tidewire_node::{MethodInfo, ServiceInfo};
+
+/// The group in which the instances of a service share requests: the default of the protocol.
+pub(super) const QUEUE: &str = "q";
+/// What can be asked.
+pub(super) const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
+/// Services of Tidewire have no version of their own.
+const VERSION: &str = "0.0.0";
+
+/// What became of the requests to one endpoint.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counted {
+    pub requests: u64,
+    pub errors: u64,
+    pub last_error: String,
+    pub time: Duration,
+}
+
+/// Where a method is called.
+pub(super) fn subject(service: &str, method: &str) -> String {
+    format!("svc.{service}.{method}")
+}
+
+/// The answer to one of the questions; None: there is no such question.
+pub(super) fn answer(
+    verb: &str,
+    info: &ServiceInfo,
+    id: &str,
+    started: &str,
+    counts: impl FnOnce() -> BTreeMap<String, Counted>,
+) -> Option<Value> {
+    let mut said = json!({
+        "type": format!("io.nats.micro.v1.{}_response", verb.to_ascii_lowercase()),
+        "name": info.name,
+        "id": id,
+        "version": VERSION,
+        "metadata": {},
+    });
+    let endpoints: Vec<Value> = match verb {
+        "PING" => return Some(said),
+        "INFO" => {
+            said["description"] = info.description.as_str().into();
+            info.methods.iter().map(|method| endpoint(info, method)).collect()
+        }
+        "STATS" => {
+            said["started"] = started.into();
+            let counts = counts();
+            let of = |method: &MethodInfo| counts.get(&method.name).cloned().unwrap_or_default();
+            info.methods.iter().map(|method| counted(info, method, &of(method))).collect()
+        }
+        _ => return None,
+    };
+    said["endpoints"] = endpoints.into();
+    Some(said)
+}
+
+/// An endpoint, with what is known of its method as texts, as metadata is.
+fn endpoint(info: &ServiceInfo, method: &MethodInfo) -> Value {
+    let mut metadata = Map::new();
+    if !method.description.is_empty() {
+        metadata.insert("description".to_owned(), method.description.as_str().into());
+    }
+    for (name, schema) in [("parameters", &method.parameters), ("result", &method.result)] {
+        if schema.as_object().is_some_and(|schema| !schema.is_empty()) {
+            metadata.insert(name.to_owned(), schema.to_string().into());
+        }
+    }
+    if method.stream {
+        metadata.insert("stream".to_owned(), "true".into());
+    }
+    json!({
+        "name": method.name,
+        "subject": subject(&info.name, &method.name),
+        "queue_group": QUEUE,
+        "metadata": metadata,
+    })
+}
+
+fn counted(info: &ServiceInfo, method: &MethodInfo, counts: &Counted) -> Value {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let time = nanos(counts.time);
+    json!({
+        "name": method.name,
+        "subject": subject(&info.name, &method.name),
+        "queue_group": QUEUE,
+        "num_requests": counts.requests,
+        "num_errors": counts.errors,
+        "last_error": counts.last_error,
+        "processing_time": time,
+        "average_processing_time": time / counts.requests.max(1),
+    })
+}

@@ -1,0 +1,125 @@
+//! An instance of a service, as clients of NATS see it: its subscriptions, and what it has counted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Message, Subscriber};
+use futures_util::StreamExt as _;
+use futures_util::stream::SelectAll;
+use tidewire_node::{MethodInfo, ServiceInfo};
+use tidewire_sync::Mutex;
+use tokio::sync::oneshot;
+
+use super::description::{self, Counted, QUEUE, VERBS};
+use super::{Shared, request};
+
+/// One that is offered. Dropped, it takes no more requests, but for those that are on their way.
+pub(super) struct Instance {
+    serving: Arc<Serving>,
+    _ends: oneshot::Sender<()>,
+}
+
+/// What answers.
+pub(super) struct Serving {
+    pub shared: Arc<Shared>,
+    pub info: ServiceInfo,
+    pub id: String,
+    started: String,
+    /// The lock is held for one addition, or for a copy.
+    counts: Mutex<BTreeMap<String, Counted>>,
+}
+
+impl Instance {
+    /// Subscribes to what it answers.
+    pub fn open(shared: &Arc<Shared>, info: ServiceInfo) -> Self {
+        let id = info.instances.first().cloned().unwrap_or_default();
+        let started = tidewire_nats::now();
+        let serving = Arc::new(Serving { shared: Arc::clone(shared), info, id, started, counts: Mutex::default() });
+        let (ends, ended) = oneshot::channel();
+        tokio::spawn(Arc::clone(&serving).read(ended));
+        Self { serving, _ends: ends }
+    }
+
+    pub fn info(&self) -> &ServiceInfo {
+        &self.serving.info
+    }
+}
+
+impl Serving {
+    async fn read(self: Arc<Self>, mut ended: oneshot::Receiver<()>) {
+        let mut subscribed = match self.subscribed().await {
+            Ok(subscribed) => subscribed,
+            Err(error) => {
+                let (place, name) = (&self.shared.place, &self.info.name);
+                return (self.shared.log)(&format!("{place}: {name:?} is not offered: {error}"));
+            }
+        };
+        let mut ends = false;
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut ended, if !ends => {
+                    ends = true;
+                    // What the server has sent before it knows of it still comes.
+                    for one in subscribed.iter_mut() {
+                        drop(one.drain().await);
+                    }
+                }
+                message = subscribed.next() => match message {
+                    Some(message) => self.take(message).await,
+                    None => return,
+                },
+            }
+        }
+    }
+
+    async fn subscribed(&self) -> Result<SelectAll<Subscriber>, async_nats::SubscribeError> {
+        let (client, name, id) = (&self.shared.client, &self.info.name, &self.id);
+        let mut all = SelectAll::new();
+        for method in &self.info.methods {
+            let subject = description::subject(name, &method.name);
+            all.push(client.queue_subscribe(subject, QUEUE.to_owned()).await?);
+        }
+        for verb in VERBS {
+            for subject in [format!("$SRV.{verb}"), format!("$SRV.{verb}.{name}"), format!("$SRV.{verb}.{name}.{id}")] {
+                all.push(client.subscribe(subject).await?);
+            }
+        }
+        Ok(all)
+    }
+
+    async fn take(self: &Arc<Self>, message: Message) {
+        if let Some(asked) = message.subject.strip_prefix("$SRV.") {
+            let verb = asked.split('.').next().unwrap_or_default();
+            let counts = || self.counts.lock().clone();
+            let said = description::answer(verb, &self.info, &self.id, &self.started, counts);
+            if let (Some(said), Some(reply)) = (said, message.reply) {
+                drop(self.shared.client.publish(reply, said.to_string().into()).await);
+            }
+            return;
+        }
+        request::take(self, message);
+    }
+
+    /// The method that a message calls.
+    pub fn method(&self, subject: &str) -> Option<&MethodInfo> {
+        let (_, name) = subject.rsplit_once('.')?;
+        self.info.methods.iter().find(|method| method.name == name)
+    }
+
+    /// Notes how a request ended.
+    pub fn count(&self, method: &str, time: Duration, error: Option<&str>) {
+        let mut counts = self.counts.lock();
+        if !counts.contains_key(method) {
+            counts.insert(method.to_owned(), Counted::default());
+        }
+        let Some(counted) = counts.get_mut(method) else { return };
+        counted.requests += 1;
+        counted.time += time;
+        if let Some(error) = error {
+            counted.errors += 1;
+            counted.last_error = error.to_owned();
+        }
+    }
+}

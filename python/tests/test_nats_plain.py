@@ -1,0 +1,303 @@
+"""Clients of NATS that are no nodes: they call public services with JSON, and ask them who they are as the micro protocol has it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import nats
+import nats.errors
+import nats.micro
+import pytest
+import tidewire as tw
+from home_support import PATIENCE, nats_server, story
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+
+@dataclass
+class Order:
+    """What is bought."""
+
+    item: str
+    count: int = 1
+    due: datetime.date | None = None
+
+
+class Shop(tw.Service, visibility="public"):
+    """Sells things."""
+
+    def __init__(self) -> None:
+        self.going_on = asyncio.Event()
+        self.may_end = asyncio.Event()
+
+    @tw.method
+    async def buy(self, order: Order, note: str = "") -> dict[str, Any]:
+        """Buy something."""
+        return {"item": order.item, "count": order.count, "due": order.due, "note": note, "raw": b"\x00\xff"}
+
+    @tw.method
+    async def fail(self) -> None:
+        raise ValueError("no\nsuch thing")
+
+    @tw.method
+    async def hold(self) -> str:
+        self.going_on.set()
+        await self.may_end.wait()
+        return "held"
+
+    @tw.method
+    async def long(self, count: int) -> str:
+        return "x" * count
+
+    @tw.method
+    async def about(self) -> dict[str, str]:
+        return dict(tw.context().headers)
+
+    @tw.method
+    async def count(self, most: int) -> AsyncIterator[int]:
+        for number in range(most):
+            yield number
+
+    @tw.method(visibility="private")
+    async def secret(self) -> int:
+        return 7
+
+
+class Office(tw.Service):
+    """Is for nodes alone."""
+
+    @tw.method
+    async def work(self) -> int:
+        return 1
+
+
+@asynccontextmanager
+async def shop(url: str, name: str = "shop", instance: str | None = None) -> AsyncIterator[tuple[tw.Node, Shop, Any]]:
+    """A node that serves."""
+    async with tw.Node(url, name=name) as node:
+        served = Shop()
+        handle = node.serve(served, instance=instance)
+        await handle
+        yield node, served, handle
+
+
+@asynccontextmanager
+async def client(url: str) -> AsyncIterator[Client]:
+    """A client that is no node."""
+    made = await nats.connect(url)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def offered(plain: Client, subject: str = "$SRV.PING.shop", answers: int = 1) -> list[dict[str, Any]]:
+    """Ask until so many have answered: whoever offers a service tells nobody that it does."""
+    found: asyncio.Queue[Msg] = asyncio.Queue()
+    inbox = plain.new_inbox()
+    subscription = await plain.subscribe(inbox, cb=found.put)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                await plain.publish(subject, b"", reply=inbox)
+                said: dict[str, dict[str, Any]] = {}
+                try:
+                    async with asyncio.timeout(0.2):
+                        while len(said) < answers:
+                            told = await found.get()
+                            if not told.headers:
+                                answer = json.loads(told.data)
+                                said[answer["id"]] = answer
+                except TimeoutError:
+                    continue
+                return list(said.values())
+    finally:
+        await subscription.unsubscribe()
+
+
+async def asked(plain: Client, subject: str, value: Any = None, **headers: str) -> Any:
+    """Request something, and read the answer."""
+    payload = b"" if value is None else json.dumps(value).encode()
+    told = await plain.request(subject, payload, timeout=PATIENCE, headers=headers or None)
+    code = (told.headers or {}).get("Nats-Service-Error-Code")
+    if code is not None:
+        assert told.headers is not None
+        raise RuntimeError(int(code), told.headers["Nats-Service-Error"], json.loads(told.data))
+    return json.loads(told.data)
+
+
+async def refused(plain: Client, subject: str, value: Any = None, **headers: str) -> tuple[int, str, dict[str, Any]]:
+    """Request something that is refused: the status, the line and the problem."""
+    with pytest.raises(RuntimeError) as raised:
+        await asked(plain, subject, value, **headers)
+    code, line, problem = raised.value.args
+    assert problem["status"] == code and "\n" not in line
+    return code, line, problem
+
+
+@story
+async def test_a_client_calls_with_json_and_gets_json() -> None:
+    with nats_server() as url:
+        async with shop(url), client(url) as plain:
+            await offered(plain)
+            bought = {"item": "pen", "count": 1, "due": None, "note": "", "raw": {"$type": "bytes", "base64": "AP8="}}
+            assert await asked(plain, "svc.shop.buy", [{"item": "pen"}]) == bought
+            by_name = {"order": {"item": "ink", "count": 2, "due": "2026-12-24"}, "note": "soon"}
+            assert await asked(plain, "svc.shop.buy", by_name) == {
+                **bought,
+                "item": "ink",
+                "count": 2,
+                "due": "2026-12-24",
+                "note": "soon",
+            }
+            assert await asked(plain, "svc.shop.count", [3]) == [0, 1, 2]
+            headers = {"Tidewire-Header-Customer": "seven"}
+            assert (await asked(plain, "svc.shop.about", **headers))["customer"] == "seven"
+            calls = [asked(plain, "svc.shop.long", [number]) for number in range(300)]
+            assert [len(text) for text in await asyncio.gather(*calls)] == list(range(300))
+
+
+@story
+async def test_what_goes_wrong_has_a_code_and_says_why() -> None:
+    with nats_server() as url:
+        async with shop(url) as (node, served, _), client(url) as plain:
+            await node.serve(Office())
+            await offered(plain)
+            code, line, problem = await refused(plain, "svc.shop.fail")
+            assert (code, problem["error"]) == (500, "builtins:ValueError") and line.endswith(
+                "ValueError: no such thing"
+            )
+            code, line, _ = await refused(plain, "svc.shop.buy", [{"item": "pen", "count": "many"}])
+            assert code == 400 and "count" in line
+            code, line, _ = await refused(plain, "svc.shop.buy", 7)
+            assert code == 400 and "array" in line
+            told = await plain.request("svc.shop.buy", b"{", timeout=PATIENCE)
+            assert told.headers is not None and told.headers["Nats-Service-Error-Code"] == "400"
+            code, line, _ = await refused(plain, "svc.shop.buy", [], **{"Content-Type": "text/plain"})
+            assert code == 415 and "application/json" in line
+            code, line, _ = await refused(plain, "svc.shop.long", [2_000_000])
+            assert "max_payload=1048576" in line
+            code, line, problem = await refused(plain, "svc.shop.hold", **{"Tidewire-Timeout": "0.2"})
+            assert (code, problem["code"]) == (504, "ask_timeout")
+            code, line, _ = await refused(plain, "svc.shop.hold", **{"Tidewire-Timeout": "soon"})
+            assert code == 400 and "Tidewire-Timeout" in line
+            for subject in ("svc.shop.secret", "svc.shop.nothing", "svc.office.work", "$SRV.PING.office"):
+                with pytest.raises(nats.errors.NoRespondersError):
+                    await plain.request(subject, b"", timeout=PATIENCE)
+            # Nodes call what is private.
+            assert await node.client("shop").secret() == 7
+            served.may_end.set()
+            assert await asked(plain, "svc.shop.hold") == "held"
+
+
+@story
+async def test_services_answer_as_the_micro_protocol_has_it() -> None:
+    with nats_server() as url:
+        async with shop(url, "one", "a"), shop(url, "two", "b"), client(url) as plain:
+            both = await offered(plain, answers=2)
+            assert {answer["id"] for answer in both} == {"a", "b"}
+            for ping in both:
+                assert ping["type"] == "io.nats.micro.v1.ping_response" and ping["name"] == "shop"
+                assert ping["version"] == "0.0.0" and ping["metadata"] == {}
+            assert len(await offered(plain, "$SRV.PING", 2)) == 2
+            (info,) = await offered(plain, "$SRV.INFO.shop.a")
+            assert info["type"] == "io.nats.micro.v1.info_response" and info["description"] == "Sells things."
+            endpoints = {endpoint["name"]: endpoint for endpoint in info["endpoints"]}
+            assert set(endpoints) == {"buy", "fail", "hold", "long", "about", "count"}
+            buy = endpoints["buy"]
+            assert buy["subject"] == "svc.shop.buy" and buy["queue_group"] == "q"
+            assert buy["metadata"]["description"] == "Buy something."
+            assert "order" in json.loads(buy["metadata"]["parameters"])["properties"]
+            assert endpoints["count"]["metadata"]["stream"] == "true"
+            for _ in range(20):
+                await asked(plain, "svc.shop.long", [1])
+            await refused(plain, "svc.shop.fail")
+            stats = await offered(plain, "$SRV.STATS.shop", 2)
+            counted = [{endpoint["name"]: endpoint for endpoint in one["endpoints"]} for one in stats]
+            assert sum(one["long"]["num_requests"] for one in counted) == 20
+            assert sum(one["fail"]["num_errors"] for one in counted) == 1
+            (failed,) = [one["fail"] for one in counted if one["fail"]["num_errors"]]
+            assert failed["last_error"].endswith("no such thing") and failed["average_processing_time"] > 0
+            for one in stats:
+                assert one["type"] == "io.nats.micro.v1.stats_response"
+                assert datetime.datetime.fromisoformat(one["started"]) <= datetime.datetime.now(datetime.UTC)
+
+
+@story
+async def test_a_service_of_nats_answers_in_the_same_form() -> None:
+    """The client of nats-py asks a service of its own, and one of a node."""
+    with nats_server() as url:
+        async with shop(url), client(url) as plain, client(url) as other:
+            own = await nats.micro.add_service(other, name="own", version="1.0.0")
+
+            async def echo(request: nats.micro.Request) -> None:
+                await request.respond(request.data)
+
+            await own.add_endpoint(name="echo", handler=echo)
+            for verb in ("PING", "INFO", "STATS"):
+                (theirs,), (ours,) = [await offered(plain, f"$SRV.{verb}.{name}") for name in ("own", "shop")]
+                assert set(theirs) == set(ours) and theirs["type"] == ours["type"]
+                for mine, its in zip(ours.get("endpoints", []), theirs.get("endpoints", []), strict=False):
+                    assert set(its) - {"data"} <= set(mine)
+            await own.stop()
+
+
+@story
+async def test_a_service_that_goes_answers_what_it_has_and_loses_nothing() -> None:
+    with nats_server() as url:
+        async with shop(url, "stays"), client(url) as plain:
+            async with shop(url, "goes") as (_, _, handle):
+                await offered(plain, answers=2)
+                answered = 0
+                enough = asyncio.Event()
+
+                async def ask() -> None:
+                    nonlocal answered
+                    while not enough.is_set():
+                        assert await asked(plain, "svc.shop.long", [2]) == "xx"
+                        answered += 1
+
+                askers = [asyncio.ensure_future(ask()) for _ in range(8)]
+                await asyncio.gather(*(asked(plain, "svc.shop.long", [1]) for _ in range(200)))
+                await handle.stop()
+                await asyncio.gather(*(asked(plain, "svc.shop.long", [1]) for _ in range(200)))
+                enough.set()
+                await asyncio.gather(*askers)
+                assert answered > 0
+                assert len(await offered(plain)) == 1
+
+
+@story
+async def test_a_node_that_stops_answers_what_was_asked_before() -> None:
+    with nats_server() as url:
+        async with client(url) as plain:
+            async with shop(url) as (_, served, _):
+                await offered(plain)
+                call = asyncio.ensure_future(asked(plain, "svc.shop.hold"))
+                await served.going_on.wait()
+                served.may_end.set()
+            assert await call == "held"
+            with pytest.raises(nats.errors.NoRespondersError):
+                await plain.request("svc.shop.hold", b"", timeout=PATIENCE)
+
+
+@story
+async def test_nodes_without_anything_public_have_no_gateway() -> None:
+    with nats_server() as url:
+        async with tw.Node(url, name="office") as node, client(url) as plain:
+            await node.serve(Office())
+            assert [info.name for info in await node.nodes()] == ["office"]
+            handle = node.serve(Shop())
+            await handle
+            await offered(plain)
+            assert [info.name for info in await node.nodes()] == ["office", "office-nats"]
+            await handle.stop()
+            with pytest.raises(nats.errors.NoRespondersError):
+                while True:
+                    await plain.request("$SRV.PING.shop", b"", timeout=PATIENCE)
