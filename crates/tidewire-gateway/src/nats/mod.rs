@@ -179,9 +179,7 @@ impl Work {
             // One that says something else of itself is another one.
             open.retain(|key, instance| served.get(key) == Some(instance.info()));
             for (key, info) in served {
-                if !open.contains_key(&key) {
-                    open.insert(key, Instance::open(shared, info));
-                }
+                open.entry(key).or_insert_with(|| Instance::open(shared, info));
             }
             tokio::select! {
                 _ = ending.wait_for(|ends| *ends) => break,
