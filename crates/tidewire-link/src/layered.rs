@@ -4,7 +4,8 @@ use std::sync::Arc;
 use tidewire_sync::Mutex;
 use tokio::net::TcpStream;
 
-use crate::secured::{Direct, Secured};
+use crate::direct::Direct;
+use crate::secured::Secured;
 use crate::ws::Ws;
 
 /// A TCP stream under TLS or WebSocket, for any thread, as the stream itself: what is possible at once is done at once.

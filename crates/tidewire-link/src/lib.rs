@@ -7,6 +7,7 @@
 
 mod address;
 mod clock;
+mod direct;
 mod freed;
 mod hub;
 mod idle;

@@ -1,4 +1,4 @@
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
@@ -8,24 +8,13 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 
+use crate::direct::Direct;
 use crate::tls::Untrusted;
-
-/// TLS reads a few thousand bytes at a time; the system is asked for more at once.
-const READ_BYTES: usize = 64 * 1024;
-
-/// A TCP stream that is read and written as far as is possible at once.
-pub struct Direct {
-    stream: Arc<TcpStream>,
-    /// Bytes that may be read before others have their turn.
-    left: usize,
-    /// Bytes that were read.
-    came: u64,
-}
 
 /// TLS over a TCP stream. It waits for nothing; whoever was told `WouldBlock` waits for the stream.
 pub struct Secured {
     stream: Arc<TcpStream>,
-    incoming: BufReader<Direct>,
+    incoming: Direct,
     connection: Connection,
 }
 
@@ -57,7 +46,7 @@ impl Secured {
 
     /// The stream, as it is read.
     pub fn direct(&mut self) -> &mut Direct {
-        self.incoming.get_mut()
+        &mut self.incoming
     }
 
     /// Says that nothing follows, as far as is possible at once.
@@ -68,7 +57,7 @@ impl Secured {
     }
 
     fn new(stream: Arc<TcpStream>, connection: Connection) -> Self {
-        let incoming = BufReader::with_capacity(READ_BYTES, Direct::new(Arc::clone(&stream)));
+        let incoming = Direct::new(Arc::clone(&stream));
         Self { stream, incoming, connection }
     }
 
@@ -108,7 +97,7 @@ impl Secured {
     /// Writes the records that wait.
     fn push(&mut self) -> io::Result<()> {
         while self.connection.wants_write() {
-            self.connection.write_tls(self.incoming.get_mut())?;
+            self.connection.write_tls(&mut self.incoming)?;
         }
         Ok(())
     }
@@ -148,59 +137,6 @@ impl Write for Secured {
 
     fn flush(&mut self) -> io::Result<()> {
         self.push()
-    }
-}
-
-impl Direct {
-    pub fn new(stream: Arc<TcpStream>) -> Self {
-        Self { stream, left: usize::MAX, came: 0 }
-    }
-
-    /// The stream, to wait for.
-    pub fn stream(&self) -> &TcpStream {
-        &self.stream
-    }
-
-    /// So many bytes may be read from now on; who wants more is told `WouldBlock`.
-    pub fn allow(&mut self, bytes: usize) {
-        self.left = bytes;
-    }
-
-    /// Whether more than was allowed may be there.
-    pub fn is_spent(&self) -> bool {
-        self.left == 0
-    }
-
-    /// How many bytes were read so far.
-    pub fn came(&self) -> u64 {
-        self.came
-    }
-}
-
-impl Read for Direct {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let most = into.len().min(self.left);
-        if most == 0 && !into.is_empty() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let count = self.stream.try_read(&mut into[..most])?;
-        self.left -= count;
-        self.came += count as u64;
-        Ok(count)
-    }
-}
-
-impl Write for Direct {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.try_write(bytes)
-    }
-
-    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.stream.try_write_vectored(parts)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

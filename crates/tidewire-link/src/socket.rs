@@ -8,9 +8,10 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::address::Address;
+use crate::direct::Direct;
 use crate::layered::{Layer, Layered};
 use crate::plain::{Plain, is_near};
-use crate::secured::{Direct, Secured};
+use crate::secured::Secured;
 use crate::tls::Tls;
 use crate::upgrade;
 use crate::ws::Carrier;

@@ -6,10 +6,13 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tungstenite::{Bytes, Error, Message, WebSocket};
 
-use crate::secured::{Direct, Secured};
+use crate::direct::Direct;
+use crate::secured::Secured;
 
 /// Frames are gathered into messages of about this length; a longer frame is a message of its own.
 const MESSAGE_BYTES: usize = 64 * 1024;
+/// What is read of the carrier at one go, and kept for each socket; the carrier asks the system for more.
+const READ_BYTES: usize = 4 * 1024;
 /// Messages without frames that are read at one go.
 const EMPTY_MESSAGES: usize = 64;
 
@@ -34,13 +37,8 @@ impl Ws {
     /// After the handshake, of which `came` is what followed it.
     pub fn new(carrier: Carrier, came: Vec<u8>, role: Role, frame_max: usize) -> Self {
         let message_max = message_max(frame_max);
-        // A hub has many that say little.
-        let read = match role {
-            Role::Server => MESSAGE_BYTES / 4,
-            Role::Client => MESSAGE_BYTES,
-        };
         let config = WebSocketConfig::default()
-            .read_buffer_size(read)
+            .read_buffer_size(READ_BYTES)
             .write_buffer_size(MESSAGE_BYTES)
             // What answers pings must not grow, either.
             .max_write_buffer_size(message_max + MESSAGE_BYTES)
