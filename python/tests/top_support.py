@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
+import platform
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from tidewire.top.serving import QUESTION_BYTES_MAX
+import tidewire as tw
+from tidewire.top.answer import bounded
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PATIENCE_S = 30.0
 NOBODY = 65534
-TOO_LONG = json.dumps({"ask": "who", "because": "x" * QUESTION_BYTES_MAX}).encode() + b"\n"
 
 ORDERS = """
 import sys, time
@@ -41,10 +43,24 @@ def top(*arguments: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
     )
 
 
+def look(node: tw.Node) -> dict[str, Any]:
+    """What a node of this process would answer."""
+    versions = {"tidewire": tw.__version__, "python": platform.python_version()}
+    about = {"node": node.name, "pid": os.getpid(), "url": node.url, "versions": versions, "uptime_s": 1.0}
+    return {**about, "at_s": time.monotonic(), **bounded(node.statistics())}
+
+
+def ask(path: Path, method: str, *arguments: Any) -> dict[str, Any]:
+    """Call the service of the node behind a socket, as any program of this user can."""
+    with tw.Node(f"tide+unix://{path}", inspect=False) as caller:
+        answer: dict[str, Any] = caller.request(f"svc.$sys.{path.stem}.{method}", arguments, PATIENCE_S).wait()
+        return answer
+
+
 @contextmanager
-def program(text: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def program(text: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A program that says when it is ready, and ends when its input does."""
-    command = [sys.executable, "-c", text]
+    command = [sys.executable, "-c", text, *arguments]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

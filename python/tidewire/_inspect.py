@@ -1,4 +1,4 @@
-"""Whether a node can be looked at from outside, and what of it is light enough to be always loaded."""
+"""Whether a node serves its statistics, and what of them is light enough to be always loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidewire.errors import ConfigError, InvalidArgument
 
 if TYPE_CHECKING:
     from tidewire.node import Node
-    from tidewire.top.serving import Inspector
+    from tidewire.top.service import StatisticsService
 
 VARIABLE = "TIDEWIRE_INSPECT"
 _ON = ("1", "true", "yes", "on")
@@ -19,7 +19,7 @@ _OFF = ("0", "false", "no", "off")
 
 
 def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
-    """Return whether a node is to open a socket for ``tidewire top``.
+    """Return whether a node is to serve its statistics, for ``tidewire top``.
 
     Raises:
         InvalidArgument: if ``inspect`` is neither a bool nor None.
@@ -34,16 +34,16 @@ def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
     return inspect
 
 
-def open_for(node: Node) -> Inspector:
-    """Open the socket of a node, and answer on it in a thread.
+def open_for(node: Node) -> StatisticsService:
+    """Serve the statistics of a node, at a socket of its own, too.
 
     Raises:
         ConfigError: if there is no place for the socket that only this user can open.
     """
-    # Sockets and JSON are loaded only by programs that want to be looked at.
-    from tidewire.top.serving import Inspector
+    # Links are loaded only by programs that use them, or want to be looked at.
+    from tidewire.top.service import StatisticsService
 
-    return Inspector(node)
+    return StatisticsService(node)
 
 
 def agents(node: Node) -> list[dict[str, Any]]:

@@ -363,14 +363,24 @@ def generate_ts(
 @app.command(epilog="Example: tidewire top --node orders --interval 2")
 def top(
     node: Annotated[str | None, typer.Option("--node", help="Its name or process id.", show_default=False)] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", help="A hub whose nodes to watch.  [default: the nodes of this user]", show_default=False
+        ),
+    ] = None,
+    token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
     interval: Annotated[float, typer.Option("--interval", help="Seconds between looks.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one look as data, and end.")] = False,
 ) -> None:
     """Watch agents, pools and queues of a running node: one with tw.Node(inspect=True), or TIDEWIRE_INSPECT=1."""
-    from tidewire.top.command import top
+    from tidewire.top.command import endpoint, top
 
-    raise typer.Exit(top(node, interval, once, json))
+    raise typer.Exit(top(endpoint(url, token, (ca, cert, key)), node, interval, once, json))
 
 
 @bench.command(

@@ -35,7 +35,7 @@ from tidewire.sync import Sync
 if TYPE_CHECKING:
     from tidewire._binding import Pending
     from tidewire.links.tls import Tls
-    from tidewire.top.serving import Inspector
+    from tidewire.top.service import StatisticsService
 
 _EXIT_TIMEOUT_S = 1.0
 _TELL_AFTER_S = 2.0
@@ -60,8 +60,8 @@ class Node(Subjects, Streams, Agents):
             agents of all processes call each other over NATS, subjects are theirs together, and streams, key-value buckets and leases live in JetStream.
         name: The node's name, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
-        inspect: Whether ``tidewire top`` of the same user can look at the node while it runs. None leaves it to
-            TIDEWIRE_INSPECT in the environment, and without that it can't.
+        inspect: Whether the node serves its statistics as the private service ``$sys``: at a socket for ``tidewire top`` of the same user,
+            and to nodes of its hub. None leaves it to TIDEWIRE_INSPECT in the environment, and without that it does not.
         token: Who it is, for hubs that ask; the default is TIDEWIRE_TOKEN of the environment.
         tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for hubs that ask for one.
         join_timeout: Seconds in which a node tries again to join a hub that is not up yet; None for as long as it takes. The
@@ -121,7 +121,7 @@ class Node(Subjects, Streams, Agents):
         made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._meets else f"node-{os.getpid()}"
         self.name = made if name is None else name
         self._inspect = _inspect.wanted(inspect, Config.of(config).environment)
-        self._inspector: Inspector | None = None
+        self._inspector: StatisticsService | None = None
         self._engine = Engine(*Config.of(config).layers())
         for warning in self._engine.warnings():
             logger.warning("%s: %s", self.name, warning)

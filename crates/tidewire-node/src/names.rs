@@ -31,6 +31,15 @@ pub(crate) fn token(field: &str, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The name of a service that is served.
+pub(crate) fn service(name: &str) -> Result<(), Error> {
+    if name.starts_with('$') {
+        let mend = "names that begin with $ are for Tidewire's own services: rename it";
+        return Err(Error::invalid(format!("service: {name:?} is not allowed: {mend}")));
+    }
+    token("service", name)
+}
+
 pub(crate) fn method(name: &str) -> Result<(), Error> {
     if name.starts_with('_') || RESERVED.contains(&name) {
         let mend = "names that begin with an underscore are not served, nor those that every client has itself";
@@ -57,7 +66,7 @@ pub(crate) fn dice() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{method, token};
+    use super::{method, service, token};
 
     #[test]
     fn names_that_no_subject_can_have_are_refused() {
@@ -66,6 +75,7 @@ mod tests {
             assert!(error.starts_with("name: ") && error.contains("give"), "{error}");
         }
         assert!(method("_private").is_err() && method("sync").is_err());
+        assert!(service("$sys").is_err() && service("sys").is_ok());
         assert!(method("quote").is_ok() && token("name", "größe").is_ok());
     }
 }

@@ -72,7 +72,7 @@ impl Service {
     /// A service of this name, which is one token of a subject.
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
-        let problem = names::token("service", &name).err();
+        let problem = names::service(&name).err();
         let info = ServiceInfo { name, visibility: Visibility::Private, ..ServiceInfo::default() };
         Self { info, methods: Vec::new(), events: Vec::new(), instance: None, room: Room::default(), problem }
     }

@@ -11,7 +11,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, Tls};
+use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, ListenError, Tls};
 use tidewire_nats::BridgeOptions;
 use tidewire_proto::subject::Pattern;
 
@@ -52,6 +52,17 @@ pub struct Listening {
     url: String,
 }
 
+impl Listening {
+    fn new(py: Python<'_>, listening: Result<tidewire_link::Listening, ListenError>) -> PyResult<Self> {
+        let listening = listening.map_err(|failure| {
+            let class = if failure.is_tls() { "InvalidArgument" } else { "ConfigError" };
+            error(py, class, &failure.to_string(), &[])
+        })?;
+        let url = listening.address.to_string();
+        Ok(Self { inner: Mutex::new(Some(Own::new(listening))), url })
+    }
+}
+
 type Token = (String, String, Rights, Settings);
 /// Patterns to publish on, to subscribe to, to call and to answer, and names of services to serve.
 type Rights = (Vec<String>, Vec<String>, Vec<String>, Vec<String>, Vec<String>);
@@ -88,12 +99,14 @@ impl Hub {
         self.inner.born.check(py)?;
         let address = address(py, url, tls)?;
         let listening = crate::attach::detach(py, || self.inner.listen(&address));
-        let listening = listening.map_err(|failure| {
-            let class = if failure.is_tls() { "InvalidArgument" } else { "ConfigError" };
-            error(py, class, &failure.to_string(), &[])
-        })?;
-        let url = listening.address.to_string();
-        Ok(Listening { inner: Mutex::new(Some(Own::new(listening))), url })
+        Listening::new(py, listening)
+    }
+
+    /// Listens at a Unix socket for processes of this user alone.
+    fn listen_to_own_user(&self, py: Python<'_>, path: PathBuf) -> PyResult<Listening> {
+        self.inner.born.check(py)?;
+        let listening = crate::attach::detach(py, || self.inner.listen_to_own_user(&path));
+        Listening::new(py, listening)
     }
 
     /// Lets clients call over HTTP: `settings` are the name of the gateway's node, limits by their names, origins, hosts, and whether other machines

@@ -268,6 +268,9 @@ class Connection:
         link.take_with(_taking(weakref.ref(self)))
         self.node._on_loop(lambda bridge: link.deliver_to(bridge, _receiving(weakref.ref(self))))
         self.objects.open()
+        statistics = self.node._inspector
+        if statistics is not None:
+            self.subscribe(statistics.pattern, "", statistics.says(), statistics.take)
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
     def follow(self, bridge: Bridge) -> None:

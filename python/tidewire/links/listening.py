@@ -42,7 +42,8 @@ class Token:
             and call everything, else nothing.
         serve: Names of services that it may serve, ``"*"`` for all. None: as for ``answer``.
         hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub allows.
-        link_subscriptions: Subscriptions of one node. A node has up to two of its own, for services and for what it gives.
+        link_subscriptions: Subscriptions of one node. A node has up to three of its own, for services, for what it gives, and for
+            its statistics.
         link_in_flight: Calls, streams, subscriptions and long messages that one node may have open.
         link_queue_bytes: Bytes that wait to be written to one node.
 

@@ -15,7 +15,7 @@ from tidewire.errors import InvalidArgument
 from tidewire.services import docstrings, hints
 from tidewire.services.command import Command, CommandMark, progress_problem
 from tidewire.services.methods import Event, EventMark, Function, Method, MethodMark
-from tidewire.services.names import short, snake, token_problem, visibility_problem
+from tidewire.services.names import service_problem, short, snake, visibility_problem
 from tidewire.values.plans import DECLARED as _DECLARED
 
 MARKS = "__tidewire_marks__"
@@ -62,7 +62,7 @@ def declaration_of(target: Any, name: str | None = None) -> Declaration:
     found = _find(target, name)
     if name is not None and name != found.name:
         found = dataclasses.replace(found, name=name)
-    problem = token_problem("name", found.name)
+    problem = service_problem("name", found.name)
     if problem is not None:
         raise InvalidArgument(problem)
     if not found.methods and not found.events and not found.commands:
@@ -118,7 +118,7 @@ def of_class(cls: type, name: str | None, visibility: str | None, depth: int) ->
         function.names = {**around, cls.__name__: cls}
         _add(found, attribute, function, _marks(cls, attribute) or [MethodMark()], problems)
     problems.extend(
-        filter(None, [token_problem("name", found.name), visibility_problem("visibility", found.visibility)])
+        filter(None, [service_problem("name", found.name), visibility_problem("visibility", found.visibility)])
     )
     return _sound(found, problems)
 

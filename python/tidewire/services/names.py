@@ -39,6 +39,13 @@ def token_problem(field: str, value: object) -> str | None:
     return None
 
 
+def service_problem(field: str, value: object) -> str | None:
+    """Say what keeps a value from being the name of a service that is served, or None."""
+    if isinstance(value, str) and value.startswith("$"):
+        return f"{field}: {short(value)} is not allowed: names that begin with $ are for Tidewire's own services; rename it"
+    return token_problem(field, value)
+
+
 def method_problem(field: str, value: object) -> str | None:
     """Say what keeps a value from being the name of a method, or None."""
     if isinstance(value, str) and value.startswith("_"):

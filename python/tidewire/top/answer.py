@@ -1,21 +1,14 @@
-"""The answer of a node to `tidewire top`: its statistics, condensed to one line of bounded length."""
+"""The answer of a node to `tidewire top`: its statistics, condensed to a bounded length."""
 
 from __future__ import annotations
 
 import heapq
 import json
-import os
-import platform
-import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tidewire._binding import __version__
+from tidewire.errors import LimitExceeded
 
-if TYPE_CHECKING:
-    from tidewire.node import Node
-
-PROTOCOL = 1
 ANSWER_BYTES_MAX = 1_048_576
 OTHERS_MAX = 50
 """Most actors that are no agents in an answer: the busiest."""
@@ -35,26 +28,17 @@ _WHOLE = ("timers", "ask_timeouts", "subscriptions", "dead_letters", "dead_lette
 _Row = dict[str, Any]
 
 
-def who(node: Node) -> _Row:
-    """Return what tells a node from others."""
-    return {"protocol": PROTOCOL, "node": node.name, "pid": os.getpid(), "url": node.url}
+def bounded(statistics: _Row) -> _Row:
+    """Return of ``node.statistics()`` what ``tidewire top`` shows, with so many rows that it has at most ``ANSWER_BYTES_MAX`` bytes as JSON.
 
-
-def look(node: Node, uptime_s: float) -> bytes:
-    """Return the answer to a look, in one line of at most ``ANSWER_BYTES_MAX`` bytes."""
-    at_s, statistics = time.monotonic(), node.statistics()
-    head = {**who(node), "versions": {"tidewire": __version__, "python": platform.python_version()}}
+    Raises:
+        LimitExceeded: if few rows are too long, too.
+    """
     for rows in _ROWS:
-        body = condense(statistics, rows)
-        line = encode({**head, "uptime_s": round(uptime_s, 3), "at_s": at_s, **body})
-        if len(line) <= ANSWER_BYTES_MAX:
-            return line
-    return encode({"error": f"names and capabilities are too long for an answer of {ANSWER_BYTES_MAX:,} bytes"})
-
-
-def encode(answer: _Row) -> bytes:
-    """Return one line."""
-    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+        answer = condense(statistics, rows)
+        if len(json.dumps(answer, separators=(",", ":"))) <= ANSWER_BYTES_MAX:
+            return answer
+    raise LimitExceeded(f"names and capabilities are too long for an answer of {ANSWER_BYTES_MAX:,} bytes")
 
 
 def condense(statistics: _Row, rows: int) -> _Row:

@@ -6,13 +6,16 @@ import json as jsonlib
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 
+from tidewire._urls import is_secured
 from tidewire.errors import AskTimeout, InvalidArgument, TidewireError
-from tidewire.top.finding import Found, choose
+from tidewire.links.tls import Tls
+from tidewire.top.finding import Endpoint, Watched, choose
 from tidewire.top.keys import Keys
 from tidewire.top.rates import with_rates
 from tidewire.top.screen import picture
@@ -23,18 +26,18 @@ _ENDS = "q ends"
 _Look = dict[str, Any]
 
 
-def top(node: str | None, interval: float, once: bool, json: bool) -> int:
+def top(where: Endpoint | None, node: str | None, interval: float, once: bool, json: bool) -> int:
     """Run the command, and return its exit code: 1 if there is nothing to look at or the node has gone, 2 for wrong usage."""
     try:
         _check(interval)
-        found = choose(node)
         console = Console(highlight=False)
-        if json:
-            sys.stdout.write(jsonlib.dumps(_twice(found, interval), indent=2) + "\n")
-        elif once or not console.is_terminal or console.is_dumb_terminal:
-            console.print(picture(_twice(found, interval), console.width, None))
-        else:
-            _live(found, interval, console)
+        with choose(where, node).watched() as watched:
+            if json:
+                sys.stdout.write(jsonlib.dumps(_twice(watched, interval), indent=2) + "\n")
+            elif once or not console.is_terminal or console.is_dumb_terminal:
+                console.print(picture(_twice(watched, interval), console.width, None))
+            else:
+                _live(watched, interval, console)
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:
@@ -53,28 +56,39 @@ def _check(interval: float) -> None:
         )
 
 
-def _twice(found: Found, interval: float) -> _Look:
+def _twice(watched: Watched, interval: float) -> _Look:
     """Two looks, since a rate is a difference. A node that gives its last answer again is looked at until it gives another."""
-    first = with_rates(found.look(), None)
+    first = with_rates(watched.look(), None)
     second = first
     while second is first:
         time.sleep(interval)
-        second = with_rates(found.look(), first)
+        second = with_rates(watched.look(), first)
     return second
 
 
-def _live(found: Found, interval: float, console: Console) -> None:
-    look = with_rates(found.look(), None)
+def _live(watched: Watched, interval: float, console: Console) -> None:
+    look = with_rates(watched.look(), None)
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         live.update(picture(look, console.width, console.height, _ENDS), refresh=True)
         while keys.wait(interval) not in ("q", "Q"):
-            look, note = _again(found, look)
+            look, note = _again(watched, look)
             live.update(picture(look, console.width, console.height, note), refresh=True)
 
 
-def _again(found: Found, before: _Look) -> tuple[_Look, str]:
+def _again(watched: Watched, before: _Look) -> tuple[_Look, str]:
     """A node that is busy is the one that people want to see: what was seen last stays."""
     try:
-        return with_rates(found.look(), before), _ENDS
+        return with_rates(watched.look(), before), _ENDS
     except AskTimeout as error:
         return before, f"{error}; {_ENDS}"
+
+
+def endpoint(
+    url: str | None, token: str | None, files: tuple[Path | None, Path | None, Path | None]
+) -> Endpoint | None:
+    """Return the hub that the options name; None for the sockets of this user."""
+    if url is None:
+        return None
+    given, cert, key = files
+    ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(url) else None)
+    return Endpoint(url, token, Tls(ca, cert, key) if ca or cert or key else None)

@@ -1,38 +1,99 @@
-"""Finds the nodes of this user that can be looked at, and asks them."""
+"""Nodes that `tidewire top` can look at: those of this user on this machine, or those of a hub, and calls to their service ``$sys``."""
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import tidewire as tw
 from tidewire._inspect import VARIABLE
-from tidewire.errors import AskTimeout, ConfigError, NodeStopped, NoSuchTarget, TidewireError, Unauthorized
-from tidewire.top.answer import ANSWER_BYTES_MAX
-from tidewire.top.places import check, directories, is_stale, peer_uid
+from tidewire.errors import (
+    AskTimeout,
+    ConfigError,
+    LinkLost,
+    NodeStopped,
+    NoResponders,
+    NoSuchTarget,
+    TidewireError,
+    Unauthorized,
+)
+from tidewire.services.serving import known
+from tidewire.top.places import check, directories, is_stale
+from tidewire.top.service import ABOUT, SERVICE, STATISTICS
 
-WHO_TIMEOUT_S = 2.0
+if TYPE_CHECKING:
+    from tidewire.links.tls import Tls
+
+ABOUT_TIMEOUT_S = 2.0
 LOOK_TIMEOUT_S = 5.0
-_CHUNK_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A hub where nodes can be looked at: that of a cluster, or the socket of one node.
+
+    Attributes:
+        url: Its URL.
+        token: For hubs that ask for one.
+        tls: Certificates, for hubs with TLS.
+        path: The socket, of a node of this machine.
+    """
+
+    url: str
+    token: str | None = None
+    tls: Tls | None = None
+    path: Path | None = None
+
+    @contextmanager
+    def joined(self) -> Iterator[tw.Node]:
+        """Join it with a node that ends at once, whatever becomes of the hub.
+
+        Raises:
+            LinkLost: if nobody listens there, or it does not answer.
+            TidewireError: if it does not take this node in.
+        """
+        config: dict[str, Any] = {"links": {"link_greeting_ms": int(ABOUT_TIMEOUT_S * 1_000)}, "stop_timeout_ms": 200}
+        name = f"top-{os.getpid()}-{os.urandom(4).hex()}"
+        with tw.Node(self.url, name=name, config=config, inspect=False, token=self.token, tls=self.tls) as node:
+            yield node
 
 
 @dataclass(frozen=True)
 class Found:
-    """A node that listens. One that is stopped or very busy has no name, only that of its socket."""
+    """A node that can be looked at. One that is stopped or very busy has no name, only its key.
 
-    path: Path
+    Attributes:
+        endpoint: Where.
+        key: What tells it from all others there: the id of its instance of ``$sys``.
+        name: Its name.
+        pid: Its process.
+    """
+
+    endpoint: Endpoint
+    key: str
     name: str | None = None
     pid: int | None = None
 
-    @property
-    def key(self) -> str:
-        """What tells it from all others of this user."""
-        return self.path.stem
+    @contextmanager
+    def watched(self) -> Iterator[Watched]:
+        """Join where it can be looked at, for several looks. For the errors see ``Watched.look``."""
+        with ExitStack() as opened:
+            try:
+                node = opened.enter_context(self.endpoint.joined())
+            except LinkLost as error:
+                raise _silent(self.key) if _is_there(self.endpoint) else _gone(self.key) from error
+            yield Watched(node, self.key)
+
+
+class Watched:
+    """A node that is looked at."""
+
+    def __init__(self, node: tw.Node, key: str) -> None:
+        self._node, self._key = node, key
 
     def look(self) -> dict[str, Any]:
         """Look at the node.
@@ -40,20 +101,36 @@ class Found:
         Raises:
             NodeStopped: if it is gone.
             AskTimeout: if it does not answer in time.
-            Unauthorized: if the socket can't be opened by this user, or is another user's.
-            TidewireError: if it could not look at itself, or what answered is no node.
+            Unauthorized: if this user may not call it.
+            TidewireError: if it could not look at itself.
         """
-        return ask(self.path, "top", LOOK_TIMEOUT_S)
+        try:
+            return self._ask(STATISTICS, LOOK_TIMEOUT_S)
+        except (LinkLost, NoResponders) as error:
+            raise _gone(self._key) from error
+        except AskTimeout as error:
+            raise _silent(self._key, LOOK_TIMEOUT_S) from error
+
+    def about(self) -> dict[str, Any]:
+        """Return what tells the node from others. The errors are those of the link."""
+        return self._ask(ABOUT, ABOUT_TIMEOUT_S)
+
+    def _ask(self, method: str, timeout_s: float) -> dict[str, Any]:
+        answer = self._node.request(f"svc.{SERVICE}.{self._key}.{method}", (), timeout_s).wait()
+        if not isinstance(answer, dict):
+            raise TidewireError(f"{self._key}: the answer is no object: this is no node")
+        return answer
 
 
-def choose(wanted: str | None) -> Found:
-    """Return the node with a name, process id or key; without one, the only node there is.
+def choose(endpoint: Endpoint | None, wanted: str | None) -> Found:
+    """Return the node with a name, process id or key, of a hub or of this user; without one, the only node there is.
 
     Raises:
         NoSuchTarget: if there is none, or more than one; the text lists those there are.
         Unauthorized: if the sockets can't be opened by this user.
+        TidewireError: if the hub can't be joined.
     """
-    found = list(find())
+    found = list(find() if endpoint is None else find_at(endpoint))
     fits = [one for one in found if wanted is None or wanted in (one.name, str(one.pid), one.key)]
     fits = [one for one in fits if one.key == wanted] or fits
     if len(fits) == 1:
@@ -68,36 +145,39 @@ def find() -> Iterator[Found]:
         Unauthorized: if a directory of this user's sockets can be opened by others.
     """
     for path in _sockets():
+        endpoint = Endpoint(f"tide+unix://{path}", path=path)
         try:
-            told = ask(path, "who", WHO_TIMEOUT_S)
-            yield Found(path, str(told.get("node")), _whole(told.get("pid")))
-        except NodeStopped:
-            # It may also have hung up: only where nobody listens the file is of no use.
             if is_stale(path):
                 path.unlink(missing_ok=True)
+            else:
+                yield from find_at(endpoint)
+        except FileNotFoundError:
+            continue
         except Unauthorized:
             raise
         except TidewireError:
-            yield Found(path)
+            if _is_there(endpoint):
+                yield Found(endpoint, path.stem)
 
 
-def ask(path: Path, question: str, timeout_s: float) -> dict[str, Any]:
-    """Ask the node behind a socket. For the errors see ``Found.look``."""
-    deadline_s = time.monotonic() + timeout_s
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect(str(path))
-            if peer_uid(connection) != os.geteuid():
-                raise Unauthorized(f"{path}: another user listens here: remove the file")
-            connection.sendall(json.dumps({"ask": question}).encode() + b"\n")
-            return _parse(path, _line(path, connection, deadline_s))
-    except (TimeoutError, BlockingIOError) as error:
-        raise AskTimeout(f"{path.stem} did not answer within {timeout_s:g} s: it is stopped or very busy") from error
-    except PermissionError as error:
-        raise Unauthorized(f"{path}: permission denied: run tidewire top as the user who runs the node") from error
-    except (FileNotFoundError, ConnectionError) as error:
-        raise NodeStopped(f"{path.stem} is gone: the node has stopped, or its process has ended") from error
+def find_at(endpoint: Endpoint) -> Iterator[Found]:
+    """Find the nodes of a hub.
+
+    Raises:
+        TidewireError: if it can't be joined.
+    """
+    with endpoint.joined() as node:
+        keys = [key for info in known(node) if info.name == SERVICE for key in info.instances]
+        for key in keys:
+            one = Found(endpoint, key)
+            try:
+                about = Watched(node, key).about()
+                yield replace(one, name=str(about.get("node")), pid=_whole(about.get("pid")))
+            except AskTimeout:
+                yield one
+            except (NoResponders, LinkLost):
+                # It has gone meanwhile.
+                continue
 
 
 def _sockets() -> list[Path]:
@@ -119,28 +199,20 @@ def _sockets() -> list[Path]:
     return paths
 
 
-def _line(path: Path, connection: socket.socket, deadline_s: float) -> bytes:
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        connection.settimeout(max(deadline_s - time.monotonic(), 0.001))
-        part = connection.recv(_CHUNK_BYTES)
-        line += part
-        if not part:
-            raise ConnectionResetError("the node closed the connection")
-        if len(line) > ANSWER_BYTES_MAX:
-            raise TidewireError(f"{path.stem}: the answer is longer than {ANSWER_BYTES_MAX:,} bytes: this is no node")
-    return bytes(line)
-
-
-def _parse(path: Path, line: bytes) -> dict[str, Any]:
+def _is_there(endpoint: Endpoint) -> bool:
+    """Return whether somebody listens at a socket, though nobody may answer."""
     try:
-        answer = json.loads(line)
-    except ValueError as error:
-        raise TidewireError(f"{path.stem}: the answer is not JSON: this is no node") from error
-    if not isinstance(answer, dict) or "error" in answer:
-        reason = answer["error"] if isinstance(answer, dict) else "the answer is no object"
-        raise TidewireError(f"{path.stem} could not answer: {reason}")
-    return answer
+        return endpoint.path is not None and not is_stale(endpoint.path)
+    except FileNotFoundError:
+        return False
+
+
+def _silent(key: str, timeout_s: float = ABOUT_TIMEOUT_S) -> AskTimeout:
+    return AskTimeout(f"{key} did not answer within {timeout_s:g} s: it is stopped or very busy")
+
+
+def _gone(key: str) -> NodeStopped:
+    return NodeStopped(f"{key} is gone: the node has stopped, or its process has ended")
 
 
 def _none(wanted: str | None, found: list[Found]) -> str:
@@ -150,9 +222,9 @@ def _none(wanted: str | None, found: list[Found]) -> str:
     return f"{which}: enable it with tw.Node(inspect=True), or start the program with {VARIABLE}=1"
 
 
-def _several(wanted: str | None, found: list[Found]) -> str:
-    which = f"node: {len(found)} nodes are called {wanted!r}" if wanted is not None else f"{len(found)} nodes run"
-    return f"{which}: choose one with --node and the text in front:\n{_listed(found)}"
+def _several(wanted: str | None, fits: list[Found]) -> str:
+    which = f"node: {len(fits)} nodes are called {wanted!r}" if wanted is not None else f"{len(fits)} nodes run"
+    return f"{which}: choose one with --node and the text in front:\n{_listed(fits)}"
 
 
 def _listed(found: list[Found]) -> str:

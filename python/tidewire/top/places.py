@@ -11,12 +11,11 @@ import struct
 import tempfile
 from pathlib import Path
 
-from tidewire.errors import ConfigError
+from tidewire.errors import ConfigError, Unauthorized
 
 PATH_BYTES_MAX = 103
 """Longest path of a Unix socket that all systems take; Linux takes 107."""
 
-_BACKLOG = 64
 _SAFE_MAX = 48
 _TWINS_MAX = 1_000
 _CREDENTIALS = struct.Struct("3i")
@@ -32,8 +31,8 @@ def directories() -> list[Path]:
     return [Path(base) / f"tidewire-{os.geteuid()}" for base in dict.fromkeys(bases)]
 
 
-def listen(name: str) -> tuple[socket.socket, Path]:
-    """Return a socket that listens for looks at the node ``name`` of this process, and its path.
+def place_for(name: str) -> Path:
+    """Return where the socket of the node ``name`` of this process is to lie.
 
     Raises:
         ConfigError: if there is no place for it that only this user can open.
@@ -45,7 +44,7 @@ def listen(name: str) -> tuple[socket.socket, Path]:
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
         check(directory)
-        return _listen_in(directory, name)
+        return _free_path(directory, name)
     except OSError as error:
         raise _refused(
             f"inspect: no socket can be made in {str(directory)!r}: {error}: set XDG_RUNTIME_DIR to a directory of yours, "
@@ -72,42 +71,42 @@ def check(directory: Path) -> None:
         raise _refused(f"inspect: {str(directory)!r} has mode {mode:04o}, so that others can open it: chmod 700 it")
 
 
-def peer_uid(connection: socket.socket) -> int:
-    """Return the user at the other end."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(raw)[1])
-
-
 def is_stale(path: Path) -> bool:
-    """Return whether nobody listens at a socket any more. A node that is stopped or busy still listens."""
+    """Return whether nobody will ever answer at a socket: nobody listens, or the process that did is dead, and only a child that it forked has it open.
+
+    A node that is stopped or busy still listens.
+
+    Raises:
+        Unauthorized: if it can't be opened by this user, or another user listens there.
+        FileNotFoundError: if it is gone.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             return True
-        except OSError:
+        except PermissionError as error:
+            raise Unauthorized(f"{path}: permission denied: run tidewire top as the user who runs the node") from error
+        except BlockingIOError:
+            # So many wait to be let in that no more can.
             return False
-    return False
+        raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, user, _ = _CREDENTIALS.unpack(raw)
+        if user != os.geteuid():
+            raise Unauthorized(f"{path}: another user listens here: remove the file")
+        return pid > 0 and _is_dead(pid)
 
 
-def _listen_in(directory: Path, name: str) -> tuple[socket.socket, Path]:
-    path = _free_path(directory, name)
-    # It gets its name once it listens: before, it looks like the socket of a dead process.
-    unnamed = path.with_suffix(".new")
-    unnamed.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX)
+def _is_dead(pid: int) -> bool:
     try:
-        listener.bind(str(unnamed))
-        unnamed.chmod(0o600)
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-        unnamed.rename(path)
-    except BaseException:
-        listener.close()
-        unnamed.unlink(missing_ok=True)
-        raise
-    return listener, path
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        # It has become another user's since.
+        return False
+    return False
 
 
 def _free_path(directory: Path, name: str) -> Path:
@@ -115,9 +114,18 @@ def _free_path(directory: Path, name: str) -> Path:
     for number in range(1, _TWINS_MAX):
         path = _path(directory, safe, "" if number == 1 else f"~{number}")
         # A file under this process's id that is stale was left by an earlier process.
-        if not path.exists() or is_stale(path):
+        if _is_free(path):
             return path
     raise OSError(f"{_TWINS_MAX:,} nodes of this process are called {name!r} already")
+
+
+def _is_free(path: Path) -> bool:
+    try:
+        return is_stale(path)
+    except FileNotFoundError:
+        return True
+    except Unauthorized:
+        return False
 
 
 def _path(directory: Path, safe: str, twin: str) -> Path:

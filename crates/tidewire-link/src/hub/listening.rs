@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl HubHandle {
             match &wanted {
                 Address::Unix(path) => {
                     let listener = bind_unix(path).await?;
-                    tokio::spawn(accept_unix(listener, shared, ends));
+                    tokio::spawn(accept_unix(listener, None, shared, ends));
                     Ok((wanted.clone(), Some(path.clone())))
                 }
                 Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
@@ -65,6 +66,29 @@ impl HubHandle {
         let listening = listening.unwrap_or_else(|| Err(io::Error::other("the thread of links has ended")));
         let (address, file) = listening.map_err(error)?;
         Ok(Listening { address, end, file })
+    }
+
+    /// Listens at a Unix socket for processes of this user alone: any other is turned away, root included, whoever may open the file. The
+    /// file is there once somebody listens; one that is there already is replaced.
+    ///
+    /// # Errors
+    /// [`ListenError`] if the place is not allowed.
+    pub fn listen_to_own_user(&self, path: &Path) -> Result<Listening, ListenError> {
+        let address = Address::Unix(path.to_owned());
+        let end = Arc::new(Notify::new());
+        let (shared, ends, wanted) = (Arc::downgrade(&self.shared), Arc::clone(&end), path.to_owned());
+        let listening = self.shared.runtime.block_on(async move {
+            let unnamed = wanted.with_extension("new");
+            let listener = bind_unix(&unnamed).await?;
+            let user = std::fs::metadata(&unnamed)?.uid();
+            std::fs::rename(&unnamed, wanted)?;
+            tokio::spawn(accept_unix(listener, Some(user), shared, ends));
+            Ok(())
+        });
+        match listening.unwrap_or_else(|| Err(io::Error::other("the thread of links has ended"))) {
+            Ok(()) => Ok(Listening { address, end, file: Some(path.to_owned()) }),
+            Err(error) => Err(ListenError { address, error }),
+        }
     }
 }
 
@@ -149,7 +173,8 @@ async fn accept_layered(layers: Layers, stream: TcpStream, shared: Weak<Shared>,
     }
 }
 
-async fn accept_unix(listener: UnixListener, shared: Weak<Shared>, end: Arc<Notify>) {
+/// Takes nodes in, of `user` alone if there is one.
+async fn accept_unix(listener: UnixListener, user: Option<u32>, shared: Weak<Shared>, end: Arc<Notify>) {
     loop {
         let accepted = tokio::select! {
             () = end.notified() => return,
@@ -158,6 +183,9 @@ async fn accept_unix(listener: UnixListener, shared: Weak<Shared>, end: Arc<Noti
         let Some(shared) = shared.upgrade() else { return };
         match accepted {
             Ok((stream, _)) => {
+                if user.is_some_and(|user| stream.peer_cred().map_or(true, |peer| peer.uid() != user)) {
+                    continue;
+                }
                 let greeting = shared.greetings.begin(place_of(None));
                 shared.accept(Socket::Unix(stream), greeting);
             }

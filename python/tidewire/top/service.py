@@ -1,0 +1,201 @@
+"""The service ``$sys`` of a node: its statistics, for ``tidewire top`` and whoever else may call it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import select
+import socket
+import threading
+import time
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import Bridge, Hub, RemoteCall, __version__
+from tidewire._log import logger
+from tidewire._urls import without_secrets
+from tidewire.errors import TidewireError
+from tidewire.links.known import described
+from tidewire.services.info import MethodInfo, ServiceInfo
+from tidewire.services.names import short
+from tidewire.top import answer
+from tidewire.top.places import place_for
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+
+SERVICE = "$sys"
+ABOUT, STATISTICS = "about", "statistics"
+
+WATCHERS_MAX = 16
+"""Programs that are joined to the socket of a node at once."""
+
+CALLS_MAX = 64
+"""Calls over the hub of a node that wait for their answer; further ones are refused."""
+
+LOOK_SHARE = 0.1
+"""Most of the time that answers take. In between the last one is given again."""
+
+_NO_RESPONDERS, _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 17, 9, 14
+_JOIN_S = 1.0
+_OBJECT = {"type": "object"}
+_METHODS = (
+    MethodInfo(ABOUT, "Which node it is: its name, process, URL, versions and age.", result=_OBJECT, idempotent=True),
+    MethodInfo(
+        STATISTICS,
+        "Agents, pools, services, actors and dispatchers: the busiest of each, and how many there are.",
+        result=_OBJECT,
+        idempotent=True,
+    ),
+)
+
+
+class StatisticsService:
+    """The service of one node, on a thread of its own, so that it answers also while the event loop of the node is blocked.
+
+    Processes of the same user reach it at a socket, which is a hub where nothing else is served; other nodes over the hub that the node has
+    joined, or is, as they do any private service. The thread sleeps until somebody calls. It holds the node only while it looks at it, and
+    ends with it.
+
+    Attributes:
+        instance: The id of its instance, which is the key of the node for ``tidewire top``.
+        path: The socket.
+
+    Raises:
+        ConfigError: if there is no place for the socket that only this user can open.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = weakref.ref(node, lambda _: self.end())
+        self._started_s = time.monotonic()
+        self._last: dict[str, Any] = {}
+        self._fresh_until_s = 0.0
+        self._calls: deque[RemoteCall] = deque()
+        self._pid, self._ended = os.getpid(), False
+        self.path = place_for(node.name)
+        self.instance = self.path.stem
+        self._bridge = Bridge()
+        self._woken, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
+        settings = {**node.links.to_dict(), "hub_links": WATCHERS_MAX + 1}
+        self._hub = Hub(node.name, [], settings, _log)
+        self._link = self._hub.join(node.name, None, settings)
+        self._link.deliver_to(self._bridge, lambda came: self._receive(came))
+        self._subscription, _ = self._link.subscribe(self.pattern, "", self.says(), 1)
+        try:
+            self._listening = self._hub.listen_to_own_user(str(self.path))
+        except BaseException:
+            self._close()
+            raise
+        self._thread = threading.Thread(target=self._run, name=f"{node.name}-inspect", daemon=True)
+        self._thread.start()
+
+    @property
+    def pattern(self) -> str:
+        """What it subscribes to."""
+        return f"svc.{SERVICE}.{self.instance}.*"
+
+    def says(self) -> dict[str, str]:
+        """Return what it says of itself."""
+        text = "Statistics of a node that may be looked at (inspect=True)."
+        return described(ServiceInfo(SERVICE, text, methods=_METHODS, instances=(self.instance,)))
+
+    def take(self, call: Any) -> None:
+        """Take a call that came over the hub of the node, on its loop."""
+        if not isinstance(call, RemoteCall):
+            return
+        if len(self._calls) >= CALLS_MAX:
+            call.refuse(_LIMIT_EXCEEDED, f"{SERVICE}: {CALLS_MAX} calls wait for their answer: call again later")
+            return
+        self._calls.append(call)
+        with contextlib.suppress(OSError):
+            # A full one wakes the thread as well, and one that is closed has nobody to wake.
+            self._waker.send(b"\0")
+
+    def end(self) -> None:
+        """Remove the socket, and end the thread. A second call does nothing, and neither does one in the child of a fork."""
+        if self._ended or self._pid != os.getpid():
+            return
+        self._ended = True
+        self._listening.close()
+        self._waker.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_JOIN_S)
+
+    # The thread
+
+    def _run(self) -> None:
+        # poll, and not epoll: its set would be shared with the child of a fork.
+        poll = select.poll()
+        poll.register(self._bridge.fileno(), select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        try:
+            while True:
+                ready = [descriptor for descriptor, _ in poll.poll()]
+                if self._woken.fileno() in ready and not self._woken.recv(CALLS_MAX):
+                    return
+                self._bridge.drain()
+                while self._calls:
+                    self._answer(self._calls.popleft())
+        finally:
+            self._close()
+
+    def _receive(self, came: list[Any]) -> None:
+        for _, what in came:
+            if isinstance(what, RemoteCall):
+                self._answer(what)
+
+    def _close(self) -> None:
+        self._subscription.close()
+        self._link.close()
+        self._hub.close()
+        self._woken.close()
+        while self._calls:
+            self._calls.popleft().refuse(_NO_RESPONDERS, f"{SERVICE}: the node has stopped")
+
+    def _answer(self, call: RemoteCall) -> None:
+        if call.cancelled:
+            return
+        # Whatever it is, it is for the caller.
+        try:
+            subject, value, *_, origin = call.opened()
+            method, node = subject.rpartition(".")[2], self._node()
+            if node is None or origin == "public" or method not in (ABOUT, STATISTICS):
+                call.refuse(_NO_RESPONDERS, f"{SERVICE}: nobody answers {short(method)} here")
+            elif call.reads_items or (value and any(value)):
+                call.refuse(_INVALID_ARGUMENT, f"{SERVICE}.{method}: it takes no arguments, and gives one value")
+            else:
+                call.reply(self._about(node) if method == ABOUT else self._statistics(node))
+        except TidewireError as error:
+            _fail(call, error)
+        except Exception as error:  # noqa: BLE001
+            logger.warning("%s: the statistics could not be told: %s", SERVICE, error, exc_info=error)
+            _fail(call, error)
+
+    def _about(self, node: Node) -> dict[str, Any]:
+        return {
+            "node": node.name,
+            "pid": os.getpid(),
+            "url": without_secrets(node.url),
+            "versions": {"tidewire": __version__, "python": platform.python_version()},
+            "uptime_s": round(time.monotonic() - self._started_s, 3),
+        }
+
+    def _statistics(self, node: Node) -> dict[str, Any]:
+        began_s = time.monotonic()
+        if began_s >= self._fresh_until_s:
+            self._last = {**self._about(node), "at_s": began_s, **answer.bounded(node.statistics())}
+            ended_s = time.monotonic()
+            self._fresh_until_s = ended_s + (ended_s - began_s) * (1 / LOOK_SHARE - 1)
+        return self._last
+
+
+def _fail(call: RemoteCall, error: Exception) -> None:
+    with contextlib.suppress(TidewireError):
+        call.fail(error)
+
+
+def _log(line: str, is_wrong: bool) -> None:
+    logger.debug("%s: %s", SERVICE, line)
