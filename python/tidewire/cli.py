@@ -153,6 +153,16 @@ def up(
         Path | None,
         typer.Option("--data", help="A folder with streams, buckets and leases for all that join.", show_default=False),
     ] = None,
+    nats: Annotated[
+        str | None,
+        typer.Option(
+            "--nats",
+            metavar="URL",
+            help="Servers of NATS, such as nats://127.0.0.1:4222: those that join, and clients over HTTP, reach the services of the cluster "
+            "there, and streams live in JetStream. A URL with a password goes in the --config file: others can read a command line.",
+            show_default=False,
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -179,6 +189,7 @@ def up(
         "ca": ca,
         "timeout": timeout,
         "data": data,
+        "nats": nats,
     }
     raise typer.Exit(up(config, options, token or [], settings or [], json))
 

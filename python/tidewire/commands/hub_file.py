@@ -10,6 +10,7 @@ from typing import Any
 
 import tidewire as tw
 from tidewire._binding import table_of_toml
+from tidewire._urls import is_nats
 from tidewire.services.names import short
 
 URL = "tide://127.0.0.1:7420"
@@ -34,6 +35,7 @@ class HubSettings:
         insecure: Whether other machines may reach it without TLS or a token.
         timeout: Seconds for calls to end when it stops.
         data: A folder with streams, buckets and leases for all that join.
+        nats: The servers of a cluster over NATS, which nodes and clients of this hub reach, and which reaches the nodes.
     """
 
     name: str | None = None
@@ -50,6 +52,7 @@ class HubSettings:
     insecure: bool = False
     timeout: float = 10.0
     data: Path | None = None
+    nats: str | None = None
 
     @classmethod
     def of_file(cls, file: Path | None) -> HubSettings:
@@ -77,6 +80,9 @@ class HubSettings:
         new = replace(self, **{name: value for name, value in options.items() if value is not None})
         problem = None if new.name is None else _name_problem("name", new.name)
         problem = problem or _timeout_problem("timeout", new.timeout)
+        problem = problem or (None if new.nats is None else _nats_problem("nats", new.nats))
+        if new.nats is not None and new.data is not None:
+            problem = problem or "nats: it is said beside data: streams live in one place; leave one out"
         if problem is not None:
             raise tw.InvalidArgument(problem)
         return new
@@ -88,6 +94,7 @@ class _Reading:
         self._folder = file.parent
         self._readers: Mapping[str, Callable[[str, Any], Any]] = {
             "name": self._name,
+            "nats": self._nats,
             "listen": self._texts,
             **dict.fromkeys(("http", "cors", "hosts"), self._texts),
             "http_limits": self._numbers,
@@ -115,6 +122,12 @@ class _Reading:
 
     def _name(self, path: str, value: Any) -> str | None:
         problem = _name_problem(path, value)
+        if problem is not None:
+            self.problems.append(problem)
+        return str(value)
+
+    def _nats(self, path: str, value: Any) -> str | None:
+        problem = _nats_problem(path, value)
         if problem is not None:
             self.problems.append(problem)
         return str(value)
@@ -193,6 +206,13 @@ def _name_problem(path: str, value: Any) -> str | None:
     if isinstance(value, str) and value:
         return None
     return f"{path}: {short(value)} is not allowed: give text of one character or more"
+
+
+def _nats_problem(path: str, value: Any) -> str | None:
+    if is_nats(value):
+        return None
+    # It may hold a password.
+    return f"{path}: what was given is no URL of NATS: give one such as nats://127.0.0.1:4222"
 
 
 def _timeout_problem(path: str, value: Any) -> str | None:

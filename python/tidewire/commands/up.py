@@ -15,7 +15,7 @@ from typing import Any
 
 import tidewire as tw
 from tidewire._binding import News
-from tidewire._urls import is_secured
+from tidewire._urls import is_secured, without_secrets
 from tidewire.commands.hub_file import HubSettings
 from tidewire.config import Config
 from tidewire.links.http import is_http
@@ -43,7 +43,9 @@ def up(
         grants = tuple(_token(text) for text in tokens) or None
         wanted = HubSettings.of_file(config).changed(tokens=grants, **options)
         node = tw.Node(
-            name=wanted.name or f"hub-{os.getpid()}",
+            wanted.nats or "mem://",
+            # Other hubs of a cluster may have the same process id on their machines.
+            name=wanted.name or f"hub-{os.getpid()}" + (f"-{os.urandom(4).hex()}" if wanted.nats else ""),
             config=Config(file=config, options=_options(settings)),
             data=wanted.data,
         )
@@ -55,7 +57,12 @@ def up(
         print(json.dumps(told) if as_json else f"up: {error}", file=sys.stderr)
         return 1
     urls = [listener.url for listener in listeners]
-    _say({"hub": node.name, "urls": urls}, f"hub {node.name} listens at {' and '.join(urls)}", as_json)
+    said: dict[str, object] = {"hub": node.name, "urls": urls}
+    text = f"hub {node.name} listens at {' and '.join(urls)}"
+    if wanted.nats is not None:
+        said["nats"] = without_secrets(wanted.nats)
+        text += f" for the cluster at {said['nats']}"
+    _say(said, text, as_json)
     asked.wait(node, lambda: asked.times > 0)
     for listener in listeners:
         if not is_http(listener.url):

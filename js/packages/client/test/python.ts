@@ -1,4 +1,4 @@
-/** Processes of Python for tests: a hub, one with a data folder and a gateway, and a node that serves and calls. */
+/** Processes of Python for tests: a hub, one with a data folder and a gateway, a node that serves and calls, and a server of NATS. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -43,6 +43,22 @@ export class Peer extends Program {
 	static async start(...args: string[]): Promise<Peer> {
 		const [child, said] = await Program.launch(PYTHON, [PEER, ...args]);
 		return new Peer(child, (JSON.parse(said) as { url: string }).url);
+	}
+}
+
+/** A server of NATS on loopback. */
+export class Nats extends Program {
+	private constructor(
+		child: ChildProcess,
+		/** Where it is, or undefined if this machine has none. */
+		readonly url: string | undefined,
+	) {
+		super(child);
+	}
+
+	static async start(): Promise<Nats> {
+		const [child, said] = await Program.launch(PYTHON, [`${ROOT}tools/servers.py`, "nats"]);
+		return new Nats(child, (JSON.parse(said) as { TIDEWIRE_TEST_NATS?: string }).TIDEWIRE_TEST_NATS);
 	}
 }
 

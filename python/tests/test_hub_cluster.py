@@ -1,0 +1,107 @@
+"""``tidewire up --nats``: a hub whose nodes and clients reach the services of a cluster over NATS, and the cluster those of its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from home_support import PATIENCE, nats_server, story
+from link_processes import Program, Programs
+
+TOKEN = "a-long-secret"
+
+
+class Bank(tw.Service, visibility="public"):
+    """Adds up."""
+
+    @tw.method
+    async def add(self, one: int, other: int) -> int:
+        return one + other
+
+
+def up(started: Programs, *options: str) -> tuple[Program, dict[str, Any]]:
+    """Start a hub, and return what it says when it listens."""
+    program = started.run("-m", "tidewire", "up", "--json", "--listen", "tide://127.0.0.1:0", *options)
+    return program, dict(json.loads(program.line()))
+
+
+async def post(url: str, path: str, body: Any) -> Any:
+    """Call over HTTP."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    request = urllib.request.Request(f"{url}/services/{path}", json.dumps(body).encode(), headers)
+
+    def ask() -> Any:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    return await asyncio.to_thread(ask)
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """A server of NATS."""
+    with nats_server() as url:
+        yield url
+
+
+@story
+async def test_nodes_and_http_clients_of_a_hub_reach_the_cluster_and_it_them(cluster: str, started: Programs) -> None:
+    async with tw.Node(cluster, name="far") as far:
+        await far.serve(Bank(), name="bank")
+        options = ("--nats", cluster, "--name", "harbour", "--token", TOKEN, "--http", "127.0.0.1:0")
+        program, said = await asyncio.to_thread(up, started, *options)
+        tide, http = said["urls"]
+        assert (said["hub"], said["nats"]) == ("harbour", cluster)
+        assert await post(http, "bank/add", [1, 2]) == 3
+        with pytest.raises(tw.Unauthorized):
+            async with tw.Node(tide, name="stranger"):
+                pass
+        async with tw.Node(tide, name="joined", token=TOKEN) as joined:
+            assert await joined.client(Bank, name="bank").add(2, 3) == 5
+
+            async def greet(name: str) -> str:
+                return f"hello {name}"
+
+            await joined.serve({"greet": greet}, name="porter")
+            await far.until(lambda now: now["links"]["services"].get("porter", 0) > 0, PATIENCE)
+            assert await far.client("porter").greet("far") == "hello far"
+            # Streams of those that join live in JetStream.
+            orders = await joined.stream("orders", subjects=["orders.>"])
+            await orders.publish("orders.created", 7)
+            found = [event.value async for event in (await far.find_stream("orders")).read(1, 1)]
+            assert found == [7]
+            program.signal(signal.SIGTERM)
+            assert await asyncio.to_thread(program.ended) == 0
+
+
+@story
+async def test_a_hub_that_is_killed_and_started_again_is_in_the_cluster_again(cluster: str, started: Programs) -> None:
+    async with tw.Node(cluster, name="far") as far:
+        await far.serve(Bank(), name="bank")
+        program, _ = await asyncio.to_thread(up, started, "--nats", cluster, "--name", "harbour")
+        await asyncio.to_thread(program.kill)
+        _, said = await asyncio.to_thread(up, started, "--nats", cluster, "--name", "quay")
+        async with tw.Node(said["urls"][0], name="joined") as joined:
+            assert await joined.client("bank").add(1, 1) == 2
+
+
+def test_what_is_wrong_is_said(started: Programs, tmp_path: Path) -> None:
+    file = tmp_path / "hub.toml"
+    file.write_text('[hub]\nnats = "tide://ann:secret@127.0.0.1:4222"\n')
+    for options, words in (
+        (("--nats", "tide://127.0.0.1:1"), ("nats: what was given is no URL of NATS",)),
+        (("--nats", "nats://127.0.0.1:1", "--data", str(tmp_path)), ("nats: it is said beside data",)),
+        (("--nats", "nats://127.0.0.1:1?x=1"), ('"x" is no option',)),
+        (("--nats", "nats://127.0.0.1:1"), ("can't be reached",)),
+        (("--config", str(file)), ("hub.nats: what was given is no URL of NATS",)),
+    ):
+        program = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", *options)
+        program.expect_log(*words)
+        assert program.ended() == 1
