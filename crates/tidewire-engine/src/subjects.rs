@@ -52,9 +52,20 @@ pub(crate) struct Subjects {
     turn: AtomicUsize,
 }
 
+/// As many matches are worth remembering: the list of fewer is found sooner than its subject is looked up.
+const MANY: usize = 8;
+/// Most matches that are remembered, of all subjects together.
+const REMEMBERED: usize = 65_536;
+
 #[derive(Default)]
 struct Table {
     tree: SubjectTree<Entry>,
+    /// Matches of subjects that many match. Forgotten whenever a subscription begins or ends.
+    known: HashMap<Box<str>, Arc<[Entry]>>,
+    /// How many matches are in there.
+    remembered: usize,
+    /// How often subscriptions began or ended.
+    changes: u64,
     /// From our numbers to places in the tree and, for queue groups, their keys.
     places: HashMap<u64, (Place, String)>,
     groups: HashMap<(String, String), (SubscriptionId, Arc<Group>)>,
@@ -73,6 +84,7 @@ enum Entry {
 
 #[derive(Clone)]
 struct Subscriber {
+    /// An `Arc<Cell<M>>`, shared: who delivers counts its references here, and not beside what the running actor writes.
     cell: Arc<dyn Any + Send + Sync>,
     /// It gets what is published, and answers no requests.
     listens: bool,
@@ -80,7 +92,7 @@ struct Subscriber {
 
 /// Subscribers that share a pattern; each message goes to one of them.
 struct Group {
-    members: RwLock<Vec<(u64, Subscriber)>>,
+    members: RwLock<Arc<Vec<(u64, Subscriber)>>>,
     turn: AtomicUsize,
 }
 
@@ -98,7 +110,7 @@ impl Subjects {
             return Err(SubscribeError::TooMany { limit });
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let subscriber = Subscriber { cell: Arc::clone(cell) as _, listens };
+        let subscriber = Subscriber { cell: Arc::new(Arc::clone(cell)), listens };
         self.table.write().add(id, pattern, queue, subscriber);
         if !cell.add_subscription(id) {
             self.remove(id);
@@ -128,45 +140,64 @@ impl Subjects {
 
     /// One subscriber that matches now, answers requests and takes messages of type `M`, in turn.
     pub fn one<M: Send + 'static>(&self, subject: &Subject) -> Option<Arc<Cell<M>>> {
-        let mut matches = Vec::new();
+        let mut cells: Vec<Arc<Cell<M>>> = Vec::new();
         self.table.read().tree.for_each_match(subject, |entry| match entry {
-            Entry::One(one) => matches.extend(one.responder()),
+            Entry::One(one) => cells.extend(one.responder::<M>()),
             Entry::Group(group) => {
-                matches.extend(group.members.read().iter().filter_map(|(_, member)| member.responder()));
+                cells.extend(group.members.read().iter().filter_map(|(_, member)| member.responder::<M>()));
             }
         });
-        let mut cells: Vec<Arc<Cell<M>>> = matches.into_iter().filter_map(|cell| cell.downcast().ok()).collect();
         cells.retain(|cell| cell.is_open());
         let n = cells.len();
         (n > 0).then(|| cells.swap_remove(self.turn.fetch_add(1, Ordering::Relaxed) % n))
     }
 
     pub fn publish<M: Clone + Send + 'static>(&self, subject: &Subject, message: M) -> Published {
-        let mut matches = Vec::new();
-        self.table.read().tree.for_each_match(subject, |entry| matches.push(entry.clone()));
-        let mut published = Published::default();
-        let last = matches.len().saturating_sub(1);
-        let mut message = Some(message);
-        for (i, entry) in matches.into_iter().enumerate() {
-            // The last one receives the message itself, the others copies.
-            let copy = if i == last { message.take() } else { message.clone() };
-            let Some(copy) = copy else { break };
-            let accepted = match entry {
-                Entry::One(subscriber) => deliver(subscriber.cell, copy),
-                Entry::Group(group) => group.deliver(copy),
-            };
-            match accepted {
-                Some(true) => published.accepted += 1,
-                Some(false) => published.refused += 1,
-                None => {}
+        let (found, changes) = {
+            let table = self.table.read();
+            if let Some(known) = table.known.get(subject.as_str()) {
+                let known = Arc::clone(known);
+                drop(table);
+                return deliver_all(&known, message);
             }
+            let mut found = Vec::new();
+            table.tree.for_each_match(subject, |entry| found.push(entry.clone()));
+            let changes = table.worth_remembering(found.len()).then_some(table.changes);
+            (found, changes)
+        };
+        match changes {
+            Some(changes) => deliver_all(&self.remember(subject, found, changes), message),
+            None => deliver_all(&found, message),
         }
-        published
+    }
+
+    /// Keeps the matches of a subject, unless the subscriptions are others by now.
+    #[cold]
+    fn remember(&self, subject: &Subject, found: Vec<Entry>, changes: u64) -> Arc<[Entry]> {
+        let found: Arc<[Entry]> = found.into();
+        let mut table = self.table.write();
+        if table.changes == changes && table.worth_remembering(found.len()) {
+            let before = table.known.insert(subject.as_str().into(), Arc::clone(&found));
+            // Another publish may have been first.
+            table.remembered += if before.is_none() { found.len() } else { 0 };
+        }
+        found
     }
 }
 
 impl Table {
+    fn worth_remembering(&self, matches: usize) -> bool {
+        matches >= MANY && self.remembered + matches <= REMEMBERED
+    }
+
+    fn forget(&mut self) {
+        self.known.clear();
+        self.remembered = 0;
+        self.changes += 1;
+    }
+
     fn add(&mut self, id: u64, pattern: &Pattern, queue: Option<&str>, subscriber: Subscriber) {
+        self.forget();
         let Some(queue) = queue else {
             let place = self.tree.insert(pattern, Entry::One(subscriber));
             self.places.insert(id, (Place::Own(place), pattern.as_str().to_owned()));
@@ -174,9 +205,10 @@ impl Table {
         };
         let key = (queue.to_owned(), pattern.as_str().to_owned());
         if let Some((_, group)) = self.groups.get(&key) {
-            group.members.write().push((id, subscriber));
+            Arc::make_mut(&mut *group.members.write()).push((id, subscriber));
         } else {
-            let group = Arc::new(Group { members: RwLock::new(vec![(id, subscriber)]), turn: AtomicUsize::new(0) });
+            let members = RwLock::new(Arc::new(vec![(id, subscriber)]));
+            let group = Arc::new(Group { members, turn: AtomicUsize::new(0) });
             let place = self.tree.insert(pattern, Entry::Group(Arc::clone(&group)));
             self.groups.insert(key.clone(), (place, group));
         }
@@ -185,13 +217,14 @@ impl Table {
 
     fn remove(&mut self, id: u64) -> Option<()> {
         let (place, pattern) = self.places.remove(&id)?;
+        self.forget();
         match place {
             Place::Own(place) => drop(self.tree.remove(place)),
             Place::Member(queue) => {
                 let key = (queue, pattern);
                 let (place, group) = self.groups.get(&key)?;
                 let mut members = group.members.write();
-                members.retain(|(member, _)| *member != id);
+                Arc::make_mut(&mut *members).retain(|(member, _)| *member != id);
                 let empty = members.is_empty();
                 drop(members);
                 if empty {
@@ -206,21 +239,25 @@ impl Table {
 }
 
 impl Subscriber {
-    fn responder(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        (!self.listens).then(|| Arc::clone(&self.cell))
+    /// The actor. None if it takes other messages.
+    fn cell<M: Send + 'static>(&self) -> Option<&Arc<Cell<M>>> {
+        self.cell.downcast_ref()
+    }
+
+    fn responder<M: Send + 'static>(&self) -> Option<Arc<Cell<M>>> {
+        if self.listens { None } else { self.cell().cloned() }
     }
 }
 
 impl Group {
     /// Gives the message to the next member that accepts it.
     fn deliver<M: Clone + Send + 'static>(&self, message: M) -> Option<bool> {
-        let members: Vec<_> = self.members.read().iter().map(|(_, member)| Arc::clone(&member.cell)).collect();
+        let members = Arc::clone(&self.members.read());
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut outcome = None;
         let n = members.len();
         for i in 0..n {
-            let member = Arc::clone(&members[(start + i) % n]);
-            let Ok(cell) = member.downcast::<Cell<M>>() else { continue };
+            let Some(cell) = members[(start + i) % n].1.cell::<M>() else { continue };
             if i + 1 < n {
                 match cell.push(Envelope::Plain(message.clone()), Priority::Normal) {
                     Ok(Sent::Accepted) => return Some(true),
@@ -235,9 +272,38 @@ impl Group {
     }
 }
 
-/// Tells one subscriber. None if it takes other messages, or none any more.
-fn deliver<M: Send + 'static>(subscriber: Arc<dyn Any + Send + Sync>, message: M) -> Option<bool> {
-    let cell = subscriber.downcast::<Cell<M>>().ok()?;
+/// Tells all of them. The last one receives the message itself, the others copies.
+fn deliver_all<M: Clone + Send + 'static>(matches: &[Entry], message: M) -> Published {
+    let mut published = Published::default();
+    let Some((last, others)) = matches.split_last() else { return published };
+    for entry in others {
+        published.count(entry.deliver(message.clone()));
+    }
+    published.count(last.deliver(message));
+    published
+}
+
+impl Published {
+    fn count(&mut self, accepted: Option<bool>) {
+        match accepted {
+            Some(true) => self.accepted += 1,
+            Some(false) => self.refused += 1,
+            None => {}
+        }
+    }
+}
+
+impl Entry {
+    fn deliver<M: Clone + Send + 'static>(&self, message: M) -> Option<bool> {
+        match self {
+            Self::One(subscriber) => deliver(subscriber.cell()?, message),
+            Self::Group(group) => group.deliver(message),
+        }
+    }
+}
+
+/// Tells one subscriber. None if it takes no messages any more.
+fn deliver<M: Send + 'static>(cell: &Arc<Cell<M>>, message: M) -> Option<bool> {
     match cell.push(Envelope::Plain(message), Priority::Normal) {
         Ok(Sent::Accepted) => Some(true),
         Ok(Sent::Dropped) => Some(false),

@@ -286,6 +286,47 @@ fn a_constant_subscriber_misses_nothing_while_others_come_and_go() {
     wait(&finished);
 }
 
+/// What many subscribe to is remembered by those who publish.
+#[test]
+fn who_comes_and_goes_among_many_gets_what_is_published_meanwhile_and_nothing_after() {
+    const ROUNDS: u64 = 2_000;
+    const STAY: usize = 200;
+    const COME: usize = 3;
+    let engine = engine(2);
+    let spawn = |handle: Box<dyn Fn((usize, bool)) + Send>| {
+        let options = SpawnOptions::new().mailbox(Mailbox::new(100_000));
+        engine.spawn_fn_with(options, move |told: (usize, bool), _| Ok(handle(told))).unwrap()
+    };
+    for _ in 0..STAY {
+        engine.subscribe("news.>", &spawn(Box::new(|_| {}))).unwrap();
+    }
+    let got: [AtomicU64; COME] = std::array::from_fn(|_| AtomicU64::new(0));
+    let (got, late) = (Arc::new(got), Arc::new(AtomicBool::new(false)));
+    thread::scope(|scope| {
+        for me in 0..COME {
+            let (got, late, engine) = (Arc::clone(&got), Arc::clone(&late), &engine);
+            let visitor = spawn(Box::new(move |(from, meanwhile)| match (from == me, meanwhile) {
+                (true, true) => _ = got[me].fetch_add(1, SeqCst),
+                (true, false) => late.store(true, SeqCst),
+                (false, _) => {}
+            }));
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    let subscription = engine.subscribe("news.>", &visitor).unwrap();
+                    let there = engine.publish("news.today", (me, true)).unwrap().accepted;
+                    assert!((STAY + 1..=STAY + COME).contains(&there), "{there} were told");
+                    assert!(subscription.unsubscribe());
+                    let there = engine.publish("news.today", (me, false)).unwrap().accepted;
+                    assert!((STAY..STAY + COME).contains(&there), "{there} were told");
+                }
+            });
+        }
+    });
+    assert!(engine.shutdown(PATIENCE).ledger.balances());
+    assert_eq!(got.each_ref().map(|got| got.load(SeqCst)), [ROUNDS; COME]);
+    assert!(!late.load(SeqCst), "somebody was told what was published after it had gone");
+}
+
 #[test]
 fn each_message_runs_on_its_own_dispatcher() {
     let names = ["north", "east", "south", "west"];

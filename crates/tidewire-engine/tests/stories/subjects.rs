@@ -58,6 +58,34 @@ fn a_queue_group_shares_and_a_full_subscriber_is_reported() {
 }
 
 #[test]
+fn what_many_subscribe_to_follows_who_subscribes_and_who_ends() {
+    let engine = engine(1);
+    let (sender, seen) = std::sync::mpsc::channel();
+    let spawn = || {
+        let sender = sender.clone();
+        engine.spawn_fn(move |n: u32, _| Ok(sender.send(n)?)).unwrap()
+    };
+    let actors: Vec<_> = (0..20).map(|_| spawn()).collect();
+    let subscriptions: Vec<_> = actors.iter().map(|actor| engine.subscribe("ticks.>", actor).unwrap()).collect();
+    let publish = |n| engine.publish("ticks.a", n).unwrap().accepted;
+    // The second is delivered from what the first has found.
+    assert_eq!((publish(1_u32), publish(2)), (20, 20));
+    assert!(subscriptions[3].unsubscribe());
+    assert_eq!((publish(3), publish(4)), (19, 19));
+    let late = spawn();
+    engine.subscribe_in("ticks.*", Some("group"), &late).unwrap();
+    assert_eq!((publish(5), publish(6)), (20, 20));
+    assert_eq!(engine.publish("ticks.b", 7_u32).unwrap().accepted, 20, "subjects are told apart");
+    actors[0].stop(Stop::drain(PATIENCE)).wait().unwrap();
+    late.stop(Stop::drain(PATIENCE)).wait().unwrap();
+    assert_eq!((publish(8), publish(9)), (18, 18));
+    engine.shutdown(PATIENCE);
+    let mut got = [0; 10];
+    seen.try_iter().for_each(|n| got[n as usize] += 1);
+    assert_eq!(got, [0, 20, 20, 19, 19, 20, 20, 20, 18, 18]);
+}
+
+#[test]
 fn who_only_listens_is_asked_nothing() {
     let engine = engine(1);
     let actors: Vec<ActorRef<u8>> = (0..3).map(|_| engine.spawn_fn(|_: u8, _| Ok(())).unwrap()).collect();
