@@ -11,6 +11,7 @@ use std::ffi::{c_int, c_void};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use tidewire_engine::raw::{Condvar, Mutex, PerProcess};
 
 use crate::held::collect;
@@ -86,6 +87,14 @@ fn is_listed() -> bool {
 pub fn is_sole<T>(object: &Bound<'_, T>) -> bool {
     // SAFETY: the object lives, and the interpreter is held.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
+/// What modules have noted of this thread, by name.
+#[inline]
+pub fn of_this_thread(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
+    // SAFETY: the interpreter is held, and so the thread has a state. The dictionary is that state's: a reference of its own keeps it.
+    let notes = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyThreadState_GetDict()) };
+    notes.and_then(|notes| notes.cast_into().ok())
 }
 
 /// Has the main thread call something between two steps of its program. It is not called when the program is at its end.

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::attach::attach;
+use crate::attach::{attach, of_this_thread};
 use crate::held::{Held, collect};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
@@ -37,8 +37,25 @@ pub struct Line {
 }
 
 thread_local! {
-    static HERE: RefCell<Option<(usize, Arc<Line>)>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<Seen>> = const { RefCell::new(None) };
     static COROUTINES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The loop that was seen last on this thread.
+struct Seen {
+    line: Arc<Line>,
+    /// Its address.
+    at: usize,
+    /// What asyncio noted of the thread when the loop began to run here, where it has such a note.
+    note: Option<Held<PyAny>>,
+}
+
+impl Seen {
+    /// Of a loop that runs on this thread now.
+    fn new(running: &Bound<'_, PyAny>, line: Arc<Line>) -> Self {
+        let note = note_of_asyncio(running.py()).map(Held::from);
+        Self { line, at: running.as_ptr() as usize, note }
+    }
 }
 
 /// In the child of a fork: the loop of this thread, and the pipe that wakes it, are the parent's.
@@ -92,23 +109,46 @@ pub fn runs_coroutines() -> bool {
 
 /// The line of the loop that runs on this thread, if it has one already.
 pub fn known_line(py: Python<'_>) -> Option<Arc<Line>> {
-    let running = running_loop(py).ok()?;
-    let key = running.as_ptr() as usize;
-    HERE.with_borrow(|here| here.as_ref().filter(|(at, _)| *at == key).map(|(_, line)| Arc::clone(line)))
+    still_running(py).or_else(|| line_of(&running_loop(py).ok()?))
 }
 
 /// The line of the loop that runs on this thread, made by `tidewire._loop` if there is none yet.
 pub fn line_here(py: Python<'_>) -> PyResult<Arc<Line>> {
-    let running = running_loop(py)?;
-    let key = running.as_ptr() as usize;
-    if let Some(line) = HERE.with_borrow(|here| here.as_ref().filter(|(at, _)| *at == key).map(|(_, l)| Arc::clone(l)))
-    {
+    if let Some(line) = still_running(py) {
         return Ok(line);
     }
-    let bridge = PyModule::import(py, "tidewire._loop")?.getattr("bridge_of")?.call1((running,))?;
-    let line = Arc::clone(&bridge.cast::<Bridge>()?.get().line);
-    HERE.set(Some((key, Arc::clone(&line))));
+    let running = running_loop(py)?;
+    let line = match line_of(&running) {
+        Some(line) => line,
+        None => {
+            let bridge = PyModule::import(py, "tidewire._loop")?.getattr("bridge_of")?.call1((&running,))?;
+            Arc::clone(&bridge.cast::<Bridge>()?.get().line)
+        }
+    };
+    HERE.set(Some(Seen::new(&running, Arc::clone(&line))));
     Ok(line)
+}
+
+/// The line of the loop that was seen last, if that runs on this thread now. asyncio itself is not asked: up to CPython 3.11 it asks the
+/// system for the number of the process before it answers.
+fn still_running(py: Python<'_>) -> Option<Arc<Line>> {
+    HERE.with_borrow(|here| {
+        let seen = here.as_ref()?;
+        let note = seen.note.as_ref()?;
+        note_of_asyncio(py)?.is(&**note).then(|| Arc::clone(&seen.line))
+    })
+}
+
+/// The line of a loop, if it is the one that was seen last.
+fn line_of(running: &Bound<'_, PyAny>) -> Option<Arc<Line>> {
+    let at = running.as_ptr() as usize;
+    HERE.with_borrow(|here| here.as_ref().filter(|seen| seen.at == at).map(|seen| Arc::clone(&seen.line)))
+}
+
+/// What asyncio notes of this thread whenever a loop begins or ends here. Up to CPython 3.11 that is a new object each time, then the
+/// loop itself or None; from 3.14 on there is no such note.
+fn note_of_asyncio(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    of_this_thread(py)?.get_item(intern!(py, "__asyncio_running_event_loop__")).ok()?
 }
 
 /// Something outside of the engine that has work for a loop.
@@ -175,7 +215,7 @@ impl Line {
         if self.woken.swap(true, Ordering::SeqCst) {
             return;
         }
-        let here = HERE.with_borrow(|here| here.as_ref().is_some_and(|(_, line)| std::ptr::eq(line.as_ref(), self)));
+        let here = HERE.with_borrow(|here| here.as_ref().is_some_and(|seen| std::ptr::eq(seen.line.as_ref(), self)));
         if here && attach(|py| self.call_soon(py)) {
             return;
         }
@@ -282,16 +322,13 @@ impl Bridge {
         let line = &self.line;
         let gone = (line.event_loop.lock().take(), line.call_soon.lock().take(), line.watching.lock().take());
         drop(gone);
-        HERE.with_borrow_mut(|here| {
-            if here.as_ref().is_some_and(|(_, line)| Arc::ptr_eq(line, &self.line)) {
-                *here = None;
-            }
-        });
+        let seen = HERE.with_borrow_mut(|here| here.take_if(|seen| Arc::ptr_eq(&seen.line, line)));
+        drop(seen);
     }
 
     /// Marks this thread as the one that runs the loop.
     fn enter(&self, running: &Bound<'_, PyAny>) {
-        HERE.set(Some((running.as_ptr() as usize, Arc::clone(&self.line))));
+        HERE.set(Some(Seen::new(running, Arc::clone(&self.line))));
     }
 
     /// Empties the pipe, then does what `run` does.

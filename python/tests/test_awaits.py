@@ -339,3 +339,41 @@ def test_to_block_the_loop_that_would_answer_is_refused_and_it_can_still_be_awai
             assert await node.spawn(lambda message: ref.ask(message).wait()).ask(9) == 9
 
     asyncio.run(asyncio.wait_for(main(), 30))
+
+
+@LOOPS
+def test_each_loop_of_a_thread_has_its_own_asks_even_one_that_runs_inside_of_another(loop: str) -> None:
+    """Notebooks run loops inside of loops, and programs one after another: an ask ends on the loop that awaits it."""
+    ended = program(
+        """
+        from LOOP import new_event_loop as new_loop
+
+        async def ask(number):
+            return await echo.ask(number)
+
+        async def outer():
+            assert await ask(1) == 1
+            running = asyncio.get_running_loop()
+            inner = new_loop()
+            asyncio._set_running_loop(None)
+            try:
+                assert inner.run_until_complete(ask(2)) == 2
+            finally:
+                inner.close()
+                asyncio._set_running_loop(running)
+            assert await ask(3) == 3
+
+        with tw.Node() as node:
+            echo = node.spawn(lambda number: number)
+            first, second = new_loop(), new_loop()
+            for loop in (first, second, first, second, first):
+                assert loop.run_until_complete(ask(4)) == 4
+                loop.run_until_complete(outer())
+            first.close()
+            assert second.run_until_complete(ask(5)) == 5
+            second.close()
+        print("all answered")
+        """.replace("LOOP", loop),
+        loop,
+    )
+    assert (ended.code, ended.out) == (0, "all answered\n"), ended.err
