@@ -14,7 +14,7 @@ use tidewire_sync::Mutex;
 use crate::actor::ActorId;
 use crate::core::Core;
 use crate::current;
-use crate::dispatch::{Dispatcher, Run as Runnable, Task};
+use crate::dispatch::{self, Dispatcher, Run as Runnable, Task};
 use crate::driver::{Driver, Turn};
 use crate::ending::{Ending, Ledger, Report};
 use crate::engine::EngineHandle;
@@ -296,22 +296,28 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Lets an actor run again whose handler waited for something outside.
     pub fn resume(self: &Arc<Self>) {
-        let wake = {
-            let mut inbox = self.inbox.lock();
-            match inbox.run {
-                Run::Active => {
-                    inbox.resumed = true;
-                    false
-                }
-                _ => {
-                    inbox.run = Run::Active;
-                    true
-                }
-            }
-        };
-        if wake {
+        if self.is_to_run_again() {
             self.schedule();
         }
+    }
+
+    /// As [`resume`](Self::resume), by a reference that is not needed any more: the run queue takes it.
+    pub(crate) fn resume_by(self: Arc<Self>) {
+        if self.is_to_run_again() {
+            dispatch::schedule(self);
+        }
+    }
+
+    /// Marks it as active; answers whether it must be put on a run queue.
+    fn is_to_run_again(&self) -> bool {
+        let mut inbox = self.inbox.lock();
+        let active = inbox.run == Run::Active;
+        if active {
+            inbox.resumed = true;
+        } else {
+            inbox.run = Run::Active;
+        }
+        !active
     }
 
     /// As [`resume`](Self::resume), where nothing has failed: an actor with nothing to do stays idle.
@@ -498,12 +504,13 @@ impl<M: Send + 'static> Runnable for Cell<M> {
         drop(entered);
         match after {
             Some(After::Rest) => {}
-            Some(After::Requeue) => {
-                let dispatcher = Arc::clone(&self.dispatcher);
-                dispatcher.requeue(self);
-            }
+            Some(After::Requeue) => dispatch::schedule(self),
             None => self.go_on(),
         }
+    }
+
+    fn dispatcher(&self) -> &Arc<Dispatcher> {
+        &self.dispatcher
     }
 
     fn forsake(self: Arc<Self>) {

@@ -251,7 +251,7 @@ impl<M: Send + 'static> Cell<M> {
 
 impl<M: Send + 'static> Wake for Cell<M> {
     fn wake(self: Arc<Self>) {
-        self.resume();
+        self.resume_by();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
@@ -261,6 +261,6 @@ impl<M: Send + 'static> Wake for Cell<M> {
 
 impl<M: Send + 'static> Fire for Cell<M> {
     fn fire(self: Arc<Self>) {
-        self.resume();
+        self.resume_by();
     }
 }

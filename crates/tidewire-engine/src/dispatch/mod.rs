@@ -22,12 +22,26 @@ pub use self::tokio::TokioDispatcher;
 pub(crate) trait Run: Send + Sync {
     /// Runs one turn.
     fn run(self: Arc<Self>);
+    /// Where it runs.
+    fn dispatcher(&self) -> &Arc<Dispatcher>;
     /// Lets go of what an actor holds that was abandoned and that no thread will run again.
     fn forsake(self: Arc<Self>);
 }
 
 /// A ready actor, on its way through run queues.
 pub(crate) type Task = Arc<dyn Run>;
+
+/// Puts a ready actor in line, by a reference that whoever runs it takes over: none is counted on the way if that is this thread.
+#[inline]
+pub(crate) fn schedule(task: Task) {
+    if let Some(task) = worker::push_where_it_runs(task) {
+        let dispatcher = Arc::clone(task.dispatcher());
+        match &dispatcher.place {
+            Place::Threads(pool) => pool.inject(task),
+            Place::External(external) => external.schedule(task),
+        }
+    }
+}
 
 /// A name, a place to run, and how long one actor may keep a thread while others wait.
 pub(crate) struct Dispatcher {
@@ -66,13 +80,5 @@ impl Dispatcher {
     pub fn lingers(&self) -> bool {
         matches!(&self.place, Place::Threads(pool) if pool.options.eager && !pool.options.spin.is_zero())
             && !others_wait()
-    }
-
-    /// Puts an actor whose turn is over at the end of the line.
-    pub fn requeue(&self, task: Task) {
-        match &self.place {
-            Place::Threads(pool) => pool.requeue(task),
-            Place::External(external) => external.schedule(task),
-        }
     }
 }

@@ -108,16 +108,14 @@ impl Pool {
     #[inline]
     pub fn schedule(self: &Arc<Self>, task: Task) {
         if let Some(task) = worker::push_local(self, task) {
-            self.injector.push(task);
-            self.rouse_for_injected();
+            self.inject(task);
         }
     }
 
-    pub fn requeue(self: &Arc<Self>, task: Task) {
-        if let Some(task) = worker::push_local(self, task) {
-            self.injector.push(task);
-            self.rouse_for_injected();
-        }
+    /// Puts a task in the common line.
+    pub fn inject(self: &Arc<Self>, task: Task) {
+        self.injector.push(task);
+        self.rouse_for_injected();
     }
 
     /// Called after a thread of the pool put a task in its own line, which now holds `waiting`.

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use crossbeam_deque::Worker as Line;
 
-use super::Task;
 use super::pool::{Pool, TaskStealer};
 use super::sleepers::Bed;
+use super::{Place, Task};
 use crate::guard::guarded;
 
 /// What the others see of one thread.
@@ -100,6 +100,13 @@ struct Seat {
     line: Line<Task>,
 }
 
+impl Seat {
+    fn push(&self, task: Task) {
+        self.line.push(task);
+        self.pool.pushed_local(self.line.len());
+    }
+}
+
 thread_local! {
     static SEAT: RefCell<Option<Seat>> = const { RefCell::new(None) };
 }
@@ -109,8 +116,20 @@ thread_local! {
 pub(crate) fn push_local(pool: &Arc<Pool>, task: Task) -> Option<Task> {
     SEAT.with_borrow(|seat| match seat {
         Some(seat) if Arc::ptr_eq(&seat.pool, pool) => {
-            seat.line.push(task);
-            pool.pushed_local(seat.line.len());
+            seat.push(task);
+            None
+        }
+        _ => Some(task),
+    })
+}
+
+/// As [`push_local`], for the pool that the task runs in.
+#[inline]
+pub(crate) fn push_where_it_runs(task: Task) -> Option<Task> {
+    let runs_in = |task: &Task, pool: &Arc<Pool>| matches!(&task.dispatcher().place, Place::Threads(its) if Arc::ptr_eq(its, pool));
+    SEAT.with_borrow(|seat| match seat {
+        Some(seat) if runs_in(&task, &seat.pool) => {
+            seat.push(task);
             None
         }
         _ => Some(task),
