@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::{PATIENCE, drain, engine, engine_with, wait};
-use tidewire_engine::{ActorRef, Mailbox, Overflow, SpawnOptions, Stop, TimerOutcome};
+use tidewire_engine::{ActorRef, Context, Mailbox, Overflow, SpawnOptions, Stop, TimerOutcome};
 
 /// A small generator for seeded choices.
 struct Seeded(u64);
@@ -295,7 +295,11 @@ fn who_comes_and_goes_among_many_gets_what_is_published_meanwhile_and_nothing_af
     let engine = engine(2);
     let spawn = |handle: Box<dyn Fn((usize, bool)) + Send>| {
         let options = SpawnOptions::new().mailbox(Mailbox::new(100_000));
-        engine.spawn_fn_with(options, move |told: (usize, bool), _| Ok(handle(told))).unwrap()
+        let handle = move |told: (usize, bool), _: &mut Context<'_, (usize, bool)>| {
+            handle(told);
+            Ok(())
+        };
+        engine.spawn_fn_with(options, handle).unwrap()
     };
     for _ in 0..STAY {
         engine.subscribe("news.>", &spawn(Box::new(|_| {}))).unwrap();
