@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 5
 $(if $(wildcard $(BIN)/python),,$(shell rm -rf .make))
 $(if $(wildcard python/tidewire/_tidewire*.so),,$(shell rm -f .make/extension))
 
-say = @printf '\033[1m== %s\033[0m\n' "$(1)"
+say = @printf '\033[1m== %(%T)T %s\033[0m\n' -1 "$(1)"
 
 .PHONY: help
 help: ## Show the targets
@@ -118,7 +118,7 @@ random: .make/extension ## Random programs of one node beside an oracle: RANDOM_
 .PHONY: test-python
 test-python: .make/extension .make/flights ## Python tests
 	$(call say,Python tests)
-	@cd python && ../$(BIN)/python -m pytest
+	@cd python && ../$(BIN)/python -m pytest --durations=20 --durations-min=5
 
 .PHONY: test-js
 test-js: .make/extension .make/js .make/chromium .make/flights ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python

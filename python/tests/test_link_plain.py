@@ -45,8 +45,7 @@ class Desk(tw.Service):
     @tw.method
     async def stay_soon(self) -> str:
         self.inside.release()
-        while not self.open.is_set():
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(self.open.wait, PATIENCE)
         return self.name
 
 
