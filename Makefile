@@ -51,7 +51,7 @@ test: test-rust test-loom test-python test-js test-attack test-demo test-fuzz ##
 lint: .make/venv .make/extension .make/js ## Check format, lints, types, generated files and the import table
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
-	@for package in fuzz bench/rust bench/rpc bench/nats bench/http; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
+	@for package in fuzz bench/rust bench/rpc bench/nats bench/http bench/log; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/schemars,tidewire-node/tracing -- -D warnings
 	$(call say,ruff)
 	@$(BIN)/ruff check python tools examples bench crates js
@@ -205,7 +205,7 @@ crashtest: .make/extension ## SIGKILL of a process that publishes, in KILLS roun
 .PHONY: clean
 clean: ## Remove what was built
 	$(call say,removing what was built)
-	@rm -rf target .make $(VENV) dist out js/node_modules js/packages/*/dist js/packages/*/build fuzz/target bench/rust/target bench/rpc/target bench/nats/target bench/http/target bench/pekko/target python/tidewire/*.so
+	@rm -rf target .make $(VENV) dist out js/node_modules js/packages/*/dist js/packages/*/build fuzz/target bench/rust/target bench/rpc/target bench/nats/target bench/http/target bench/log/target bench/pekko/target python/tidewire/*.so
 
 .make:
 	@mkdir -p .make
