@@ -172,6 +172,10 @@ fuzz: .make/js ## Fuzz for a minute each, and the TypeScript client with FUZZ_IN
 	@$(MAKE) --no-print-directory test-fuzz FUZZ_SECONDS=60
 	@cd js && npm run --silent build && npm run --silent fuzz
 
+.PHONY: soak-js
+soak-js: .make/extension .make/js ## A million messages of the TypeScript client (MESSAGES), and what its heap has grown by
+	@cd js && npm run --silent build && npm run --silent soak
+
 .PHONY: wheel-check
 wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPython from 3.10 to 3.13 (a quarter of an hour)
 	$(call say,wheel and source distribution)
