@@ -21,6 +21,8 @@ use crate::streams::collected;
 /// The headers of an answer that says why there is no other one.
 const CODE: &str = "Nats-Service-Error-Code";
 const ERROR: &str = "Nats-Service-Error";
+/// How often a call goes to any instance, once the one that was meant has left. It may meet that one again until the hub has heard of it.
+const OTHERS: usize = 8;
 /// What of an error goes in a header.
 const ERROR_CHARACTERS: usize = 500;
 
@@ -71,13 +73,14 @@ async fn called(serving: &Serving, method: &MethodInfo, message: &Message) -> Re
     if method.stream {
         return collected(here.stream(&method.name, &arguments)).await;
     }
-    let done = match here.call::<Value>(&method.name, &arguments).await {
-        // It has left, and NATS did not know yet: nothing of the call has begun.
-        Err(left) if matches!(left.code(), ErrorCode::NoResponders | ErrorCode::NodeStopped) => {
-            any.call(&method.name, &arguments).await
+    let mut done = here.call::<Value>(&method.name, &arguments).await;
+    for _ in 0..OTHERS {
+        match &done {
+            // It has left, and NATS or the hub did not know yet: nothing of the call has begun.
+            Err(left) if left.code() == ErrorCode::NoResponders => done = any.call(&method.name, &arguments).await,
+            _ => break,
         }
-        done => done,
-    };
+    }
     Ok(to_json(&done?))
 }
 
