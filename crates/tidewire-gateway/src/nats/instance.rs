@@ -61,7 +61,7 @@ impl Serving {
                 biased;
                 _ = &mut ended, if !ends => {
                     ends = true;
-                    // What the server has sent before it knows of it still comes.
+                    // What is here already still comes.
                     for one in subscribed.iter_mut() {
                         drop(one.drain().await);
                     }
