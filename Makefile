@@ -53,6 +53,8 @@ lint: .make/venv .make/extension .make/js ## Check format, lints, types, generat
 	@cargo fmt --all --check
 	@for package in fuzz bench/rust bench/rpc bench/nats bench/http bench/log; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/schemars,tidewire-node/tracing -- -D warnings
+	@for features in "" tls websocket; do cargo clippy --package tidewire-link --no-default-features --features "$$features" -- -D warnings; done
+	@cargo clippy --package tidewire-node --no-default-features -- -D warnings
 	$(call say,ruff)
 	@$(BIN)/ruff check python tools examples bench crates js
 	@$(BIN)/ruff format --check python tools examples bench crates js
@@ -186,6 +188,18 @@ crates-check: ## Package each crate as it would be published, and build it from 
 	$(call say,packages of the crates)
 	@cargo package --quiet --workspace --exclude tidewire-python --exclude tidewire-testkit --exclude tidewire-examples
 
+.PHONY: deny
+deny: .make/cargo-deny ## Known faults, licences and sources of Rust dependencies (deny.toml; fetches the list of faults)
+	$(call say,dependencies of the crates)
+	@cargo fetch --locked
+	@.make/cargo/bin/cargo-deny --offline --locked check bans licenses sources
+	@.make/cargo/bin/cargo-deny --locked check advisories
+
+.PHONY: api
+api: .make/cargo-public-api ## The public API of the crates for Rust users, beside the one that is kept in spec/rust-api
+	$(call say,public API of the crates)
+	@$(PYTHON) tools/public_api.py
+
 .PHONY: histories
 histories: .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST
 	$(call say,$(or $(HISTORIES),200) random histories over links)
@@ -232,6 +246,17 @@ clean: ## Remove what was built
 .make/extension: .make/venv $(RUST_SOURCES) python/pyproject.toml
 	$(call say,building the extension with maturin)
 	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
+	@touch $@
+
+# Both are built here, which takes some minutes. The version that reads what rustdoc says goes with that of the compiler.
+.make/cargo-deny: | .make
+	$(call say,cargo-deny)
+	@cargo install --quiet --locked --root .make/cargo cargo-deny@0.20.2
+	@touch $@
+
+.make/cargo-public-api: | .make
+	$(call say,cargo-public-api)
+	@cargo install --quiet --locked --root .make/cargo cargo-public-api@0.52.0
 	@touch $@
 
 .make/js: js/package.json js/package-lock.json | .make

@@ -92,11 +92,18 @@ impl FromStr for Address {
     }
 }
 
+/// What is said of TLS and of WebSocket where the build leaves them out.
+pub const NO_TLS: &str = "this program was built without TLS: enable the feature tls of tidewire-node or tidewire-link";
+pub const NO_WEBSOCKET: &str =
+    "this program was built without WebSocket: enable the feature websocket of tidewire-node or tidewire-link";
+
 fn parse(text: &str) -> Result<Address, &'static str> {
     let Some((scheme, rest)) = text.split_once("://") else { return Err(USE) };
     let place = rest.trim_end_matches('/');
     match scheme {
         "tide" => host_and_port(place, None).map(|(host, port)| Address::Tcp { host, port }),
+        "tide+tls" | "wss" if !cfg!(feature = "tls") => Err(NO_TLS),
+        "ws" | "wss" if !cfg!(feature = "websocket") => Err(NO_WEBSOCKET),
         "tide+tls" => host_and_port(place, None).map(|(host, port)| Address::Tls { host, port, tls: Box::default() }),
         "ws" => web(rest, 80, None),
         "wss" => web(rest, 443, Some(Box::default())),

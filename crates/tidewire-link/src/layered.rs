@@ -140,7 +140,7 @@ impl Layer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tls", feature = "websocket"))]
 mod tests {
     use std::future::Future;
     use std::time::Duration;
@@ -153,8 +153,8 @@ mod tests {
     use tungstenite::protocol::Role;
 
     use super::{Arc, Direct, Layer, Layered, Secured, TcpStream, Ws, io};
+    use crate::carrier::Carrier;
     use crate::tls::Tls;
-    use crate::ws::Carrier;
 
     const FRAME_BYTES: usize = 10_000;
 

@@ -6,7 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod address;
+#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
+mod carrier;
+#[cfg(feature = "tls")]
+mod certificates;
 mod clock;
+#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
 mod direct;
 mod freed;
 mod hub;
@@ -20,13 +25,17 @@ mod node;
 mod plain;
 mod reading;
 mod runtime;
+#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod secured;
 mod socket;
 mod tls;
 mod turn;
+#[cfg(feature = "websocket")]
 mod upgrade;
 mod watched;
 mod writing;
+#[cfg_attr(not(feature = "websocket"), path = "no_websocket.rs")]
 mod ws;
 
 pub use address::{Address, AddressError};

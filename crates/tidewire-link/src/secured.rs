@@ -11,6 +11,10 @@ use tokio::net::TcpStream;
 use crate::direct::Direct;
 use crate::tls::Untrusted;
 
+/// What a side joins with, and what it listens with.
+pub type ClientSide = Arc<ClientConfig>;
+pub type ServerSide = Arc<ServerConfig>;
+
 /// TLS over a TCP stream. It waits for nothing; whoever was told `WouldBlock` waits for the stream.
 pub struct Secured {
     stream: Arc<TcpStream>,
@@ -23,7 +27,7 @@ impl Secured {
     ///
     /// # Errors
     /// `InvalidInput` if there can be no certificate for this host, `InvalidData` if the other side is not whom this one trusts.
-    pub async fn join(stream: Arc<TcpStream>, host: &str, config: Arc<ClientConfig>) -> io::Result<Self> {
+    pub async fn join(stream: Arc<TcpStream>, host: &str, config: ClientSide) -> io::Result<Self> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let connection = ClientConnection::new(config, name).map_err(|error| refusal(&error))?;
@@ -34,7 +38,7 @@ impl Secured {
     ///
     /// # Errors
     /// `InvalidData` if the other side does not speak TLS, or has no certificate although one is wanted.
-    pub async fn accept(stream: Arc<TcpStream>, config: Arc<ServerConfig>) -> io::Result<Self> {
+    pub async fn accept(stream: Arc<TcpStream>, config: ServerSide) -> io::Result<Self> {
         let connection = ServerConnection::new(config).map_err(|error| refusal(&error))?;
         Self::new(stream, connection.into()).shake().await
     }

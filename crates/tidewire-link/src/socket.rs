@@ -3,18 +3,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::address::Address;
+use crate::carrier::Carrier;
 use crate::direct::Direct;
 use crate::layered::{Layer, Layered};
 use crate::plain::{Plain, is_near};
-use crate::secured::Secured;
+use crate::secured::{Secured, ServerSide};
 use crate::tls::Tls;
-use crate::upgrade;
-use crate::ws::Carrier;
+use crate::ws;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What both sides agree on in TLS.
@@ -32,7 +31,7 @@ pub enum Socket {
 /// What lies on the TCP streams of one place where a hub listens.
 #[derive(Clone)]
 pub struct Layers {
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<ServerSide>,
     ws: bool,
     frame_max: usize,
 }
@@ -178,12 +177,12 @@ impl Layers {
     async fn greet(&self, stream: TcpStream) -> io::Result<Socket> {
         let stream = Arc::new(without_delay(stream));
         let secured = match &self.tls {
-            Some(config) => Some(Secured::accept(Arc::clone(&stream), Arc::clone(config)).await?),
+            Some(config) => Some(Secured::accept(Arc::clone(&stream), config.clone()).await?),
             None => None,
         };
         let layer = match secured {
             Some(secured) if !self.ws => Layer::Secured(Box::new(secured)),
-            carrier => Layer::Ws(Box::new(upgrade::accept(carried(&stream, carrier), self.frame_max).await?)),
+            carrier => Layer::Ws(Box::new(ws::accept(carried(&stream, carrier), self.frame_max).await?)),
         };
         Ok(Socket::Layered(Box::new(Layered::new(stream, layer))))
     }
@@ -205,7 +204,7 @@ async fn connect(address: &Address, frame_max: usize) -> io::Result<Socket> {
                 None => (Arc::new(without_delay(TcpStream::connect((host.as_str(), *port)).await?)), None),
             };
             let place = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-            let ws = upgrade::join(carried(&stream, secured), &place, path, frame_max).await?;
+            let ws = ws::join(carried(&stream, secured), &place, path, frame_max).await?;
             Ok(Socket::Layered(Box::new(Layered::new(stream, Layer::Ws(Box::new(ws))))))
         }
     }

@@ -7,7 +7,8 @@ use tungstenite::handshake::server::{Request, create_response, write_response};
 use tungstenite::http::{HeaderMap, HeaderValue, StatusCode};
 use tungstenite::protocol::Role;
 
-use crate::ws::{Carrier, Ws};
+use crate::carrier::Carrier;
+use crate::ws::Ws;
 
 /// What both sides speak inside of the WebSocket.
 const PROTOCOL: &str = "tidewire.v1";

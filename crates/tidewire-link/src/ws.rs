@@ -1,13 +1,13 @@
-use std::io::{self, Read, Write};
+use std::io;
 
 use tidewire_proto::wire;
-use tokio::net::TcpStream;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tungstenite::{Bytes, Error, Message, WebSocket};
 
+use crate::carrier::Carrier;
 use crate::direct::Direct;
-use crate::secured::Secured;
+pub use crate::upgrade::{accept, join};
 
 /// Frames are gathered into messages of about this length; a longer frame is a message of its own.
 const MESSAGE_BYTES: usize = 64 * 1024;
@@ -15,14 +15,6 @@ const MESSAGE_BYTES: usize = 64 * 1024;
 const READ_BYTES: usize = 4 * 1024;
 /// Messages without frames that are read at one go.
 const EMPTY_MESSAGES: usize = 64;
-
-/// What carries a WebSocket.
-pub enum Carrier {
-    /// TCP.
-    Direct(Direct),
-    /// TLS over TCP.
-    Secured(Box<Secured>),
-}
 
 /// Frames in the messages of a WebSocket. It waits for nothing; whoever was told `WouldBlock` waits for the stream.
 pub struct Ws {
@@ -188,40 +180,5 @@ fn as_io(error: Error) -> io::Error {
     match error {
         Error::Io(error) => error,
         other => io::Error::other(other),
-    }
-}
-
-impl Carrier {
-    /// The stream, to wait for.
-    pub fn stream(&self) -> &TcpStream {
-        match self {
-            Self::Direct(direct) => direct.stream(),
-            Self::Secured(secured) => secured.stream(),
-        }
-    }
-}
-
-impl Read for Carrier {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Direct(direct) => direct.read(into),
-            Self::Secured(secured) => secured.read(into),
-        }
-    }
-}
-
-impl Write for Carrier {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Direct(direct) => direct.write(bytes),
-            Self::Secured(secured) => secured.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Direct(direct) => direct.flush(),
-            Self::Secured(secured) => secured.flush(),
-        }
     }
 }

@@ -1,0 +1,51 @@
+//! What carries a WebSocket: a TCP stream, or TLS over one.
+
+use std::io::{self, Read, Write};
+
+use tokio::net::TcpStream;
+
+use crate::direct::Direct;
+use crate::secured::Secured;
+
+/// What carries a WebSocket.
+pub enum Carrier {
+    /// TCP.
+    Direct(Direct),
+    /// TLS over TCP.
+    Secured(Box<Secured>),
+}
+
+impl Carrier {
+    /// The stream, to wait for.
+    pub fn stream(&self) -> &TcpStream {
+        match self {
+            Self::Direct(direct) => direct.stream(),
+            Self::Secured(secured) => secured.stream(),
+        }
+    }
+}
+
+impl Read for Carrier {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Direct(direct) => direct.read(into),
+            Self::Secured(secured) => secured.read(into),
+        }
+    }
+}
+
+impl Write for Carrier {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Direct(direct) => direct.write(bytes),
+            Self::Secured(secured) => secured.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Direct(direct) => direct.flush(),
+            Self::Secured(secured) => secured.flush(),
+        }
+    }
+}
