@@ -39,7 +39,7 @@ def main() -> int:
         name = str(kept.relative_to(ROOT))
         sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), now.splitlines(True), name, "now", n=0))
     if changed:
-        print("the public API has changed: python tools/public_api.py --write keeps it, CHANGELOG.md says so")
+        print("the public API has changed: python tools/public_api.py --write keeps it; say so in CHANGELOG.md")
     return 1 if changed else 0
 
 
