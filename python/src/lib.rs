@@ -17,6 +17,7 @@ mod context;
 mod coroutine;
 mod engine;
 mod errors;
+mod exports;
 mod fork;
 mod forked;
 mod function;
@@ -96,6 +97,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;
     module.add_class::<link::Directory>()?;
+    module.add_class::<exports::Exports>()?;
     module.add_function(wrap_pyfunction!(link::agent_subject, module)?)?;
     module.add_function(wrap_pyfunction!(attach::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(attach::after_fork_in_parent, module)?)?;

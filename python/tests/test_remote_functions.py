@@ -14,7 +14,6 @@ import pytest
 import tidewire as tw
 from link_programs import until_served
 from remote_support import World, counts, has, let_go, play
-from tidewire.objects import given
 
 
 class Desk(tw.Service):
@@ -237,9 +236,7 @@ def test_a_function_comes_back_from_the_call_that_gave_it(priority: str) -> None
     play(Desk(), story)
 
 
-def test_what_is_given_in_calls_that_are_given_up_is_let_go_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given, "CLAIM_S", 0.2)
-
+def test_what_is_given_in_calls_that_are_given_up_is_let_go_soon() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
         await desk.same(1)
@@ -403,7 +400,7 @@ def test_who_guesses_or_steals_a_key_gets_nothing() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
         await desk.keep(double)
-        (key,) = world.caller._link().objects._given._entries
+        (key,) = world.server._link().objects._held._holdings
         number = world.caller._link().link.joined[1]
         async with world.node("thief") as thief:
             for subject in (f"$node.{number}.{key}.call", f"$node.{number}.{'0' * 32}.call", f"$node.{number}.x"):

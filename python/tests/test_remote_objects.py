@@ -1,11 +1,10 @@
-"""Service objects as arguments and results; what may be given; the machine that knows what was."""
+"""Service objects as arguments and results; what may be given."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import pickle
-import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 import tidewire as tw
 from remote_support import World, counts, let_go, play
-from tidewire._limits import REMOTE_OBJECTS
-from tidewire.objects.given import CLAIM_S, Entry, Given
 
 
 class Cart(tw.Service):
@@ -255,83 +252,6 @@ def test_a_mark_stands_for_its_object_here() -> None:
             pickle.dumps(marked)
 
 
-# The machine
-
-
-def _entry(holder: str, same: object = 0, lease_s: float = 10.0) -> Entry:
-    return Entry(same, holder, object(), "function", "f", {}, lease_s)
-
-
-def test_what_was_given_is_found_by_its_holder_alone() -> None:
-    given, entry = Given(), _entry("b")
-    given.add(entry)
-    given.give(entry, 0.0)
-    assert given.use(entry.key, "b", 7, 1.0) is entry
-    assert entry.until == 11.0
-    for key, holder, origin in [(entry.key, "c", 7), (entry.key, "b", 8), ("0" * 32, "b", 7), ("", "b", 7)]:
-        with pytest.raises(tw.RemoteGone):
-            given.use(key, holder, origin, 1.0)
-    assert entry.until == 11.0, "who has no right to it renews no lease"
-    given.left(8)
-    assert len(given) == 1
-    given.left(7)
-    assert len(given) == 0
-
-
-def test_what_is_given_again_while_it_is_let_go_stays() -> None:
-    given, entry = Given(), _entry("b")
-    given.add(entry)
-    given.give(entry, 0.0)
-    given.give(entry, 0.0)
-    given.release(entry.key, "b", 7, 1)
-    assert given.known("b", 0) is entry
-    given.release(entry.key, "c", 7, 1)
-    given.release(entry.key, "b", 7, -5)
-    assert len(given) == 1
-    given.release(entry.key, "b", 7, 1)
-    assert given.known("b", 0) is None and len(given) == 0
-
-
-def test_what_is_let_go_while_its_call_is_under_way_stays_until_that_has_ended() -> None:
-    given, entry = Given(), _entry("b")
-    given.add(entry)
-    given.give(entry, 0.0)
-    entry.busy += 1
-    given.release(entry.key, "b", 7, 1)
-    assert given.find(entry.key) is entry
-    # Given once more meanwhile, it is held once more.
-    given.give(entry, 0.0)
-    given.ended(entry, 1.0)
-    assert given.find(entry.key) is entry
-    entry.busy += 1
-    given.release(entry.key, "b", 7, 1)
-    given.ended(entry, 2.0)
-    assert len(given) == 0
-
-
-def test_what_nobody_claims_after_its_call_lives_shortly() -> None:
-    given, entry = Given(), _entry("b", lease_s=600.0)
-    given.add(entry)
-    given.give(entry, 0.0)
-    entry.busy += 1
-    given.ended(entry, 1.0)
-    assert given.expire(1.0) == 1.0 + CLAIM_S
-    given.use(entry.key, "b", 7, 2.0)
-    assert given.expire(300.0) == 602.0
-
-
-def test_what_was_given_is_let_go_over_the_link_of_its_holder_alone() -> None:
-    given, entry = Given(), _entry("b")
-    given.add(entry)
-    given.give(entry, 0.0)
-    given.use(entry.key, "b", 7, 1.0)
-    # Another node that has taken the name since.
-    given.release(entry.key, "b", 8, 1)
-    assert len(given) == 1
-    given.release(entry.key, "b", 7, 1)
-    assert len(given) == 0
-
-
 def test_what_comes_back_from_a_node_that_it_was_not_given_to_is_refused() -> None:
     class Desk:
         def __init__(self) -> None:
@@ -378,51 +298,3 @@ class Stand:
 
 def _as_it_is(stands: dict[str, Any], value: object) -> dict[str, Any]:
     return stands
-
-
-def test_a_node_gives_no_more_than_its_limit() -> None:
-    given = Given()
-    for number in range(REMOTE_OBJECTS.default):
-        given.add(_entry("b", number))
-    with pytest.raises(tw.LimitExceeded, match="remote_objects=10,000"):
-        given.add(_entry("b", -1))
-    given.clear()
-    given.add(_entry("b", -1))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_nothing_lives_beyond_its_lease_or_holder(seed: int) -> None:
-    dice, given, now = random.Random(seed), Given(), 0.0
-    alive: dict[str, Entry] = {}
-    for step in range(400):
-        now += dice.random()
-        what = dice.randrange(7)
-        entry = dice.choice(list(alive.values())) if alive else None
-        if what <= 1 or entry is None:
-            entry = _entry(dice.choice("bc"), step, dice.uniform(0.5, 20.0))
-            given.add(entry)
-            given.give(entry, now)
-            alive[entry.key] = entry
-        elif what == 2:
-            origin = 1 if entry.holder == "b" else 2
-            assert given.use(entry.key, entry.holder, origin, now) is entry
-        elif what == 3:
-            entry.busy += 1
-        elif what == 4 and entry.busy:
-            given.ended(entry, now)
-            if not entry.busy and entry.given <= 0:
-                del alive[entry.key]
-        elif what == 5:
-            given.release(entry.key, entry.holder, 1 if entry.holder == "b" else 2, 1)
-            if not entry.busy:
-                del alive[entry.key]
-        elif what == 6 and dice.random() < 0.1:
-            origin = dice.choice((1, 2))
-            given.left(origin)
-            alive = {key: one for key, one in alive.items() if one.origin != origin}
-        next_at = given.expire(now)
-        alive = {key: one for key, one in alive.items() if one.busy or one.until > now}
-        assert len(given) == len(alive)
-        idle = [one.until for one in alive.values() if not one.busy]
-        assert next_at == (min(idle) if idle else None)
-        assert all(given.find(key) is one and given.known(one.holder, one.same) is one for key, one in alive.items())

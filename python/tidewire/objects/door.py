@@ -17,8 +17,7 @@ from tidewire.services.room import Room
 if TYPE_CHECKING:
     from tidewire._binding import RemoteCall
     from tidewire.node import Node
-    from tidewire.objects.given import Entry
-    from tidewire.objects.references import Objects
+    from tidewire.objects.references import Export, Objects
 
 _INFO = ServiceInfo("objects", instances=("objects",))
 
@@ -28,7 +27,7 @@ class ObjectRequest(Request):
 
     __slots__ = ("entry",)
 
-    entry: Entry
+    entry: Export
 
 
 class ObjectHost(Host):
@@ -58,7 +57,7 @@ class Door(Porter):
     def __init__(self, node: Node, objects: Objects) -> None:
         super().__init__(ObjectHost(node))
         self._objects = objects
-        self._entries: dict[RemoteCall, Entry] = {}
+        self._entries: dict[RemoteCall, Export] = {}
 
     # Nobody may publish on the subjects of a node.
     def __call__(self, call: RemoteCall) -> None:  # type: ignore[override]
@@ -81,9 +80,8 @@ class Door(Porter):
 
     def _let_in(self, call: RemoteCall, what: str) -> None:
         key, _, name = what.partition(".")
-        entry = self._objects.use(call, key)
+        entry = self._objects.called(call, key)
         bound = entry.methods.get(name)
-        self._objects.busy(entry)
         self._entries[call] = entry
         try:
             (self._streams if bound is not None and bound.streams else self.actor).tell(call, call.priority)
@@ -100,7 +98,7 @@ class Door(Porter):
     def _ended(self, call: RemoteCall) -> None:
         entry = self._entries.pop(call, None)
         if entry is not None:
-            self._objects.idle(entry)
+            self._objects.ends(entry)
 
     def _bound(self, call: RemoteCall, method: str) -> Bound | None:
         return self._entries[call].methods.get(method)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidewire.objects.given import Entry
-    from tidewire.objects.references import Objects
+    from tidewire.objects.references import Export, Objects
 
 
 class Giving:
@@ -23,19 +22,19 @@ class Giving:
     def __init__(self, objects: Objects, peer: str) -> None:
         self._objects = objects
         self._peer = peer
-        self.entries: list[Entry] = []
+        self.entries: list[Export] = []
 
     def __call__(self, value: Any) -> Mapping[str, Any] | None:
-        entry, stands = self._objects.stand_in(self._peer, value)
-        if entry is not None:
-            self._objects.busy(entry)
-            self.entries.append(entry)
+        export, stands = self._objects.stand_in(self._peer, value)
+        if export is not None:
+            self._objects.begins(export)
+            self.entries.append(export)
         return stands
 
     def ended(self, lost: bool = False) -> None:
         """Note that the call has ended; if its callee was lost, or never had it, what only that call has given is let go."""
         entries, self.entries = self.entries, []
-        for entry in entries:
-            self._objects.idle(entry)
-            if entry.kind == "items" or (lost and entry.origin is None):
-                self._objects.drop(entry)
+        for export in entries:
+            self._objects.ends(export)
+            if export.kind == "items" or lost:
+                self._objects.drop(export, unclaimed=export.kind != "items")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import secrets
 import threading
 from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import sender_of_value
-from tidewire.errors import InvalidArgument, LinkLost
-from tidewire.objects.given import Entry, Given
+from tidewire._binding import Exports, sender_of_value
+from tidewire.errors import InvalidArgument, LinkLost, RemoteGone
 from tidewire.objects.held import Held
 from tidewire.objects.marks import Remote, is_function, is_service
 from tidewire.objects.proxy import Proxy
@@ -35,6 +35,28 @@ TAKE = "take"
 
 _TAKES = {TAKE: Bound(TAKE, lambda: None, Signature(None, Hints(), 0), True, True, "private")}
 _LOOK_LEAST_S = 0.01
+_KEY_BYTES = 16
+
+
+class Export:
+    """One object that one node has been given.
+
+    Attributes:
+        key: What it is named by.
+        target: The object.
+        kind: "function", "object" or "items".
+        title: What errors call it.
+        methods: What can be called.
+    """
+
+    __slots__ = ("key", "kind", "methods", "target", "title")
+
+    def __init__(self, target: Any, kind: str, title: str, methods: Mapping[str, Bound]) -> None:
+        self.key = secrets.token_hex(_KEY_BYTES)
+        self.target = target
+        self.kind = kind
+        self.title = title
+        self.methods = methods
 
 
 class Objects:
@@ -46,11 +68,11 @@ class Objects:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # The lock protects what was given. An object that is let go by the collector takes it again.
+        # What is given is looked up and added in one step. An object that is let go by the collector takes it again.
         self._lock = threading.RLock()
         links = connection.node.links
         self._lease_s = links.remote_lease_ms / 1000
-        self._given = Given(links.remote_objects, connection.tell)
+        self._given = Exports(links.remote_objects, connection.tell)
         self._held = Held(connection)
         self._door: Door | None = None
         self._target = self._receive
@@ -68,8 +90,7 @@ class Objects:
 
     def lost(self) -> None:
         """Note that the link was lost: with it, all that was given and held."""
-        with self._lock:
-            self._given.clear()
+        self._given.clear()
         self._held.lost()
 
     def close(self) -> None:
@@ -82,13 +103,12 @@ class Objects:
 
     def statistics(self) -> dict[str, int]:
         """Return how many objects were given, and how many are held."""
-        with self._lock:
-            self._given.expire(monotonic())
-            return {"given": len(self._given), "held": len(self._held)}
+        self._given.expire(monotonic())
+        return {"given": len(self._given), "held": len(self._held)}
 
     # References that leave
 
-    def stand_in(self, peer: str, value: Any) -> tuple[Entry | None, Mapping[str, Any] | None]:
+    def stand_in(self, peer: str, value: Any) -> tuple[Export | None, Mapping[str, Any] | None]:
         """Return what a value is given as to a node, and what stands for it on the wire; None if it may not be given.
 
         Raises:
@@ -105,14 +125,14 @@ class Objects:
         if joined is None:
             raise LinkLost(f"{self._connection.node.name}: its link is lost: nothing can be given before it is back")
         with self._lock:
-            entry = self._entry(peer, value, *found)
-        return entry, {
+            export = self._export(peer, value, *found)
+        return export, {
             "node": joined[1],
             "name": self._connection.node.name,
-            "key": entry.key,
-            "kind": entry.kind,
-            "title": entry.title,
-            "methods": [[bound.name, bound.streams, None] for bound in entry.methods.values()],
+            "key": export.key,
+            "kind": export.kind,
+            "title": export.title,
+            "methods": [[bound.name, bound.streams, None] for bound in export.methods.values()],
         }
 
     def _what(self, value: Any) -> tuple[str, Any, float] | None:
@@ -127,40 +147,33 @@ class Objects:
             return "function", value, self._lease_s
         return ("object", value, self._lease_s) if is_service(value) else None
 
-    def _entry(self, peer: str, value: Any, kind: str, target: Any, lease_s: float) -> Entry:
-        same, now = _sameness(target), monotonic()
-        entry = self._given.known(peer, same)
-        if entry is None:
-            title, methods = _methods(kind, target)
-            entry = Entry(same, peer, target, kind, title, methods, lease_s)
-            if len(self._given) >= self._given.most:
-                self._given.expire(now)
-            self._given.add(entry)
+    def _export(self, peer: str, value: Any, kind: str, target: Any, lease_s: float) -> Export:
+        identity, now = _identity(target), monotonic()
+        export: Export | None = self._given.again(peer, identity, now)
+        if export is None:
+            export = Export(target, kind, *_methods(kind, target))
+            self._given.add(peer, identity, export.key, lease_s, export, now)
             self._look_at(now + lease_s)
         if isinstance(value, Remote):
             value.on_dispose(self._dispose)
-        self._given.give(entry, now)
-        return entry
+        return export
 
     def _dispose(self, value: Remote) -> None:
-        with self._lock:
-            self._given.dispose(value.target)
+        self._given.dispose(_identity(value.target))
 
-    def busy(self, entry: Entry) -> None:
-        """Note that a call begins with an object, or of it: its lease stands still."""
-        with self._lock:
-            entry.busy += 1
+    def begins(self, export: Export) -> None:
+        """Note that a call begins with an object: its lease stands still."""
+        self._given.begins(export.key)
 
-    def idle(self, entry: Entry) -> None:
-        """Note that such a call has ended."""
-        with self._lock:
-            self._given.ended(entry, monotonic())
-        self._look_at(entry.until)
+    def ends(self, export: Export) -> None:
+        """Note that a call has ended with an object, or of it."""
+        until = self._given.ends(export.key, monotonic())
+        if until is not None:
+            self._look_at(until)
 
-    def drop(self, entry: Entry) -> None:
-        """Let an object go."""
-        with self._lock:
-            self._given.remove(entry)
+    def drop(self, export: Export, unclaimed: bool) -> None:
+        """Let go what only one call had given; if it is only to be dropped unclaimed, its holder may have it."""
+        self._given.remove(export.key, unclaimed)
 
     # References that come
 
@@ -173,50 +186,46 @@ class Objects:
             LimitExceeded: if so much is held already.
         """
         if isinstance(stands, dict) and stands.get("kind") == "back":
-            with self._lock:
-                return self._given_back(str(stands.get("key")))
+            return self._given_back(str(stands.get("key")))
         return self._held.take(stands)
 
     def _given_back(self, key: str) -> Any:
-        entry = self._given.find(key)
-        if entry is None or not self._may_give_back(entry):
-            from tidewire.errors import RemoteGone
-
+        number = sender_of_value()
+        holder = None if number is None else self._connection.link.name_of(number) or ""
+        export = self._given.returned(key, holder, number)
+        if export is None:
             raise RemoteGone(
                 f"{key[:8]}: it came back to its owner, who has let it go, or has not given it to the node that it comes from"
             )
-        return entry.target
-
-    def _may_give_back(self, entry: Entry) -> bool:
-        number = sender_of_value()
-        return number is None or entry.is_held_by(self._connection.link.name_of(number) or "", number)
+        return export.target
 
     # Calls that come
 
-    def use(self, call: RemoteCall, key: str) -> Entry:
-        """Return what a call is for; see ``Given.use``."""
-        with self._lock:
-            return self._given.use(key, call.node, call.origin, monotonic())
+    def called(self, call: RemoteCall, key: str) -> Export:
+        """Return what a call is for; its lease stands still until the call ends.
+
+        Raises:
+            RemoteGone: if its caller has no such thing.
+        """
+        export: Export = self._given.call(key, call.node, call.origin, monotonic())
+        return export
 
     def left(self, origin: int) -> None:
         """Let all go that a node held whose link has ended."""
-        with self._lock:
-            self._given.left(origin)
+        self._given.left(origin)
 
     def release(self, call: RemoteCall) -> None:
         """Note what a node has let go."""
         pairs = call.value()
-        with self._lock:
-            for key, count in zip(pairs[::2], pairs[1::2], strict=True):
+        for key, count in zip(pairs[::2], pairs[1::2], strict=True):
+            if int(count) > 0:
                 self._given.release(str(key), call.node, call.origin, int(count))
 
     def claim(self, call: RemoteCall) -> None:
         """Note what a node has got."""
-        keys, now = call.value(), monotonic()
-        with self._lock:
-            for key in keys:
-                if self._given.find(str(key)) is not None:
-                    self._given.use(str(key), call.node, call.origin, now)
+        now = monotonic()
+        for key in call.value():
+            self._given.claim(str(key), call.node, call.origin, now)
 
     def _receive(self, call: RemoteCall) -> None:
         if self._door is None:
@@ -243,17 +252,16 @@ class Objects:
 
     def _look(self) -> None:
         self._watch, self._watch_at = None, math.inf
-        with self._lock:
-            next_at = self._given.expire(monotonic())
+        next_at = self._given.expire(monotonic())
         if next_at is not None:
             self._arm(next_at)
 
 
-def _sameness(target: Any) -> object:
+def _identity(target: Any) -> tuple[int, int]:
     """Return what is equal for references to the same object: bound methods are made anew each time they are looked at."""
     owner = getattr(target, "__self__", None)
     inner = getattr(target, "__func__", None)
-    return id(target) if owner is None or inner is None else (id(owner), id(inner))
+    return (id(target), 0) if owner is None or inner is None else (id(owner), id(inner))
 
 
 def _methods(kind: str, target: Any) -> tuple[str, Mapping[str, Bound]]:

@@ -1,13 +1,15 @@
-//! Calls between nodes: balancing over instances, admission, retries, the watchdog of handlers.
+//! Calls between nodes: balancing over instances, admission, retries, exported objects, the watchdog of handlers.
 //!
 //! - [`balancer`]: one of several instances for a call, by their load.
 //! - [`directory`]: who is there, as the hub tells it.
 //! - [`admission`]: the concurrency limit of a service, with priorities.
+//! - [`exports`]: functions and objects that were given to other nodes.
 //! - [`retry`]: new attempts of a call whose link was lost.
 //! - [`watchdog`]: handlers that block their event loop or their threads.
 
 pub mod admission;
 pub mod balancer;
 pub mod directory;
+pub mod exports;
 pub mod retry;
 pub mod watchdog;

@@ -1,8 +1,8 @@
 //! The endpoint of exported objects: inbound calls of functions and objects that this node has given.
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
+use tidewire_core::rpc::exports::Gone;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 
@@ -46,6 +46,10 @@ impl Handler for Door {
     fn published(&self, _: Published) {}
 }
 
+fn gone(why: Gone) -> Error {
+    Error::new(ErrorCode::RemoteGone, why.to_string())
+}
+
 fn reply_nil(call: Call) {
     let flusher = call.flusher();
     // Who told it may have gone meanwhile.
@@ -56,12 +60,9 @@ fn reply_nil(call: Call) {
 impl Objects {
     fn claimed(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
         let keys: Vec<String> = values::read("claim", call.message.payload())?;
-        let (now, origin) = (Instant::now(), call.head().origin);
-        let mut state = self.state.lock();
-        for key in keys.iter().filter(|key| state.given.get(key).is_some()).collect::<Vec<_>>() {
-            state.given.used(key, &call.from.name, origin, now)?;
-        }
-        Ok(())
+        let (now_us, origin) = (self.now_us(), call.head().origin);
+        let given = &mut self.state.lock().given;
+        keys.iter().try_for_each(|key| given.claim(key, &call.from.name, origin, now_us)).map_err(gone)
     }
 
     fn released(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
@@ -69,7 +70,7 @@ impl Objects {
         let mut gone = Vec::new();
         for pair in pairs.chunks_exact(2) {
             let (Some(key), Some(count)) = (pair[0].as_str(), pair[1].as_u64()) else { continue };
-            gone.extend(self.state.lock().given.release(key, &call.from.name, count));
+            gone.extend(self.state.lock().given.release(key, &call.from.name, call.head().origin, count));
         }
         drop(gone);
         self.news.wake();
@@ -95,10 +96,9 @@ impl Objects {
     }
 
     fn found(self: &Arc<Self>, call: &Call, key: &str) -> Result<(Thing, Busy), Error> {
-        let mut state = self.state.lock();
-        let entry = state.given.used(key, &call.from.name, call.head().origin, Instant::now())?;
-        let thing = entry.thing.clone();
-        state.given.busy(key);
+        let given = &mut self.state.lock().given;
+        let thing = given.used(key, &call.from.name, call.head().origin, self.now_us()).map_err(gone)?.clone();
+        given.begins(key);
         Ok((thing, Busy { objects: Arc::downgrade(self), key: key.into() }))
     }
 }

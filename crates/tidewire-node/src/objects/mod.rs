@@ -1,10 +1,9 @@
 //! Functions, objects and streams of one node, called from another; `spec/values.md` has the form.
 //!
-//! `given` is what this node has given to others, `held` what it has of them, `door` takes calls in.
+//! `held` is what this node has of others, `door` takes calls in of what it has given, whose table is `tidewire_core::rpc::exports`.
 
 mod door;
 mod feed;
-mod given;
 mod giving;
 mod held;
 mod own;
@@ -13,8 +12,9 @@ mod thing;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tidewire_core::rpc::exports::Exports;
 use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_link::{CallKey, Failure, Message, Subscription, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -31,7 +31,6 @@ use crate::values::{self, Blob, Value};
 pub(crate) use door::Busy;
 use door::Door;
 pub use feed::Feed;
-use given::Given;
 pub(crate) use giving::Giving;
 pub(crate) use held::{Holding, Stands};
 pub use own::{Function, Object};
@@ -46,11 +45,14 @@ pub(crate) const TAKE: &str = "take";
 const TELL_MS: u32 = 30_000;
 /// The last of the lanes.
 const LOW: u8 = 3;
-const HELD_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
+const OBJECTS_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
+/// How long what was given in a call that is over waits for the word that its callee has got it.
+const CLAIM_US: u64 = limits::REMOTE_CLAIM_MS.default * 1_000;
 
 /// What a node has given and what it holds.
 pub(crate) struct Objects {
     core: Weak<Core>,
+    runner: Arc<Runner>,
     pub host: Arc<Host>,
     /// The lock protects what was given and what is held; nothing is called or dropped under it.
     state: Mutex<State>,
@@ -61,11 +63,11 @@ pub(crate) struct Objects {
 /// What stands for something, as it is written.
 pub(crate) type Written = Vec<(&'static str, Value)>;
 
-#[derive(Default)]
 struct State {
     /// The number of the link that all below belongs to.
     number: Option<u32>,
-    given: Given,
+    /// By the addresses of things.
+    given: Exports<usize, Thing>,
     held: HashMap<String, Weak<Holding>>,
     subscription: Option<Subscription>,
     /// When leases are looked at next.
@@ -76,6 +78,7 @@ impl Objects {
     pub fn new(core: Weak<Core>, runner: &Arc<Runner>) -> Self {
         Self {
             core,
+            runner: Arc::clone(runner),
             host: Arc::new(Host::of_objects(Arc::clone(runner))),
             state: Mutex::default(),
             news: Wakers::default(),
@@ -85,6 +88,11 @@ impl Objects {
     /// The node, as long as it is there.
     pub fn core(&self) -> Option<Arc<Core>> {
         self.core.upgrade()
+    }
+
+    /// The time on the clock of what was given.
+    fn now_us(&self) -> u64 {
+        self.runner.us_at(Instant::now())
     }
 
     /// The number of the link, while there is one.
@@ -125,7 +133,7 @@ impl Objects {
     pub fn counts(&self) -> (usize, usize) {
         let (over, counts) = {
             let mut state = self.state.lock();
-            let (over, _) = state.given.expire(Instant::now());
+            let (over, _) = state.given.expire(self.now_us());
             (over, (state.given.len(), state.held.len()))
         };
         drop(over);
@@ -202,35 +210,38 @@ impl Objects {
         if let Thing::Object(shared) = thing {
             shared.given_by(self);
         }
-        let now = Instant::now();
+        let (now_us, identity) = (self.now_us(), thing.address());
         let (known, over) = {
-            let mut state = self.state.lock();
-            let mut over = Vec::new();
-            if state.given.len() >= HELD_MAX {
-                over = state.given.expire(now).0;
-            }
-            // A call that is made again gives it to another node, too, which has another key for it.
-            let key = if state.given.get(key).is_some() { names::random_hex(16) } else { key.to_owned() };
-            let known = state.given.give(peer, thing.clone(), &key, now);
-            if let Ok(known) = &known {
-                state.given.busy(known);
-            }
+            let given = &mut self.state.lock().given;
+            let (known, over) = match given.again(peer, &identity, now_us) {
+                Some(known) => (known, Ok(Vec::new())),
+                None => {
+                    // A call that is made again gives it to another node, too, which has another key for it.
+                    let key: Arc<str> = if given.contains(key) { names::random_hex(16).into() } else { key.into() };
+                    let lease_us = u64::try_from(thing.lease().as_micros()).unwrap_or(u64::MAX);
+                    let over = given.add(peer, identity, &key, lease_us, thing.clone(), now_us);
+                    (key, over)
+                }
+            };
+            given.begins(&known);
             (known, over)
         };
-        drop(over);
         self.news.wake();
-        known
+        let over = over.map_err(|full| Error::new(ErrorCode::LimitExceeded, full.to_string()))?;
+        drop(over);
+        Ok(known)
     }
 
     /// A call with an object, or of it, has ended.
     pub fn idle(self: &Arc<Self>, key: &str) {
-        let (until, gone) = self.state.lock().given.idle(key, Instant::now());
+        let now_us = self.now_us();
+        let (until_us, gone) = self.state.lock().given.ends(key, now_us);
         if gone.is_some() {
             drop(gone);
             self.news.wake();
         }
-        if let Some(until) = until {
-            self.look_at(until);
+        if let Some(until_us) = until_us {
+            self.look_in(until_us.saturating_sub(now_us));
         }
     }
 
@@ -247,7 +258,7 @@ impl Objects {
 
     /// Its owner lets it go, whoever holds it.
     pub fn dispose(&self, thing: &Thing) {
-        let entries = self.state.lock().given.dispose(thing.address());
+        let entries = self.state.lock().given.dispose(&thing.address());
         drop(entries);
         self.news.wake();
     }
@@ -270,7 +281,7 @@ impl Objects {
     pub fn take(self: &Arc<Self>, stands: Stands) -> Result<Target, Error> {
         if stands.kind == "back" {
             let state = self.state.lock();
-            let found = state.given.get(&stands.key).map(|entry| Target::Own(entry.thing.clone()));
+            let found = state.given.returned(&stands.key, None).map(|thing| Target::Own(thing.clone()));
             drop(state);
             let gone = || Error::new(ErrorCode::RemoteGone, "it came back to its owner, who has let it go");
             return found.ok_or_else(gone);
@@ -281,7 +292,7 @@ impl Objects {
         let known = {
             let mut state = self.state.lock();
             let known = state.held.get(&holding.key).and_then(Weak::upgrade);
-            if known.is_none() && state.held.len() < HELD_MAX {
+            if known.is_none() && state.held.len() < OBJECTS_MAX {
                 state.held.insert(holding.key.clone(), Arc::downgrade(&holding));
             } else if known.is_none() {
                 drop(state);
@@ -330,8 +341,9 @@ impl Objects {
 
     // Leases
 
-    fn look_at(self: &Arc<Self>, at: Instant) {
+    fn look_in(self: &Arc<Self>, wait_us: u64) {
         let Some(core) = self.core.upgrade() else { return };
+        let at = Instant::now() + Duration::from_micros(wait_us);
         let before = {
             let mut state = self.state.lock();
             if state.watch.as_ref().is_some_and(|(known, _)| *known <= at) {
@@ -344,16 +356,29 @@ impl Objects {
     }
 
     fn look(self: &Arc<Self>) {
-        let (over, next, watch) = {
+        let now_us = self.now_us();
+        let (over, next_us, watch) = {
             let mut state = self.state.lock();
             let watch = state.watch.take();
-            let (over, next) = state.given.expire(Instant::now());
-            (over, next, watch)
+            let (over, next_us) = state.given.expire(now_us);
+            (over, next_us, watch)
         };
         drop((over, watch));
         self.news.wake();
-        if let Some(next) = next {
-            self.look_at(next);
+        if let Some(next_us) = next_us {
+            self.look_in(next_us.saturating_sub(now_us));
+        }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            number: None,
+            given: Exports::new(OBJECTS_MAX, CLAIM_US),
+            held: HashMap::new(),
+            subscription: None,
+            watch: None,
         }
     }
 }
@@ -369,7 +394,7 @@ fn too_many(holding: &Holding) -> Error {
     // Its owner was not told that it has come.
     holding.lost();
     let text = format!(
-        "remote_objects={HELD_MAX}: this node holds so many functions and objects of others already: let some go"
+        "remote_objects={OBJECTS_MAX}: this node holds so many functions and objects of others already: let some go"
     );
     Error::new(ErrorCode::LimitExceeded, text)
 }

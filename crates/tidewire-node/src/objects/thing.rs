@@ -134,11 +134,3 @@ impl Thing {
         }
     }
 }
-
-#[cfg(test)]
-impl Thing {
-    pub fn nothing(lease: Duration) -> Self {
-        let (title, methods, given_by) = ("nothing".to_owned(), Vec::new(), Mutex::default());
-        Self::Object(Arc::new(Shared { kind: Kind::Object, title, methods, lease, problem: None, given_by }))
-    }
-}

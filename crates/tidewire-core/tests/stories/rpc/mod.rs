@@ -3,5 +3,6 @@
 mod admission;
 mod balancer;
 mod directory;
+mod exports;
 mod retry;
 mod watchdog;

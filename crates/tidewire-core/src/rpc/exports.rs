@@ -1,0 +1,244 @@
+//! The export table of a node: functions, objects and streams that it has given to other nodes, each with a lease.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// One object that one node, the holder, has been given.
+#[derive(Debug)]
+struct Entry<I, T> {
+    value: T,
+    identity: I,
+    holder: Arc<str>,
+    /// The number of the holder's link, once it has called or claimed.
+    origin: Option<u32>,
+    lease_us: u64,
+    until_us: u64,
+    /// References to it that were given and not let go.
+    given: u64,
+    /// Calls of it, and calls whose argument it is, that are under way.
+    busy: u32,
+}
+
+/// There is nothing of a key for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    key: String,
+    holder: String,
+}
+
+/// So much has been given already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    most: usize,
+}
+
+/// All that a node has given, by key. `I` tells objects apart, `T` is what a call of one needs. What leaves the table is handed out, to be dropped
+/// under no lock. Times are microseconds on one clock.
+///
+/// An object has one key for each node that it was given to, and counts the references there. It goes when all of them were let go, when its lease is
+/// over, or with the link of its holder; while a call with it is under way it stays, since the answer may bring it back.
+///
+/// ```
+/// use tidewire_core::rpc::exports::Exports;
+///
+/// let mut exports = Exports::new(1_000, 5_000_000);
+/// exports.add("desk", "sum", "0a1b", 600_000_000, "a function", 0).unwrap();
+/// assert_eq!(exports.again("desk", &"sum", 1).as_deref(), Some("0a1b"));
+/// assert_eq!(exports.used("0a1b", "desk", 7, 2), Ok(&"a function"));
+/// assert!(exports.used("0a1b", "other", 8, 2).is_err());
+/// assert_eq!(exports.release("0a1b", "desk", 7, 2), Some("a function"));
+/// ```
+#[derive(Debug)]
+pub struct Exports<I, T> {
+    entries: BTreeMap<Arc<str>, Entry<I, T>>,
+    known: BTreeMap<(Arc<str>, I), Arc<str>>,
+    most: usize,
+    claim_us: u64,
+}
+
+impl<I: Ord + Clone, T> Exports<I, T> {
+    /// A table for so many objects. What was given in a call that is over waits for `claim_us` for the word that its callee has got it.
+    pub fn new(most: usize, claim_us: u64) -> Self {
+        Self { entries: BTreeMap::new(), known: BTreeMap::new(), most, claim_us }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Gives an object once more to a node that has it: its key there. None: it does not have it.
+    pub fn again(&mut self, holder: &str, identity: &I, now_us: u64) -> Option<Arc<str>> {
+        let key = self.known.get(&(Arc::from(holder), identity.clone()))?;
+        let entry = self.entries.get_mut(key)?;
+        entry.given += 1;
+        entry.until_us = now_us.saturating_add(entry.lease_us);
+        Some(Arc::clone(key))
+    }
+
+    /// Gives an object to a node that does not have it, under a key of its own.
+    ///
+    /// # Errors
+    /// [`Full`], if so much has been given already, and no lease is over.
+    pub fn add(
+        &mut self,
+        holder: &str,
+        identity: I,
+        key: &str,
+        lease_us: u64,
+        value: T,
+        now_us: u64,
+    ) -> Result<Vec<T>, Full> {
+        let over = if self.len() < self.most { Vec::new() } else { self.expire(now_us).0 };
+        if self.len() >= self.most {
+            return Err(Full { most: self.most });
+        }
+        let (key, holder): (Arc<str>, Arc<str>) = (key.into(), holder.into());
+        self.known.insert((Arc::clone(&holder), identity.clone()), Arc::clone(&key));
+        let until_us = now_us.saturating_add(lease_us);
+        self.entries
+            .insert(key, Entry { value, identity, holder, origin: None, lease_us, until_us, given: 1, busy: 0 });
+        Ok(over)
+    }
+
+    /// What a node calls; its lease begins anew.
+    ///
+    /// # Errors
+    /// [`Gone`], if that node, at that link, has nothing of this key.
+    pub fn used(&mut self, key: &str, holder: &str, origin: u32, now_us: u64) -> Result<&T, Gone> {
+        let gone = || Gone { key: key.to_owned(), holder: holder.to_owned() };
+        let entry = self.entries.get_mut(key).filter(|entry| entry.given > 0 && entry.is_held_by(holder, origin));
+        let entry = entry.ok_or_else(gone)?;
+        entry.origin = Some(origin);
+        entry.until_us = now_us.saturating_add(entry.lease_us);
+        Ok(&entry.value)
+    }
+
+    /// A node says that it has got something. What is not there any more needs no claim.
+    ///
+    /// # Errors
+    /// [`Gone`], if it is another node's.
+    pub fn claim(&mut self, key: &str, holder: &str, origin: u32, now_us: u64) -> Result<(), Gone> {
+        if self.contains(key) { self.used(key, holder, origin, now_us).map(drop) } else { Ok(()) }
+    }
+
+    /// What comes back from a node that has it; without a node, from wherever it comes.
+    pub fn returned(&self, key: &str, from: Option<(&str, u32)>) -> Option<&T> {
+        let is_of = |entry: &&Entry<I, T>| from.is_none_or(|(holder, origin)| entry.is_held_by(holder, origin));
+        self.entries.get(key).filter(is_of).map(|entry| &entry.value)
+    }
+
+    /// Whether there is something of this key.
+    pub fn contains(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// Whether its holder has ever claimed or called it.
+    pub fn is_claimed(&self, key: &str) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.origin.is_some())
+    }
+
+    /// A call of it, or with it, begins: its lease stands still.
+    pub fn begins(&mut self, key: &str) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.busy += 1;
+        }
+    }
+
+    /// Such a call has ended: when its lease is over then, or what is gone with the call.
+    pub fn ends(&mut self, key: &str, now_us: u64) -> (Option<u64>, Option<T>) {
+        let claim_us = self.claim_us;
+        let Some(entry) = self.entries.get_mut(key) else { return (None, None) };
+        entry.busy = entry.busy.saturating_sub(1);
+        // Nobody may have read it: the call may have been given up before it was begun.
+        let left_us = if entry.origin.is_some() { entry.lease_us } else { entry.lease_us.min(claim_us) };
+        entry.until_us = now_us.saturating_add(left_us);
+        if entry.is_unused() {
+            return (None, self.remove(key));
+        }
+        (Some(entry.until_us), None)
+    }
+
+    /// A node has let so many references go: what is gone with them. What another node, or another link, has stays.
+    pub fn release(&mut self, key: &str, holder: &str, origin: u32, count: u64) -> Option<T> {
+        let entry = self.entries.get_mut(key).filter(|entry| entry.is_held_by(holder, origin))?;
+        entry.given = entry.given.saturating_sub(count);
+        if entry.is_unused() { self.remove(key) } else { None }
+    }
+
+    /// Lets something go.
+    pub fn remove(&mut self, key: &str) -> Option<T> {
+        let Entry { value, identity, holder, .. } = self.entries.remove(key)?;
+        self.known.remove(&(holder, identity));
+        Some(value)
+    }
+
+    /// The node of a link has gone, and with it all that it had.
+    pub fn left(&mut self, origin: u32) -> Vec<T> {
+        self.remove_all(|entry| entry.origin == Some(origin))
+    }
+
+    /// Its owner lets an object go, whoever has it.
+    pub fn dispose(&mut self, identity: &I) -> Vec<T> {
+        self.remove_all(|entry| entry.identity == *identity)
+    }
+
+    /// Lets go whose lease is over, and says when to look again.
+    pub fn expire(&mut self, now_us: u64) -> (Vec<T>, Option<u64>) {
+        let over = self.remove_all(|entry| entry.busy == 0 && entry.until_us <= now_us);
+        (over, self.entries.values().filter(|entry| entry.busy == 0).map(|entry| entry.until_us).min())
+    }
+
+    /// All that were given.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.values().map(|entry| &entry.value)
+    }
+
+    /// Lets all go.
+    pub fn clear(&mut self) -> Vec<T> {
+        self.remove_all(|_| true)
+    }
+
+    fn remove_all(&mut self, which: impl Fn(&Entry<I, T>) -> bool) -> Vec<T> {
+        let all = self.entries.iter().filter(|(_, entry)| which(entry));
+        let keys: Vec<_> = all.map(|(key, _)| Arc::clone(key)).collect();
+        keys.iter().filter_map(|key| self.remove(key)).collect()
+    }
+}
+
+impl<I, T> Entry<I, T> {
+    /// Whether it was given to a node, and that at the link of this number, as far as it is known.
+    fn is_held_by(&self, holder: &str, origin: u32) -> bool {
+        &*self.holder == holder && self.origin.is_none_or(|known| known == origin)
+    }
+
+    fn is_unused(&self) -> bool {
+        self.given == 0 && self.busy == 0
+    }
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, holder) = (self.key.get(..8).unwrap_or(&self.key), &self.holder);
+        let why = "it was let go, its lease is over, or it was given to another node";
+        write!(f, "{key}: this node has nothing of this key for {holder:?}: {why}")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = "so many functions and objects have been given to other nodes already";
+        let mend = "let some go (dispose), or give them shorter leases";
+        write!(f, "remote_objects={}: {what}: {mend}", self.most)
+    }
+}
+
+impl std::error::Error for Full {}
