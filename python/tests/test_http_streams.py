@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -32,6 +33,10 @@ def streamed(place: Site, method: str, path: str, accept: str, body: bytes = b""
     try:
         yield connection.getresponse()
     finally:
+        if connection.sock:
+            # Who reads in another thread has the response, and `close` waits for it.
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
         connection.close()
 
 
