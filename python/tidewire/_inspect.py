@@ -1,4 +1,4 @@
-"""Whether a node serves its statistics, and what of them is light enough to be always loaded."""
+"""The statistics service of a node: whether it is on, and what of it is light enough to be always loaded."""
 
 from __future__ import annotations
 

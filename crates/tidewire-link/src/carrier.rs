@@ -1,4 +1,4 @@
-//! What carries a WebSocket: a TCP stream, or TLS over one.
+//! The stream under a WebSocket: TCP, or TLS over it.
 
 use std::io::{self, Read, Write};
 

@@ -1,4 +1,4 @@
-//! What a node knows of the services and agents of others, as lists and changes of a hub tell it.
+//! The directory of services and agents of other nodes, as lists and changes of a hub tell it.
 
 use pyo3::prelude::*;
 use tidewire_core::link::announcement::{self, Told};
