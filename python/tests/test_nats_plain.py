@@ -100,7 +100,7 @@ async def client(url: str) -> AsyncIterator[Client]:
 
 async def offered(plain: Client, subject: str = "$SRV.PING.shop", answers: int = 1) -> list[dict[str, Any]]:
     """Ask until so many have answered: whoever offers a service tells nobody that it does."""
-    found: asyncio.Queue[Msg] = asyncio.Queue()
+    found: asyncio.Queue[Msg] = asyncio.Queue(100)
     inbox = plain.new_inbox()
     subscription = await plain.subscribe(inbox, cb=found.put)
 

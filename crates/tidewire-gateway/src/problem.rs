@@ -1,4 +1,4 @@
-//! What a client is told of an error: problem details as RFC 9457 has them.
+//! Problem details of errors, as RFC 9457 has them.
 
 use std::fmt;
 

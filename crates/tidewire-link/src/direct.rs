@@ -115,6 +115,7 @@ impl Write for Direct {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::sync::Arc;
+    use std::time::Duration;
     use std::{net, thread};
 
     use tokio::net::TcpListener;
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_read_in_short_pieces_is_whole_and_no_buffer_stays() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it can be started");
-        runtime.block_on(async {
+        let story = async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
             let place = listener.local_addr().expect("it has an address");
             let mut theirs = net::TcpStream::connect(place).expect("it listens");
@@ -135,7 +136,10 @@ mod tests {
             let (mut came, mut piece) = (Vec::new(), [0; 1_000]);
             while came.len() < sent.len() {
                 match direct.read(&mut piece) {
-                    Ok(count) => came.extend_from_slice(&piece[..count]),
+                    Ok(count) => {
+                        assert!(count > 0, "it ends before all has come");
+                        came.extend_from_slice(&piece[..count]);
+                    }
                     Err(_) => {
                         assert!(direct.lent.is_none(), "it is told to wait with bytes inside");
                         direct.stream().readable().await.expect("it is open");
@@ -151,6 +155,8 @@ mod tests {
             direct.stream().readable().await.expect("it is open");
             assert_eq!(direct.read(&mut piece).expect("it is there"), 3);
             assert!(direct.read(&mut piece).is_err() && direct.is_spent());
-        });
+        };
+        let bounded = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), story).await });
+        bounded.expect("all comes soon");
     }
 }

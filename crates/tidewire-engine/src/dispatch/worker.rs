@@ -1,4 +1,4 @@
-//! One thread of a pool: find an actor, run its turn, look again, spin a little, sleep.
+//! A worker thread of a dispatcher: finds an actor, runs its turn, looks again, spins a little, sleeps.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
