@@ -99,6 +99,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Directory>()?;
     module.add_class::<exports::Exports>()?;
     module.add_function(wrap_pyfunction!(link::agent_subject, module)?)?;
+    module.add_function(wrap_pyfunction!(link::release_problem, module)?)?;
     module.add_function(wrap_pyfunction!(attach::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(attach::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(fork::after_fork, module)?)?;

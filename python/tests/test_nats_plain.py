@@ -79,11 +79,13 @@ class Office(tw.Service):
 
 
 @asynccontextmanager
-async def shop(url: str, name: str = "shop", instance: str | None = None) -> AsyncIterator[tuple[tw.Node, Shop, Any]]:
+async def shop(
+    url: str, name: str = "shop", instance: str | None = None, **options: Any
+) -> AsyncIterator[tuple[tw.Node, Shop, Any]]:
     """A node that serves."""
     async with tw.Node(url, name=name) as node:
         served = Shop()
-        handle = node.serve(served, instance=instance)
+        handle = node.serve(served, instance=instance, **options)
         await handle
         yield node, served, handle
 
@@ -211,12 +213,13 @@ async def test_what_goes_wrong_has_a_code_and_says_why() -> None:
 @story
 async def test_services_answer_as_the_micro_protocol_has_it() -> None:
     with nats_server() as url:
-        async with shop(url, "one", "a"), shop(url, "two", "b"), client(url) as plain:
+        async with shop(url, "one", "a", version="1.4.2", metadata={"zone": "eu"}), shop(url, "two", "b"), client(url) as plain:
             both = await offered(plain, answers=2)
             assert {answer["id"] for answer in both} == {"a", "b"}
             for ping in both:
                 assert ping["type"] == "io.nats.micro.v1.ping_response" and ping["name"] == "shop"
-                assert ping["version"] == "0.0.0" and ping["metadata"] == {}
+                release = ("1.4.2", {"zone": "eu"}) if ping["id"] == "a" else ("0.0.0", {})
+                assert (ping["version"], ping["metadata"]) == release
             assert len(await offered(plain, "$SRV.PING", 2)) == 2
             (info,) = await offered(plain, "$SRV.INFO.shop.a")
             assert info["type"] == "io.nats.micro.v1.info_response" and info["description"] == "Sells things."

@@ -97,11 +97,12 @@ if TYPE_CHECKING:
     from tidewire.services.calls import Answer
     from tidewire.services.context import CallContext, context
     from tidewire.services.declare import Service, command, method, on, service
-    from tidewire.services.info import MethodInfo, ServiceInfo
+    from tidewire.services.info import InstanceInfo, MethodInfo, ServiceInfo
     from tidewire.services.policies import Policy
     from tidewire.services.proxy import NoSuchMethod
     from tidewire.services.serving import Served
     from tidewire.services.single import Single
+    from tidewire.services.watching import InstanceChange
     from tidewire.streams.bucket import Bucket, Entry
     from tidewire.streams.command_run import CommandRun, SyncCommandRun
     from tidewire.streams.command_store import CommandInfo
@@ -174,6 +175,8 @@ _LATER = {
     "Directory": "tidewire.agents.directory",
     "Envelope": "tidewire.subscription",
     "Http": "tidewire.links.http",
+    "InstanceChange": "tidewire.services.watching",
+    "InstanceInfo": "tidewire.services.info",
     "InvalidArgument": "tidewire.errors",
     "InvalidSubject": "tidewire.errors",
     "Ledger": "tidewire._ledger",
@@ -290,6 +293,8 @@ __all__ = [
     "HomeError",
     "HomeUnavailable",
     "Http",
+    "InstanceChange",
+    "InstanceInfo",
     "InvalidArgument",
     "InvalidSubject",
     "Lease",

@@ -369,6 +369,9 @@ LEASES: Final = Limit("leases", "leases", 10_000, 10_000, 10_000)
 SEGMENT_BYTES: Final = Limit("segment_bytes", "bytes", 67_108_864, 4096, 1_073_741_824)
 """A file of a stream; a stream with max_bytes has smaller ones, of an eighth of it."""
 
+SERVICE_METADATA_BYTES: Final = Limit("service_metadata_bytes", "bytes", 4096, 4096, 4096)
+"""Metadata of one instance of a service: names and values together."""
+
 SERVICE_METHODS: Final = Limit("service_methods", "methods", 1000, 1000, 1000)
 """Methods and event handlers of one service."""
 

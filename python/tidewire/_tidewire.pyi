@@ -68,6 +68,7 @@ __all__ = [
     "end_with_parent",
     "home_error",
     "patterns_overlap",
+    "release_problem",
     "salvage_folder",
     "send_blocking",
     "sender_of_value",
@@ -902,6 +903,7 @@ class CommandPlaces:
 
 def agent_subject(id: str) -> str: ...
 def patterns_overlap(left: str, right: str) -> bool: ...
+def release_problem(version: str, metadata: Mapping[str, str]) -> str | None: ...
 
 @final
 class StreamHome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidewire._binding import Pending, Timer
     from tidewire._ledger import Ledger
     from tidewire.node import Node
+    from tidewire.services.watching import InstanceChange
     from tidewire.streams.blocking import SyncBucket, SyncLease, SyncStream
     from tidewire.streams.command_run import SyncCommandRun
     from tidewire.streams.command_store import CommandInfo
@@ -59,6 +60,13 @@ class Sync:
         from tidewire.streams.blocking import run
 
         return run(self._node, self._node.commands(**options))
+
+    def watch_services(self, name: str | None = None) -> Iterator[InstanceChange]:
+        """Yield the instances of a service, or of all, and then whichever come and go; see ``node.watch_services``."""
+        from tidewire.services import watching
+
+        watching.check(name)
+        return watching.watch_blocking(self._node, name)
 
     send = staticmethod(send_blocking)
     """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is full.

@@ -1,5 +1,6 @@
 //! Which services there are: what an instance says of itself, and the list of the hub.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,6 +51,24 @@ pub struct ServiceInfo {
     pub events: Vec<EventInfo>,
     /// The ids of its instances.
     pub instances: Vec<String>,
+    /// What tells these from each other, in the same order.
+    #[serde(default)]
+    pub details: Vec<InstanceInfo>,
+}
+
+/// An instance of a service, as others see it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct InstanceInfo {
+    /// Its id.
+    pub id: String,
+    /// The name of the node that serves it; empty where it says so itself.
+    #[serde(default)]
+    pub node: String,
+    /// Its semantic version; empty if it says none.
+    pub version: String,
+    /// What else it says of itself, by name.
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// A method of a service, as others see it.
@@ -143,6 +162,16 @@ impl ServiceInfo {
             method.visibility = method.visibility.min(there.map_or(Visibility::Private, |one| one.visibility));
         }
         self.instances.extend(other.instances);
+        self.details.extend(other.details);
+    }
+
+    /// One of an instance that may have said nothing of itself.
+    fn on(mut self, node: &str) -> Self {
+        if self.details.is_empty() {
+            self.details.extend(self.instances.first().map(|id| InstanceInfo { id: id.clone(), ..Default::default() }));
+        }
+        self.details.iter_mut().for_each(|detail| node.clone_into(&mut detail.node));
+        self
     }
 }
 
@@ -155,7 +184,9 @@ fn json(info: &ServiceInfo) -> String {
 fn services(listed: &Bytes, skipped: &Skipped) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
     for told in told(listed, skipped)? {
-        let Some(info) = skipped.read::<ServiceInfo>(told.json) else { continue };
+        let Some(info) = skipped.read::<ServiceInfo>(told.json).map(|info| info.on(&told.listed.node)) else {
+            continue;
+        };
         match found.iter_mut().find(|known| known.name == info.name) {
             Some(known) => known.join(info),
             None => found.push(info),
@@ -243,7 +274,7 @@ pub(crate) async fn list(core: &Arc<Core>) -> Result<Bytes, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{EventInfo, MethodInfo, ServiceInfo, Skipped, entries, services};
+    use super::{EventInfo, InstanceInfo, MethodInfo, ServiceInfo, Skipped, entries, services};
     use crate::values::Bytes;
 
     fn put(listed: &mut Vec<u8>, pattern: &str, says: &[u8]) {
@@ -284,6 +315,8 @@ mod tests {
         let known: Vec<_> =
             entries(&listed, &skipped).expect("it is a list").into_iter().map(|one| one.instance).collect();
         assert_eq!((known, skipped.get()), (vec!["one".to_owned()], 3));
+        let detail = InstanceInfo { id: "one".to_owned(), node: "ann".to_owned(), ..InstanceInfo::default() };
+        let info = ServiceInfo { details: vec![detail], ..info };
         assert_eq!(services(&listed, &skipped).expect("it is a list"), [info]);
         assert_eq!(skipped.get(), 6);
         assert!(entries(&Bytes::from(vec![7]), &skipped).is_err());

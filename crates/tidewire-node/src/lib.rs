@@ -77,7 +77,7 @@ mod written;
 pub use call::Call;
 pub use client::{Answer, Choice, Client, Priority};
 pub use context::Context;
-pub use discovery::{EventInfo, MethodInfo, ServiceInfo, Visibility};
+pub use discovery::{EventInfo, InstanceInfo, MethodInfo, ServiceInfo, Visibility};
 pub use error::{Error, Remote};
 pub use events::{Event, EventContext};
 pub use failure::Failure;

@@ -8,12 +8,13 @@ use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, json};
+use tidewire_core::link::announcement::check_release;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::client::check_timeout;
 use crate::context::Context;
-use crate::discovery::{MethodInfo, ServiceInfo, Visibility};
+use crate::discovery::{InstanceInfo, MethodInfo, ServiceInfo, Visibility};
 use crate::error::Error;
 use crate::events::{Event, EventContext};
 use crate::failure::Failure;
@@ -64,6 +65,8 @@ pub struct Service {
     pub(crate) methods: Vec<(MethodInfo, Handling)>,
     pub(crate) events: Vec<Event>,
     pub(crate) instance: Option<String>,
+    /// Its version and its metadata; the id follows.
+    pub(crate) release: InstanceInfo,
     pub(crate) room: Room,
     problem: Option<Error>,
 }
@@ -74,7 +77,8 @@ impl Service {
         let name = name.into();
         let problem = names::service(&name).err();
         let info = ServiceInfo { name, visibility: Visibility::Private, ..ServiceInfo::default() };
-        Self { info, methods: Vec::new(), events: Vec::new(), instance: None, room: Room::default(), problem }
+        let release = InstanceInfo::default();
+        Self { info, methods: Vec::new(), events: Vec::new(), instance: None, release, room: Room::default(), problem }
     }
 
     /// What it is for, in one line. Discovery tells others.
@@ -94,6 +98,19 @@ impl Service {
         let id = id.into();
         self.note(names::token("instance", &id));
         self.instance = Some(id);
+        self
+    }
+
+    /// The semantic version of this instance, such as "1.4.2". Discovery tells others.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.release.version = version.into();
+        self
+    }
+
+    /// What else discovery tells others of this instance: `.metadata("zone", "eu")`. Names and values have at most `service_metadata_bytes` in all; a second
+    /// value of one name replaces the first.
+    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.release.metadata.insert(name.into(), value.into());
         self
     }
 
@@ -190,7 +207,9 @@ impl Service {
                 format!("{}: {count} methods and events are not allowed: give 1 to {METHODS_MAX}", self.info.name);
             return Err(Error::invalid(text));
         }
-        Ok(())
+        let metadata = self.release.metadata.iter().map(|(name, value)| (&**name, &**value));
+        check_release(&self.release.version, metadata)
+            .map_err(|problem| Error::invalid(format!("{}: {problem}", self.info.name)))
     }
 }
 

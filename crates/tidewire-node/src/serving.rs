@@ -7,6 +7,7 @@ use tidewire_link::{Handler, Subscription, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::core::{Core, in_force};
+use crate::discovery::InstanceInfo;
 use crate::error::Error;
 use crate::events::{Event, Listener};
 use crate::handling::refuse_own;
@@ -85,6 +86,7 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Plac
     }
     service.info.methods = service.methods.iter().map(|(method, _)| method.clone()).collect();
     service.info.instances = vec![instance.clone()];
+    service.info.details = vec![InstanceInfo { id: instance.clone(), ..std::mem::take(&mut service.release) }];
     let events = std::mem::take(&mut service.events);
     let says = service.info.said()?;
     let host = Arc::new(Host::new(service, instance, &core.name, Arc::clone(&core.runner)));

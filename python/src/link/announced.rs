@@ -1,5 +1,7 @@
 //! The directory of services and agents of other nodes, as lists and changes of a hub tell it.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 use tidewire_core::link::announcement::{self, Told};
 use tidewire_core::rpc::directory::{Change, Directory as Machine};
@@ -95,4 +97,10 @@ fn read(py: Python<'_>, listed: &[u8]) -> PyResult<Read> {
 #[pyfunction]
 pub fn agent_subject(id: &str) -> String {
     announcement::agent_subject(id)
+}
+
+/// What is wrong with the version or the metadata of an instance of a service; None: nothing.
+#[pyfunction]
+pub fn release_problem(version: &str, metadata: BTreeMap<String, String>) -> Option<String> {
+    announcement::check_release(version, metadata.iter().map(|(name, value)| (&**name, &**value))).err()
 }

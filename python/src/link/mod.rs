@@ -21,7 +21,7 @@ mod settings;
 mod stream;
 mod watchdog;
 
-pub use announced::{Directory, agent_subject};
+pub use announced::{Directory, agent_subject, release_problem};
 pub use bridge::Bridge;
 pub use calling::{Calling, Route};
 pub use gate::Gate;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidewire.services.info import ServiceInfo
     from tidewire.services.serving import Served
     from tidewire.services.single import Single
+    from tidewire.services.watching import InstanceChange
 
 _S = TypeVar("_S", bound="Service")
 
@@ -101,7 +102,7 @@ class Services(Base):
 
         Awaiting the result waits until the hub knows, where there is one; if the hub refuses it, this raises why (Unauthorized, NameTaken), and
         it is served no longer, in this process either. Without that it is logged. The options are name, visibility, instance,
-        concurrency, waiting, streams, dispatcher, and active and lease for services of which one instance is active at a time.
+        concurrency, waiting, streams, dispatcher, version and metadata, and active and lease for services of which one instance is active at a time.
         """
         from tidewire.services.serving import serve
 
@@ -131,6 +132,20 @@ class Services(Base):
         from tidewire.services.serving import known
 
         return known(self._whole)
+
+    def watch_services(self, name: str | None = None) -> AsyncIterator[InstanceChange]:
+        """Yield the instances of a service, or of all, and then whichever come and go, until the node stops: ``async for``.
+
+        A reader that is slow gets the difference to what it had: nothing queues up, and an instance that came and went meanwhile is left
+        out.
+
+        Raises:
+            InvalidArgument: if it is no name of a service.
+        """
+        from tidewire.services import watching
+
+        watching.check(name)
+        return watching.watch(self._whole, name)
 
     async def nodes(self) -> list[NodeInfo]:
         """Return the nodes that have joined the hub of this one, the hub included, by name; none without a hub.

@@ -206,11 +206,12 @@ def services(hub: Hub) -> int:
             print(f"nobody serves anything at {hub.url}")
             return 0
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("service", "instances", "methods", "what it does"):
+        for title in ("service", "version", "instances", "methods", "what it does"):
             table.add_column(title, justify="right" if title == "instances" else "left", overflow="fold")
         for one in known:
             methods = ", ".join(f"{method.name}{' (stream)' if method.stream else ''}" for method in one.methods)
-            table.add_row(one.name, str(len(one.instances)), methods, one.description)
+            versions = ", ".join(sorted({detail.version for detail in one.details if detail.version})) or "-"
+            table.add_row(one.name, versions, str(len(one.instances)), methods, one.description)
         Console(highlight=False).print(table)
         return 0
 

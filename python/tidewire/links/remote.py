@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Route
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.giving import Giving
 from tidewire.services.channel import Ended
+from tidewire.services.info import InstanceInfo
 from tidewire.services.port import Reply, Request
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ class RemotePort:
 
     def __init__(self, connection: Connection, info: ServiceInfo, node: str) -> None:
         (self.instance,) = info.instances
-        self.info = info
+        (detail,) = info.details or (InstanceInfo(self.instance),)
+        self.info = replace(info, details=(replace(detail, node=node),))
         self.node = node
         self._connection = connection
         self._engine = connection.node._engine

@@ -64,6 +64,27 @@ class EventInfo:
 
 
 @dataclass(frozen=True)
+class InstanceInfo:
+    """One instance of a service.
+
+    Attributes:
+        id: Its id.
+        node: The name of the node that serves it.
+        version: Its semantic version, such as "1.4.2"; empty if it says none.
+        metadata: What else it says of itself, by name.
+    """
+
+    id: str
+    node: str = ""
+    version: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class ServiceInfo:
     """A service.
 
@@ -74,6 +95,7 @@ class ServiceInfo:
         methods: Its methods, in the order of their declaration.
         events: Its event handlers.
         instances: The ids of its instances.
+        details: What tells these from each other, in the same order.
     """
 
     name: str
@@ -82,10 +104,12 @@ class ServiceInfo:
     methods: tuple[MethodInfo, ...] = ()
     events: tuple[EventInfo, ...] = ()
     instances: tuple[str, ...] = ()
+    details: tuple[InstanceInfo, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {**asdict(self), "methods": [m.to_dict() for m in self.methods], "instances": list(self.instances)}
+        whole = asdict(self)
+        return {**whole, **{name: list(whole[name]) for name in ("methods", "instances", "details")}}
 
     def seen_from(self, origin: str) -> ServiceInfo | None:
         """Return what those at "node", "private" or "public" may know of it, or None if that is nothing."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from tidewire import _forking
 from tidewire._binding import Balancer, News
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
-from tidewire.services.info import MethodInfo, ServiceInfo
+from tidewire.services.info import InstanceInfo, MethodInfo, ServiceInfo
 from tidewire.services.names import STANDBY, nearest, short
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ class Group:
         """What the service is, with all instances."""
         ports = self.ports
         first = next(iter(ports.values())).info
-        return dataclasses.replace(first, instances=tuple(ports))
+        details = tuple(detail for port in ports.values() for detail in port.info.details)
+        return dataclasses.replace(first, instances=tuple(ports), details=details)
 
 
 class Registry:
@@ -130,6 +131,7 @@ class Registry:
     Attributes:
         groups: The instances of each, by name.
         news: Rings whenever an instance was added, or the link is back and it is known who is there.
+        changes: How often an instance came or went.
     """
 
     def __init__(self, node: Node) -> None:
@@ -138,6 +140,7 @@ class Registry:
         # The lock protects the table of groups and the list of what is served here.
         self._lock = _forking.lock()
         self.groups: dict[str, Group] = {}
+        self.changes = 0
         self._served: list[Served] = []
         self._watched = False
 
@@ -222,6 +225,13 @@ class Registry:
             groups = sorted(self.groups.items())
         return [group.info for _, group in groups]
 
+    def instances(self, name: str | None) -> dict[tuple[str, str], InstanceInfo]:
+        """Return the instances of one service, or of all, by the names of their services and their ids."""
+        with self._lock:
+            groups = [group for group in self.groups.values() if name in (None, group.name)]
+            infos = [(group.name, port.info) for group in groups for port in group.ports.values()]
+        return {(service, detail.id): detail for service, info in infos for detail in info.details}
+
     def add(self, port: Port) -> None:
         """Add an instance; see ``Group.add``."""
         with self._lock:
@@ -229,6 +239,7 @@ class Registry:
             group = self.groups.get(name) or Group(name)
             group.add(port)
             self.groups[name] = group
+            self.changes += 1
         self._tell()
         self.news.ring()
 
@@ -245,6 +256,7 @@ class Registry:
             if set(group.ports) <= {instance}:
                 del self.groups[service]
             group.remove(instance)
+            self.changes += 1
         self._tell()
 
     def counts(self, over_links: bool) -> dict[str, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidewire._binding import release_problem
 from tidewire._current import running_loop
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
@@ -15,10 +16,10 @@ from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, LinkLost, N
 from tidewire.services.context import CallContext
 from tidewire.services.declared import Declaration, declaration_of
 from tidewire.services.host import Host
-from tidewire.services.info import ServiceInfo
+from tidewire.services.info import InstanceInfo, ServiceInfo
 from tidewire.services.local import LocalPort
 from tidewire.services.methods import Bound, Event
-from tidewire.services.names import STANDBY, token_problem, visibility_problem
+from tidewire.services.names import STANDBY, short, token_problem, visibility_problem
 from tidewire.services.port import Request, current
 from tidewire.services.registry import Registry, registry_of
 from tidewire.services.room import Room
@@ -50,6 +51,8 @@ def serve(
     dispatcher: str = "default",
     active: str = "all",
     lease: float = 1.5,
+    version: str = "",
+    metadata: Mapping[str, str] | None = None,
 ) -> Served | Single:
     """Serve an object, a function, or a dict of functions. The result may be awaited, and needs not be.
 
@@ -67,6 +70,8 @@ def serve(
             node live. The others stand by; a ``tw.Single`` is returned.
         lease: Of a single active service: seconds after which another is active if this process is lost, 0.2 to 3,600. It is renewed
             every third of it.
+        version: The semantic version of this instance, such as "1.4.2". ``node.services()`` tells it to others.
+        metadata: What else others are told of this instance: texts by name, 4,096 bytes in all.
 
     For concurrency, waiting and streams the default is what ``node.serving`` says.
 
@@ -99,10 +104,12 @@ def serve(
         problems.append(f"active: {active!r} is not allowed: give 'all' or 'single'")
     if not isinstance(lease, (int, float)) or not 0.2 <= lease <= 3_600:
         problems.append(f"lease: {lease!r} is not allowed: give 0.2 to 3,600 seconds")
+    problems.append(_release_problem(version, metadata))
     for problem in filter(None, problems):
         raise InvalidArgument(problem)
     chosen = f"{declared.name}-{secrets.token_hex(4)}" if instance is None else instance
-    info = _info(declared, visibility or declared.visibility, chosen)
+    detail = InstanceInfo(chosen, node.name, version, dict(metadata or {}))
+    info = _info(declared, visibility or declared.visibility, detail)
     if active == "single":
         from tidewire.services.single import Single
 
@@ -371,14 +378,26 @@ class ServedSync:
         return served._ledger
 
 
-def _info(declared: Declaration, visibility: str, instance: str) -> ServiceInfo:
+def _release_problem(version: Any, metadata: Any) -> str | None:
+    if not isinstance(version, str):
+        return f"version: {short(version)} is not allowed: give a text such as '1.4.2'"
+    if metadata is None:
+        metadata = {}
+    texts = isinstance(metadata, Mapping) and all(isinstance(text, str) for pair in metadata.items() for text in pair)
+    if not texts:
+        return f"metadata: {short(metadata)} is not allowed: give texts by name, such as {{'zone': 'eu'}}"
+    return release_problem(version, dict(metadata))
+
+
+def _info(declared: Declaration, visibility: str, detail: InstanceInfo) -> ServiceInfo:
     return ServiceInfo(
         declared.name,
         declared.description,
         visibility,
         tuple(method.info(visibility) for method in declared.methods.values()),
         tuple(event.info() for event in declared.events),
-        (instance,),
+        (detail.id,),
+        (detail,),
     )
 
 

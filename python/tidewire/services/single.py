@@ -72,7 +72,9 @@ class Single:
         node._ensure_loop()
         # Calls that come while nobody is active wait here.
         calls = {name: Method(name, self._forwarder(method), method.mark) for name, method in declared.methods.items()}
-        door = replace(info, instances=(f"{STANDBY}{self.instance}",), events=())
+        standby = f"{STANDBY}{self.instance}"
+        details = tuple(replace(detail, id=standby) for detail in info.details)
+        door = replace(info, instances=(standby,), details=details, events=())
         self._door = Served(node, None, replace(declared, methods=calls, events=[], commands={}), door, room, "default")
         context.fences[self.name, self.instance] = self._fence
         node._waits_for.append(self)

@@ -1,5 +1,7 @@
 //! Announcements: what instances of services and agents say of themselves in the fields of their subscriptions, as the hub takes it and its readers read it.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tidewire_proto::generated::limits;
@@ -147,6 +149,30 @@ pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.chars().all(fits)
 }
 
+/// Looks at the version and the metadata of an instance; an empty version is none.
+///
+/// # Errors
+/// What is wrong, and what to give instead.
+pub fn check_release<'a>(version: &str, metadata: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), String> {
+    if let Err(wrong) = semver::Version::parse(version)
+        && !version.is_empty()
+    {
+        let mend = "give a semantic version such as \"1.4.2\", and put what else names a build into metadata";
+        return Err(format!("version: {version:?} is not allowed ({wrong}): {mend}"));
+    }
+    let (most, mut bytes) = (limits::SERVICE_METADATA_BYTES, 0);
+    for (name, value) in metadata {
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(format!("metadata: {name:?} is not allowed as a name: give a text without control characters"));
+        }
+        bytes += (name.len() + value.len()) as u64;
+    }
+    if bytes > most.max {
+        return Err(format!("metadata: {}={}: it has {bytes} bytes: say less", most.name, most.max));
+    }
+    Ok(())
+}
+
 #[derive(Deserialize)]
 struct Agent {
     id: String,
@@ -167,6 +193,16 @@ struct Service {
     methods: Vec<Method>,
     events: Vec<Event>,
     instances: Vec<String>,
+    #[serde(default)]
+    details: Vec<Detail>,
+}
+
+/// What tells an instance from others of its service.
+#[derive(Deserialize)]
+struct Detail {
+    id: String,
+    version: String,
+    metadata: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -212,7 +248,7 @@ enum Seen {
 }
 
 /// An object; what is in it is for those who read it.
-type Schema = std::collections::BTreeMap<String, IgnoredAny>;
+type Schema = BTreeMap<String, IgnoredAny>;
 
 impl Service {
     fn check(&self) -> Result<(), String> {
@@ -235,7 +271,12 @@ impl Service {
         if self.methods.iter().filter_map(|method| method.timeout).any(|timeout| !is_time(timeout)) {
             return Err(format!("service: timeout: give seconds, more than 0 and at most {most_s}, or null"));
         }
-        Ok(())
+        let Some(detail) = self.details.first() else { return Ok(()) };
+        if self.details.len() > 1 || self.instances.first() != Some(&detail.id) {
+            return Err("service: details: they are not those of its instance".to_owned());
+        }
+        let metadata = detail.metadata.iter().map(|(name, value)| (&**name, &**value));
+        check_release(&detail.version, metadata).map_err(|problem| format!("service: {problem}"))
     }
 }
 
@@ -261,7 +302,9 @@ mod tests {
         });
         let mut info = serde_json::json!({
             "name": "bank", "description": "", "visibility": "public", "methods": [method], "events": [event],
-            "instances": ["one"], "added by a later version": [1],
+            "instances": ["one"],
+            "details": [{"id": "one", "version": "1.4.2-rc.1+b7", "metadata": {"zone": "eu", "note": ""}}],
+            "added by a later version": [1],
         });
         change(&mut info);
         said("service", &info.to_string())
@@ -287,7 +330,7 @@ mod tests {
     #[test]
     fn each_fault_of_a_description_is_named() {
         type Change = fn(&mut serde_json::Value);
-        let faults: [(&str, Change); 14] = [
+        let faults: [(&str, Change); 20] = [
             ("two of its methods", |info| info["methods"] = vec![info["methods"][0].clone(); 2].into()),
             ("service_methods=1000", |info| {
                 let event = serde_json::json!({"subject": "", "method": "", "description": "", "message": {}});
@@ -297,6 +340,12 @@ mod tests {
             ("as a name", |info| info["name"] = "a.b".into()),
             ("timeout", |info| info["methods"][0]["timeout"] = (-1).into()),
             ("timeout", |info| info["methods"][0]["timeout"] = 1e30.into()),
+            ("version: \"1.4\"", |info| info["details"][0]["version"] = "1.4".into()),
+            ("expected a string", |info| info["details"][0]["version"] = 1.into()),
+            ("as a name", |info| info["details"][0]["metadata"][""] = "eu".into()),
+            ("service_metadata_bytes=4096", |info| info["details"][0]["metadata"]["of"] = "e".repeat(4_089).into()),
+            ("expected a string", |info| info["details"][0]["metadata"]["zone"] = 1.into()),
+            ("not those of its instance", |info| info["details"][0]["id"] = "two".into()),
             ("expected f64", |info| info["methods"][0]["timeout"] = "soon".into()),
             ("unknown variant", |info| info["methods"][0]["visibility"] = "all".into()),
             ("expected a map", |info| info["methods"][0]["result"] = 7.into()),

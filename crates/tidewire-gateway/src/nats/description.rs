@@ -10,8 +10,8 @@ use tidewire_node::{MethodInfo, ServiceInfo};
 pub(super) const QUEUE: &str = "q";
 /// What can be asked.
 pub(super) const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
-/// Services of Tidewire have no version of their own.
-const VERSION: &str = "0.0.0";
+/// The version of an instance that says none: the protocol has to have one.
+const NO_VERSION: &str = "0.0.0";
 
 /// What became of the requests to one endpoint.
 #[derive(Clone, Debug, Default)]
@@ -35,12 +35,13 @@ pub(super) fn answer(
     started: &str,
     counts: impl FnOnce() -> BTreeMap<String, Counted>,
 ) -> Option<Value> {
+    let detail = info.details.first().cloned().unwrap_or_default();
     let mut said = json!({
         "type": format!("io.nats.micro.v1.{}_response", verb.to_ascii_lowercase()),
         "name": info.name,
         "id": id,
-        "version": VERSION,
-        "metadata": {},
+        "version": if detail.version.is_empty() { NO_VERSION } else { &detail.version },
+        "metadata": detail.metadata,
     });
     let endpoints: Vec<Value> = match verb {
         "PING" => return Some(said),

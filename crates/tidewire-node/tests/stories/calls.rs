@@ -306,8 +306,30 @@ fn what_is_wrong_with_a_declaration_is_said_when_it_is_served() {
     assert!(private.starts_with("one: method: \"_b\" is not allowed"), "{private}");
     let same = refused(one().method("b", &["x", "x"], |_, (_, _): (u8, u8)| async { Ok(()) }));
     assert!(same.starts_with("one: b: parameter \"x\" is not allowed"), "{same}");
+    let version = refused(one().version("1.4"));
+    assert!(version.starts_with("one: version: \"1.4\" is not allowed"), "{version}");
+    let metadata = refused(one().metadata("note", "n".repeat(4_093)));
+    assert!(metadata.starts_with("one: metadata: service_metadata_bytes=4096: it has 4097 bytes"), "{metadata}");
     let many = refused(one().concurrency(0));
     assert_eq!(many, "concurrency: 0 is not allowed: give 1 to 10000 calls");
+}
+
+#[test]
+fn each_instance_is_listed_with_its_version_and_its_metadata() {
+    let hub = hub();
+    let server = join(&hub, "server");
+    server
+        .serve(place("blue").version("1.4.2").metadata("zone", "eu").metadata("zone", "us"))
+        .wait()
+        .expect("it serves");
+    hub.serve(place("green")).wait().expect("it serves");
+    let listed = join(&hub, "other").services().wait().expect("a list");
+    let mut told: Vec<_> = listed[0].details.iter().collect();
+    told.sort_by(|one, other| one.id.cmp(&other.id));
+    let [blue, green] = told[..] else { panic!("{told:?}") };
+    assert_eq!((&*blue.id, &*blue.node, &*blue.version), ("blue", "server", "1.4.2"));
+    assert_eq!(blue.metadata.iter().collect::<Vec<_>>(), [(&"zone".to_owned(), &"us".to_owned())]);
+    assert_eq!((&*green.id, &*green.node, &*green.version, green.metadata.len()), ("green", "hub", "", 0));
 }
 
 #[test]

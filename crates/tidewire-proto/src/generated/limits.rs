@@ -702,6 +702,12 @@ pub const LEASES: Limit = Limit { name: "leases", unit: "leases", default: 10_00
 pub const SEGMENT_BYTES: Limit =
     Limit { name: "segment_bytes", unit: "bytes", default: 67_108_864, min: 4096, max: 1_073_741_824 };
 
+/// Metadata of one instance of a service: names and values together.
+///
+/// At the limit: Serving it fails with InvalidArgument; a hub refuses such a description.
+pub const SERVICE_METADATA_BYTES: Limit =
+    Limit { name: "service_metadata_bytes", unit: "bytes", default: 4096, min: 4096, max: 4096 };
+
 /// Methods and event handlers of one service.
 ///
 /// At the limit: Its declaration fails with InvalidArgument.
@@ -950,6 +956,7 @@ pub const ALL: &[&Limit] = &[
     &BUCKET_DELETED,
     &LEASES,
     &SEGMENT_BYTES,
+    &SERVICE_METADATA_BYTES,
     &SERVICE_METHODS,
     &STREAM_AHEAD,
     &CALL_HEADERS,

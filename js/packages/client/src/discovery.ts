@@ -33,6 +33,19 @@ export interface ServiceInfo {
 	readonly events: readonly unknown[];
 	/** The ids of its instances. */
 	readonly instances: readonly string[];
+	/** What tells these from each other, in the same order. */
+	readonly details: readonly InstanceInfo[];
+}
+
+/** An instance of a service, as its hub lists it. */
+export interface InstanceInfo {
+	readonly id: string;
+	/** The name of the node that serves it. */
+	readonly node: string;
+	/** Its semantic version; empty if it says none. */
+	readonly version: string;
+	/** What else it says of itself, by name. */
+	readonly metadata: Readonly<Record<string, string>>;
 }
 
 /** An instance of a service, and whose it is. */
@@ -76,7 +89,8 @@ export function readInstances(listed: unknown, skipped: () => void = () => {}): 
 			const info = described(said);
 			const [instance] = info?.instances ?? [];
 			if (info && queue === "" && pattern === `svc.${info.name}.${instance}.*`) {
-				found.push({ node, info });
+				const detail = { id: instance, version: "", metadata: {}, ...info.details?.[0], node } as InstanceInfo;
+				found.push({ node, info: { ...info, details: [detail] } });
 			} else {
 				skipped();
 			}
@@ -92,7 +106,8 @@ export function services(instances: readonly Instance[]): ServiceInfo[] {
 	const found = new Map<string, ServiceInfo>();
 	for (const { info } of instances) {
 		const known = found.get(info.name);
-		found.set(info.name, known ? { ...known, instances: [...known.instances, ...info.instances] } : info);
+		const instances = [...(known?.instances ?? []), ...info.instances];
+		found.set(info.name, { ...(known ?? info), instances, details: [...(known?.details ?? []), ...info.details] });
 	}
 	return [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
 }

@@ -30,6 +30,7 @@ export type {
 export type { ConnectOptions } from "./connecting.js";
 export { type CallContext, context } from "./context.js";
 export type {
+	InstanceInfo,
 	MethodInfo,
 	Schema,
 	ServiceInfo,

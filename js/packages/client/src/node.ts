@@ -42,6 +42,10 @@ export interface ServeOptions extends HostLimits {
 	readonly visibility?: Visibility;
 	/** The id of this instance; one that nobody else has if nothing is said. */
 	readonly instance?: string;
+	/** The semantic version of this instance, such as "1.4.2". */
+	readonly version?: string;
+	/** What else others are told of this instance: texts by name, 4,096 bytes in all. */
+	readonly metadata?: Readonly<Record<string, string>>;
 	/** What others are told of single methods. */
 	readonly methods?: Readonly<Record<string, MethodOptions>>;
 }

@@ -90,6 +90,8 @@ export function said(
 			),
 			events: [],
 			instances: [instance],
+			// The hub looks at both, and says what is wrong with them.
+			details: [{ id: instance, version: options.version ?? "", metadata: options.metadata ?? {} }],
 		});
 	const text = whole(true);
 	return encode(text).length <= SAID_BYTES_MAX ? text : whole(false);

@@ -318,9 +318,20 @@ describe("with a hub and a node of Python", { timeout: 120_000 + MESSAGES / 2 },
 	});
 
 	test("several instances: the hub chooses, or the caller, or all are asked", async () => {
-		const blue = await node.serve("places", { where: () => "blue" }, { instance: "blue" });
+		const blue = await node.serve("places", { where: () => "blue" }, {
+			instance: "blue",
+			version: "1.4.2",
+			metadata: { zone: "eu" },
+		});
 		const green = await node.serve("places", { where: () => "green" }, { instance: "green" });
 		const places = node.client<{ where(): Promise<string> }>("places");
+		const listed = (await node.services()).find(({ name }) => name === "places");
+		assert.deepEqual(listed?.details, [
+			{ id: "blue", node: "page", version: "1.4.2", metadata: { zone: "eu" } },
+			{ id: "green", node: "page", version: "", metadata: {} },
+		]);
+		const refused = node.serve("places", { where: () => "red" }, { instance: "red", version: "1.4" });
+		await assert.rejects(refused, /version: "1\.4" is not allowed .*give a semantic version such as "1\.4\.2"/);
 		assert.equal(await places.with({ instance: "green" }).where(), "green");
 		assert.equal(await places.with({ policy: "first" }).where(), "blue");
 		const answers = (await places.with({ policy: "all" }).where()) as unknown as { instance: string; value: string }[];

@@ -1,0 +1,87 @@
+"""Watches of services: which of their instances come and go."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import InvalidArgument
+from tidewire.services.info import InstanceInfo
+from tidewire.services.names import token_problem
+from tidewire.services.registry import registry_of
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.node import Node
+
+
+@dataclass(frozen=True)
+class InstanceChange:
+    """An instance of a service that came or went.
+
+    Attributes:
+        kind: "joined" or "left". One that comes back with another version or other metadata has left, and joined.
+        service: The name of the service.
+        instance: The instance, as it describes itself.
+    """
+
+    kind: str
+    service: str
+    instance: InstanceInfo
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+async def watch(node: Node, name: str | None) -> AsyncIterator[InstanceChange]:
+    """Yield the instances that there are, and then whichever come and go, until the node stops."""
+    for step in _steps(node, name):
+        if isinstance(step, InstanceChange):
+            yield step
+        else:
+            await step
+
+
+def watch_blocking(node: Node, name: str | None) -> Iterator[InstanceChange]:
+    """As ``watch``, and block this thread meanwhile."""
+    for step in _steps(node, name):
+        if isinstance(step, InstanceChange):
+            yield step
+        else:
+            step.wait()
+
+
+def check(name: str | None) -> None:
+    """Refuse what is no name of a service.
+
+    Raises:
+        InvalidArgument: if it is none.
+    """
+    problem = None if name is None else token_problem("name", name)
+    if problem is not None:
+        raise InvalidArgument(problem)
+
+
+def _steps(node: Node, name: str | None) -> Iterator[InstanceChange | Pending]:
+    """Give changes, and what to wait for before the next ones. Whoever is slow gets the difference: nothing queues up."""
+    registry, engine = registry_of(node), node._engine
+    known: dict[tuple[str, str], InstanceInfo] = {}
+    looked_at = -1
+    while True:
+        # Before the look: what changes meanwhile is looked at again.
+        news, is_over, looked_at_now = engine.news, node.ledger is not None, registry.changes
+        seen = news.count
+        if looked_at != looked_at_now:
+            before, known = known, registry.instances(name)
+            looked_at = looked_at_now
+            for kind, some, others in (("left", before, known), ("joined", known, before)):
+                gone = [(key, info) for key, info in some.items() if others.get(key) != info]
+                yield from (InstanceChange(kind, service, info) for (service, _), info in gone)
+        if is_over:
+            return
+        yield engine.changed(news, seen, None)
+
+
+__all__ = ["InstanceChange", "check", "watch", "watch_blocking"]
