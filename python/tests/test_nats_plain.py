@@ -213,7 +213,11 @@ async def test_what_goes_wrong_has_a_code_and_says_why() -> None:
 @story
 async def test_services_answer_as_the_micro_protocol_has_it() -> None:
     with nats_server() as url:
-        async with shop(url, "one", "a", version="1.4.2", metadata={"zone": "eu"}), shop(url, "two", "b"), client(url) as plain:
+        async with (
+            shop(url, "one", "a", version="1.4.2", metadata={"zone": "eu"}),
+            shop(url, "two", "b"),
+            client(url) as plain,
+        ):
             both = await offered(plain, answers=2)
             assert {answer["id"] for answer in both} == {"a", "b"}
             for ping in both:

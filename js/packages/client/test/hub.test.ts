@@ -318,11 +318,15 @@ describe("with a hub and a node of Python", { timeout: 120_000 + MESSAGES / 2 },
 	});
 
 	test("several instances: the hub chooses, or the caller, or all are asked", async () => {
-		const blue = await node.serve("places", { where: () => "blue" }, {
-			instance: "blue",
-			version: "1.4.2",
-			metadata: { zone: "eu" },
-		});
+		const blue = await node.serve(
+			"places",
+			{ where: () => "blue" },
+			{
+				instance: "blue",
+				version: "1.4.2",
+				metadata: { zone: "eu" },
+			},
+		);
 		const green = await node.serve("places", { where: () => "green" }, { instance: "green" });
 		const places = node.client<{ where(): Promise<string> }>("places");
 		const listed = (await node.services()).find(({ name }) => name === "places");
