@@ -4,33 +4,40 @@ use pyo3::prelude::*;
 use tidewire_core::rpc::retry::Retry as Machine;
 use tidewire_engine::raw::Mutex;
 
-/// The attempts of one call.
+/// The attempts of one call, at instances by their ids.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct Retry(Mutex<Machine>);
+pub struct Retry(Mutex<Machine<String>>);
 
 fn us(seconds: f64) -> u64 {
     (seconds * 1e6) as u64
 }
 
-fn seconds(us: u64) -> f64 {
-    us as f64 / 1e6
-}
-
 #[pymethods]
 impl Retry {
-    /// A call that ends at the latest at a time, if there is one, and is made again at most so often.
+    /// A call that ends at the latest at a time, if there is one, and is made again at most so often after losses.
     #[new]
     fn new(until_s: Option<f64>, left: u32, seed: u64) -> Self {
         Self(Mutex::new(Machine::new(until_s.map(us), left, seed)))
     }
 
-    /// It was sent, and its link was lost: how long to wait before it is made again; None: it is not.
-    fn after_loss(&self, now_s: f64) -> Option<f64> {
-        self.0.lock().after_loss(us(now_s)).map(seconds)
+    /// The instances that are not tried now.
+    #[getter]
+    fn tried(&self) -> Vec<String> {
+        self.0.lock().tried().to_vec()
     }
 
-    /// It could not be sent, or nobody has taken it: how long to wait before the next attempt; None: it is given up.
-    fn while_nobody(&self, now_s: f64) -> Option<f64> {
-        self.0.lock().while_nobody(us(now_s)).map(seconds)
+    /// An instance has not taken it.
+    fn refused(&self, instance: String) {
+        self.0.lock().refused(instance);
+    }
+
+    /// It was sent to an instance, and its link was lost: whether it is made again.
+    fn lost(&self, instance: String, now_s: f64) -> bool {
+        self.0.lock().lost(instance, us(now_s))
+    }
+
+    /// No instance is left to try: how long to wait before all may be tried again; None: it is given up.
+    fn nobody(&self, now_s: f64) -> Option<f64> {
+        self.0.lock().nobody(us(now_s)).map(|wait_us| wait_us as f64 / 1e6)
     }
 }

@@ -6,17 +6,21 @@ import asyncio
 import dataclasses
 import signal
 from time import perf_counter
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
 from tidewire.links import known
+from tidewire.services.attempts import Attempts
 from tidewire.services.calls import Call
-from tidewire.services.registry import Registry, registry_of
-from tidewire.services.resending import Resending
+from tidewire.services.registry import Group, Registry, registry_of
 from tidewire.services.sending import Sending
+
+if TYPE_CHECKING:
+    from tidewire.services.port import Port
 
 
 def lost() -> tw.LinkLost:
@@ -87,7 +91,7 @@ def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: 
         async with tw.Node(url, name="refusing") as refusing, tw.Node(url, name="caller") as caller:
             (info,) = await caller.services()
             came: asyncio.Queue[Any] = asyncio.Queue(1_000)
-            says = known.described(dataclasses.replace(info, instances=("refusing",)))
+            says = known.described(dataclasses.replace(info, instances=("refusing",), details=()))
             await refusing._link().subscribe("svc.workshop.refusing.*", "", says, came.put_nowait)
             await until_served(caller, "workshop", 2)
             workshop = caller.client("workshop").with_(timeout=50.0)
@@ -150,35 +154,69 @@ def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(st
     asyncio.run(story())
 
 
-def test_the_wait_grows_is_bounded_and_ends_with_the_deadline() -> None:
-    again = Resending(until=10.0, left=3)
-    assert again.while_nobody(tw.NoResponders("nobody"), 0.0) is None, "nothing was lost yet"
-    first = again.after_loss(lost(), 0.0)
-    assert first is not None
-    assert 0.01 <= first <= 0.02
-    waits = [again.while_nobody(lost(), 1.0) for _ in range(10)]
-    assert all(wait is not None and wait <= 0.5 for wait in waits)
-    assert waits[-1] is not None
-    assert waits[-1] >= 0.25
-    assert again.while_nobody(tw.NoResponders("nobody"), 9.9) is None, "the deadline is too near"
-    assert again.after_loss(lost(), 2.0) is not None
-    assert again.after_loss(lost(), 2.0) is not None
-    assert again.after_loss(lost(), 2.0) is None, "as often as is allowed"
+class Noted(Group):
+    """What calls noted at an instance."""
+
+    def __init__(self) -> None:
+        super().__init__("room")
+        self.noted: list[bool | None] = []
+
+    def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None:
+        self.noted.append(None if took_s is None else failed)
+
+
+def goes_on(again: Attempts, error: BaseException, idempotent: bool = True, group: Group | None = None) -> bool:
+    """Tell of an attempt at the instance "one" that has failed."""
+    port = cast("Port", SimpleNamespace(instance="one"))
+    return again.goes_on(group or Noted(), port, perf_counter(), error, idempotent)
+
+
+def unsent() -> tw.LinkLost:
+    error = lost()
+    error.unsent = True  # type: ignore[attr-defined]
+    return error
 
 
 def test_what_was_not_sent_is_not_counted() -> None:
-    again, unsent = Resending(until=None, left=1), lost()
-    unsent.unsent = True  # type: ignore[attr-defined]
-    assert again.after_loss(unsent, 0.0) is None, "a call that begins while the link is lost fails at once"
-    assert again.after_loss(lost(), 0.0) is not None
+    again = Attempts(until=None, left=1)
+    assert goes_on(again, unsent(), idempotent=False), "another instance, of the own process perhaps, can have it"
+    with pytest.raises(tw.LinkLost):
+        again.wait_s(unsent())
+    assert goes_on(again, lost())
     for _ in range(100):
-        assert again.after_loss(unsent, 0.0) is not None
-    assert again.after_loss(lost(), 0.0) is None
+        assert goes_on(again, unsent())
+        assert again.wait_s(unsent()) <= 0.5
+    assert not goes_on(again, lost())
+    assert not goes_on(Attempts(until=None, left=1), lost(), idempotent=False)
 
 
 def test_an_error_that_a_handler_raised_is_no_loss() -> None:
-    again = Resending(until=None, left=3)
-    assert again.after_loss(tw.LinkLost("raised by a handler"), 0.0) is None
-    assert again.after_loss(ValueError("x"), 0.0) is None
-    assert again.after_loss(lost(), 0.0) is not None
-    assert again.while_nobody(ValueError("x"), 0.0) is None
+    again, group = Attempts(until=None, left=3), Noted()
+    for error in (tw.LinkLost("raised by a handler"), tw.NodeStopped("the same"), ValueError("x")):
+        assert not goes_on(again, error, group=group)
+    assert not goes_on(again, asyncio.CancelledError(), group=group)
+    assert goes_on(again, tw.NoResponders("not taken"), group=group)
+    assert goes_on(again, lost(), group=group)
+    assert group.noted == [True, True, True, None, None, True]
+    with pytest.raises(tw.LinkLost, match="the link") as raised:
+        again.wait_s(ValueError("x"))
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_while_the_link_is_lost_a_call_goes_to_an_instance_of_its_own_process(started: Programs, sync: bool) -> None:
+    hub, url, _ = started.hub_and_server()
+
+    async def story() -> None:
+        async with tw.Node(url, name="caller") as node, tw.Node(url, name="other") as other:
+            await other.serve({"where": lambda: "there"}, name="places", instance="there")
+            await until_served(node, "places", 1)
+            node.serve({"where": lambda: "here"}, name="places", instance="here")
+            places = node.client("places").with_(policy="first")
+            assert await places.where() == "there"
+            hub.kill()
+            await node.until(lambda now: now["links"]["hub"] is None, 30.0)
+            for _ in range(5):
+                assert await (asyncio.to_thread(places.sync.where) if sync else places.where()) == "here"
+
+    asyncio.run(asyncio.wait_for(story(), 60))

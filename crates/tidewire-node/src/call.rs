@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use tidewire_core::rpc::retry::Retry;
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -16,7 +15,6 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::core::Runner;
 use crate::error::Error;
 use crate::finding::Finding;
-use crate::names;
 use crate::pending::{Wakers, wait};
 use crate::place::{Outcome, Place};
 use crate::shot::Shot;
@@ -34,8 +32,6 @@ pub struct Call<T> {
     place: Arc<Place>,
     /// None: it is not under way now.
     key: Option<CallKey>,
-    /// Its attempts, if it was lost.
-    retry: Option<Retry>,
     /// Before the next attempt.
     pause: Option<Pause>,
     /// A subscriber of this node has it, and nothing is sent.
@@ -59,7 +55,6 @@ impl<T> Call<T> {
             problem,
             place: Arc::default(),
             key: None,
-            retry: None,
             pause: None,
             is_here: false,
             finding: None,
@@ -80,7 +75,6 @@ impl<T> Call<T> {
             problem: None,
             place,
             key: None,
-            retry: None,
             pause: None,
             is_here: true,
             finding: None,
@@ -113,21 +107,12 @@ impl<T> Call<T> {
         if !is_loss && !is_one_of(&[ErrorCode::NoResponders, ErrorCode::NodeStopped]) {
             return false;
         }
-        let (runner, deadline) = (&core.runner, shot.deadline);
-        let retry = self
-            .retry
-            .get_or_insert_with(|| Retry::new(deadline.map(|at| runner.us_at(at)), core.resends, names::dice()));
-        let now_us = runner.us_at(Instant::now());
         if is_loss && was_sent {
-            // Another instance may have it at once; a link that is lost is waited for.
-            shot.lost();
-            return retry.after_loss(now_us).is_some();
+            // A link that is lost is waited for.
+            return shot.lost(&core);
         }
-        let Some(wait_us) = retry.while_nobody(now_us) else { return false };
-        // All that could take it are tried anew.
-        shot.forget_tried();
-        self.pause = Some(Pause::begin(runner, Duration::from_micros(wait_us)));
-        true
+        self.pause = shot.nobody(&core).map(|wait| Pause::begin(&core.runner, wait));
+        self.pause.is_some()
     }
 
     /// Sends it again, once the link is back and it need not wait any more.
@@ -214,8 +199,8 @@ impl<T: DeserializeOwned> Call<T> {
         if let (Outcome::Late, Some(key), Ok(core)) = (&outcome, self.key, shot.core()) {
             core.link.cancel(key);
         }
-        if let (Outcome::Late, None, Some(_)) = (&outcome, self.key, &self.retry) {
-            // It was lost, and has not been sent again.
+        if matches!(outcome, Outcome::Late) && self.key.is_none() && shot.was_lost() {
+            // It has not been sent again.
             return Some(Outcome::Failed(ErrorCode::LinkLost.number(), None));
         }
         self.key = None;

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tidewire_core::rpc::retry::Retry;
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -14,6 +15,7 @@ use crate::client::{CallOptions, Choice, fields};
 use crate::core::Core;
 use crate::directory::{Chosen, nobody};
 use crate::error::Error;
+use crate::names;
 use crate::objects::{Giving, Holding, Offer, Thing};
 use crate::pending::Pending;
 use crate::place::Outcome;
@@ -49,8 +51,8 @@ pub(crate) struct Shot {
     flags: Flags,
     choice: Choice,
     chosen: Option<Chosen>,
-    /// Instances that have refused it.
-    tried: Vec<Arc<str>>,
+    /// Its attempts, once one has failed.
+    retry: Option<Box<Retry<Arc<str>>>>,
     /// The number of the link that what it gives is named by.
     given_at: Option<u32>,
     giving: Giving,
@@ -89,7 +91,7 @@ impl Shot {
             flags: options.priority.flags().with_again(idempotent),
             choice: options.choice,
             chosen: None,
-            tried: Vec::new(),
+            retry: None,
             given_at,
             giving: Giving::default(),
         })
@@ -117,7 +119,8 @@ impl Shot {
         self.leave();
         let Aim::Service { service, instance, .. } = &self.aim else { return true };
         let Ok(core) = self.core() else { return true };
-        self.chosen = core.directory.choose(service, instance.as_deref(), self.choice.policy(), &self.tried);
+        let tried = self.retry.as_ref().map_or(&[][..], |retry| retry.tried());
+        self.chosen = core.directory.choose(service, instance.as_deref(), self.choice.policy(), tried);
         self.chosen.is_some()
     }
 
@@ -190,7 +193,9 @@ impl Shot {
     pub fn is_found_elsewhere(&mut self, number: u16) -> bool {
         let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
         let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal) else { return false };
-        self.tried.push(Arc::clone(&chosen.instance));
+        let at = Arc::clone(&chosen.instance);
+        let Ok(core) = self.core() else { return false };
+        self.retry(&core).refused(at);
         if self.giving.is_bound() {
             return false;
         }
@@ -204,17 +209,28 @@ impl Shot {
         self.idempotent && self.core().is_ok_and(|core| is_current(&core))
     }
 
-    /// Whoever had it is lost, with what it was given: another instance is tried first.
-    pub fn lost(&mut self) {
+    /// Whether it is made again, as whoever had it is lost, with what it was given.
+    pub fn lost(&mut self, core: &Core) -> bool {
         self.giving.ended(true);
-        self.tried.extend(self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance)));
+        let at = self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance));
         self.leave();
+        self.retry(core).lost(at, core.runner.us_at(Instant::now()))
     }
 
-    /// Instances that have refused it, or were lost with it, may have it again.
-    pub fn forget_tried(&mut self) {
+    /// Whether it was sent, and its link lost since.
+    pub fn was_lost(&self) -> bool {
+        self.retry.as_ref().is_some_and(|retry| retry.was_lost())
+    }
+
+    /// The wait before it is tried again, where nobody takes it; None: it is given up.
+    pub fn nobody(&mut self, core: &Core) -> Option<Duration> {
         self.leave();
-        self.tried.clear();
+        self.retry(core).nobody(core.runner.us_at(Instant::now())).map(Duration::from_micros)
+    }
+
+    fn retry(&mut self, core: &Core) -> &mut Retry<Arc<str>> {
+        let until_us = self.deadline.map(|at| core.runner.us_at(at));
+        self.retry.get_or_insert_with(|| Box::new(Retry::new(until_us, core.resends, names::dice())))
     }
 
     /// Ends it, on the other side too if it was sent.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import InvalidArgument, NodeStopped, NoResponders, RemoteGone
+from tidewire.errors import InvalidArgument, LinkLost, NodeStopped, NoResponders, RemoteGone
 from tidewire.links.remote import RemoteItems, RemotePort
 from tidewire.services.feeding import Fed
 from tidewire.services.info import MethodInfo, ServiceInfo
@@ -80,10 +80,12 @@ class _Group(Group):
         self._holding = holding
         self.add(_Way(holding))
 
-    def choose(self, options: CallOptions, without: Iterable[str] = (), refused: NodeStopped | None = None) -> Port:
+    def choose(
+        self, options: CallOptions, without: Iterable[str] = (), why: LinkLost | NodeStopped | None = None
+    ) -> Port:
         self._holding.check()
         try:
-            return super().choose(options, without, refused)
+            return super().choose(options, without, why)
         except NoResponders:
             self._holding.gone = True
             raise RemoteGone(

@@ -7,13 +7,14 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from tidewire._binding import Pending
-from tidewire.errors import LinkLost, NodeStopped, NoResponders, TidewireError
+from tidewire.errors import LinkLost, NoResponders, TidewireError
 from tidewire.services import context
+from tidewire.services.attempts import is_final, note
 from tidewire.services.port import Refused
-from tidewire.services.resending import Resending, is_loss
-from tidewire.services.sending import Sending, noted, refusal
+from tidewire.services.sending import Sending
 
 if TYPE_CHECKING:
+    from tidewire.services.attempts import Attempts
     from tidewire.services.port import LinkPort, Request
     from tidewire.services.registry import Group
 
@@ -34,49 +35,45 @@ class Errand(Sending):
     """What such a call does: it chooses an instance, sends, and notes how it went. ``LinkCall`` calls its methods."""
 
     __slots__ = (
+        "_attempts",
         "_begun",
         "_giving",
         "_group",
         "_pausing",
         "_port",
-        "_refused",
         "_request",
-        "_resending",
         "_seen",
         "_since",
-        "_tried",
+        "_without",
     )
 
+    _attempts: Attempts | None
     _begun: float
-    _pausing: bool
-    _resending: Resending | None
-
     _giving: Any
     _group: Group
+    _pausing: bool
     _port: LinkPort
-    _refused: NodeStopped | None
     _request: Request | None
     _seen: int
     _since: float
-    _tried: Collection[str]
+    # Instances of this process that came after the call was made: the reply of one is no pending.
+    _without: Collection[str]
 
     def begin(self) -> Pending:
         """Send it."""
-        self._pausing, self._resending, self._begun = False, None, monotonic()
-        self._giving = self._refused = None
+        self._pausing, self._attempts, self._giving, self._begun = False, None, None, monotonic()
         self._seen = self.registry.news.count
         self._group = self.registry.group(self.service)
         self._request = self.request(False) if self.options.headers or context.running.get() is not None else None
-        # Instances of this process came after the call was made; the reply of one is no pending.
-        self._tried = () if self._group.over_links else self._group.local()
+        self._without = () if self._group.over_links else self._group.local()
         return self._sent()
 
     def was_sent(self, group: Group, port: LinkPort, ago_s: float) -> None:
         """Note that it was sent to the only instance. What became of it follows."""
-        self._pausing, self._resending, self._begun = False, None, monotonic() - ago_s
-        self._giving = self._request = self._refused = None
+        self._pausing, self._attempts, self._begun = False, None, monotonic() - ago_s
+        self._giving = self._request = None
         self._seen = self.registry.news.count
-        self._tried, self._group, self._port, self._since = (), group, port, perf_counter() - ago_s
+        self._without, self._group, self._port, self._since = (), group, port, perf_counter() - ago_s
 
     def ended(self, value: Any) -> Any:
         """Note that it was answered, and return the value; or make it again after a pause, and return that."""
@@ -93,18 +90,16 @@ class Errand(Sending):
         if self._giving is not None:
             self._giving.ended(lost=isinstance(error, (LinkLost, NoResponders, Refused)))
             self._giving = None
-        if noted(self._group, self._port, self._since, error):
-            if self._resending is not None:
-                # All that could take it are tried anew after a pause.
-                return self._paused(self._resending.while_nobody(error, monotonic()))
-            self._tried, self._refused = {*self._tried, self._port.instance}, refusal(error)
-            self._kept()
-            return self._sent()
-        if is_loss(error) and self.is_idempotent(self._group):
-            if self._resending is None:
-                self._resending = self.resending(self._kept())
-            return self._paused(self._resending.after_loss(error, monotonic()))
-        return None
+        return self._again() if self._goes_on(error) else None
+
+    def _goes_on(self, error: BaseException) -> bool:
+        """Note that it failed, and return whether another instance is to be tried."""
+        if is_final(error):
+            note(self._group, self._port, self._since, error)
+            return False
+        if self._attempts is None:
+            self._attempts = self.attempts(self._kept().deadline)
+        return self._attempts.goes_on(self._group, self._port, self._since, error, self.is_idempotent(self._group))
 
     def _kept(self) -> Request:
         """Return it as it travels, with the deadline that it began with."""
@@ -120,21 +115,13 @@ class Errand(Sending):
         self._seen = self.registry.news.count
         try:
             self._group = group = self.registry.group(self.service)
-            self._refused = None
-            self._tried = () if group.over_links else group.local()
+            self._without = () if group.over_links else group.local()
             return self._sent()
         except TidewireError as error:
-            assert self._resending is not None
-            pending = self._paused(self._resending.while_nobody(error, monotonic()))
-            if pending is None:
-                raise self._resending.lost or error from error
-            return pending
-
-    def _paused(self, wait_s: float | None) -> Pending | None:
-        if wait_s is None:
-            return None
-        self._pausing = True
-        return self.registry.pause(wait_s, self._seen)
+            assert self._attempts is not None
+            wait_s = self._attempts.wait_s(error)
+            self._pausing = True
+            return self.registry.pause(wait_s, self._seen)
 
     def dropped(self) -> None:
         """Note that nobody waits for it any more."""
@@ -152,7 +139,13 @@ class Errand(Sending):
 
     def _sent(self) -> Pending:
         while True:
-            self._port = port = cast("LinkPort", self._group.choose(self.options, self._tried, self._refused))
+            options, without = self.options, self._without
+            chosen = (
+                self._group.choose(options, without)
+                if self._attempts is None
+                else self._attempts.choose(self._group, options, without)
+            )
+            self._port = port = cast("LinkPort", chosen)
             self._since = perf_counter()
             try:
                 request = self._request
@@ -165,9 +158,8 @@ class Errand(Sending):
                 if self._giving is not None:
                     self._giving.ended(lost=True)
                     self._giving = None
-                if not noted(self._group, port, self._since, error):
+                if not self._goes_on(error):
                     raise
-                self._tried, self._refused = {*self._tried, port.instance}, refusal(error)
 
 
 __all__ = ["Errand", "LinkCall"]

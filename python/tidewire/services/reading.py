@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from tidewire._current import running_loop
 from tidewire._futures import is_shown_by_asyncio
 from tidewire.errors import InvalidArgument
 from tidewire.services.channel import Ended
 from tidewire.services.port import Items, Port
-from tidewire.services.sending import Sending, note
+from tidewire.services.sending import Sending
 
 if TYPE_CHECKING:
+    from tidewire.services.attempts import Attempts
     from tidewire.services.feeding import Feed
     from tidewire.services.registry import Group
 
@@ -63,18 +64,20 @@ class _Reading:
     def _opened(self) -> Items:
         if self._items is not None:
             return self._items
-        sending, tried = self._sending, set[str]()
+        sending, attempts = self._sending, cast("Attempts | None", None)
         if sending.options.policy.kind == "all":
             raise InvalidArgument(f"{sending.title}: policy: 'all' is not allowed for a stream: read one instance")
         group = sending.group()
         request = sending.request(True, group.over_links)
         self._feeds = request.feeds
         while True:
-            port = group.choose(sending.options, tried)
+            port = attempts.choose(group, sending.options) if attempts else group.choose(sending.options)
             try:
                 self._items = port.stream(request)
-            except BaseException as error:  # noqa: BLE001
-                note(group, port, perf_counter(), error, tried)
+            except BaseException as error:
+                attempts = attempts or sending.attempts(request.deadline)
+                if not attempts.goes_on(group, port, perf_counter(), error, idempotent=False):
+                    raise
                 continue
             self._group, self._port = group, port
             return self._items

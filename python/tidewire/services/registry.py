@@ -65,12 +65,14 @@ class Group:
         self._take({key: port for key, port in self.ports.items() if key != instance})
         self.balancer.remove(instance)
 
-    def choose(self, options: CallOptions, without: Iterable[str] = (), refused: NodeStopped | None = None) -> Port:
+    def choose(
+        self, options: CallOptions, without: Iterable[str] = (), why: LinkLost | NodeStopped | None = None
+    ) -> Port:
         """Return the way to the instance for a call, and note that the call begins.
 
         Raises:
             NoResponders: if there is none.
-            NodeStopped: in its place, if ``refused`` says that the hub or a node is stopping.
+            LinkLost: or NodeStopped, in its place, if ``why`` says why there is none.
         """
         wanted, policy = options.instance, options.policy
         chosen: Port | None = None
@@ -88,7 +90,7 @@ class Group:
                     f"{self.name}: instance: {short(wanted)} is not among its instances: {nearest(wanted, self.ports)}"
                 )
         if chosen is None:
-            raise refused or NoResponders(
+            raise why or NoResponders(
                 f"{self.name}: its instances are stopping or have lost their link: call again, or serve it"
             )
         return chosen

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import NodeStopped, NoResponders
 from tidewire.services import port as ports
+from tidewire.services.attempts import Attempts
 from tidewire.services.feeding import feed, has_streams
 from tidewire.services.limits import CALL_TIMEOUT_S
-from tidewire.services.port import Port, Refused, Request
-from tidewire.services.resending import Resending
+from tidewire.services.port import Port, Request
 
 if TYPE_CHECKING:
     from tidewire.services.options import CallOptions
@@ -66,9 +64,9 @@ class Sending:
         method = group.methods.get(self.method)
         return method is not None and method.idempotent and not has_streams(self.args, self.kwargs)
 
-    def resending(self, request: Request) -> Resending:
-        """Return how often it is made again after its link was lost."""
-        return Resending(request.deadline, self.registry.node.links.link_resends)
+    def attempts(self, deadline: float | None) -> Attempts:
+        """Return what says how it goes on after it has failed."""
+        return Attempts(deadline, self.registry.node.links.link_resends)
 
     def request(self, streams: bool, over_links: bool = False) -> Request:
         """Return it as it travels from here: within the time of the call that it is made in."""
@@ -91,28 +89,3 @@ class Sending:
         )
         made.feeds = feeds
         return made
-
-
-def refusal(error: BaseException) -> NodeStopped | None:
-    """Return the error of a call that was not taken as the hub or the node of the instance is stopping."""
-    return error if isinstance(error, NodeStopped) else None
-
-
-def note(group: Group, port: Port, since: float, error: BaseException, tried: set[str]) -> None:
-    """Note that a call failed. Returns if another instance is to be tried, else raises the error."""
-    if not noted(group, port, since, error):
-        raise error
-    tried.add(port.instance)
-
-
-def noted(group: Group, port: Port, since: float, error: BaseException) -> bool:
-    """Note that a call failed, and return whether another instance is to be tried."""
-    if isinstance(error, (Refused, NoResponders)) or (isinstance(error, NodeStopped) and error.retryable):
-        group.ended(port.instance, None)
-        return True
-    if isinstance(error, Exception):
-        group.ended(port.instance, perf_counter() - since, failed=True)
-    else:
-        # Whoever cancelled it says nothing of the instance.
-        group.ended(port.instance, None)
-    return False

@@ -1,17 +1,15 @@
-"""Which instance gets a call next, and when: another one if the first refuses it, again after a pause if its link was lost."""
+"""The retry loop of a call from plain Python: which instance gets it next, and when."""
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidewire.errors import TidewireError
-from tidewire.services.resending import Resending, is_loss
-from tidewire.services.sending import Sending, noted, refusal
+from tidewire.services.sending import Sending
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire.errors import NodeStopped
+    from tidewire.services.attempts import Attempts
     from tidewire.services.port import Port
     from tidewire.services.registry import Group
 
@@ -26,27 +24,21 @@ class Turn:
 
     def __init__(self, sending: Sending, group: Group) -> None:
         self.group, self.request = group, sending.request(False, group.over_links)
-        self._sending, self._tried = sending, set[str]()
-        self._refused: NodeStopped | None = None
+        self._sending = sending
+        self._attempts: Attempts | None = None
         self._wait_s, self._seen = 0.0, 0
-        self._resending: Resending | None = None
-        self._pausing = False
 
     def next(self) -> Port | None:
         """Return the way to an instance, or None: wait for ``pause`` first."""
-        if self._pausing:
-            self._pausing = False
-            return None
         self._seen = self._sending.registry.news.count
-        if self._resending is None:
-            return self.group.choose(self._sending.options, self._tried, self._refused)
+        attempts, options = self._attempts, self._sending.options
+        if attempts is None:
+            return self.group.choose(options)
         try:
             self.group = self._sending.group()
-            return self.group.choose(self._sending.options, self._tried)
+            return attempts.choose(self.group, options)
         except TidewireError as error:
-            self._tried = set()
-            self._wait(self._resending.while_nobody(error, monotonic()), self._resending.lost or error)
-            self._pausing = False
+            self._wait_s = attempts.wait_s(error)
             return None
 
     def pause(self) -> Pending:
@@ -55,19 +47,8 @@ class Turn:
 
     def failed(self, port: Port, since: float, error: BaseException) -> None:
         """Note that a call failed. Returns if it is to be made once more, else raises the error."""
-        if noted(self.group, port, since, error):
-            self._tried.add(port.instance)
-            self._refused = refusal(error)
-            return
-        if not is_loss(error) or not self._sending.is_idempotent(self.group):
+        if self._attempts is None:
+            self._attempts = self._sending.attempts(self.request.deadline)
+        idempotent = self._sending.is_idempotent(self.group)
+        if not self._attempts.goes_on(self.group, port, since, error, idempotent):
             raise error
-        if self._resending is None:
-            self._resending = self._sending.resending(self.request)
-        wait_s = self._resending.after_loss(error, monotonic())
-        self._tried = set()
-        self._wait(wait_s, self._resending.lost or error)
-
-    def _wait(self, wait_s: float | None, error: BaseException) -> None:
-        if wait_s is None:
-            raise error
-        self._wait_s, self._pausing = wait_s, True

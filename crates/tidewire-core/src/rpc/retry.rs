@@ -1,52 +1,77 @@
-//! The retry policy of a call: how often it is made again after its link was lost, after which waits, and until when.
+//! The retry policy of a call: at which instances it was tried, how often it is made again after its link was lost, after which waits, and until when.
 
 use crate::backoff::Backoff;
 
 /// The wait before the first attempt that finds nobody, and the longest one.
 const WAIT_US: (u64, u64) = (20_000, 500_000);
 
-/// The attempts of one call. Times are microseconds on one clock.
+/// The attempts of one call at instances `I`. Times are microseconds on one clock.
 ///
-/// A call that nobody has taken is made again only if its link was lost before: then its instances may still be on their way back.
+/// One that an instance does not take goes to another one at once. So does one whose link was lost, if it may be made again; from then on its instances may
+/// still be on their way back, and where none is left to try it waits for them.
 ///
 /// ```
 /// use tidewire_core::rpc::retry::Retry;
 ///
 /// let mut retry = Retry::new(Some(1_000_000), 1, 7);
-/// assert!(retry.while_nobody(0).is_none(), "nothing was lost");
-/// assert!(retry.after_loss(0).is_some_and(|wait_us| wait_us <= 20_000));
-/// assert!(retry.while_nobody(100_000).is_some());
-/// assert!(retry.while_nobody(999_999).is_none(), "its time is up");
-/// assert!(retry.after_loss(0).is_none(), "once is enough");
+/// retry.refused("a");
+/// assert_eq!(retry.tried(), ["a"]);
+/// assert!(retry.nobody(0).is_none(), "nothing was lost");
+/// assert!(retry.lost("b", 0), "another instance may have it at once");
+/// assert!(retry.nobody(0).is_some_and(|wait_us| wait_us <= 20_000));
+/// assert!(retry.tried().is_empty(), "after the wait all may have it");
+/// assert!(retry.nobody(999_999).is_none(), "its time is up");
+/// assert!(!retry.lost("a", 0), "once is enough");
 /// ```
 #[derive(Clone, Debug)]
-pub struct Retry {
+pub struct Retry<I> {
     until_us: Option<u64>,
     left: u32,
     was_lost: bool,
+    tried: Vec<I>,
     backoff: Backoff,
 }
 
-impl Retry {
-    /// A call that ends at the latest at a time, if there is one, and is made again at most so often. `seed` decides the waits.
+impl<I> Retry<I> {
+    /// A call that ends at the latest at a time, if there is one, and is made again at most so often after losses. `seed` decides the waits.
     pub fn new(until_us: Option<u64>, left: u32, seed: u64) -> Self {
-        Self { until_us, left, was_lost: false, backoff: Backoff::new(WAIT_US.0, WAIT_US.1, seed) }
+        let backoff = Backoff::new(WAIT_US.0, WAIT_US.1, seed);
+        Self { until_us, left, was_lost: false, tried: Vec::new(), backoff }
     }
 
-    /// It was sent, and its link was lost: the wait before it is made again, if that is not possible earlier; None: it is not.
-    pub fn after_loss(&mut self, now_us: u64) -> Option<u64> {
-        self.left = self.left.checked_sub(1)?;
-        self.was_lost = true;
-        self.backoff.reset();
-        self.next(now_us)
+    /// The instances that are not tried now.
+    pub fn tried(&self) -> &[I] {
+        &self.tried
     }
 
-    /// It could not be sent, or nobody has taken it: the wait before the next attempt, if that is not possible earlier; None: it is given up.
-    pub fn while_nobody(&mut self, now_us: u64) -> Option<u64> {
-        if self.was_lost { self.next(now_us) } else { None }
+    /// Whether its link was lost after it was sent.
+    pub fn was_lost(&self) -> bool {
+        self.was_lost
     }
 
-    fn next(&mut self, now_us: u64) -> Option<u64> {
+    /// An instance has not taken it.
+    pub fn refused(&mut self, at: impl Into<Option<I>>) {
+        self.tried.extend(at.into());
+    }
+
+    /// It was sent to an instance, and its link was lost: whether it is made again, elsewhere if there is another instance.
+    pub fn lost(&mut self, at: impl Into<Option<I>>, now_us: u64) -> bool {
+        let may = self.left > 0 && self.until_us.is_none_or(|until_us| now_us < until_us);
+        if may {
+            self.left -= 1;
+            self.was_lost = true;
+            self.backoff.reset();
+            self.tried.extend(at.into());
+        }
+        may
+    }
+
+    /// No instance is left to try, or none can be reached: the wait before all may be tried again, if that is not possible earlier; None: it is given up.
+    pub fn nobody(&mut self, now_us: u64) -> Option<u64> {
+        if !self.was_lost {
+            return None;
+        }
+        self.tried.clear();
         let wait_us = self.backoff.next_delay_us();
         self.until_us.is_none_or(|until_us| now_us.saturating_add(wait_us) < until_us).then_some(wait_us)
     }
