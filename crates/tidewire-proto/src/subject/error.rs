@@ -166,5 +166,9 @@ fn wildcard_mend(wildcard: char, grammar: Grammar) -> &'static str {
 
 /// The beginning of a text that is too long to be repeated whole.
 fn shortened(text: &str) -> &str {
-    if text.len() <= SUBJECT_BYTES { text } else { &text[..text.floor_char_boundary(64)] }
+    if text.len() <= SUBJECT_BYTES {
+        return text;
+    }
+    let end = (0..=64).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
+    &text[..end]
 }
