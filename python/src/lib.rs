@@ -34,6 +34,7 @@ mod pause;
 mod pending;
 mod present;
 mod retry;
+mod schedules;
 mod statistics;
 mod steps;
 mod streams;

@@ -9,15 +9,16 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, Compact, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Entry,
-    Event, Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo, NewMessage, Order,
-    Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
+    Ack, Answer, BucketInfo, BucketSettings, Change, Compact, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery,
+    Entry, Event, Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo, NewMessage,
+    Order, Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
 };
 use tidewire_proto::subject::{Pattern, Subject, SubjectError};
 
 use crate::attach::{attach, detach};
 use crate::errors::error;
 use crate::pending::Pending;
+use crate::schedules;
 
 /// A home. Each call gives a `Pending`, but those that say that they block.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -26,7 +27,7 @@ pub struct StreamHome {
     notices: Vec<String>,
 }
 
-type Message<'py> =
+pub type Message<'py> =
     (Bound<'py, PyAny>, PyBackedBytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
 type Settled = (u64, u64, String, Option<u64>, String, Option<(String, String)>);
 
@@ -122,6 +123,31 @@ impl StreamHome {
         }
         let answer = detach(py, || self.home.publish(stream, all, whole));
         Ok(pending("publish", answer, |py, acks| each(py, acks, ack)))
+    }
+
+    /// Gives the schedule, and what was done.
+    fn create_schedule(
+        &self,
+        py: Python<'_>,
+        stream: &str,
+        name: String,
+        when: &str,
+        time_zone: &str,
+        message: Message<'_>,
+    ) -> PyResult<Pending> {
+        let settings = schedules::settings(py, name, (when, time_zone), message)?;
+        let made = self.home.create_schedule(stream, settings);
+        Ok(pending("schedule", made, |py, (info, change)| schedules::info(py, info, change)))
+    }
+
+    fn list_schedules(&self, stream: &str) -> Pending {
+        pending("schedules", self.home.list_schedules(stream), |py, all| {
+            each(py, all, |py, info| schedules::info(py, info, Change::Kept))
+        })
+    }
+
+    fn cancel_schedule(&self, stream: &str, schedule: &str) -> Pending {
+        pending("cancel", self.home.cancel_schedule(stream, schedule), truth)
     }
 
     /// Gives the events, where to go on, and the newest.
@@ -413,7 +439,7 @@ fn refusal(py: Python<'_>, failure: &HomeError) -> PyResult<Py<PyAny>> {
     (failure.kind().name(), failure.message()).into_py_any(py)
 }
 
-fn subject(py: Python<'_>, text: &str) -> PyResult<Subject> {
+pub fn subject(py: Python<'_>, text: &str) -> PyResult<Subject> {
     Subject::new(text).map_err(|wrong| malformed(py, &wrong))
 }
 

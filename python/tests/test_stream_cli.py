@@ -38,6 +38,22 @@ def test_a_folder_is_looked_at_and_changed(tmp_path: Path) -> None:
     assert (code, told["error"]["code"]) == (1, "not_found")
 
 
+def test_schedules_are_made_listed_and_cancelled(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path) as node:
+        node.sync.stream("orders", subjects=["orders.>"])
+    at = ("--at", tmp_path)
+    nightly = ("stream", "schedule", "orders", "nightly", "0 22 * * mon-fri", "orders.due", '{"n": 1}')
+    code, made = tidewire(*nightly, "--time-zone", "Europe/Berlin", "--key", "k", *at)
+    assert (code, made["change"], made["value"], made["key"]) == (0, "made", {"n": 1}, "k")
+    code, listed = tidewire("stream", "schedules", "orders", *at)
+    assert (code, listed) == (0, [{name: value for name, value in made.items() if name != "change"}])
+    assert tidewire(*nightly, *at)[1]["change"] == "replaced"
+    assert tidewire("stream", "unschedule", "orders", "nightly", *at) == (0, {"cancelled": True})
+    assert tidewire("stream", "unschedule", "orders", "nightly", *at) == (1, {"cancelled": False})
+    code, told = tidewire("stream", "schedule", "orders", "wrong", "0 25 * * *", "orders.due", "1", *at)
+    assert (code, told["error"]["code"]) == (1, "invalid_argument") and 'hour "25"' in told["error"]["message"]
+
+
 def test_damage_is_found_and_what_is_whole_is_rescued(tmp_path: Path) -> None:
     data, rescued = tmp_path / "data", tmp_path / "rescued"
     with tw.Node(data=data) as node:

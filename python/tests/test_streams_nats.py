@@ -57,6 +57,24 @@ async def test_streams_on_nats_are_those_of_a_folder(url: str) -> None:
         assert [event.sequence async for event in orders.read(start=299, stop=300)] == [299, 300]
 
 
+async def test_schedules_on_nats_are_those_of_a_folder(url: str) -> None:
+    async with tw.Node(url) as node:
+        ticks = await node.stream("ticks", subjects=["ticks.>"])
+        pulse = await ticks.schedule("pulse", 1, "ticks.pulse", {"n": 1}, key="k", headers={"Z": "1", "a": "2"})
+        for change in ("made", "kept"):
+            nightly = await ticks.schedule("nightly", "0 22 * * mon-fri", "ticks.due", 1, time_zone="Europe/Berlin")
+            assert nightly.change == change
+        async for event in ticks.read(follow=True):
+            assert (event.value, event.key, event.headers["a"]) == ({"n": 1}, "k", "2")
+            assert event.headers["Tidewire-Schedule"] == "pulse"
+            break
+        assert [(one.name, one.value) for one in await ticks.schedules()] == [("nightly", 1), ("pulse", {"n": 1})]
+        assert await pulse.cancel() and not await ticks.cancel_schedule("pulse")
+        limited = await node.stream("limited", subjects=["limited.>"], max_messages=9, full="drop_old")
+        with pytest.raises(tw.Unsupported, match="leave max_messages and max_bytes out"):
+            await limited.schedule("a", "@daily", "limited.x", 1)
+
+
 async def test_the_event_loop_goes_on_while_a_node_opens_its_streams(url: str) -> None:
     came, leaves = asyncio.Event(), asyncio.Event()
     real = url.removeprefix("nats://").split(":")

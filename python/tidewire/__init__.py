@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from tidewire.streams.lease import Lease
     from tidewire.streams.progress import CommandProgress, Progress
     from tidewire.streams.publisher import Ack, Publisher
+    from tidewire.streams.schedule import Schedule
     from tidewire.streams.stream import ConsumerInfo, Stream, StreamInfo
     from tidewire.subscription import Envelope, SubscriptionStream
     from tidewire.supervision import Mailbox, Supervision
@@ -156,6 +157,7 @@ _LATER = {
     "DurableInfo": "tidewire.agents.inbox_store",
     "PastMessage": "tidewire.agents.inbox_store",
     "Lease": "tidewire.streams.lease",
+    "Schedule": "tidewire.streams.schedule",
     "Stream": "tidewire.streams.stream",
     "Single": "tidewire.services.single",
     "StreamInfo": "tidewire.streams.stream",
@@ -343,6 +345,7 @@ __all__ = [
     "RevisionConflict",
     "Run",
     "Scale",
+    "Schedule",
     "Served",
     "Service",
     "ServiceConfig",

@@ -297,6 +297,12 @@ EVENT_NAME_BYTES: Final = Limit("event_name_bytes", "bytes", 256, 256, 256)
 DEDUPE_IDS: Final = Limit("dedupe_ids", "ids", 1_000_000, 1_000_000, 1_000_000)
 """Ids that a stream of a data folder remembers within its window."""
 
+SCHEDULES: Final = Limit("schedules", "schedules", 1000, 1000, 1000)
+"""Schedules of one stream."""
+
+SCHEDULE_BYTES: Final = Limit("schedule_bytes", "bytes", 65_536, 65_536, 65_536)
+"""The value of a schedule and its headers, which a home keeps in memory."""
+
 COMPACT_NAMES: Final = Limit("compact_names", "keys or subjects", 10_000_000, 10_000_000, 10_000_000)
 """Keys or subjects of a compacted stream of a data folder, which are held in memory."""
 

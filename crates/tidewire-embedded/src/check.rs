@@ -72,7 +72,7 @@ pub fn check(path: &Path) -> HomeResult<Vec<Checked>> {
             Tail::Corrupt { at, proof } => {
                 (Some(format!("damaged at byte {at}: what was synced by byte {proof} has changed")), 0)
             }
-            Tail::Newer(version) => (Some(format!("its format is version {version}, of a newer Tidewire")), 0),
+            Tail::Foreign(version) => (Some(format!("its format is version {version}, of another Tidewire")), 0),
         };
         all.push(Checked { file: name, groups: scanned.groups, records, bytes: scanned.end, damage, torn_bytes });
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Changes, Compact, ConsumerInfo,
+    Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Change, Changes, Compact, ConsumerInfo,
     ConsumerSettings, DeadLetter, Delivery, Entry, Expect, Fetch, Grant, Home, HomeError, HomeErrorKind, HomeResult,
-    KeyValue, LeaseInfo, Leases, NATS_LACKS, NATS_SINCE, NewMessage, Order, Page, Purge, Read, Settle, Start,
-    StreamInfo, StreamSettings, Streams, Watch, answer,
+    KeyValue, LeaseInfo, Leases, NATS_LACKS, NATS_SINCE, NewMessage, Order, Page, Purge, Read, ScheduleInfo,
+    ScheduleSettings, Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 use tokio::runtime::{Builder, Runtime};
@@ -20,7 +20,7 @@ use crate::publishing::Publisher;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::version::Version;
-use crate::{consumers, dead, fetching, keyvalue, leases, names, reading, settling, streams};
+use crate::{consumers, dead, fetching, keyvalue, leases, names, reading, scheduling, settling, streams};
 
 /// Streams, buckets and leases on NATS.
 pub struct Nats {
@@ -189,6 +189,24 @@ impl Streams for Nats {
     fn read(&self, stream: &str, read: Read) -> Answer<Page> {
         let stream = stream.to_owned();
         self.run(|shared| async move { reading::read(&shared, &stream, read).await })
+    }
+
+    fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
+        if let Err(error) = self.capabilities.need(Capability::Schedule, "schedule") {
+            return Answer::ready(Err(error));
+        }
+        let (stream, capabilities) = (stream.to_owned(), self.capabilities.clone());
+        self.run(|shared| async move { scheduling::create(&shared, &capabilities, &stream, settings).await })
+    }
+
+    fn list_schedules(&self, stream: &str) -> Answer<Vec<ScheduleInfo>> {
+        let stream = stream.to_owned();
+        self.run(|shared| async move { scheduling::list(&shared, &stream).await })
+    }
+
+    fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool> {
+        let (stream, schedule) = (stream.to_owned(), schedule.to_owned());
+        self.run(|shared| async move { scheduling::cancel(&shared, &stream, &schedule).await })
     }
 
     fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo> {

@@ -21,6 +21,9 @@ pub(crate) struct Known {
     pub durability: Durability,
     pub batches: bool,
     pub delays: bool,
+    pub schedules: bool,
+    /// The oldest go, or newer ones are refused, when there are too many.
+    pub limited: bool,
     pub ttls: bool,
     pub again: bool,
     /// Only the newest of each subject stays.
@@ -93,6 +96,10 @@ impl Known {
             durability,
             batches: config["allow_atomic"] == true,
             delays: config["allow_msg_schedules"] == true && all.contains(&names::delayed(stream, ">").as_str()),
+            schedules: config["allow_msg_schedules"] == true
+                && config["allow_msg_ttl"] == true
+                && all.contains(&names::schedule(stream, "*").as_str()),
+            limited: ["max_msgs", "max_bytes"].iter().any(|limit| config[*limit].as_i64().is_some_and(|most| most > 0)),
             ttls: config["allow_msg_ttl"] == true,
             again: [names::again(stream, "*"), names::again_each(stream, "*", "*")]
                 .iter()
@@ -104,6 +111,14 @@ impl Known {
     /// Where events are that one consumer gets anew, or all with `*`.
     pub fn again_of(&self, stream: &str, consumer: &str) -> String {
         if self.compact { names::again_each(stream, consumer, "*") } else { names::again(stream, consumer) }
+    }
+
+    /// The error of a message that the stream does not take.
+    pub fn takes_not(&self, connection: &Connection, stream: &str, subject: &str) -> HomeError {
+        let subjects: Vec<_> = self.subjects.iter().map(|pattern| pattern.as_str()).collect();
+        let takes = subjects.join(", ");
+        let words = format!("subject: {subject:?} is none of stream {stream:?}: it takes {takes}");
+        connection.error(HomeErrorKind::Invalid, &words)
     }
 
     pub fn takes(&self, subject: &str) -> bool {

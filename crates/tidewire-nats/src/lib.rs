@@ -25,6 +25,7 @@ mod names;
 mod publishing;
 mod pulling;
 mod reading;
+mod scheduling;
 mod settings;
 mod settling;
 mod shared;

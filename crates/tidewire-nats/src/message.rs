@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Message};
 use bytes::Bytes;
-use tidewire_backend::home::{Event, Headers, HomeError, HomeErrorKind, HomeResult, NewMessage};
+use tidewire_backend::home::{Event, Headers, HomeError, HomeErrorKind, HomeResult, NewMessage, SCHEDULE_HEADER};
 use tidewire_proto::subject::Subject;
 
 use crate::clock;
@@ -91,9 +91,9 @@ fn plain(headers: &HeaderMap) -> Headers {
 }
 
 fn is_reserved(name: &str) -> bool {
-    ["nats-", "tidewire-"]
-        .iter()
-        .any(|start| name.get(..start.len()).is_some_and(|part| part.eq_ignore_ascii_case(start)))
+    let ours = ["nats-", "tidewire-"];
+    name != SCHEDULE_HEADER
+        && ours.iter().any(|start| name.get(..start.len()).is_some_and(|part| part.eq_ignore_ascii_case(start)))
 }
 
 /// Headers of a message on its way into a stream; none if it has nothing to say.

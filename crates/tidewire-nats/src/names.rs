@@ -8,6 +8,8 @@ pub(crate) const ID: &str = "Tidewire-Id";
 /// The names of the other headers in their order, with colons between them, if it is not that of the alphabet.
 pub(crate) const ORDER: &str = "Tidewire-Order";
 pub(crate) const ORIGIN: &str = "Tidewire-Origin";
+/// A schedule's expression, as it was written.
+pub(crate) const WHEN: &str = "Tidewire-When";
 pub(crate) const MSG_ID: &str = "Nats-Msg-Id";
 pub(crate) const TTL: &str = "Nats-TTL";
 
@@ -49,6 +51,11 @@ pub(crate) fn given_up(stream: &str, consumer: &str) -> String {
 /// Where what waits for its time is, until the server publishes it.
 pub(crate) fn delayed(stream: &str, number: impl std::fmt::Display) -> String {
     format!("$TW.delay.{stream}.{number}")
+}
+
+/// Where a schedule is, or all of a stream with `*`.
+pub(crate) fn schedule(stream: &str, name: &str) -> String {
+    format!("$TW.schedule.{stream}.{name}")
 }
 
 /// Where events are that one consumer gets anew.

@@ -14,6 +14,8 @@ use crate::version::Version;
 
 /// The version from which a server has schedules and atomic batches.
 pub(crate) const WITH_BATCHES: Version = Version(2, 12, 0);
+/// The version from which its schedules beat again and again.
+const WITH_SCHEDULES: Version = Version(2, 14, 0);
 /// The shortest span that a server knows for the age of events and the window of ids.
 const SHORTEST_US: u64 = 100_000;
 /// Where it is kept what a stream without limits would do at them.
@@ -106,13 +108,29 @@ pub(crate) async fn delete(shared: &Shared, stream: &str) -> HomeResult<()> {
     deleted.map(|_| ()).map_err(|failure| failure.of_stream(connection, stream))
 }
 
-/// Removes events; those that wait for their time stay.
+/// Removes events. Schedules stay.
 pub(crate) async fn purge(shared: &Shared, stream: &str, purge: Purge) -> HomeResult<u64> {
     names::check("stream", stream)?;
     if purge.before.is_some() && purge.keep.is_some() {
         let words = "purge: before and keep are both said: say one of them";
         return Err(shared.connection.error(HomeErrorKind::Invalid, words));
     }
+    let known = shared.streams.find(&shared.connection, stream).await?;
+    if purge.filter.is_none() && shared.count(stream, &names::schedule(stream, "*")).await? > 0 {
+        if purge.keep.is_some() && known.subjects.len() > 1 {
+            let words = "keep: the stream has schedules, and several subjects: say before, or keep with a filter";
+            return Err(shared.connection.error(HomeErrorKind::Unsupported, words));
+        }
+        let mut purged = 0;
+        for subject in &known.subjects {
+            purged += purge_some(shared, stream, &Purge { filter: Some(subject.clone()), ..purge.clone() }).await?;
+        }
+        return Ok(purged);
+    }
+    purge_some(shared, stream, &purge).await
+}
+
+async fn purge_some(shared: &Shared, stream: &str, purge: &Purge) -> HomeResult<u64> {
     let mut body = json!({});
     if let Some(before) = purge.before {
         body["seq"] = json!(before);
@@ -162,6 +180,9 @@ fn config(connection: &Connection, settings: &StreamSettings) -> Value {
     });
     if recent && !refuses {
         subjects.push(names::delayed(&settings.name, ">"));
+    }
+    if connection.version >= WITH_SCHEDULES && !refuses {
+        subjects.push(names::schedule(&settings.name, "*"));
     }
     // A server forgets ids with their events, and knows no window that is shorter than this.
     let dedupe_us = settings.dedupe_us.min(settings.max_age_us.unwrap_or(u64::MAX)).max(SHORTEST_US);
@@ -229,11 +250,12 @@ async fn described(shared: &Shared, info: &Value) -> HomeResult<StreamInfo> {
         if wanted { shared.count(info["config"]["name"].as_str().unwrap_or_default(), &subject).await } else { Ok(0) }
     };
     let delayed = count(known.delays, names::delayed(&settings.name, ">")).await?;
+    let schedules = count(known.schedules, names::schedule(&settings.name, "*")).await?;
     let again = count(known.again, known.again_of(&settings.name, "*")).await?;
     let dead = shared.dead_counts(&settings.name).await?.values().sum();
-    let (messages, last) = (number("messages"), number("last_seq"));
+    let (messages, last) = (number("messages").saturating_sub(delayed + again + schedules), number("last_seq"));
     Ok(StreamInfo {
-        messages: messages.saturating_sub(delayed + again),
+        messages,
         bytes: number("bytes"),
         first: if messages == 0 { last + 1 } else { number("first_seq") },
         last,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire._limits import AGENT_INBOX
 from tidewire.agents import form
 from tidewire.errors import InvalidArgument, NotFound
-from tidewire.streams.stream import time_of
+from tidewire.streams.home import time_of
 
 if TYPE_CHECKING:
     from tidewire.agents.message import Message

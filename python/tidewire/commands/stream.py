@@ -117,6 +117,49 @@ def purge(at: str, name: str, before: int | None, keep: int | None, as_json: boo
     return run_at(at, as_json, work)
 
 
+def schedules(at: str, name: str, as_json: bool) -> int:
+    """List the schedules of a stream."""
+
+    async def work(node: tw.Node) -> int:
+        found = await (await node.find_stream(name)).schedules()
+        lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in found]
+        say(as_json, [_schedule(one) for one in found], "\n".join(lines) or "no schedules")
+        return 0
+
+    return run_at(at, as_json, work)
+
+
+def schedule(
+    at: str, name: str, given: tuple[str, str, str, str], key: str | None, time_zone: str, as_json: bool
+) -> int:
+    """Make or replace a schedule: its name, its expression, its subject and its value."""
+    named, when, subject, value = given
+
+    async def work(node: tw.Node) -> int:
+        stream = await node.find_stream(name)
+        made = await stream.schedule(named, when, subject, _value(value), key=key, time_zone=time_zone)
+        say(as_json, {**_schedule(made), "change": made.change}, f"{made.name} {made.change}, next {made.next_time}")
+        return 0
+
+    return run_at(at, as_json, work)
+
+
+def unschedule(at: str, name: str, named: str, as_json: bool) -> int:
+    """Cancel a schedule."""
+
+    async def work(node: tw.Node) -> int:
+        cancelled = await (await node.find_stream(name)).cancel_schedule(named)
+        say(as_json, {"cancelled": cancelled}, f"{named} cancelled" if cancelled else f"{named}: there is none")
+        return 0 if cancelled else 1
+
+    return run_at(at, as_json, work)
+
+
+def _schedule(one: tw.Schedule) -> dict[str, Any]:
+    data = {"name": one.name, "when": one.when, "time_zone": one.time_zone, "subject": one.subject, "key": one.key}
+    return {**data, "value": one.value, "headers": one.headers, "ttl": one.ttl, "next_time": one.next_time}
+
+
 def rm(at: str, name: str, as_json: bool) -> int:
     """Delete a stream."""
 
@@ -215,7 +258,11 @@ def salvage(folder: Path, into: Path, as_json: bool) -> int:
     except tw.TidewireError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    say(as_json, {"rescued": count}, f"{count} events rescued into {into}; consumers, keys and leases are not")
+    say(
+        as_json,
+        {"rescued": count},
+        f"{count} events rescued into {into}; consumers, schedules, keys and leases are not",
+    )
     return 0
 
 

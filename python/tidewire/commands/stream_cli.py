@@ -97,6 +97,42 @@ def stream_purge(
     raise typer.Exit(stream.purge(at, name, before, keep, json))
 
 
+@stream.command("schedules")
+def stream_schedules(name: Name, at: Where, json: Json = False) -> None:
+    """List the schedules of a stream, with their next beats."""
+    from tidewire.commands import stream
+
+    raise typer.Exit(stream.schedules(at, name, json))
+
+
+@stream.command("schedule", epilog='Example: tidewire stream schedule orders nightly "0 22 * * 1-5" reports.due {}')
+def stream_schedule(
+    name: Name,
+    schedule: Annotated[str, typer.Argument(help="Its name.")],
+    when: Annotated[str, typer.Argument(help='Such as "0 22 * * 1-5", @daily, "@every 30s".')],
+    subject: Annotated[str, typer.Argument(help="Where its beats go.")],
+    value: Annotated[str, typer.Argument(help="JSON, or text.")],
+    at: Where,
+    key: Annotated[str | None, typer.Option("--key", help="What they are about.", show_default=False)] = None,
+    time_zone: Annotated[str, typer.Option("--time-zone", help="Such as Europe/Berlin.")] = "UTC",
+    json: Json = False,
+) -> None:
+    """Have the home publish a message again and again; a schedule of the same name is replaced if it differs."""
+    from tidewire.commands import stream
+
+    raise typer.Exit(stream.schedule(at, name, (schedule, when, subject, value), key, time_zone, json))
+
+
+@stream.command("unschedule")
+def stream_unschedule(
+    name: Name, schedule: Annotated[str, typer.Argument(help="Its name.")], at: Where, json: Json = False
+) -> None:
+    """Cancel a schedule; exit code 1 if there is none."""
+    from tidewire.commands import stream
+
+    raise typer.Exit(stream.unschedule(at, name, schedule, json))
+
+
 @stream.command("rm")
 def stream_rm(name: Name, at: Where, json: Json = False) -> None:
     """Delete a stream with its consumers and dead letters."""

@@ -7,6 +7,7 @@ from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import DeadEvent, Event
 from tidewire.streams.lease import Lease
 from tidewire.streams.publisher import Ack, Publisher
+from tidewire.streams.schedule import Schedule
 from tidewire.streams.stream import ConsumerInfo, Stream, StreamInfo
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Event",
     "Lease",
     "Publisher",
+    "Schedule",
     "Stream",
     "StreamInfo",
 ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidewire.streams.event import DeadEvent, Event
     from tidewire.streams.lease import Lease
     from tidewire.streams.publisher import Ack
+    from tidewire.streams.schedule import Schedule
     from tidewire.streams.stream import ConsumerInfo, Stream, StreamInfo
 
 _T = TypeVar("_T")
@@ -86,6 +87,18 @@ class SyncStream:
 
         while page := run(self._node, some()):
             yield from page
+
+    def schedule(self, name: str, when: str | float, subject: str, value: Any, **options: Any) -> Schedule:
+        """Have the home publish a message again and again."""
+        return run(self._node, self._stream.schedule(name, when, subject, value, **options))
+
+    def schedules(self) -> list[Schedule]:
+        """Return its schedules, by name."""
+        return run(self._node, self._stream.schedules())
+
+    def cancel_schedule(self, name: str) -> bool:
+        """End a schedule. False if there is none of this name."""
+        return run(self._node, self._stream.cancel_schedule(name))
 
     def info(self) -> StreamInfo:
         """Return what there is of it."""

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from tidewire.errors import CallCancelled, InvalidArgument, NotFound, RemoteError, TidewireError, WorkerLost
 from tidewire.services.names import short, token_problem
 from tidewire.streams.command_store import QUEUE, CommandInfo, CommandStore, Record, life_of
-from tidewire.streams.home import WAIT_US
+from tidewire.streams.home import WAIT_US, time_of
 from tidewire.streams.progress import CommandProgress
-from tidewire.streams.stream import time_of
 from tidewire.values import decode
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tidewire._limits import COMMAND_ARGUMENT_BYTES, COMMAND_LEASE_MS, COMMANDS_
 from tidewire.errors import HomeBusy, InvalidArgument, NotFound, PayloadTooLarge, RevisionConflict, SettingsDiffer
 from tidewire.services.names import token_problem
 from tidewire.streams.command_watch import CommandWatch
-from tidewire.streams.stream import time_of
+from tidewire.streams.home import time_of
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:

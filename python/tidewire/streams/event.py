@@ -36,6 +36,16 @@ def content_of(value: Any, content: str, headers: dict[str, str] | None) -> tupl
     return bytes(value), given
 
 
+def decoded(payload: bytes, headers: list[tuple[str, str]]) -> Any:
+    """Return the value that was written as ``content_of`` says; bytes if no header says what they are."""
+    content = next((value for name, value in headers if name == CONTENT), None)
+    if content == "tidewire":
+        return decode(payload)
+    if content == "application/json":
+        return json.loads(payload)
+    return payload
+
+
 class Event:
     """An event of a stream.
 
@@ -86,16 +96,8 @@ class Event:
         Raises:
             InvalidArgument: if it does not fit the type; the message names the stream, the event and the field.
         """
-        value = self._decoded()
+        value = decoded(self._payload, self._headers)
         return value if self._shape is None else self._shape.fit(self.sequence, value)
-
-    def _decoded(self) -> Any:
-        content = next((value for name, value in self._headers if name == CONTENT), None)
-        if content == "tidewire":
-            return decode(self._payload)
-        if content == "application/json":
-            return json.loads(self._payload)
-        return self._payload
 
     @property
     def payload(self) -> bytes:

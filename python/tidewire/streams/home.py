@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import StreamHome, home_error
@@ -35,6 +36,9 @@ _CALLS = frozenset(
         "delete_stream",
         "purge",
         "publish",
+        "create_schedule",
+        "list_schedules",
+        "cancel_schedule",
         "read",
         "create_consumer",
         "consumer_info",
@@ -226,3 +230,8 @@ def span_us(field: str, seconds: float | None) -> int | None:
     if not number or not 0 <= seconds < 1e11:
         raise InvalidArgument(f"{field}: {seconds!r} is not allowed: give seconds from 0 on")
     return round(seconds * 1_000_000)
+
+
+def time_of(time_us: int | None) -> datetime | None:
+    """Return a time of a home."""
+    return None if time_us is None else datetime.fromtimestamp(time_us / 1_000_000, timezone.utc)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._limits import CONSUMER_IN_FLIGHT
@@ -13,8 +13,9 @@ from tidewire.errors import InvalidArgument
 from tidewire.streams.batch import Batch
 from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import Event
-from tidewire.streams.home import span_us
+from tidewire.streams.home import span_us, time_of
 from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
+from tidewire.streams.schedule import Schedule, when_of
 from tidewire.streams.shape import shape_of
 
 if TYPE_CHECKING:
@@ -171,6 +172,59 @@ class Stream:
         """
         return Batch(self._home, self.name)
 
+    async def schedule(
+        self,
+        name: str,
+        when: str | float,
+        subject: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        headers: dict[str, str] | None = None,
+        content: str = "value",
+        ttl: float | None = None,
+        time_zone: str = "UTC",
+    ) -> Schedule:
+        """Have the home publish a message again and again, also while no program runs. Each beat is an event with the header
+        ``Tidewire-Schedule``, which has the name.
+
+        A program can say so each time it starts: a schedule with the same settings goes on as it was, one with others is replaced.
+
+        Args:
+            name: Its name in the stream: letters, digits, ``_`` and ``-``, at most 64.
+            when: A cron expression of five fields such as ``"0 22 * * 1-5"``, ``"@daily"``; or seconds from one beat to the next, ``"@every 1h30m"``.
+            subject: Where its beats go: one of the stream's subjects.
+            value: What they are. With the headers at most 64 KiB.
+            key: What they are about.
+            headers: Names and values.
+            content: How the value is written, as of ``publish``.
+            ttl: Seconds after which a beat is not delivered any more.
+            time_zone: Whose clocks the expression goes by, such as ``"Europe/Berlin"``.
+
+        Returns:
+            The schedule; ``change`` says whether it was ``"made"``, ``"replaced"`` or ``"kept"``.
+
+        Raises:
+            InvalidArgument: if an argument is not allowed, or the stream does not take the subject.
+            LimitExceeded: if the stream has as many schedules as it may have.
+            Unsupported: if the stream refuses messages when it is full, or the home can't do it.
+            NotFound: if the stream was deleted.
+
+        Cancelled, it may be made all the same.
+        """
+        message = message_of(subject, value, key, None, headers, content, None, None, ttl)
+        raw = await self._home.call("create_schedule", self.name, name, when_of(when), time_zone, message)
+        return Schedule(self._home, self.name, raw)
+
+    async def schedules(self) -> list[Schedule]:
+        """Return its schedules, by name."""
+        return [Schedule(self._home, self.name, raw) for raw in await self._home.call("list_schedules", self.name)]
+
+    async def cancel_schedule(self, name: str) -> bool:
+        """End a schedule: no further beat comes. False if there is none of this name."""
+        cancelled: bool = await self._home.call("cancel_schedule", self.name, name)
+        return cancelled
+
     async def consumer(
         self,
         name: str,
@@ -305,8 +359,3 @@ def start_of(start: Any) -> tuple[str, int]:
     if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
         return "sequence", start
     raise InvalidArgument(f'start: {start!r} is not allowed: give "new", "all", a sequence or a datetime')
-
-
-def time_of(time_us: int | None) -> datetime | None:
-    """Return a time of a home."""
-    return None if time_us is None else datetime.fromtimestamp(time_us / 1_000_000, timezone.utc)

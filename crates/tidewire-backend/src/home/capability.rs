@@ -8,6 +8,13 @@
 pub enum Capability {
     /// Messages that are delivered later: `delay=` and `at=` of `publish`.
     Delay,
+    /// Messages that the home publishes by itself, again and again: `schedule` of a stream.
+    Schedule,
+    /// Schedules of a stream with limits that drops its oldest events: `max_messages=` or `max_bytes=` with
+    /// `full="drop_old"`.
+    ScheduleLimits,
+    /// Beats of a schedule that passed while the home was down come when it is back, all of them as one.
+    LateBeats,
     /// Messages with a time to live of their own: `ttl=` of `publish`.
     MessageTtl,
     /// A key that waits or fails holds back its own later events only: `order="key"` of a consumer.
@@ -35,8 +42,11 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability, in the order of the table of the docs.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Delay,
+        Self::Schedule,
+        Self::ScheduleLimits,
+        Self::LateBeats,
         Self::MessageTtl,
         Self::KeyOrder,
         Self::Batch,
@@ -54,6 +64,9 @@ impl Capability {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Delay => "delay",
+            Self::Schedule => "schedule",
+            Self::ScheduleLimits => "schedule_limits",
+            Self::LateBeats => "late_beats",
             Self::MessageTtl => "message_ttl",
             Self::KeyOrder => "key_order",
             Self::Batch => "batch",
@@ -84,6 +97,11 @@ pub const FOLDER_LACKS: &[(Capability, &str)] = &[
 
 /// What no nats-server can do, and why.
 pub const NATS_LACKS: &[(Capability, &str)] = &[
+    (
+        Capability::ScheduleLimits,
+        "JetStream keeps a schedule among the events of its stream, and would drop it with the oldest: leave max_messages and max_bytes out, or give max_age",
+    ),
+    (Capability::LateBeats, "a nats-server that was killed goes on with the next beat"),
     (Capability::KeyOrder, "JetStream delivers without regard to keys: leave order out, or take max_in_flight 1"),
     (Capability::Release, "JetStream counts what it sends, so that a delivery that is given back has failed once"),
     (
@@ -93,4 +111,5 @@ pub const NATS_LACKS: &[(Capability, &str)] = &[
 ];
 
 /// What a nats-server can do from this version on.
-pub const NATS_SINCE: &[(Capability, u32, u32, u32)] = &[(Capability::Delay, 2, 12, 0), (Capability::Batch, 2, 12, 0)];
+pub const NATS_SINCE: &[(Capability, u32, u32, u32)] =
+    &[(Capability::Delay, 2, 12, 0), (Capability::Schedule, 2, 14, 0), (Capability::Batch, 2, 12, 0)];

@@ -23,6 +23,7 @@ mod error;
 mod keyvalue;
 mod lease;
 mod message;
+mod schedule;
 mod stream;
 
 pub use answer::{Answer, Teller, answer};
@@ -35,6 +36,7 @@ pub use error::{HomeError, HomeErrorKind, HomeResult};
 pub use keyvalue::{BucketInfo, BucketSettings, Changes, Entry, Expect, KeyValue, Watch};
 pub use lease::{Grant, LeaseInfo, Leases};
 pub use message::{Ack, Durability, Event, Headers, NewMessage};
+pub use schedule::{Change, SCHEDULE_HEADER, ScheduleInfo, ScheduleSettings};
 pub use stream::{Compact, Full, Page, Purge, Read, StreamInfo, StreamSettings, Streams};
 
 /// A home with all its ports.

@@ -3,8 +3,8 @@
 use tidewire_proto::subject::Pattern;
 
 use super::{
-    Ack, Answer, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Event, Fetch, HomeResult, NewMessage, Settle,
-    Start,
+    Ack, Answer, Change, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Event, Fetch, HomeResult, NewMessage,
+    ScheduleInfo, ScheduleSettings, Settle, Start,
 };
 
 /// What a stream is asked to be. Two settings are the same if all fields are equal.
@@ -175,6 +175,22 @@ pub trait Streams: Send + Sync {
 
     /// Reads events; keeps no state. Never gives what might yet be lost: an event is read once it is as durable as its ack says.
     fn read(&self, stream: &str, read: Read) -> Answer<Page>;
+
+    /// Makes a schedule, or takes the place of one of this name with other settings; one with the same goes on as it was. The home
+    /// publishes its message at each beat, with the header [`SCHEDULE_HEADER`](super::SCHEDULE_HEADER).
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](super::HomeErrorKind::Invalid) for a message that the stream would not take,
+    /// [`Limit`](super::HomeErrorKind::Limit), [`Unsupported`](super::HomeErrorKind::Unsupported) for a stream that might have
+    /// no room for a beat, and for what this home can't do.
+    fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)>;
+
+    /// Every schedule of a stream, in order of name.
+    fn list_schedules(&self, stream: &str) -> Answer<Vec<ScheduleInfo>>;
+
+    /// Ends a schedule. False: there was none of this name.
+    fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool>;
 
     /// Makes a consumer, or finds that it is there with the same settings (`start` is not compared: the consumer goes on
     /// where it was). One made for `Start::New` gets what is published after the answer.

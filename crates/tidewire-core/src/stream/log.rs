@@ -53,6 +53,8 @@ pub struct New<'a> {
     pub ttl_us: Option<u64>,
     /// The delayed message that it was.
     pub origin: Option<u64>,
+    /// A beat of the schedule that its first header names: beats up to this time are over.
+    pub beat_us: Option<u64>,
     /// The value.
     pub payload: &'a [u8],
 }
@@ -214,6 +216,7 @@ impl StreamLog {
         }
         if let Some(max) = self.newest.as_ref().and_then(|newest| newest.full(new.subject, new.key))
             && new.origin.is_none()
+            && new.beat_us.is_none()
         {
             return Err(Full::Names(max));
         }
@@ -228,8 +231,9 @@ impl StreamLog {
         let offset = newest.bytes + self.group.len() as u64;
         let expires_us = new.ttl_us.map(|ttl| new.due_us.unwrap_or(time_us).saturating_add(ttl));
         put(&mut self.group, newest.id, offset, Kind::Event, |out| {
-            let New { subject, key, id, headers, due_us, origin, payload, .. } = *new;
-            Event { sequence, time_us, subject, key, id, headers, due_us, expires_us, origin, payload }.write_to(out);
+            let New { subject, key, id, headers, due_us, origin, beat_us, payload, .. } = *new;
+            Event { sequence, time_us, subject, key, id, headers, due_us, expires_us, origin, beat_us, payload }
+                .write_to(out);
         });
         newest.saw(sequence, time_us, offset, new.id.is_some());
         if let Some(names) = self.newest.as_mut().filter(|_| new.due_us.is_none()) {

@@ -5,20 +5,24 @@
 //! - [`log`]: sequences, limits, ids and segments of one stream.
 //! - [`compaction`]: the newest event of each key, and what it replaces.
 //! - [`command`]: long work that is kept: queued, run, tried again, cancelled, over.
+//! - [`cron`]: cron expressions, and the minutes that they select.
 //! - [`consumer`]: a cursor over a stream: what is out, what waits, what is done.
 //! - [`inbox`]: the inbox of a durable agent: what is over, what waits, what was sent, as one record.
 //! - [`lease`]: timed exclusive rights with fencing tokens.
 //! - [`keyvalue`]: a bucket of keys with revisions, history and times to live.
 //! - [`ranges`]: sets of sequences as ranges.
+//! - [`schedule`]: the schedules of one stream: which beat is due.
 //! - [`subscription`]: the deliveries of one handler: credit, extension, drain.
 //! - [`places`]: the places of a worker of commands: what it fetches, which goes first, what it gives back.
 //! - [`tenure`]: a lease as its holder sees it.
+//! - [`timing`]: when a schedule beats: a cron expression in a time zone, or an interval.
 //!
 //! Times are microseconds of the wall clock, given with each call.
 
 pub mod command;
 pub mod compaction;
 pub mod consumer;
+pub mod cron;
 pub mod dedupe;
 pub mod inbox;
 pub mod keyvalue;
@@ -28,5 +32,7 @@ pub mod places;
 pub mod ranges;
 pub mod record;
 pub mod scan;
+pub mod schedule;
 pub mod subscription;
 pub mod tenure;
+pub mod timing;

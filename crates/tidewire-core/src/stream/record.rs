@@ -4,7 +4,7 @@
 //! record    crc u32 | length of the body u32 | kind u8 | body
 //! segment   magic 8 | version u32 | id u64 | base u64 | created_us u64            the first record of a file
 //! group     id u64 | offset u64 | synced u64 | first u64 | time_us u64 | count u32 | bytes u32     begins each write; `bytes` follow it
-//! event     sequence u64 | time_us u64 | flags u8 | subject | [key] [id] [headers] [due u64] [expires u64] [origin u64] | payload
+//! event     sequence u64 | time_us u64 | flags u8 | subject | [key] [id] [headers] [due u64] [expires u64] [origin u64] [beat u64] | payload
 //! ```
 //!
 //! All numbers are little-endian. The checksum covers the id of the segment and the place in the file as well, so that a
@@ -22,7 +22,7 @@ pub const GROUP_BYTES: usize = HEAD + 48;
 /// The longest body that is believed.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// The version of this format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"TIDEWIRE";
 
@@ -136,7 +136,7 @@ impl Segment {
         out
     }
 
-    /// Reads the beginning of a file. The error is the version of a file that is newer than this program, if it is that.
+    /// Reads the beginning of a file. The error is the version of a file that another version of this program wrote, if it is that.
     ///
     /// # Errors
     ///
@@ -220,6 +220,8 @@ pub struct Event<'a> {
     pub expires_us: Option<u64>,
     /// The delayed message that became this one.
     pub origin: Option<u64>,
+    /// A beat of the schedule that its first header names: beats up to this time are over.
+    pub beat_us: Option<u64>,
     /// The value.
     pub payload: &'a [u8],
 }
@@ -230,6 +232,7 @@ const HEADERS: u8 = 4;
 const DUE: u8 = 8;
 const EXPIRES: u8 = 16;
 const ORIGIN: u8 = 32;
+const BEAT: u8 = 64;
 
 impl<'a> Event<'a> {
     /// Appends the body.
@@ -243,7 +246,8 @@ impl<'a> Event<'a> {
                 | flag(!self.headers.is_empty(), HEADERS)
                 | flag(self.due_us.is_some(), DUE)
                 | flag(self.expires_us.is_some(), EXPIRES)
-                | flag(self.origin.is_some(), ORIGIN),
+                | flag(self.origin.is_some(), ORIGIN)
+                | flag(self.beat_us.is_some(), BEAT),
         );
         put_short(out, self.subject);
         [self.key, self.id].into_iter().flatten().for_each(|text| put_short(out, text));
@@ -251,7 +255,7 @@ impl<'a> Event<'a> {
             out.extend_from_slice(&(self.headers.len() as u32).to_le_bytes());
             out.extend_from_slice(self.headers);
         }
-        for number in [self.due_us, self.expires_us, self.origin].into_iter().flatten() {
+        for number in [self.due_us, self.expires_us, self.origin, self.beat_us].into_iter().flatten() {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(self.payload);
@@ -273,7 +277,20 @@ impl<'a> Event<'a> {
         let due_us = if flags & DUE != 0 { Some(rest.u64()?) } else { None };
         let expires_us = if flags & EXPIRES != 0 { Some(rest.u64()?) } else { None };
         let origin = if flags & ORIGIN != 0 { Some(rest.u64()?) } else { None };
-        Some(Self { sequence, time_us, subject, key, id, headers, due_us, expires_us, origin, payload: rest.0 })
+        let beat_us = if flags & BEAT != 0 { Some(rest.u64()?) } else { None };
+        Some(Self {
+            sequence,
+            time_us,
+            subject,
+            key,
+            id,
+            headers,
+            due_us,
+            expires_us,
+            origin,
+            beat_us,
+            payload: rest.0,
+        })
     }
 }
 

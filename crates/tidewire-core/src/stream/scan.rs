@@ -35,8 +35,8 @@ pub enum Tail {
         /// Where a whole group begins behind it.
         proof: u64,
     },
-    /// A file of a newer version.
-    Newer(u32),
+    /// A file of another version.
+    Foreign(u32),
 }
 
 /// A record of a whole group.
@@ -57,7 +57,7 @@ pub fn scan<'a>(bytes: &'a [u8], visit: &mut dyn FnMut(Found<'_>)) -> Scanned {
     let segment = match Segment::decode(bytes) {
         Ok(segment) => segment,
         Err(Some(version)) => {
-            return Scanned { segment: None, end: 0, groups: 0, closed: None, tail: Tail::Newer(version) };
+            return Scanned { segment: None, end: 0, groups: 0, closed: None, tail: Tail::Foreign(version) };
         }
         Err(None) => return Scanned { segment: None, end: 0, groups: 0, closed: None, tail: tail(bytes, None, 0) },
     };

@@ -24,6 +24,10 @@ impl Folder {
                 published.push(name.clone());
             }
         }
+        // Only now: the event of a beat is on the disk before the journal says that it is over.
+        for beat in std::mem::take(&mut self.beats) {
+            self.keep(&beat);
+        }
         self.journal.write(now_us)?;
         if self.urgent {
             self.journal.sync()?;
@@ -129,6 +133,10 @@ impl Folder {
         for stream in self.streams.values() {
             ops.push(Op::Stream(stream.number, stream.settings.clone()));
             ops.push(Op::First(stream.number, stream.files.log.first()));
+            for (_, schedule) in stream.schedules.iter() {
+                let times = (schedule.began_us, schedule.over_us);
+                ops.push(Op::Schedule(stream.number, schedule.what.clone(), times));
+            }
             for (name, cursor) in &stream.cursors {
                 ops.push(Op::Consumer(stream.number, cursor.settings.clone(), cursor.machine.acked_to() + 1));
                 ops.push(Op::Cursor(stream.number, name.clone(), cursor.machine.snapshot()));

@@ -3,15 +3,15 @@
 use std::io;
 
 use bytes::Bytes;
-use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
+use tidewire_backend::home::{HomeError, HomeResult};
 use tidewire_core::stream::compaction::Newest;
 use tidewire_core::stream::log::{Options, SegmentInfo, StreamLog, Write};
-use tidewire_core::stream::record::{Event, Kind, Parsed, SEGMENT_BYTES, Segment, parse};
+use tidewire_core::stream::record::{Event, Kind, Parsed, SEGMENT_BYTES, Segment, headers_of, parse};
 use tidewire_core::stream::scan::{Tail, scan};
 
 use super::Notice;
 use super::cleaning::{Cleaning, remove_unfinished};
-use super::wrong::{corrupt, disk_error, sync_error};
+use super::wrong::{corrupt, disk_error, foreign, sync_error};
 use crate::disk::{Disk, File, read_all};
 
 /// Bytes that are read at once.
@@ -27,6 +27,8 @@ pub struct StreamFiles {
     reserve: u64,
     active: Option<Box<dyn File>>,
     reserved: u64,
+    /// Beats in the newest segment, with the times up to which they are over, as it was found.
+    beats: Vec<(String, u64)>,
     /// The sealed segment that was read last.
     sealed: Option<(u64, Box<dyn File>)>,
     /// The writing anew of the sealed segments, while it is under way.
@@ -85,7 +87,7 @@ impl StreamFiles {
         let mut segments: Vec<SegmentInfo> = Vec::new();
         let (mut active, mut reserved, mut ids) = (None, 0, Vec::new());
         let mut newest_names = options.compact.map(|by| Newest::new(by, options.names_max));
-        let mut replaced = Vec::new();
+        let (mut replaced, mut beats) = (Vec::new(), Vec::new());
         for (place, base) in bases.iter().enumerate() {
             let newest = place + 1 == bases.len();
             if options.compact.is_some() && segments.last().is_some_and(|before| *base <= before.last) {
@@ -94,9 +96,11 @@ impl StreamFiles {
                 continue;
             }
             let names = newest_names.as_mut();
-            let mut opening = Opening { disk, keeping, base: *base, ids: &mut ids, names, notices };
+            let mut opening = Opening { disk, keeping, base: *base, ids: &mut ids, names, notices, beats: Vec::new() };
             let found = if newest { opening.newest()? } else { Some((opening.sealed(options.dedupe_us)?, None)) };
+            let seen = opening.beats;
             let Some((segment, file)) = found else { continue };
+            beats = seen;
             if let Some(before) = segments.last().filter(|before| before.last + 1 != segment.base) {
                 return Err(corrupt(keeping.dir, &missing(before.last + 1, segment.base)));
             }
@@ -112,9 +116,14 @@ impl StreamFiles {
         newest_names.into_iter().for_each(|names| log.remember_names(names));
         ids.iter().for_each(|(id, sequence, time_us): &(String, u64, u64)| log.remember(id, *sequence, *time_us));
         let (dir, reserve) = (keeping.dir.to_owned(), keeping.reserve);
-        let mut files = Self { log, dir, reserve, active, reserved, sealed: None, cleaning: None };
+        let mut files = Self { log, dir, reserve, active, reserved, beats, sealed: None, cleaning: None };
         files.remove(disk, &replaced)?;
         Ok(files)
+    }
+
+    /// Beats of schedules that the newest segment had when it was opened, with the times up to which they are over.
+    pub fn take_beats(&mut self) -> Vec<(String, u64)> {
+        std::mem::take(&mut self.beats)
     }
 
     /// Makes the first segment, or a new one if it is time for it.
@@ -334,6 +343,8 @@ struct Opening<'a, 'b> {
     base: u64,
     ids: &'a mut Vec<(String, u64, u64)>,
     names: Option<&'a mut Newest>,
+    /// Beats of schedules.
+    beats: Vec<(String, u64)>,
     notices: &'a mut Vec<Notice>,
 }
 
@@ -412,6 +423,8 @@ impl Opening<'_, '_> {
             info.saw(event.sequence, event.time_us, found.offset, event.id.is_some());
             info.delayed.extend(event.due_us.map(|due_us| (due_us, event.sequence)));
             info.released.extend(event.origin);
+            let schedule = event.beat_us.and_then(|_| headers_of(event.headers)?.into_iter().next());
+            self.beats.extend(schedule.zip(event.beat_us).map(|((_, name), over_us)| (name, over_us)));
             self.names.iter_mut().for_each(|names| names.remember(&event));
             self.ids.extend(event.id.map(|id| (id.to_owned(), event.sequence, event.time_us)));
         });
@@ -422,10 +435,7 @@ impl Opening<'_, '_> {
         }
         match scanned.tail {
             Tail::Corrupt { at, .. } => Err(damaged(name, at)),
-            Tail::Newer(version) => {
-                let text = format!("{name}: its format is version {version}; install a newer Tidewire");
-                Err(HomeError::new(HomeErrorKind::Foreign, text))
-            }
+            Tail::Foreign(version) => Err(foreign(name, version)),
             _ if misplaced.is_some() => Err(damaged(name, misplaced.unwrap_or(0))),
             tail => Ok((info, tail, scanned.end)),
         }

@@ -14,15 +14,17 @@ mod names;
 mod publishing;
 mod reading;
 mod recover;
+mod scheduling;
 mod streams;
 pub mod wrong;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewire_backend::home::{BucketSettings, ConsumerSettings, HomeResult, StreamSettings};
+use tidewire_backend::home::{BucketSettings, ConsumerSettings, HomeResult, ScheduleSettings, StreamSettings};
 use tidewire_core::stream::consumer::Consumer;
 use tidewire_core::stream::keyvalue::Bucket;
 use tidewire_core::stream::lease::Leases;
+use tidewire_core::stream::schedule::Schedules;
 
 use crate::disk::Disk;
 use crate::state::{Journal, Op};
@@ -96,6 +98,10 @@ pub struct Folder {
     due: BTreeSet<(u64, String, String)>,
     /// When a delayed message of a stream is due.
     delayed: Agenda,
+    /// When a schedule of a stream beats, as a clock on the wall shows it.
+    beating: Agenda,
+    /// Beats for the journal, once their events are synced.
+    beats: Vec<Op>,
     /// When an entry of a bucket expires.
     expiring: Agenda,
     /// Folders of streams that were deleted, to be removed once that is synced.
@@ -112,6 +118,7 @@ struct Stream {
     settings: StreamSettings,
     files: StreamFiles,
     cursors: BTreeMap<String, Cursor>,
+    schedules: Schedules<ScheduleSettings>,
 }
 
 struct Cursor {

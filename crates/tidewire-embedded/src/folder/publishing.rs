@@ -122,6 +122,7 @@ impl Copied {
             due_us: None,
             ttl_us: self.ttl_us,
             origin: None,
+            beat_us: None,
             payload: &[],
         }
     }
@@ -140,6 +141,7 @@ impl Stream {
             due_us: message.deliver_at_us.filter(|due| *due > now_us),
             ttl_us: message.ttl_us,
             origin: None,
+            beat_us: None,
             payload: &message.payload,
         };
         let appended = self.files.log.append(&new, now_us).map_err(|limit| self.is_full(limit))?;
@@ -155,7 +157,7 @@ impl Stream {
         }
     }
 
-    fn refuses(&self, message: &NewMessage) -> HomeResult<()> {
+    pub(super) fn refuses(&self, message: &NewMessage) -> HomeResult<()> {
         let subject = &message.subject;
         if !self.settings.subjects.iter().any(|pattern| pattern.matches(subject)) {
             let takes: Vec<&str> = self.settings.subjects.iter().map(AsRef::as_ref).collect();

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewire_backend::home::{HomeResult, StreamSettings};
+use tidewire_backend::home::{HomeResult, ScheduleSettings, StreamSettings};
 use tidewire_core::stream::lease::Leases;
+use tidewire_core::stream::schedule::Schedules;
 
 use super::agenda::Agenda;
 use super::files::{Keeping as StreamKeeping, StreamFiles};
@@ -16,10 +17,18 @@ use crate::state::{Journal, Keeping, Op};
 /// The state that a journal tells of.
 #[derive(Default)]
 struct Told {
-    streams: BTreeMap<u64, (StreamSettings, u64, BTreeMap<String, Cursor>)>,
+    streams: BTreeMap<u64, ToldStream>,
     newest_number: u64,
     buckets: BTreeMap<String, Kept>,
     leases: Vec<Op>,
+}
+
+/// What it tells of one stream.
+struct ToldStream {
+    settings: StreamSettings,
+    first: u64,
+    cursors: BTreeMap<String, Cursor>,
+    schedules: Schedules<ScheduleSettings>,
 }
 
 impl Folder {
@@ -57,6 +66,8 @@ impl Folder {
             leases: Leases::default(),
             due: BTreeSet::new(),
             delayed: Agenda::default(),
+            beating: Agenda::default(),
+            beats: Vec::new(),
             expiring: Agenda::default(),
             doomed: Vec::new(),
             touched: BTreeSet::new(),
@@ -64,13 +75,22 @@ impl Folder {
             notices,
             opened_us: now_us,
         };
-        for (number, (settings, first, cursors)) in told.streams {
-            folder.open_stream(number, settings, first, cursors, now_us)?;
+        for (number, told) in told.streams {
+            folder.open_stream(number, told, now_us)?;
         }
+        // Before anything else is written: with a new segment the next start would not find them.
+        for beat in std::mem::take(&mut folder.beats) {
+            folder.journal.append(&beat);
+        }
+        folder.journal.write(now_us)?;
+        folder.journal.sync()?;
         folder.remove_orphans(&dirs)?;
         folder.begin_time(told.leases);
-        let Self { streams, buckets, delayed, expiring, .. } = &mut folder;
-        streams.iter().for_each(|(name, stream)| delayed.note(name, stream.files.log.next_due_us()));
+        let Self { streams, buckets, delayed, beating, expiring, .. } = &mut folder;
+        for (name, stream) in streams.iter() {
+            delayed.note(name, stream.files.log.next_due_us());
+            beating.note(name, stream.schedules.next_us());
+        }
         buckets.iter().for_each(|(name, kept)| expiring.note(name, kept.bucket.next_deadline_us()));
         let named = |(name, stream): (&String, &Stream)| {
             stream.cursors.keys().map(|consumer| (name.clone(), consumer.clone())).collect::<Vec<_>>()
@@ -96,18 +116,18 @@ impl Folder {
         cursors.for_each(|cursor| cursor.used_us = now_us);
     }
 
-    fn open_stream(
-        &mut self,
-        number: u64,
-        settings: StreamSettings,
-        first: u64,
-        cursors: BTreeMap<String, Cursor>,
-        now_us: u64,
-    ) -> HomeResult<()> {
+    fn open_stream(&mut self, number: u64, told: ToldStream, now_us: u64) -> HomeResult<()> {
+        let ToldStream { settings, first, cursors, mut schedules } = told;
         let dir = stream_dir(&settings.name, number);
         let keeping = StreamKeeping { dir: &dir, reserve: self.sizes.reserve_bytes, first, now_us };
         let options = log_options(&settings, self.sizes);
-        let files = StreamFiles::recover(self.disk.as_mut(), &keeping, options, &mut self.notices)?;
+        let mut files = StreamFiles::recover(self.disk.as_mut(), &keeping, options, &mut self.notices)?;
+        for (name, over_us) in files.take_beats() {
+            if schedules.get(&name).is_some_and(|schedule| schedule.over_us < over_us) {
+                schedules.beaten(&name, over_us);
+                self.beats.push(Op::Beat(number, name, over_us));
+            }
+        }
         let last = files.log.durable();
         if let Some((name, cursor)) = cursors.iter().find(|(_, cursor)| cursor.machine.acked_to() > last) {
             let acked = cursor.machine.acked_to();
@@ -117,7 +137,7 @@ impl Folder {
             ));
         }
         self.aging += usize::from(settings.max_age_us.is_some());
-        self.streams.insert(settings.name.clone(), Stream { number, settings, files, cursors });
+        self.streams.insert(settings.name.clone(), Stream { number, settings, files, cursors, schedules });
         Ok(())
     }
 
@@ -138,7 +158,8 @@ impl Folder {
 pub fn beginnings(disk: &mut dyn Disk) -> BTreeMap<String, u64> {
     let mut told = Told::default();
     Journal::look(disk).into_iter().for_each(|op| told.repeat(op, 0));
-    told.streams.into_iter().map(|(number, (settings, first, _))| (stream_dir(&settings.name, number), first)).collect()
+    let begins = |(number, told): (u64, ToldStream)| (stream_dir(&told.settings.name, number), told.first);
+    told.streams.into_iter().map(begins).collect()
 }
 
 impl Told {
@@ -146,7 +167,8 @@ impl Told {
         match op {
             Op::Stream(number, settings) => {
                 self.newest_number = self.newest_number.max(number);
-                self.streams.insert(number, (settings, 1, BTreeMap::new()));
+                let (cursors, schedules) = (BTreeMap::new(), Schedules::new());
+                self.streams.insert(number, ToldStream { settings, first: 1, cursors, schedules });
             }
             Op::StreamGone(number) => {
                 self.newest_number = self.newest_number.max(number);
@@ -154,23 +176,39 @@ impl Told {
             }
             Op::First(number, first) => {
                 if let Some(stream) = self.streams.get_mut(&number) {
-                    stream.1 = first;
+                    stream.first = first;
                 }
             }
             Op::Consumer(number, settings, next) => {
                 if let Some(stream) = self.streams.get_mut(&number) {
-                    stream.2.insert(settings.name.clone(), Cursor::new(settings, next, now_us));
+                    stream.cursors.insert(settings.name.clone(), Cursor::new(settings, next, now_us));
                 }
             }
             Op::ConsumerGone(number, name) => {
                 if let Some(stream) = self.streams.get_mut(&number) {
-                    stream.2.remove(&name);
+                    stream.cursors.remove(&name);
                 }
             }
             Op::Cursor(number, name, changes) => {
-                let cursor = self.streams.get_mut(&number).and_then(|stream| stream.2.get_mut(&name));
+                let cursor = self.streams.get_mut(&number).and_then(|stream| stream.cursors.get_mut(&name));
                 if let Some(cursor) = cursor {
                     changes.into_iter().for_each(|change| cursor.machine.restore(change, now_us));
+                }
+            }
+            Op::Schedule(number, settings, times) => {
+                if let Some(stream) = self.streams.get_mut(&number) {
+                    let (name, timing) = (settings.name.clone(), settings.timing.clone());
+                    stream.schedules.set(&name, timing, settings, times);
+                }
+            }
+            Op::ScheduleGone(number, name) => {
+                if let Some(stream) = self.streams.get_mut(&number) {
+                    stream.schedules.remove(&name);
+                }
+            }
+            Op::Beat(number, name, over_us) => {
+                if let Some(stream) = self.streams.get_mut(&number) {
+                    stream.schedules.beaten(&name, over_us);
                 }
             }
             Op::Bucket(settings) => drop(self.buckets.insert(settings.name.clone(), Kept::new(settings))),

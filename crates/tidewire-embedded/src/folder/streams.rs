@@ -7,6 +7,7 @@ use tidewire_backend::home::{
 };
 use tidewire_core::stream::compaction::By;
 use tidewire_core::stream::log::Options;
+use tidewire_core::stream::schedule::Schedules;
 use tidewire_proto::generated::limits;
 
 use super::files::{Keeping, StreamFiles};
@@ -37,7 +38,10 @@ impl Folder {
         let options = log_options(&settings, self.sizes);
         let files = StreamFiles::recover(self.disk.as_mut(), &keeping, options, &mut self.notices)?;
         self.aging += usize::from(settings.max_age_us.is_some());
-        self.streams.insert(name.clone(), Stream { number, settings, files, cursors: BTreeMap::new() });
+        self.streams.insert(
+            name.clone(),
+            Stream { number, settings, files, cursors: BTreeMap::new(), schedules: Schedules::new() },
+        );
         self.stream_info(&name)
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use tidewire_backend::home::{HomeError, HomeErrorKind};
+use tidewire_core::stream::record::VERSION;
 
 /// What the disk said.
 pub fn disk_error(what: &str, name: &str, error: &io::Error) -> HomeError {
@@ -21,6 +22,17 @@ pub fn sync_error(name: &str, error: &io::Error) -> HomeError {
 pub fn corrupt(name: &str, why: &str) -> HomeError {
     let mend = "nothing was changed; look with `tidewire log check`, rescue what is whole with `tidewire log salvage`";
     HomeError::new(HomeErrorKind::Corrupt, format!("{name}: damaged: {why}; {mend}"))
+}
+
+/// What another version of Tidewire wrote.
+pub fn foreign(name: &str, version: u32) -> HomeError {
+    let mend = if version < VERSION {
+        "read its streams with the Tidewire that wrote it, and publish them into a new folder"
+    } else {
+        "install a newer Tidewire"
+    };
+    let text = format!("{name}: its format is version {version}, and this Tidewire reads {VERSION}; {mend}");
+    HomeError::new(HomeErrorKind::Foreign, text)
 }
 
 /// What there is not.

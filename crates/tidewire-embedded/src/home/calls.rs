@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, Changes, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Entry,
-    Expect, Fetch, Grant, HomeError, HomeErrorKind, HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Page, Purge,
-    Read, Settle, Start, StreamInfo, StreamSettings, Streams, Teller, Watch, answer,
+    Ack, Answer, BucketInfo, BucketSettings, Change, Changes, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery,
+    Entry, Expect, Fetch, Grant, HomeError, HomeErrorKind, HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Page,
+    Purge, Read, ScheduleInfo, ScheduleSettings, Settle, Start, StreamInfo, StreamSettings, Streams, Teller, Watch,
+    answer,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 
@@ -103,6 +104,21 @@ impl Streams for Embedded {
             }
             doing.waiting.read(stream, read, doing.now_us, teller);
         })
+    }
+
+    fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
+        let stream = stream.to_owned();
+        self.change(move |doing| doing.folder.create_schedule(&stream, settings, doing.wall_us))
+    }
+
+    fn list_schedules(&self, stream: &str) -> Answer<Vec<ScheduleInfo>> {
+        let stream = stream.to_owned();
+        self.look(move |doing| doing.folder.list_schedules(&stream))
+    }
+
+    fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool> {
+        let (stream, schedule) = (stream.to_owned(), schedule.to_owned());
+        self.change(move |doing| doing.folder.cancel_schedule(&stream, &schedule))
     }
 
     fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo> {

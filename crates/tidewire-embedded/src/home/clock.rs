@@ -12,13 +12,18 @@ pub struct Clock {
 impl Clock {
     /// A clock that shows the time of the wall.
     pub fn now() -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { wall_us: u64::try_from(wall.as_micros()).unwrap_or(0), began: Instant::now() }
+        Self { wall_us: Self::wall_us(), began: Instant::now() }
     }
 
     /// The same clock, set forward to a time if it shows less.
     pub fn not_before(self, time_us: u64) -> Self {
         Self { wall_us: self.wall_us + time_us.saturating_sub(self.now_us()), ..self }
+    }
+
+    /// What a clock on the wall shows, which may have been set.
+    pub fn wall_us() -> u64 {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(wall.as_micros()).unwrap_or(0)
     }
 
     /// What it shows.

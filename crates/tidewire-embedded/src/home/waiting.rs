@@ -136,7 +136,8 @@ impl Doing<'_> {
         let leased = self.folder.tick_leases(now_us);
         leased.into_iter().for_each(|leased| self.leased(leased));
         self.waiting.wake_late(now_us);
-        self.folder.release_due(now_us).map(drop)
+        self.folder.release_due(now_us)?;
+        self.folder.beat(now_us, self.wall_us)
     }
 
     /// A call that waited for a lease has its answer.

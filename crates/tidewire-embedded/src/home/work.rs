@@ -113,6 +113,8 @@ pub struct Doing<'a> {
     pub waiting: &'a mut Waiting,
     /// The time.
     pub now_us: u64,
+    /// What a clock on the wall shows.
+    pub wall_us: u64,
     /// What is told after the next write, which survives the end of the process.
     pub soon: &'a mut Vec<Told>,
     /// What is told after the next sync.
@@ -192,7 +194,8 @@ impl Work {
             next = if folder.has_aging() { next.min(self.retire_at_us) } else { next };
             let due =
                 [folder.next_due_us(), folder.next_consumer_us(), folder.next_bucket_us(), folder.next_lease_us()];
-            next = due.into_iter().flatten().fold(next, u64::min);
+            let until_beat = |at_us: u64| self.clock.now_us() + at_us.saturating_sub(Clock::wall_us());
+            next = due.into_iter().flatten().chain(folder.next_beat_us().map(until_beat)).fold(next, u64::min);
         }
         next
     }
@@ -208,7 +211,8 @@ impl Work {
         };
         let (mut soon, mut synced) = (Vec::new(), Vec::new());
         let waiting = &mut self.waiting;
-        let mut doing = Doing { folder, waiting, now_us, soon: &mut soon, synced: &mut synced };
+        let wall_us = Clock::wall_us();
+        let mut doing = Doing { folder, waiting, now_us, wall_us, soon: &mut soon, synced: &mut synced };
         for call in calls.drain(..) {
             call(Ok(&mut doing));
         }

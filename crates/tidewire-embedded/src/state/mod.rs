@@ -17,7 +17,7 @@ pub use op::Op;
 use crate::disk::{Disk, File, read_all};
 use crate::folder::Notice;
 use crate::folder::files::log_name;
-use crate::folder::wrong::{corrupt, disk_error, sync_error};
+use crate::folder::wrong::{corrupt, disk_error, foreign, sync_error};
 
 /// Where it lies.
 pub const DIR: &str = "state";
@@ -116,10 +116,7 @@ impl Journal {
             Tail::Corrupt { at, .. } => {
                 return Err(corrupt(&name, &format!("what is at byte {at} is not what was written")));
             }
-            Tail::Newer(version) => {
-                let text = format!("{name}: its format is version {version}; install a newer Tidewire");
-                return Err(HomeError::new(HomeErrorKind::Foreign, text));
-            }
+            Tail::Foreign(version) => return Err(foreign(&name, version)),
             _ => {}
         }
         if let Some((at, why)) = wrong {

@@ -1,10 +1,13 @@
 //! The changes of a home's state, as they lie in its journal.
 
 use bytes::Bytes;
-use tidewire_backend::home::{BucketSettings, Compact, ConsumerSettings, Full, Order, Start, StreamSettings};
+use tidewire_backend::home::{
+    BucketSettings, Compact, ConsumerSettings, Full, NewMessage, Order, ScheduleSettings, Start, StreamSettings,
+};
 use tidewire_core::stream::consumer::{Change, Dead};
 use tidewire_core::stream::keyvalue::Entry;
 use tidewire_core::stream::lease::Granted;
+use tidewire_core::stream::timing::Timing;
 
 use super::codec::{Read, Reader, Writer};
 
@@ -23,6 +26,12 @@ pub enum Op {
     ConsumerGone(u64, String),
     /// It has moved on.
     Cursor(u64, String, Vec<Change>),
+    /// A schedule of a stream was made; from when on its intervals are counted, and up to when its beats are over.
+    Schedule(u64, ScheduleSettings, (u64, u64)),
+    /// It was cancelled.
+    ScheduleGone(u64, String),
+    /// A beat of it has come: those up to this time are over.
+    Beat(u64, String, u64),
     /// A bucket was made.
     Bucket(BucketSettings),
     /// It was deleted.
@@ -116,6 +125,24 @@ impl Op {
                 out.text(name);
                 out.u64(*fence);
             }
+            Self::Schedule(number, settings, (began_us, over_us)) => {
+                out.u8(16);
+                out.u64(*number);
+                schedule(out, settings);
+                out.u64(*began_us);
+                out.u64(*over_us);
+            }
+            Self::ScheduleGone(number, name) => {
+                out.u8(17);
+                out.u64(*number);
+                out.text(name);
+            }
+            Self::Beat(number, name, over_us) => {
+                out.u8(18);
+                out.u64(*number);
+                out.text(name);
+                out.u64(*over_us);
+            }
             Self::Whole => out.u8(13),
             Self::Newest(number) => {
                 out.u8(14);
@@ -166,6 +193,9 @@ impl Op {
                 };
                 Self::Stream(number, settings)
             }
+            16 => Self::Schedule(from.u64()?, read_schedule(&mut from)?, (from.u64()?, from.u64()?)),
+            17 => Self::ScheduleGone(from.u64()?, from.text()?),
+            18 => Self::Beat(from.u64()?, from.text()?, from.u64()?),
             other => return Err(format!("{other} is no change that this version knows")),
         })
     }
@@ -219,6 +249,30 @@ fn read_consumer(from: &mut Reader<'_>) -> Read<ConsumerSettings> {
         order: if from.u8()? == 1 { Order::Key } else { Order::None },
         inactive_us: from.u64()?,
     })
+}
+
+fn schedule(out: &mut Writer, settings: &ScheduleSettings) {
+    let ScheduleSettings { name, timing, message } = settings;
+    for text in [name, timing.text(), timing.time_zone(), message.subject.as_str()] {
+        out.text(text);
+    }
+    out.bytes(&message.payload);
+    out.list(message.key.as_slice(), |out, key| out.text(key));
+    out.list(&message.headers, |out, (name, value)| {
+        out.text(name);
+        out.text(value);
+    });
+    out.maybe(message.ttl_us);
+}
+
+fn read_schedule(from: &mut Reader<'_>) -> Read<ScheduleSettings> {
+    let name = from.text()?;
+    let timing = Timing::new(&from.text()?, &from.text()?)?;
+    let mut message = NewMessage::new(from.parsed()?, Bytes::copy_from_slice(from.bytes()?));
+    message.key = from.list(Reader::text)?.pop();
+    message.headers = from.list(|from| Ok((from.text()?, from.text()?)))?;
+    message.ttl_us = from.maybe()?;
+    Ok(ScheduleSettings { name, timing, message })
 }
 
 fn write_change(out: &mut Writer, change: &Change) {

@@ -6,14 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use tidewire_backend::home::{
-    BucketSettings, ConsumerSettings, Expect, Fetch, HomeErrorKind, HomeResult, NewMessage, Order, Purge, Read, Settle,
-    Settlement, Start, StreamSettings,
+    BucketSettings, Change, ConsumerSettings, Event, Expect, Fetch, HomeErrorKind, HomeResult, NewMessage, Order,
+    Purge, Read, SCHEDULE_HEADER, ScheduleSettings, Settle, Settlement, Start, StreamSettings,
 };
+use tidewire_core::stream::timing::Timing;
 use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
 use tidewire_proto::subject::{Pattern, Subject};
 
 const SIZES: Sizes = Sizes { segment_bytes: 6_000, reserve_bytes: 2_000, compact_bytes: 3_000 };
+const SECOND_US: u64 = 1_000_000;
 const FETCH: Fetch = Fetch { max_messages: 7, max_bytes: 100_000, wait_us: 0 };
 
 #[test]
@@ -42,6 +44,8 @@ struct Expected {
     done: BTreeSet<u64>,
     keys: BTreeMap<String, Option<Vec<u8>>>,
     fence: u64,
+    /// When beats of the schedule were stored, by sequence.
+    beats: BTreeMap<u64, u64>,
 }
 
 struct History {
@@ -99,12 +103,37 @@ impl History {
         Ok(folder)
     }
 
+    /// Makes the schedule, which beats each second, and gives a time at which it does.
+    fn schedule(&mut self, folder: &mut Folder) -> HomeResult<u64> {
+        let (info, change) = folder.create_schedule("s", beats(), self.now_us)?;
+        assert!(change == Change::Kept || self.sure.beats.is_empty(), "the schedule is gone");
+        Ok(info.next_us.expect("an interval goes on"))
+    }
+
+    /// Each beat that has passed has come, and each came once: between two that are stored lies a time at which it beats.
+    fn check_beats(&mut self, folder: &mut Folder, beats_at_us: u64) -> HomeResult<()> {
+        let page = folder.read("s", &everything(1), self.now_us)?;
+        let stored = page.events.iter().filter(|event| is_beat(event));
+        for (sequence, event) in stored.map(|event| (event.sequence, event)) {
+            self.sure.events.insert(sequence, event.payload.to_vec());
+            self.sure.beats.insert(sequence, event.time_us);
+        }
+        let number = |time_us: u64| (time_us + SECOND_US - beats_at_us % SECOND_US) / SECOND_US;
+        let numbers: Vec<u64> = self.sure.beats.values().map(|time_us| number(*time_us)).collect();
+        assert!(numbers.windows(2).all(|two| two[0] < two[1]), "a beat was stored twice: {:?}", self.sure.beats);
+        if self.now_us >= beats_at_us {
+            assert_eq!(numbers.last(), Some(&number(self.now_us)), "the beat of before {} is missing", self.now_us);
+        }
+        Ok(())
+    }
+
     /// Calls and commits until power is lost or it has done enough.
     fn live(&mut self) -> HomeResult<()> {
         let mut folder = self.open()?;
         folder.create_stream(settings(), self.now_us)?;
         folder.create_consumer("s", consumer(), self.now_us)?;
         folder.create_bucket(BucketSettings::new("b"))?;
+        let beats_at_us = self.schedule(&mut folder)?;
         folder.commit(self.now_us)?;
         self.out.clear();
         for _ in 0..40 {
@@ -112,13 +141,16 @@ impl History {
             for _ in 0..=self.draw(4) {
                 self.call(&mut folder)?;
             }
-            self.now_us += self.draw(50_000);
+            let long = if self.draw(6) == 0 { 3 * SECOND_US } else { 50_000 };
+            self.now_us += self.draw(long);
             folder.release_due(self.now_us)?;
+            folder.beat(self.now_us, self.now_us)?;
             if self.draw(5) == 0 {
                 folder.write(self.now_us)?;
             }
             folder.commit(self.now_us)?;
             self.acked();
+            self.check_beats(&mut folder, beats_at_us)?;
         }
         if self.draw(2) == 0 { folder.close(self.now_us) } else { Ok(()) }
     }
@@ -244,15 +276,7 @@ impl History {
         folder.commit(self.now_us).expect("a disk with power takes it");
         let info = folder.stream_info("s").expect("it is there");
         assert!(info.first <= self.sure.first.max(self.maybe.first), "events are gone that nobody has purged");
-        let read = Read {
-            start: Start::Sequence(self.sure.first),
-            stop: None,
-            filter: Vec::new(),
-            max_messages: u32::MAX,
-            max_bytes: u32::MAX,
-            wait_us: 0,
-        };
-        let page = folder.read("s", &read, self.now_us).expect("it can be read");
+        let page = folder.read("s", &everything(self.sure.first), self.now_us).expect("it can be read");
         let found: BTreeMap<u64, Vec<u8>> =
             page.events.iter().map(|event| (event.sequence, event.payload.to_vec())).collect();
         self.sure.first = self.sure.first.max(info.first);
@@ -260,7 +284,9 @@ impl History {
             assert_eq!(found.get(sequence), Some(payload), "event {sequence} was acked");
         }
         for (sequence, payload) in &found {
+            let beat = page.events.iter().any(|event| event.sequence == *sequence && is_beat(event));
             let known = self.sure.events.get(sequence).or_else(|| self.maybe.events.get(sequence));
+            let known = known.or(Some(payload).filter(|_| beat));
             assert_eq!(known, Some(payload), "event {sequence} was never published");
         }
         for (at, event) in page.events.iter().enumerate().skip(1) {
@@ -273,6 +299,10 @@ impl History {
         self.sure.events.extend(maybe.events.into_iter().filter(|(sequence, _)| stored(sequence)));
         self.sure.ids.extend(maybe.ids.into_iter().filter(|(_, sequence)| stored(sequence)));
         // A fence that nobody was told of may be given again, but never a smaller one.
+        let beats_at_us = self.schedule(&mut folder).expect("it is there or can be made");
+        folder.beat(self.now_us, self.now_us).expect("a disk with power takes it");
+        folder.commit(self.now_us).expect("a disk with power takes it");
+        self.check_beats(&mut folder, beats_at_us).expect("it can be read");
         self.check_consumer(&mut folder, &maybe.done);
     }
 
@@ -326,6 +356,21 @@ impl History {
             }
         }
     }
+}
+
+fn everything(first: u64) -> Read {
+    let (start, most) = (Start::Sequence(first), u32::MAX);
+    Read { start, stop: None, filter: Vec::new(), max_messages: most, max_bytes: most, wait_us: 0 }
+}
+
+fn beats() -> ScheduleSettings {
+    let subject = Subject::new("s.beat").expect("a subject");
+    let timing = Timing::new("@every 1s", "UTC").expect("an interval");
+    ScheduleSettings { name: "beats".to_owned(), timing, message: NewMessage::new(subject, "beat") }
+}
+
+fn is_beat(event: &Event) -> bool {
+    event.headers.first().is_some_and(|(name, value)| name == SCHEDULE_HEADER && value == "beats")
 }
 
 fn settings() -> StreamSettings {

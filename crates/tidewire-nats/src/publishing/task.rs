@@ -336,13 +336,7 @@ impl Task {
     fn check(&self, known: &Known, stream: &str, message: &NewMessage) -> HomeResult<()> {
         let refuse = |kind, words: String| Err(self.connection.error(kind, &words));
         if !known.takes(message.subject.as_str()) {
-            let subjects: Vec<_> = known.subjects.iter().map(|pattern| pattern.as_str()).collect();
-            let words = format!(
-                "subject: {:?} is none of stream {stream:?}: it takes {}",
-                message.subject.as_str(),
-                subjects.join(", ")
-            );
-            return refuse(HomeErrorKind::Invalid, words);
+            return Err(known.takes_not(&self.connection, stream, message.subject.as_str()));
         }
         let (length, most) = (message.payload.len(), self.connection.client.max_payload());
         if length > most {

@@ -8,6 +8,7 @@ mod connecting;
 mod consumers;
 mod interop;
 mod leases;
+mod schedules;
 mod servers;
 mod streams;
 mod suite;

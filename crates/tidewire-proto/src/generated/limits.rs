@@ -565,6 +565,17 @@ pub const EVENT_NAME_BYTES: Limit = Limit { name: "event_name_bytes", unit: "byt
 pub const DEDUPE_IDS: Limit =
     Limit { name: "dedupe_ids", unit: "ids", default: 1_000_000, min: 1_000_000, max: 1_000_000 };
 
+/// Schedules of one stream.
+///
+/// At the limit: Making a further one fails with LimitExceeded.
+pub const SCHEDULES: Limit = Limit { name: "schedules", unit: "schedules", default: 1000, min: 1000, max: 1000 };
+
+/// The value of a schedule and its headers, which a home keeps in memory.
+///
+/// At the limit: Making it fails with InvalidArgument.
+pub const SCHEDULE_BYTES: Limit =
+    Limit { name: "schedule_bytes", unit: "bytes", default: 65_536, min: 65_536, max: 65_536 };
+
 /// Keys or subjects of a compacted stream of a data folder, which are held in memory.
 ///
 /// At the limit: A message with a further one is refused with StreamFull.
@@ -932,6 +943,8 @@ pub const ALL: &[&Limit] = &[
     &EVENT_HEADER_BYTES,
     &EVENT_NAME_BYTES,
     &DEDUPE_IDS,
+    &SCHEDULES,
+    &SCHEDULE_BYTES,
     &COMPACT_NAMES,
     &CONSUMER_IN_FLIGHT,
     &CONSUMER_PARKED,

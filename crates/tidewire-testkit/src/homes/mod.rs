@@ -22,6 +22,7 @@ use tidewire_proto::subject::{Pattern, Subject};
 pub mod consumers;
 pub mod keyvalue;
 pub mod leases;
+pub mod schedules;
 pub mod streams;
 
 /// How long a case waits for what must come.
@@ -61,6 +62,12 @@ macro_rules! home_conformance {
                 the_newest_of_each_key_stays,
                 what_is_compacted_is_delivered_once_by_its_newest,
                 limits_of_a_compacted_stream_are_kept_or_refused,
+            ],
+            schedules: [
+                a_schedule_beats_until_it_is_cancelled,
+                a_schedule_is_made_kept_or_replaced,
+                schedules_outlive_a_purge_and_go_with_their_stream,
+                schedules_that_can_not_be_are_refused,
             ],
             consumers: [
                 those_who_compete_share_the_events,

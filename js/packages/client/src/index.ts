@@ -61,6 +61,7 @@ export type { Consumer, ConsumerInfo, NextOptions } from "./streams/consumer.js"
 export type { Content, DeadEvent, Message, PublishOptions, SettleOptions, StreamEvent } from "./streams/event.js";
 export type { Start } from "./streams/home.js";
 export type { Ack } from "./streams/publisher.js";
+export type { Schedule, ScheduleOptions } from "./streams/schedule.js";
 export type { ConsumerSettings, ReadOptions, Stream, StreamInfo, StreamSettings } from "./streams/stream.js";
 export type {
 	Envelope,

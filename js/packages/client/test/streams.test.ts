@@ -86,6 +86,36 @@ describe("a hub with a data folder", { timeout: 120_000 }, () => {
 		assert.equal(await orders.purge({ keep: 1 }), 2_500);
 	});
 
+	test("a schedule beats until it is cancelled, and is kept when it is said again", async () => {
+		const reports = await node.stream<string>("reports", { subjects: ["reports.>"] });
+		const pulse = await reports.schedule("pulse", 1_000, "reports.pulse", "alive", { key: "k", ttl: 60_000 });
+		assert.deepEqual(
+			[pulse.change, pulse.when, pulse.value, pulse.key, pulse.ttl],
+			["made", "@every 1s", "alive", "k", 60_000],
+		);
+		const options = { timeZone: "Europe/Berlin", headers: { a: "b" } };
+		for (const change of ["made", "kept"]) {
+			const nightly = await reports.schedule("nightly", "0 22 * * mon-fri", "reports.due", "x", options);
+			assert.deepEqual([nightly.change, nightly.timeZone], [change, "Europe/Berlin"]);
+			assert.ok(nightly.nextTime !== undefined && nightly.nextTime > new Date() && nightly.headers.a === "b");
+		}
+		for await (const event of reports.read({ follow: true })) {
+			assert.deepEqual([event.value, event.key, event.headers["Tidewire-Schedule"]], ["alive", "k", "pulse"]);
+			break;
+		}
+		const names = async () => (await reports.schedules()).map(({ name, value }) => [name, value]);
+		assert.deepEqual(await names(), [
+			["nightly", "x"],
+			["pulse", "alive"],
+		]);
+		assert.equal(await reports.cancelSchedule("pulse"), true);
+		assert.equal(await reports.cancelSchedule("pulse"), false);
+		assert.deepEqual(await names(), [["nightly", "x"]]);
+		await assert.rejects(reports.schedule("wrong", "0 25 * * *", "reports.due", "x"), InvalidArgument);
+		await assert.rejects(reports.schedule("wrong", 1_500, "reports.due", "x"), InvalidArgument);
+		await reports.delete();
+	});
+
 	test("what is not acked comes again, and ends as a dead letter with its error", async () => {
 		const jobs = await node.stream<string>("jobs", { subjects: ["jobs.*"] });
 		const work = await jobs.consumer("work", { start: "all", maxDeliver: 2, backoff: [10], order: "key" });

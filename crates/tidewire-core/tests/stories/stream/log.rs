@@ -18,7 +18,7 @@ fn options() -> Options {
 
 fn new(id: Option<&str>) -> New<'_> {
     let payload = &[7; 100];
-    New { subject: "a", key: None, id, headers: &[], due_us: None, ttl_us: None, origin: None, payload }
+    New { subject: "a", key: None, id, headers: &[], due_us: None, ttl_us: None, origin: None, beat_us: None, payload }
 }
 
 fn log(options: Options) -> StreamLog {

@@ -5,3 +5,4 @@ mod inbox;
 mod keyvalue;
 mod lease;
 mod log;
+mod schedule;

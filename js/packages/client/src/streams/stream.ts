@@ -3,7 +3,7 @@ import { InvalidArgument } from "../generated/errors.js";
 import { CONSUMER_IN_FLIGHT, CONSUMER_IN_FLIGHT_MAX } from "../generated/limits.js";
 import { shown } from "../options.js";
 import { Consumer, type ConsumerInfo, consumerInfo } from "./consumer.js";
-import { type Message, type PublishOptions, StreamEvent } from "./event.js";
+import { type Message, messageOf, type PublishOptions, StreamEvent } from "./event.js";
 import {
 	type Home,
 	microseconds,
@@ -17,6 +17,7 @@ import {
 	WAIT_US,
 } from "./home.js";
 import { type Ack, Publisher } from "./publisher.js";
+import { type Schedule, type ScheduleOptions, scheduleInfo, whenOf } from "./schedule.js";
 
 const BROADCAST_US = 3_600_000_000;
 
@@ -123,6 +124,36 @@ export class Stream<T = unknown> {
 	/** Stores messages, at most 1,000, together: all or none. */
 	batch(messages: readonly Message[]): Promise<Ack[]> {
 		return this.publisher.batch(messages);
+	}
+
+	/**
+	 * Has the home publish a message again and again, also while no program runs: at the beats of a cron expression such as "0 22 * * 1-5", "@daily", or
+	 * every so many milliseconds. Each beat is an event with the header `Tidewire-Schedule`, which has the name. A schedule with the same settings goes on
+	 * as it was, one with others is replaced; `change` says which.
+	 *
+	 * @throws InvalidArgument if an argument is not allowed, or the stream does not take the subject; LimitExceeded if there are as many as there may be;
+	 * Unsupported if the stream refuses messages when it is full, or the home can't do it.
+	 */
+	async schedule(
+		name: string,
+		when: string | number,
+		subject: string,
+		value: T,
+		options: ScheduleOptions = {},
+	): Promise<Schedule<T>> {
+		const { timeZone = "UTC", ...rest } = options;
+		const message = messageOf(subject, value, rest);
+		return scheduleInfo(await this.home.ask("create_schedule", [this.name, name, whenOf(when), timeZone, message]));
+	}
+
+	/** Its schedules, by name. */
+	async schedules(): Promise<Schedule<T>[]> {
+		return ((await this.home.ask("list_schedules", [this.name])) as unknown[]).map(scheduleInfo<T>);
+	}
+
+	/** Ends a schedule: no further beat comes. False if there is none of this name. */
+	async cancelSchedule(name: string): Promise<boolean> {
+		return (await this.home.call("cancel_schedule", this.name, name)) as boolean;
 	}
 
 	/**

@@ -1,0 +1,75 @@
+//! Schedules: messages that a home publishes by itself, again and again.
+
+use tidewire_core::stream::timing::Timing;
+use tidewire_proto::generated::limits;
+
+use super::{HomeError, HomeErrorKind, HomeResult, NewMessage};
+
+/// The header of an event that says which schedule it is a beat of.
+pub const SCHEDULE_HEADER: &str = "Tidewire-Schedule";
+
+/// What a schedule is asked to be. Two are the same if all fields are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleSettings {
+    /// Letters, digits, `_` and `-`, 1 to 64 characters.
+    pub name: String,
+    /// When it beats.
+    pub timing: Timing,
+    /// What each beat publishes, without an id and without a time of its own. A time to live counts from the beat.
+    pub message: NewMessage,
+}
+
+/// What there is of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleInfo {
+    /// As it was made.
+    pub settings: ScheduleSettings,
+    /// Its next beat.
+    pub next_us: Option<u64>,
+}
+
+/// What making a schedule has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// There was none of this name.
+    Made,
+    /// There was one with other settings: it is gone.
+    Replaced,
+    /// It was there, with the same settings: its beats go on as they were.
+    Kept,
+}
+
+impl Change {
+    /// The name in Python: `made`, `replaced`, `kept`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Made => "made",
+            Self::Replaced => "replaced",
+            Self::Kept => "kept",
+        }
+    }
+}
+
+impl ScheduleSettings {
+    /// Refuses what no home takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](HomeErrorKind::Invalid) for a message that is too long, or has an id or a time.
+    pub fn check(&self) -> HomeResult<()> {
+        let refuse = |text: String| Err(HomeError::new(HomeErrorKind::Invalid, text));
+        let NewMessage { payload, headers, id, deliver_at_us, .. } = &self.message;
+        if id.is_some() || deliver_at_us.is_some() {
+            return refuse("schedule: its message has an id or a time of its own: leave them out".to_owned());
+        }
+        let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let (bytes, most) = ((payload.len() + headers) as u64, limits::SCHEDULE_BYTES.max);
+        if bytes > most {
+            let mend = "send less, such as the key of an entry of a bucket that has it";
+            return refuse(format!(
+                "value: it has {bytes} bytes with its headers, more than {most} (schedule_bytes): {mend}"
+            ));
+        }
+        Ok(())
+    }
+}

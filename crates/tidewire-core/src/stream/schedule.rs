@@ -1,0 +1,93 @@
+//! Schedules of one stream: what beats when, which beat is due, and which ones are over.
+//!
+//! A beat that has come is over up to the time at which it came: however many were missed before it, it is one.
+
+use std::collections::BTreeMap;
+
+use super::timing::Timing;
+
+/// Schedules by name, each with what it publishes.
+#[derive(Clone, Debug)]
+pub struct Schedules<T> {
+    all: BTreeMap<String, Schedule<T>>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Schedule<T> {
+    /// What it publishes.
+    pub what: T,
+    /// From when on its intervals are counted.
+    pub began_us: u64,
+    /// Beats up to here are over.
+    pub over_us: u64,
+    /// Its next beat.
+    pub next_us: Option<u64>,
+    timing: Timing,
+}
+
+impl<T> Schedules<T> {
+    /// None.
+    pub const fn new() -> Self {
+        Self { all: BTreeMap::new() }
+    }
+
+    /// Makes one, or takes the place of the one of this name.
+    pub fn set(&mut self, name: &str, timing: Timing, what: T, (began_us, over_us): (u64, u64)) -> &Schedule<T> {
+        let next_us = timing.next_us(began_us, over_us);
+        let made = Schedule { what, began_us, over_us, next_us, timing };
+        self.all.entry(name.to_owned()).insert_entry(made).into_mut()
+    }
+
+    /// Removes one. False: there was none.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.all.remove(name).is_some()
+    }
+
+    /// The one of a name.
+    pub fn get(&self, name: &str) -> Option<&Schedule<T>> {
+        self.all.get(name)
+    }
+
+    /// All, in order of name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Schedule<T>)> {
+        self.all.iter().map(|(name, schedule)| (name.as_str(), schedule))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Those with a beat that has not come yet, in order of its time.
+    pub fn due(&self, now_us: u64) -> Vec<String> {
+        let due = self.all.iter().filter_map(|(name, schedule)| Some((schedule.next_us?, name)));
+        let mut due: Vec<_> = due.filter(|(at_us, _)| *at_us <= now_us).collect();
+        due.sort_unstable();
+        due.into_iter().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// A beat of one has come: those up to `over_us` are over. One that is known to be over for longer stays so.
+    pub fn beaten(&mut self, name: &str, over_us: u64) {
+        if let Some(schedule) = self.all.get_mut(name).filter(|schedule| schedule.over_us < over_us) {
+            schedule.over_us = over_us;
+            schedule.next_us = schedule.timing.next_us(schedule.began_us, over_us);
+        }
+    }
+
+    /// When the next beat is.
+    pub fn next_us(&self) -> Option<u64> {
+        self.all.values().filter_map(|schedule| schedule.next_us).min()
+    }
+}
+
+impl<T> Default for Schedules<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

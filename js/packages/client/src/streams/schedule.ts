@@ -1,0 +1,64 @@
+/** Schedules: messages that a home publishes by itself, again and again. */
+import { InvalidArgument } from "../generated/errors.js";
+import { shown } from "../options.js";
+import { type PublishOptions, StreamEvent } from "./event.js";
+import { microseconds, timeOf } from "./home.js";
+
+/** What a schedule has beside its time and its value. */
+export interface ScheduleOptions extends Pick<PublishOptions, "key" | "headers" | "content" | "ttl"> {
+	/** Whose clocks the expression goes by, such as "Europe/Berlin" ("UTC"). */
+	readonly timeZone?: string;
+}
+
+/** A schedule, as it was when the home was asked. */
+export interface Schedule<T = unknown> {
+	readonly name: string;
+	/** Its cron expression, or `@every 30s`. */
+	readonly when: string;
+	readonly timeZone: string;
+	/** Where its beats are published. */
+	readonly subject: string;
+	readonly value: T;
+	readonly key: string | undefined;
+	/** The type of the content among them. */
+	readonly headers: Readonly<Record<string, string>>;
+	/** After which time a beat is not delivered any more, in milliseconds. */
+	readonly ttl: number | undefined;
+	/** Its next beat. */
+	readonly nextTime: Date | undefined;
+	/** What `stream.schedule` has done: "made" it, "replaced" one with other settings, or "kept" what was there. */
+	readonly change: "made" | "replaced" | "kept";
+}
+
+/** When a schedule beats as homes take it: milliseconds as an interval. */
+export function whenOf(when: string | number): string {
+	if (typeof when === "string") {
+		return when;
+	}
+	const micros = microseconds("when", when);
+	if (!micros || micros % 1_000_000 !== 0) {
+		const mend = 'give "0 22 * * 1-5", "@daily" or milliseconds that are whole seconds';
+		throw new InvalidArgument(`when: ${shown(when)} is not allowed: ${mend}`);
+	}
+	return `@every ${micros / 1_000_000}s`;
+}
+
+/** What a home says of a schedule. */
+export function scheduleInfo<T>(raw: unknown): Schedule<T> {
+	const said = raw as Said;
+	const { name, when, subject, change } = said;
+	const message = [subject, said.payload, said.key, null, said.headers, 0, 0, 0, 0];
+	const { value, key, headers } = new StreamEvent<T>(message);
+	const ttl = said.ttl_us === null ? undefined : Number(said.ttl_us) / 1000;
+	const nextTime = said.next_us === null ? undefined : timeOf(said.next_us);
+	return { name, when, timeZone: said.time_zone, subject, value, key, headers, ttl, nextTime, change };
+}
+
+interface Said extends Pick<Schedule, "name" | "when" | "subject" | "change"> {
+	readonly time_zone: string;
+	readonly payload: Uint8Array;
+	readonly key: string | null;
+	readonly headers: readonly (readonly [string, string])[];
+	readonly ttl_us: unknown;
+	readonly next_us: unknown;
+}
