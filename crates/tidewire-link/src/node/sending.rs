@@ -45,8 +45,16 @@ impl Shared {
             && self.state.lock().session.may_place()
     }
 
-    /// Writes what waits, as much as the socket takes.
+    /// Writes what waits, as much as the socket takes; or leaves it to the thread of a gateway, which is about to.
     pub(super) fn flush(&self) {
+        let waiting = || self.state.lock().session.out.bytes();
+        if !self.spreading.as_ref().is_some_and(|spreading| spreading.writes(waiting)) {
+            self.write_now();
+        }
+    }
+
+    /// Writes what waits, as much as the socket takes.
+    pub(super) fn write_now(&self) {
         self.write_out();
         self.let_write();
     }

@@ -1,7 +1,8 @@
-//! Fan-out of published messages on a thread of the node's own: a hub's own thread does nothing for their subscribers.
+//! The thread of a gateway's own: it fans published messages out, so that a hub's own thread does nothing for their subscribers, and it writes what its
+//! requests send, in one go for all that are ready at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::fair::FairQueue;
@@ -19,18 +20,41 @@ use crate::clock::now_us;
 const OF_PROTOCOL: &str = "$hub.";
 /// How long messages are handed on at one go: then others have their turn on the thread.
 const TURN_US: u64 = 500;
+/// So much that is to be sent waits for the thread at most; more is written by whoever sends it.
+const GATHERED_BYTES: usize = 64 * 1024;
 
-/// Messages that wait to be handed on.
+/// Messages that wait to be handed on, and frames that wait to be written.
 pub(super) struct Spreading {
     /// The lock is held for one addition or removal.
     queue: Mutex<FairQueue<Message>>,
     more: Notify,
+    /// Whether the thread is there.
+    runs: AtomicBool,
+    /// Whether frames wait for it.
+    to_write: AtomicBool,
 }
 
 impl Spreading {
     pub fn new() -> Self {
         let queue = FairQueue::new(limits::LINK_INTAKE_BYTES.default as usize);
-        Self { queue: Mutex::new(queue), more: Notify::new() }
+        Self {
+            queue: Mutex::new(queue),
+            more: Notify::new(),
+            runs: AtomicBool::new(false),
+            to_write: AtomicBool::new(false),
+        }
+    }
+
+    /// Leaves frames to the thread that it writes after all that is ready there now. False: they are too many, or it is not there.
+    pub fn writes(&self, waiting: impl FnOnce() -> usize) -> bool {
+        // Looked at after the frames were added: a thread that ends writes those of all who have still found it there.
+        if !self.runs.load(Ordering::SeqCst) || !(1..=GATHERED_BYTES).contains(&waiting()) {
+            return false;
+        }
+        if !self.to_write.swap(true, Ordering::AcqRel) {
+            self.more.notify_one();
+        }
+        true
     }
 
     /// Adds a message of a sender. False: too much of it waits.
@@ -53,7 +77,8 @@ impl Spreading {
 impl Link {
     /// Hands what is published to its handlers, on the thread that runs this, for as long as that goes on: for the link of a
     /// [gateway](Self::join_gateway) alone, whose messages wait for it. At most `link_intake_bytes` wait; one sender may fill as much as is left, and
-    /// senders take turns.
+    /// senders take turns. Meanwhile [`flush`](Self::flush) leaves up to 64 KiB of frames to that thread, which writes them in one go after all that is
+    /// ready there.
     ///
     /// # Cancel safety
     /// Messages that wait stay.
@@ -77,7 +102,11 @@ impl Shared {
 
     async fn spread(&self) {
         let Some(spreading) = &self.spreading else { return };
+        let _runs = Runs::begin(self, spreading);
         loop {
+            if spreading.to_write.swap(false, Ordering::AcqRel) {
+                self.write_now();
+            }
             let (until, mut last) = (now_us() + TURN_US, None);
             let mut is_over = false;
             while !is_over && now_us() < until {
@@ -88,5 +117,22 @@ impl Shared {
             }
             if is_over { spreading.more.notified().await } else { yield_now().await }
         }
+    }
+}
+
+/// The thread that spreads and writes, for as long as it is there.
+struct Runs<'a>(&'a Shared, &'a Spreading);
+
+impl<'a> Runs<'a> {
+    fn begin(shared: &'a Shared, spreading: &'a Spreading) -> Self {
+        spreading.runs.store(true, Ordering::SeqCst);
+        Self(shared, spreading)
+    }
+}
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        self.1.runs.store(false, Ordering::SeqCst);
+        self.0.write_now();
     }
 }
