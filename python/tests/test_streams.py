@@ -407,6 +407,7 @@ async def test_a_long_log_is_opened_while_the_event_loop_goes_on(
 async def test_what_a_bucket_answers_is_told_to_who_asked_and_not_to_the_log_of_the_hub(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", logger="tidewire")
     async with home("hub", tmp_path) as node:
         bucket = await node.kv("config")
         await bucket.create("a", 1)

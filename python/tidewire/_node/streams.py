@@ -338,9 +338,10 @@ class Streams(Services):
         self._folder = folder
 
     def _serve_folder(self) -> None:
-        """Serve the data folder to those that join this node."""
+        """Serve the data folder to those that join this node, and the commands in it to those that are not of Python."""
         if self._data is None or self._serves_folder:
             return
+        from tidewire.streams import command_service
         from tidewire.streams.home import SERVICE, Service
 
         if not is_nats(self._data):
@@ -350,6 +351,9 @@ class Streams(Services):
         service = Service(self._home())
         self._at_goodbye.append(lambda: self._on_loop_soon(service.leave))
         self.serve(service, name=SERVICE)
+        commands = command_service.Service(self._whole)
+        self._at_goodbye.append(lambda: self._on_loop_soon(commands.leave))
+        self.serve(commands, name=command_service.SERVICE)
 
     def _on_loop_soon(self, call: Callable[[], None]) -> None:
         loop = self._loop

@@ -277,7 +277,8 @@ class Host:
 
     def log_failure(self, running: AnyRunning, error: BaseException) -> None:
         """Log that a method has raised; what its caller has given is no failure of it, nor what its object calls an answer."""
-        if not isinstance(error, (InvalidArgument, *getattr(self.instance, "_answers_", ()))):
+        served = getattr(running.method.call, "__self__", None)
+        if not isinstance(error, (InvalidArgument, *getattr(served, "_answers_", ()))):
             _log.call_failed(self, running.request.title, error, running.request.node != self.node.name)
 
     def _interrupted(self, running: AnyRunning, error: BaseException) -> Failure | None:

@@ -159,10 +159,17 @@ class CommandStore:
         priority: str = "normal",
     ) -> str:
         """Start a command, or find the one with this id; return its id."""
+        return await self.enqueue(
+            service, command, encode([list(args), kwargs]), key, id, priority, caller=self.node.name
+        )
+
+    async def enqueue(
+        self, service: str, command: str, data: bytes, key: str | None, id: str | None, priority: str, caller: str
+    ) -> str:
+        """As ``start``, with arguments as they travel, for a node that may be another one."""
         problem = _problem(key, id, priority)
         if problem is not None:
             raise InvalidArgument(f"{service}.{command}: {problem}")
-        data = encode([list(args), kwargs])
         if len(data) > COMMAND_ARGUMENT_BYTES.max:
             raise PayloadTooLarge(
                 f"{service}.{command}: its arguments take {len(data):,} bytes, and {COMMAND_ARGUMENT_BYTES.max:,} are allowed: put them into a bucket or a file, and give the name"
@@ -176,7 +183,7 @@ class CommandStore:
             "digest": hashlib.blake2b(said + data, digest_size=16).hexdigest(),
             "key": key,
             "priority": priority,
-            "caller": self.node.name,
+            "caller": caller,
             "created_us": now_us(),
             "round": 0,
             "retries": 0,

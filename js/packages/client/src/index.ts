@@ -57,9 +57,11 @@ export {
 } from "./options.js";
 export { Remote, remote } from "./remote.js";
 export type { Bucket, BucketInfo, BucketSettings, Entry } from "./streams/bucket.js";
+export type { CommandInfo, CommandProgress, CommandRun, Commands, Stage, StartOptions } from "./streams/commands.js";
 export type { Consumer, ConsumerInfo, NextOptions } from "./streams/consumer.js";
 export type { Content, DeadEvent, Message, PublishOptions, SettleOptions, StreamEvent } from "./streams/event.js";
 export type { Start } from "./streams/home.js";
+export type { Lease, LeaseOptions } from "./streams/lease.js";
 export type { Ack } from "./streams/publisher.js";
 export type { Schedule, ScheduleOptions } from "./streams/schedule.js";
 export type { ConsumerSettings, ReadOptions, Stream, StreamInfo, StreamSettings } from "./streams/stream.js";

@@ -19,6 +19,8 @@ import { checkLimits, openOf, Serving, said } from "./serving.js";
 import type { Session } from "./session.js";
 import type { Shell } from "./shell.js";
 import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
+import type { Commands } from "./streams/commands.js";
+import type { Lease, LeaseOptions } from "./streams/lease.js";
 import type { Store } from "./streams/store.js";
 import type { Stream, StreamInfo, StreamSettings } from "./streams/stream.js";
 import { checkSubject, covers } from "./subjects.js";
@@ -444,6 +446,25 @@ export class Node {
 	/** What there is of every bucket of the hub, by name. */
 	async buckets(): Promise<BucketInfo[]> {
 		return (await this.stores()).buckets();
+	}
+
+	/** The commands of the hub: long work that is started, followed, and found again by its id. */
+	async commands(): Promise<Commands> {
+		const { Clock, Commands } = await import("./streams/store.js");
+		const { shell } = this.runtime;
+		return new Commands(this, new Clock(this.runtime), () => randomName(shell) + randomName(shell));
+	}
+
+	/**
+	 * Waits for a lease of the hub, and holds it until it is released, or its `await using` block ends; it is renewed meanwhile. When the link is lost, so is
+	 * the lease.
+	 *
+	 * @param name A subject's text, such as `orders.matching`.
+	 * @throws NoResponders if the hub has no data folder; the reason of `signal`, when that aborts.
+	 */
+	async lease(name: string, options: LeaseOptions = {}): Promise<Lease> {
+		const { Clock, Lease } = await import("./streams/store.js");
+		return Lease.acquire(this, new Clock(this.runtime), name, options);
 	}
 
 	private async stores(): Promise<Store> {

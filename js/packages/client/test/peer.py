@@ -2,6 +2,7 @@
 
     python peer.py hub [PORT]       a hub on loopback
     python peer.py server URL       a node that serves `pricing`, `shop`, `values` and `driver`
+    python peer.py worker URL       a node that does the commands of `books`
 
 Prints one line of JSON once it is ready, and ends with its standard input.
 """
@@ -296,6 +297,40 @@ class Driver(tw.Service):
         await self._node.until(lambda now: now["links"]["services"].get(service, 0) > 0, timeout=10)
 
 
+class Books(tw.Service):
+    """Commands, and what lets them go on."""
+
+    def __init__(self, node: tw.Node) -> None:
+        self._node = node
+        self._gate = asyncio.Event()
+        self._broken = True
+
+    @tw.command(retries=0)
+    async def reindex(self, shard: int, progress: tw.Progress, name: str = "") -> Quote:
+        progress(0.5, f"half of {shard}")
+        await self._gate.wait()
+        return Quote(name, 0.5, shard)
+
+    @tw.command(retries=0)
+    async def close_year(self, year: int) -> str:
+        if self._broken:
+            raise tw.LimitExceeded(f"no balance of {year - 1}")
+        return f"{year} is closed"
+
+    @tw.method
+    async def go_on(self) -> None:
+        self._gate.set()
+
+    @tw.method
+    async def mend(self) -> None:
+        self._broken = False
+
+    @tw.method
+    async def start(self, command: str, args: list[Any], id: str) -> str:
+        """Start a command from here."""
+        return (await self._node.start_command("books", command, *args, id=id)).id
+
+
 def say(**said: Any) -> None:
     print(json.dumps(said), flush=True)
 
@@ -319,5 +354,12 @@ async def server(url: str) -> None:
         await until_end_of_input()
 
 
+async def worker(url: str) -> None:
+    async with tw.Node(url, name="worker") as node:
+        await node.serve(Books(node))
+        say(ready=True)
+        await until_end_of_input()
+
+
 if __name__ == "__main__":
-    asyncio.run({"hub": hub, "server": server}[sys.argv[1]](*sys.argv[2:]))
+    asyncio.run({"hub": hub, "server": server, "worker": worker}[sys.argv[1]](*sys.argv[2:]))

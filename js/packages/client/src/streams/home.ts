@@ -74,6 +74,11 @@ export class Home {
 		return explained(client.call(name, args));
 	}
 
+	/** Waits for a lease, and gives its fence; the hub gives it back when this is not read any more, or the link has ended. */
+	hold(name: string, holder: string, ttlUs: number): AsyncIterable<number> {
+		return this.once.hold(name, holder, ttlUs);
+	}
+
 	private client(options: CallOptions): HomeClient {
 		return this.node.client(SERVICE, options) as unknown as HomeClient;
 	}
@@ -81,14 +86,18 @@ export class Home {
 
 interface HomeClient {
 	call(name: string, args: readonly unknown[]): PromiseLike<unknown>;
+	hold(name: string, holder: string, ttlUs: number): AsyncIterable<number>;
 }
 
-async function explained(answer: PromiseLike<unknown>): Promise<unknown> {
+/** What a hub answers, or why it does not. */
+export async function explained<T>(answer: PromiseLike<T>): Promise<T> {
 	try {
 		return await answer;
 	} catch (error) {
 		throw error instanceof NoResponders
-			? new NoResponders("the hub has no place for streams and buckets: start it with `tidewire up --data DIR`")
+			? new NoResponders(
+					"the hub has no place for streams, buckets, leases and commands: start it with `tidewire up --data DIR`",
+				)
 			: error;
 	}
 }

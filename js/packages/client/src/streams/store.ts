@@ -1,11 +1,14 @@
-/** The streams and buckets of a hub: makes them, finds them, and lists them. A node loads this part when it is first asked for one. */
+/** The streams and buckets of a hub: makes them, finds them, and lists them. A node loads this file, with commands and leases, when it is first asked for one of them. */
 import { InvalidArgument } from "../generated/errors.js";
 import { shown } from "../options.js";
 import { Bucket, type BucketInfo, type BucketSettings, bucketInfo } from "./bucket.js";
 import { type Home, microseconds, oneOf } from "./home.js";
 import { Stream, type StreamInfo, type StreamSettings, streamInfo } from "./stream.js";
 
+export { Clock } from "./clock.js";
+export { Commands } from "./commands.js";
 export { Home } from "./home.js";
+export { Lease } from "./lease.js";
 
 export class Store {
 	/** @param unique Gives a name that nobody else has. */
