@@ -3,6 +3,7 @@
 //! A beat that has come is over up to the time at which it came: however many were missed before it, it is one.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::timing::Timing;
 
@@ -36,7 +37,13 @@ impl<T> Schedules<T> {
     pub fn set(&mut self, name: &str, timing: Timing, what: T, (began_us, over_us): (u64, u64)) -> &Schedule<T> {
         let next_us = timing.next_us(began_us, over_us);
         let made = Schedule { what, began_us, over_us, next_us, timing };
-        self.all.entry(name.to_owned()).insert_entry(made).into_mut()
+        match self.all.entry(name.to_owned()) {
+            Entry::Occupied(mut at) => {
+                at.insert(made);
+                at.into_mut()
+            }
+            Entry::Vacant(at) => at.insert(made),
+        }
     }
 
     /// Removes one. False: there was none.
