@@ -52,14 +52,14 @@ lint: .make/venv .make/extension .make/js ## Check format, lints, types, generat
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
 	@for package in fuzz bench/rust bench/rpc bench/nats bench/http bench/log; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
-	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/schemars,tidewire-node/tracing -- -D warnings
+	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing -- -D warnings
 	@for features in "" tls websocket; do cargo check --package tidewire-link --no-default-features --features "$$features"; done
 	@cargo check --package tidewire-node --no-default-features
 	$(call say,ruff)
 	@$(BIN)/ruff check python tools examples bench crates js
 	@$(BIN)/ruff format --check python tools examples bench crates js
 	$(call say,Rust documentation)
-	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio,tidewire-node/schemars,tidewire-node/tracing
+	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing
 	$(call say,mypy and stubtest)
 	@cd python && ../$(BIN)/mypy
 	@$(BIN)/mypy --strict --python-version 3.10 examples/typed
@@ -100,7 +100,7 @@ bench-full: .make/extension ## Measure beside peers, at the sizes of the workloa
 .PHONY: test-rust
 test-rust: .make/venv .make/extension ## Rust unit, integration and documentation tests
 	$(call say,Rust tests)
-	@cargo test --no-fail-fast --workspace --exclude tidewire-python --features tidewire-engine/tokio,tidewire-node/schemars,tidewire-node/tracing
+	@cargo test --no-fail-fast --workspace --exclude tidewire-python --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing
 
 .PHONY: test-loom
 test-loom: ## Models of the concurrent parts, in all interleavings

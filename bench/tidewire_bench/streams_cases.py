@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Program = Literal["python", "failover"]
+Program = Literal["python", "rust", "failover"]
 Place = Literal["folder", "hub", "nats", "redis"]
 
 
@@ -48,6 +48,7 @@ ON_DISK = (
     Contender("nats-py", "python", "nats-py", "nats", 0.2),
     Contender("redis-py, appendfsync always", "python", "redis", "redis", 0.2),
 )
+FROM_RUST = Contender("tidewire hub, from Rust", "rust", "tidewire", "hub")
 LIMITS = (
     Contender("SQLite, WAL, synchronous=FULL", "python", "sqlite", "folder"),
     Contender("bare file, pwrite + fdatasync", "python", "bare", "folder"),
@@ -60,11 +61,11 @@ CASES = (
         "pipelined",
         "pipelined",
         "pipelined",
-        (*ON_DISK, *LIMITS),
+        (*ON_DISK, FROM_RUST, *LIMITS),
         "many",
         bar="folder 400 k/s, hub 200 k/s, NATS 100 k/s",
     ),
-    Case("consume", "consumed, each with an ack", "consume", ON_DISK, "many", bar="200 k/s"),
+    Case("consume", "consumed, each with an ack", "consume", (*ON_DISK, FROM_RUST), "many", bar="200 k/s"),
     Case(
         "restart",
         "a folder opened anew, until its first ack, with 100 consumers",

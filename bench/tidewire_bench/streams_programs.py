@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import tidewire
 
 from .environments import Environment, environment_of
-from .programs import environment
+from .programs import environment, problem_of
 from .streams_cases import Case, Contender
 
 TIMEOUT_S = 600.0
@@ -32,6 +33,7 @@ class StreamPrograms:
 
     def __init__(self, bench: Path, *, build: bool) -> None:
         self._bench, self._build = bench, build
+        self._is_built = False
         self._peers: Environment | None = None
         self._servers: dict[str, tuple[subprocess.Popen[str], str]] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="tidewire-streams-")
@@ -45,8 +47,12 @@ class StreamPrograms:
         if contender.program == "failover":
             return [self._failover(contender, count)]
         place = self._place(contender.place)
-        script = self._bench / "python" / "streams_roles.py"
-        command = [self._python(contender), str(script), contender.role, place, case.workload, str(count)]
+        run = [place, case.workload, str(count)]
+        if contender.program == "rust":
+            command = [self._rust(), *run]
+        else:
+            script = self._bench / "python" / "streams_roles.py"
+            command = [self._python(contender), str(script), contender.role, *run]
         try:
             return [json.loads(self._said(command))]
         finally:
@@ -101,6 +107,21 @@ class StreamPrograms:
         if missing:
             raise Unavailable(missing)
         return self._peers.python
+
+    def _rust(self) -> str:
+        root = self._bench.parent
+        target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+        if self._build and not self._is_built:
+            say("building the example `durable` of tidewire-node (some minutes the first time)")
+            build = ["cargo", "build", "--release", "--package", "tidewire-node", "--example", "durable"]
+            problem = problem_of([*build, "--target-dir", str(target)], root)
+            if problem is not None:
+                raise Unavailable(problem)
+            self._is_built = True
+        program = target / "release" / "examples" / "durable"
+        if not program.is_file():
+            raise Unavailable(f"{program} has not been built")
+        return str(program)
 
     def _place(self, kind: str) -> str:
         if kind == "folder":

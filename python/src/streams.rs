@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, Change, Compact, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery,
+    Ack, Answer, BucketInfo, BucketSettings, Capability, Change, Compact, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery,
     Entry, Event, Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo, NewMessage,
     Order, Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
 };
@@ -356,6 +356,22 @@ impl StreamHome {
         pending("release", self.home.release(name, fence), truth)
     }
 
+    fn lease_info(&self, name: &str) -> Pending {
+        pending("lease", self.home.lease_info(name), |py, found| match found {
+            Some(found) => lease_info(py, found),
+            None => Ok(py.None()),
+        })
+    }
+
+    /// Gives the name of each capability that the home lacks, and why.
+    fn capabilities(&self) -> Pending {
+        let lacks = |capability: Capability| {
+            Some((capability.name(), self.home.capabilities().why_not(capability)?.to_owned()))
+        };
+        let all = Capability::ALL.into_iter().filter_map(lacks).collect::<Vec<_>>();
+        pending("capabilities", Answer::ready(Ok(all)), |py, all| all.into_py_any(py))
+    }
+
     fn list_leases(&self) -> Pending {
         pending("leases", self.home.list_leases(), |py, all| each(py, all, lease_info))
     }
@@ -561,6 +577,8 @@ fn consumer_info(py: Python<'_>, info: ConsumerInfo) -> PyResult<Py<PyAny>> {
     dict.set_item("max_deliver", info.settings.max_deliver)?;
     dict.set_item("max_in_flight", info.settings.max_in_flight)?;
     dict.set_item("order", if info.settings.order == Order::Key { "key" } else { "none" })?;
+    dict.set_item("backoff_us", info.settings.backoff_us)?;
+    dict.set_item("inactive_us", info.settings.inactive_us)?;
     dict.set_item("acked_to", info.acked_to)?;
     dict.set_item("in_flight", info.in_flight)?;
     dict.set_item("waiting", info.waiting)?;
@@ -578,6 +596,7 @@ fn bucket_info(py: Python<'_>, info: BucketInfo) -> PyResult<Py<PyAny>> {
     dict.set_item("history", info.settings.history)?;
     dict.set_item("ttl_us", info.settings.ttl_us)?;
     dict.set_item("max_bytes", info.settings.max_bytes)?;
+    dict.set_item("replicas", info.settings.replicas)?;
     dict.set_item("keys", info.keys)?;
     dict.set_item("bytes", info.bytes)?;
     dict.set_item("revision", info.revision)?;

@@ -3,7 +3,6 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -12,10 +11,10 @@ use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::core::Runner;
 use crate::error::Error;
 use crate::finding::Finding;
-use crate::pending::{Wakers, wait};
+use crate::pause::Pause;
+use crate::pending::wait;
 use crate::place::{Outcome, Place};
 use crate::shot::Shot;
 use crate::values;
@@ -282,38 +281,6 @@ impl<T: DeserializeOwned> Future for Call<T> {
             }
         }
         this.poll_ended(context)
-    }
-}
-
-/// The wait of a call before its next attempt.
-struct Pause {
-    alarm: Arc<Alarm>,
-    _watch: Watch,
-}
-
-#[derive(Default)]
-struct Alarm {
-    has_come: AtomicBool,
-    wakers: Wakers,
-}
-
-impl Pause {
-    fn begin(runner: &Runner, wait: Duration) -> Self {
-        let alarm = Arc::<Alarm>::default();
-        Self { _watch: runner.watch(Instant::now() + wait, Arc::clone(&alarm) as Arc<dyn Fire>), alarm }
-    }
-
-    /// Whether it is over. If not, it wakes when it is.
-    fn is_over(&self, context: &Context<'_>) -> bool {
-        self.alarm.wakers.add(context.waker());
-        self.alarm.has_come.load(Ordering::Acquire)
-    }
-}
-
-impl Fire for Alarm {
-    fn fire(self: Arc<Self>) {
-        self.has_come.store(true, Ordering::Release);
-        self.wakers.wake();
     }
 }
 

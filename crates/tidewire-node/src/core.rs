@@ -20,12 +20,19 @@ use crate::options::{Log, Spawn, Task};
 use crate::pending::Wakers;
 use crate::place::{Outcome, Place};
 use crate::serving::Kept;
+use crate::streams::{Home, Leaving};
 
 /// A node.
 pub(crate) struct Core {
     pub name: String,
     pub link: Link,
     pub hub: Option<HubHandle>,
+    /// Where streams, buckets and leases live, if not at the hub that it has joined.
+    pub home: Option<Arc<dyn Home>>,
+    /// Whether the node has opened the home, and closes it.
+    pub owns_home: bool,
+    /// What calls of other nodes look at that wait for something in the home.
+    pub leaving: Arc<Leaving>,
     pub runner: Arc<Runner>,
     pub local: Local,
     pub objects: Arc<Objects>,
@@ -106,9 +113,15 @@ impl Runner {
     }
 
     fn run(&self, task: Task) {
-        if let Some(spawn) = &self.spawn {
-            return spawn(task);
+        match &self.spawn {
+            Some(spawn) => spawn(task),
+            None => self.aside(task),
         }
+    }
+
+    /// Runs a task of the node itself, on its own threads wherever handlers run: a program may block the runtime that runs those while it waits
+    /// for what the task does. If the node is ending, the task is dropped.
+    pub fn aside(&self, task: Task) {
         let mut task = Some(task);
         let made = move |inbox: Inbox<()>| {
             let task = task.take();

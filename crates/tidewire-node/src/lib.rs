@@ -30,6 +30,7 @@
 //! | look what is served | [`Node::services`] |
 //! | handle events | [`Service::on`], [`Event`] |
 //! | publish, ask, subscribe | [`Node::publish`], [`Node::request`], [`Node::subscribe`] |
+//! | keep durable streams, key-value buckets, leases | [`streams`], [`Node::stream_with`], [`Node::bucket_with`], [`Node::lease`] |
 //! | send what has no type | [`values::Value`] |
 
 #![forbid(unsafe_code)]
@@ -54,6 +55,7 @@ mod names;
 mod node;
 mod objects;
 mod options;
+mod pause;
 mod pending;
 mod place;
 mod running;
@@ -63,6 +65,7 @@ mod service;
 mod serving;
 mod shot;
 mod stopping;
+pub mod streams;
 mod subject;
 mod subjects;
 mod token;
@@ -97,6 +100,6 @@ pub use tidewire_proto::generated::errors::ErrorCode;
 pub use token::Token;
 
 /// The examples of the guide run as tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../../../docs/guides/rust.md")]
 struct Guide;

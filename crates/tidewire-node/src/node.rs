@@ -27,6 +27,7 @@ use crate::pending::{Pending, Wakers};
 use crate::service::Service;
 use crate::serving::{Served, serve};
 use crate::stopping::until;
+use crate::streams;
 use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
 
@@ -104,8 +105,9 @@ impl Node {
             let runtime = runtime(&options)?;
             let greeting = greeting(&options, options.token.clone());
             let log = Arc::clone(&options.log);
+            let home = options.open_home()?;
             let link = Link::join(&runtime, &address, greeting, move |line| log(line))?;
-            let node = Self::new(options, runtime, link, None)?;
+            let node = Self::new(options, runtime, link, None, home)?;
             node.core.say_joined("");
             Ok(node)
         })
@@ -137,11 +139,18 @@ impl Node {
             let hub = HubHandle::new(&runtime, hub_options, move |line| log(line));
             let changes = Arc::clone(&options.changes);
             hub.on_changes(move |change| changes(&change.to_string()));
-            let listening = hub.listen(&address)?;
+            let home = options.open_home()?;
             let own = options.tokens.first().map(|token| token.secret().to_owned());
             let link = Link::join_local(&hub, greeting(&options, own))?;
-            let node = Self::new(options, runtime, link, Some(hub))?;
-            node.core.listening.lock().push(listening);
+            let node = Self::new(options, runtime, link, Some(hub), home)?;
+            if let Some(home) = &node.core.home {
+                // Whoever joins finds it.
+                node.serve(streams::service(Arc::clone(home), &node.core.leaving)).wait()?;
+            }
+            if let Some(hub) = &node.core.hub {
+                let listening = hub.listen(&address)?;
+                node.core.listening.lock().push(listening);
+            }
             Ok(node)
         })
     }
@@ -155,7 +164,8 @@ impl Node {
     pub fn gateway(hub: &HubHandle, options: NodeOptions) -> Result<Self, Error> {
         options.check()?;
         let link = Link::join_gateway(hub, greeting(&options, None))?;
-        Self::new(options, hub.runtime().clone(), link, None)
+        let home = options.open_home()?;
+        Self::new(options, hub.runtime().clone(), link, None, home)
     }
 
     /// Hands what is published to subscriptions, on the thread that runs this, for as long as that goes on: for a [gateway](Self::gateway)
@@ -167,16 +177,30 @@ impl Node {
         self.core.link.spread()
     }
 
-    fn new(options: NodeOptions, runtime: Runtime, link: Link, hub: Option<HubHandle>) -> Result<Self, Error> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    fn new(
+        options: NodeOptions,
+        runtime: Runtime,
+        link: Link,
+        hub: Option<HubHandle>,
+        home: Option<Arc<dyn streams::Home>>,
+    ) -> Result<Self, Error> {
         // Deadlines are watched by the engine, also where handlers run elsewhere.
         let threads = if options.spawn.is_some() { 1 } else { options.threads };
         let engine = Engine::builder().threads(threads).build();
         let engine = engine.map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("threads: {error}")))?;
+        let owns_home = options.owns_home();
         let runner = Arc::new(Runner::new(engine.handle(), options.spawn));
         let core = Arc::new_cyclic(|core: &Weak<Core>| Core {
+            owns_home,
             name: options.name,
             link,
             hub,
+            home,
+            leaving: Arc::default(),
             objects: Arc::new(Objects::new(Weak::clone(core), &runner)),
             runner,
             local: Local::default(),
@@ -351,6 +375,7 @@ impl Node {
     pub fn stop(&self, timeout: Duration) -> Pending<Stopped> {
         let (core, end) = (Arc::clone(&self.core), Instant::now() + timeout);
         core.is_stopping.store(true, Ordering::Release);
+        core.leaving.leave();
         if let Some(hub) = &core.hub {
             hub.goodbye();
         }
@@ -373,6 +398,9 @@ impl Node {
             let end = end.max(Instant::now() + GRACE);
             until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             core.engine.begin_shutdown(true, end.saturating_duration_since(Instant::now())).await;
+            if let Some(home) = core.home.as_ref().filter(|_| core.owns_home) {
+                home.close().await?;
+            }
             Ok(Stopped { is_drained })
         })
     }

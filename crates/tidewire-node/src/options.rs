@@ -1,5 +1,7 @@
 use std::fmt;
 use std::future::Future;
+#[cfg(feature = "embedded")]
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use tidewire_link::{Access, Tls};
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::error::Error;
+use crate::streams::Home;
 use crate::token::Token;
 use crate::tracing;
 
@@ -31,6 +34,9 @@ pub struct NodeOptions {
     pub(crate) spawn: Option<Spawn>,
     pub(crate) log: Log,
     pub(crate) changes: Log,
+    home: Option<Arc<dyn Home>>,
+    #[cfg(feature = "embedded")]
+    data: Option<PathBuf>,
 }
 
 impl NodeOptions {
@@ -50,6 +56,9 @@ impl NodeOptions {
             spawn: None,
             log,
             changes,
+            home: None,
+            #[cfg(feature = "embedded")]
+            data: None,
         }
     }
 
@@ -124,6 +133,42 @@ impl NodeOptions {
     pub fn changes(mut self, changes: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.changes = Arc::new(changes);
         self
+    }
+
+    /// Where the [streams](crate::streams), buckets and leases of this node live, instead of at the hub that it has joined: a folder, a cluster of NATS, or any
+    /// other home. A hub offers it to those that join it. It is not closed when the node stops.
+    pub fn home(mut self, home: Arc<dyn Home>) -> Self {
+        self.home = Some(home);
+        self
+    }
+
+    /// A folder in which the [streams](crate::streams), buckets and leases of this node live, and which a hub offers to those that join it. It is made if
+    /// it is not there, opened by one process at a time, and closed when the node has stopped.
+    #[cfg(feature = "embedded")]
+    pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.data = Some(folder.into());
+        self
+    }
+
+    /// The home of the node, if it has one of its own. Opening a folder blocks.
+    pub(crate) fn open_home(&self) -> Result<Option<Arc<dyn Home>>, Error> {
+        #[cfg(feature = "embedded")]
+        if let Some(folder) = &self.data {
+            if self.home.is_some() {
+                return Err(Error::invalid("data: it is given together with home: give one of them"));
+            }
+            let home = tidewire_embedded::open(folder, tidewire_embedded::Options::default())?;
+            for notice in home.notices() {
+                (self.log)(&format!("{}: {notice}", folder.display()));
+            }
+            return Ok(Some(home));
+        }
+        Ok(self.home.clone())
+    }
+
+    /// Whether the home is opened, and so closed, by the node.
+    pub(crate) fn owns_home(&self) -> bool {
+        self.home.is_none()
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

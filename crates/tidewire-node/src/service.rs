@@ -304,6 +304,17 @@ impl Method {
         Self::of(name, parameters, Handling::Stream(Arc::new(streams)))
     }
 
+    /// A method whose handler begins at once and writes its answer itself.
+    pub(crate) fn answering<A, F>(name: &str, parameters: &[&str], handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        F: Fn(A) -> Result<Answering, Failure> + Send + Sync + 'static,
+    {
+        let names = owned(parameters);
+        let answers = move |_: Context, input: Input<'_>| handler(arguments(input, &names)?);
+        Self::of(name, parameters, Handling::Once(Arc::new(answers)))
+    }
+
     fn of(name: &str, parameters: &[&str], handling: Handling) -> Self {
         let problem = names::method(name).and_then(|()| check_parameters(name, parameters)).err();
         let properties: Map<_, _> = parameters.iter().map(|name| ((*name).to_owned(), json!({}))).collect();

@@ -24,3 +24,9 @@ fn threads_share_a_bank() {
 fn a_web_service_calls_a_service() {
     assert!(said(env!("CARGO_BIN_EXE_web")).contains("/quotes/GOLD"));
 }
+
+#[test]
+fn orders_are_billed_once() {
+    let text = said(env!("CARGO_BIN_EXE_orders"));
+    assert!(text.contains("1 dead letter") && text.contains("2000 orders are billed once"), "{text}");
+}

@@ -65,7 +65,9 @@ _CALLS = frozenset(
         "acquire",
         "renew",
         "release",
+        "lease_info",
         "list_leases",
+        "capabilities",
     ]
 )
 

@@ -37,13 +37,15 @@ struct State<T> {
     result: Option<HomeResult<T>>,
     waker: Option<Waker>,
     callback: Option<Box<dyn FnOnce(HomeResult<T>) + Send>>,
+    /// Runs when the answer is dropped before it was told.
+    dropped: Option<Box<dyn FnOnce() + Send>>,
     /// The answer was dropped: nobody looks any more.
     unwanted: bool,
 }
 
 impl<T> Default for State<T> {
     fn default() -> Self {
-        Self { result: None, waker: None, callback: None, unwanted: false }
+        Self { result: None, waker: None, callback: None, dropped: None, unwanted: false }
     }
 }
 
@@ -147,6 +149,11 @@ impl<T> Drop for Answer<T> {
         if let Inner::Later(shared) = &self.0 {
             let mut state = shared.lock();
             state.unwanted = state.callback.is_none();
+            let dropped = if state.unwanted { state.dropped.take() } else { None };
+            drop(state);
+            if let Some(dropped) = dropped {
+                dropped();
+            }
         }
     }
 }
@@ -164,6 +171,19 @@ impl<T> Teller<T> {
     /// False if the answer was dropped, so that nobody would see a result.
     pub fn is_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| !shared.lock().unwanted)
+    }
+
+    /// Has something run when the answer is dropped before it was told, at once if it was dropped already: a call elsewhere is
+    /// cancelled then. It runs on the thread that drops the answer, and must be short.
+    pub fn when_dropped(&self, run: impl FnOnce() + Send + 'static) {
+        let Some(shared) = &self.0 else { return };
+        let mut state = shared.lock();
+        if !state.unwanted {
+            state.dropped = Some(Box::new(run));
+            return;
+        }
+        drop(state);
+        run();
     }
 }
 
@@ -187,14 +207,15 @@ impl<T> Shared<T> {
             return Err(result);
         }
         // Callbacks and wakers run without the lock: they may look at this answer again.
+        let dropped = state.dropped.take();
         if let Some(callback) = state.callback.take() {
-            drop(state);
+            drop((state, dropped));
             callback(result);
             return Ok(());
         }
         state.result = Some(result);
         let waker = state.waker.take();
-        drop(state);
+        drop((state, dropped));
         self.told.notify_all();
         if let Some(waker) = waker {
             waker.wake();

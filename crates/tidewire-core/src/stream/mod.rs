@@ -13,9 +13,11 @@
 //! - [`ranges`]: sets of sequences as ranges.
 //! - [`schedule`]: the schedules of one stream: which beat is due.
 //! - [`subscription`]: the deliveries of one handler: credit, extension, drain.
+//! - [`pace`]: how many events a reader fetches at once.
 //! - [`places`]: the places of a worker of commands: what it fetches, which goes first, what it gives back.
 //! - [`tenure`]: a lease as its holder sees it.
 //! - [`timing`]: when a schedule beats: a cron expression in a time zone, or an interval.
+//! - [`window`]: what a publisher has waiting and under way.
 //!
 //! Times are microseconds of the wall clock, given with each call.
 
@@ -28,6 +30,7 @@ pub mod inbox;
 pub mod keyvalue;
 pub mod lease;
 pub mod log;
+pub mod pace;
 pub mod places;
 pub mod ranges;
 pub mod record;
@@ -36,3 +39,4 @@ pub mod schedule;
 pub mod subscription;
 pub mod tenure;
 pub mod timing;
+pub mod window;

@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A batch that was handled within this time was too small.
-const QUICK_US: u64 = 100_000;
-const GROWTH: u32 = 4;
+use super::pace::Pace;
 
 /// How a subscription behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +67,7 @@ pub struct Subscription {
     out: BTreeMap<u64, Out>,
     timers: BTreeSet<(u64, u64)>,
     running: u32,
-    batch: u32,
-    fetched_us: u64,
+    pace: Pace,
     fetching: bool,
     draining: bool,
 }
@@ -88,8 +85,7 @@ impl Subscription {
             out: BTreeMap::new(),
             timers: BTreeSet::new(),
             running: 0,
-            batch: 1,
-            fetched_us: 0,
+            pace: Pace::new(options.batch_max),
             fetching: false,
             draining: false,
         }
@@ -103,20 +99,14 @@ impl Subscription {
         if self.draining || self.fetching || !self.queued.is_empty() || free == 0 {
             return 0;
         }
-        let quick = now_us.saturating_sub(self.fetched_us) < QUICK_US;
-        self.batch = if quick { self.batch.saturating_mul(GROWTH) } else { (self.batch / GROWTH).max(1) };
-        self.batch = self.batch.min(self.options.batch_max);
         self.fetching = true;
-        self.batch.max(free).min(self.options.batch_max)
+        self.pace.next(now_us).max(free).min(self.options.batch_max)
     }
 
     /// A fetch has ended, perhaps with nothing. Gives those to give back at once: the subscription drains.
     pub fn fetched(&mut self, deliveries: &[Delivery], now_us: u64) -> Vec<Delivery> {
         self.fetching = false;
-        self.fetched_us = now_us;
-        if deliveries.is_empty() {
-            self.batch = 1;
-        }
+        self.pace.fetched(deliveries.len(), now_us);
         if self.draining {
             return deliveries.to_vec();
         }

@@ -75,7 +75,12 @@ impl Python {
 
     /// Lets it go on, where it waits for a line.
     pub fn go_on(&mut self) {
-        self.input.write_all(b"\n").expect("it runs");
+        self.say("");
+    }
+
+    /// Gives it a line.
+    pub fn say(&mut self, line: &str) {
+        self.input.write_all(format!("{line}\n").as_bytes()).expect("it runs");
     }
 
     /// Ends it at once.

@@ -1,0 +1,81 @@
+//! The window of a publisher: what waits to be stored, in batches of which one is under way at a time.
+//!
+//! What comes while a batch is stored is the next one, so that batches are as large as the home is slow, and the order is kept.
+
+use std::collections::VecDeque;
+
+/// How many messages go in one batch at most.
+const BATCH_MESSAGES: usize = 10_000;
+/// What they have together at most, unless one alone has more: a call takes no more than the hub's `payload_bytes`.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// The messages that are not stored yet, by their sizes.
+///
+/// ```
+/// use tidewire_core::stream::window::Window;
+///
+/// let mut window = Window::new(3);
+/// for bytes in [10, 20, 5 << 20] {
+///     window.push(bytes);
+/// }
+/// assert!(window.is_full());
+/// assert_eq!(window.begin(), 2, "the third is too long to go with them");
+/// assert_eq!(window.begin(), 0, "one batch at a time");
+/// window.ended();
+/// assert!(!window.is_full());
+/// assert_eq!(window.begin(), 1, "alone, however long it is");
+/// window.ended();
+/// assert!(window.is_idle());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Window {
+    most: usize,
+    waiting: VecDeque<usize>,
+    under_way: usize,
+}
+
+impl Window {
+    /// A window for so many messages.
+    pub fn new(most: usize) -> Self {
+        Self { most: most.max(1), waiting: VecDeque::new(), under_way: 0 }
+    }
+
+    /// Whether there is room for no further message: the publisher waits.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() + self.under_way >= self.most
+    }
+
+    /// Whether everything is stored.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.under_way == 0
+    }
+
+    /// A message of so many bytes waits.
+    pub fn push(&mut self, bytes: usize) {
+        self.waiting.push_back(bytes);
+    }
+
+    /// How many of those that wait longest go together now. 0: none waits, or a batch is under way until [`ended`](Self::ended).
+    pub fn begin(&mut self) -> usize {
+        if self.under_way > 0 {
+            return 0;
+        }
+        let mut left = BATCH_BYTES;
+        let fits = |bytes: &&usize| match left.checked_sub(**bytes) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let fitting = self.waiting.iter().take(BATCH_MESSAGES).take_while(fits).count();
+        self.under_way = fitting.max(1).min(self.waiting.len());
+        self.waiting.drain(..self.under_way);
+        self.under_way
+    }
+
+    /// The batch that was under way is stored, or was refused.
+    pub fn ended(&mut self) {
+        self.under_way = 0;
+    }
+}

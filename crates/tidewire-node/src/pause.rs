@@ -1,0 +1,43 @@
+//! Pauses: a wait for a time to come, which a future looks at beside other things.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+use tidewire_engine::raw::{Fire, Watch};
+
+use crate::core::Runner;
+use crate::pending::Wakers;
+
+/// A wait, such as that of a call before its next attempt.
+pub(crate) struct Pause {
+    alarm: Arc<Alarm>,
+    _watch: Watch,
+}
+
+#[derive(Default)]
+struct Alarm {
+    has_come: AtomicBool,
+    wakers: Wakers,
+}
+
+impl Pause {
+    pub fn begin(runner: &Runner, wait: Duration) -> Self {
+        let alarm = Arc::<Alarm>::default();
+        Self { _watch: runner.watch(Instant::now() + wait, Arc::clone(&alarm) as Arc<dyn Fire>), alarm }
+    }
+
+    /// Whether it is over. If not, it wakes when it is.
+    pub fn is_over(&self, context: &Context<'_>) -> bool {
+        self.alarm.wakers.add(context.waker());
+        self.alarm.has_come.load(Ordering::Acquire)
+    }
+}
+
+impl Fire for Alarm {
+    fn fire(self: Arc<Self>) {
+        self.has_come.store(true, Ordering::Release);
+        self.wakers.wake();
+    }
+}

@@ -1,0 +1,368 @@
+//! Key-value buckets: the newest value of each key, with revisions and history.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidewire_backend::home::{self, Answer, BucketInfo, BucketSettings, Changes, Expect, Home};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::Subject;
+
+use super::{LONG_WAIT_US, PAGE, answered, micros, time_of};
+use crate::error::Error;
+use crate::names;
+use crate::pending::{Pending, wait};
+use crate::values;
+
+/// What a bucket is asked to be. By default it keeps the newest entry of each key, for ever.
+#[derive(Clone, Debug)]
+pub struct BucketOptions(BucketSettings);
+
+impl Default for BucketOptions {
+    fn default() -> Self {
+        Self(BucketSettings::new(""))
+    }
+}
+
+impl BucketOptions {
+    /// How many entries of a key are kept, the newest included; 1 to 64.
+    pub fn history(mut self, entries: u32) -> Self {
+        self.0.history = entries;
+        self
+    }
+
+    /// Entries go when they are so old.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.0.ttl_us = Some(micros(ttl));
+        self
+    }
+
+    /// What keys and values may take; the limit `bucket_bytes` has the default. A folder's home holds them in memory.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.0.max_bytes = Some(bytes);
+        self
+    }
+
+    /// On how many servers it is kept; 1 by default.
+    pub fn replicas(mut self, servers: u32) -> Self {
+        self.0.replicas = servers;
+        self
+    }
+
+    pub(super) fn settings(self, name: &str) -> BucketSettings {
+        BucketSettings { name: name.to_owned(), ..self.0 }
+    }
+}
+
+/// A bucket. Its keys are subjects, such as `limits.eu`; a value is any type of serde, at most 1 MiB. Clones are the same bucket.
+///
+/// ```
+/// # use tidewire_node::streams::BucketOptions;
+/// # use tidewire_node::{Error, ErrorCode, Node};
+/// async fn raise(node: &Node) -> Result<(), Error> {
+///     let config = node.bucket_with("config", BucketOptions::default().history(5)).await?;
+///     let revision = config.put("limits.eu", &3).await?;
+///     config.update("limits.eu", &4, revision).await?;
+///     let late = config.update("limits.eu", &5, revision).await.unwrap_err();
+///     assert_eq!(late.code(), ErrorCode::RevisionConflict);
+///     let entry = config.get("limits.eu").await?.expect("it has a value");
+///     assert_eq!(entry.read::<i64>()?, Some(4));
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Bucket {
+    home: Arc<dyn Home>,
+    name: Arc<str>,
+    ttl_us: Option<u64>,
+}
+
+impl Bucket {
+    pub(super) fn new(home: Arc<dyn Home>, name: &str) -> Self {
+        Self { home, name: name.into(), ttl_us: None }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same bucket, whose values that are written through this go after a time.
+    pub fn ttl(&self, ttl: Duration) -> Self {
+        Self { ttl_us: Some(micros(ttl)), ..self.clone() }
+    }
+
+    /// Writes a value, and gives its revision: it is stored then.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `stream_full` if the bucket would have more than its `max_bytes`, `invalid_subject` if the key is not allowed,
+    /// `not_found` if the bucket was deleted, `home_unavailable` if it is not known whether it was written.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the value may be written; so it is with all that changes a bucket.
+    pub fn put<T: Serialize + ?Sized>(&self, key: &str, value: &T) -> Pending<u64> {
+        self.write(key, value, Expect::Any)
+    }
+
+    /// Writes a value if the key has none.
+    ///
+    /// # Errors
+    /// As for [`put`](Bucket::put), and with `revision_conflict` if it has one.
+    pub fn create<T: Serialize + ?Sized>(&self, key: &str, value: &T) -> Pending<u64> {
+        self.write(key, value, Expect::Absent)
+    }
+
+    /// Writes a value if the newest entry of the key has this revision: compare and set.
+    ///
+    /// # Errors
+    /// As for [`put`](Bucket::put), and with `revision_conflict` if it has another.
+    pub fn update<T: Serialize + ?Sized>(&self, key: &str, value: &T, revision: u64) -> Pending<u64> {
+        self.write(key, value, Expect::Revision(revision))
+    }
+
+    fn write<T: Serialize + ?Sized>(&self, name: &str, value: &T, expect: Expect) -> Pending<u64> {
+        let written = values::write(&format!("{}: {name}", self.name), value);
+        match key(name).and_then(|key| Ok((key, written?.into_bytes()))) {
+            Ok((key, value)) => answered(self.home.put(&self.name, key, value.into(), expect, self.ttl_us)),
+            Err(error) => Pending::failed(error),
+        }
+    }
+
+    /// The newest entry of a key; None if it has no value.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `invalid_subject` if the key is not allowed, `not_found` if the bucket was deleted.
+    pub fn get(&self, key: &str) -> Pending<Option<Entry>> {
+        self.found(key, None)
+    }
+
+    /// The entry of a key with a revision, if the history still has it.
+    ///
+    /// # Errors
+    /// As for [`get`](Bucket::get).
+    pub fn get_revision(&self, key: &str, revision: u64) -> Pending<Option<Entry>> {
+        self.found(key, Some(revision))
+    }
+
+    fn found(&self, name: &str, revision: Option<u64>) -> Pending<Option<Entry>> {
+        match key(name) {
+            Ok(key) => {
+                let found = self.home.get(&self.name, key, revision);
+                Pending::new(async move { Ok(found.await?.map(Entry)) })
+            }
+            Err(error) => Pending::failed(error),
+        }
+    }
+
+    /// Deletes the value of a key; the history stays. Gives the revision.
+    ///
+    /// # Errors
+    /// As for [`get`](Bucket::get).
+    pub fn delete(&self, key: &str) -> Pending<u64> {
+        self.remove(key, Expect::Any, false)
+    }
+
+    /// Deletes the value of a key if its newest entry has this revision.
+    ///
+    /// # Errors
+    /// As for [`get`](Bucket::get), and with `revision_conflict` if it has another.
+    pub fn delete_revision(&self, key: &str, revision: u64) -> Pending<u64> {
+        self.remove(key, Expect::Revision(revision), false)
+    }
+
+    /// Deletes the value of a key with its history.
+    ///
+    /// # Errors
+    /// As for [`get`](Bucket::get).
+    pub fn purge(&self, key: &str) -> Pending<u64> {
+        self.remove(key, Expect::Any, true)
+    }
+
+    fn remove(&self, name: &str, expect: Expect, purge: bool) -> Pending<u64> {
+        match key(name) {
+            Ok(key) => answered(self.home.delete(&self.name, key, expect, purge)),
+            Err(error) => Pending::failed(error),
+        }
+    }
+
+    /// The keys that have a value and match a pattern, in order: `>` for all.
+    ///
+    /// # Errors
+    /// As for [`get`](Bucket::get).
+    pub fn keys(&self, pattern: &str) -> Pending<Vec<String>> {
+        let filter = match names::pattern(pattern) {
+            Ok(filter) => filter,
+            Err(error) => return Pending::failed(error),
+        };
+        let (home, name) = (Arc::clone(&self.home), Arc::clone(&self.name));
+        Pending::new(async move {
+            let mut found: Vec<Subject> = Vec::new();
+            loop {
+                let more = home.keys(&name, filter.clone(), found.last().cloned(), PAGE).await?;
+                let is_last = more.len() < PAGE as usize;
+                found.extend(more);
+                if is_last {
+                    return Ok(found.iter().map(ToString::to_string).collect());
+                }
+            }
+        })
+    }
+
+    /// What is kept of a key, oldest first, deletions included.
+    ///
+    /// # Errors
+    /// As for [`get`](Bucket::get).
+    pub fn history(&self, name: &str) -> Pending<Vec<Entry>> {
+        match key(name) {
+            Ok(key) => {
+                let kept = self.home.history(&self.name, key);
+                Pending::new(async move { Ok(kept.await?.into_iter().map(Entry).collect()) })
+            }
+            Err(error) => Pending::failed(error),
+        }
+    }
+
+    /// What is there of the keys that match a pattern and then every change; of each key at least the newest.
+    pub fn watch(&self, pattern: &str) -> Watch {
+        self.watch_after(pattern, 0)
+    }
+
+    /// The changes after a revision; of each key at least the newest.
+    pub fn watch_after(&self, pattern: &str, revision: u64) -> Watch {
+        let watch = names::pattern(pattern).map(|filter| home::Watch {
+            filter,
+            after: revision,
+            max: PAGE,
+            wait_us: LONG_WAIT_US,
+        });
+        let (home, bucket) = (Arc::clone(&self.home), Arc::clone(&self.name));
+        Watch { home, bucket, watch, ready: VecDeque::new(), asked: None }
+    }
+
+    /// Its settings, and how many keys and bytes it has.
+    ///
+    /// # Errors
+    /// As for [`get`](Bucket::get).
+    pub fn info(&self) -> Pending<BucketInfo> {
+        answered(self.home.bucket_info(&self.name))
+    }
+
+    /// Deletes the bucket with all it has.
+    ///
+    /// # Errors
+    /// As for [`get`](Bucket::get).
+    pub fn delete_bucket(&self) -> Pending<()> {
+        answered(self.home.delete_bucket(&self.name))
+    }
+}
+
+fn key(text: &str) -> Result<Subject, Error> {
+    Subject::new(text).map_err(|wrong| Error::new(ErrorCode::InvalidSubject, format!("key: {wrong}")))
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Bucket({:?})", self.name)
+    }
+}
+
+/// A value of a key, or that it was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry(home::Entry);
+
+impl Entry {
+    /// The key.
+    pub fn key(&self) -> &str {
+        self.0.key.as_str()
+    }
+
+    /// Grows with every change of the bucket, from 1.
+    pub fn revision(&self) -> u64 {
+        self.0.revision
+    }
+
+    /// When it was written.
+    pub fn time(&self) -> SystemTime {
+        time_of(self.0.time_us)
+    }
+
+    /// Whether the key was deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.0.value.is_none()
+    }
+
+    /// The value; None if it was deleted.
+    ///
+    /// # Errors
+    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
+        self.0.value.as_deref().map(|value| values::read(self.key(), value)).transpose()
+    }
+}
+
+/// The changes of a bucket: a `futures_core::Stream` for any runtime, or read by [`next`](Watch::next) and [`next_blocking`](Watch::next_blocking).
+#[must_use = "nothing is watched before it is asked for a change"]
+pub struct Watch {
+    home: Arc<dyn Home>,
+    bucket: Arc<str>,
+    watch: Result<home::Watch, Error>,
+    ready: VecDeque<Entry>,
+    asked: Option<Answer<Changes>>,
+}
+
+impl Watch {
+    /// Waits for the next entry.
+    ///
+    /// # Errors
+    /// `not_found` if the bucket was deleted, `home_unavailable` if the home can't be reached, `invalid_subject` if the pattern is none. It may be asked
+    /// again, and goes on where it was.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub async fn next(&mut self) -> Result<Entry, Error> {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    /// Blocks this thread until the next entry is there.
+    ///
+    /// # Errors
+    /// As for [`next`](Watch::next).
+    pub fn next_blocking(&mut self) -> Result<Entry, Error> {
+        wait(self.next())
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Entry, Error>> {
+        let watch = self.watch.as_mut().map_err(|error| error.clone())?;
+        loop {
+            if let Some(entry) = self.ready.pop_front() {
+                return Poll::Ready(Ok(entry));
+            }
+            let asked = self.asked.get_or_insert_with(|| self.home.watch(&self.bucket, watch.clone()));
+            let changes = std::task::ready!(Pin::new(asked).poll(context));
+            self.asked = None;
+            let changes = changes?;
+            watch.after = changes.upto;
+            self.ready.extend(changes.entries.into_iter().map(Entry));
+        }
+    }
+}
+
+impl futures_core::Stream for Watch {
+    type Item = Result<Entry, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll(context).map(Some)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Watch({:?})", self.bucket)
+    }
+}

@@ -1,0 +1,361 @@
+//! Consumers: named cursors over a stream, whose events are settled.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Fetch, Home, Order, Start};
+use tidewire_core::stream::pace::Pace;
+use tidewire_proto::generated::limits;
+
+use super::asked::{self, Asked};
+use super::event::{DeadEvent, Delivery, Settler};
+use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, answered, micros, patterns, texts_of};
+use crate::core::Runner;
+use crate::error::Error;
+use crate::names;
+use crate::options::within;
+use crate::pause::Pause;
+use crate::pending::{Pending, wait};
+
+/// A broadcast consumer goes when nobody has used it for so long.
+const INACTIVE_US: u64 = 3_600_000_000;
+
+/// What a consumer is asked to be. Two are the same if all settings but the start are equal.
+#[derive(Clone, Debug)]
+pub struct ConsumerOptions {
+    filter: Vec<String>,
+    settings: ConsumerSettings,
+    is_broadcast: bool,
+}
+
+impl ConsumerOptions {
+    /// A consumer of what is published from now on: 30 s for an ack, five deliveries, 1,000 out at once.
+    #[expect(clippy::new_without_default, reason = "where it begins is said")]
+    pub fn new() -> Self {
+        Self { filter: Vec::new(), settings: ConsumerSettings::new(""), is_broadcast: false }
+    }
+
+    /// The same from the oldest event on.
+    pub fn all() -> Self {
+        Self::new().start(Start::All)
+    }
+
+    /// Where it begins when it is made.
+    pub fn start(mut self, start: Start) -> Self {
+        self.settings.start = start;
+        self
+    }
+
+    /// Which subjects: patterns. All without it.
+    pub fn filter<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Self {
+        self.filter = texts_of(patterns);
+        self
+    }
+
+    /// A cursor of its own for whoever asks: it gets all events, and goes an hour after its last use. Without it all who ask for one name share its
+    /// events, and the cursor is kept.
+    pub fn broadcast(mut self) -> Self {
+        self.is_broadcast = true;
+        self.settings.inactive_us = INACTIVE_US;
+        self
+    }
+
+    /// How long a delivery may take that is not settled; then it counts as failed.
+    pub fn ack_wait(mut self, time: Duration) -> Self {
+        self.settings.ack_wait_us = micros(time);
+        self
+    }
+
+    /// After so many failed deliveries an event is a dead letter; 0 for never.
+    pub fn max_deliver(mut self, deliveries: u32) -> Self {
+        self.settings.max_deliver = deliveries;
+        self
+    }
+
+    /// The delays before the second, third, ... delivery of one that failed; the last for all further ones. By default 100 ms, 1 s, 10 s.
+    pub fn backoff(mut self, delays: impl IntoIterator<Item = Duration>) -> Self {
+        self.settings.backoff_us = delays.into_iter().map(micros).collect();
+        self
+    }
+
+    /// How many deliveries may be out at once, over all who take; the limit `consumer_in_flight` bounds it.
+    pub fn max_in_flight(mut self, deliveries: u32) -> Self {
+        self.settings.max_in_flight = deliveries;
+        self
+    }
+
+    /// With [`Order::Key`] an event waits until all earlier ones of its key are acked or dead: a key that fails holds back itself only.
+    pub fn order(mut self, order: Order) -> Self {
+        self.settings.order = order;
+        self
+    }
+
+    pub(super) fn settings(self, name: &str) -> Result<ConsumerSettings, Error> {
+        within(&limits::CONSUMER_IN_FLIGHT, "max_in_flight", self.settings.max_in_flight.into())?;
+        let name = if self.is_broadcast { format!("{name}-{}", names::random_hex(6)) } else { name.to_owned() };
+        Ok(ConsumerSettings { name, filter: patterns("filter", &self.filter)?, ..self.settings })
+    }
+}
+
+/// A consumer of a stream: a `futures_core::Stream` for any runtime, or read by [`next`](Consumer::next) and [`next_blocking`](Consumer::next_blocking).
+///
+/// Events are fetched in batches that grow while they are handled quickly, and are of one event while they are not. What was fetched and not taken goes back
+/// when it is dropped, and goes to another at once; [`close`](Consumer::close) also waits until all acks are stored.
+pub struct Consumer {
+    home: Arc<dyn Home>,
+    runner: Arc<Runner>,
+    stream: Arc<str>,
+    name: Arc<str>,
+    settler: Arc<Settler>,
+    ready: VecDeque<Delivery>,
+    pace: Pace,
+    began: Instant,
+    fetching: Option<Fetching>,
+}
+
+/// A fetch under way, and until when it waits. It is never taken back: what is on its way would be lost until its ack wait is over.
+struct Fetching {
+    answer: Asked<Vec<home::Delivery>>,
+    until: Instant,
+}
+
+/// The end of a wait: the home's if the fetch was begun for it, else one of this process.
+struct Patience {
+    until: Instant,
+    pause: Option<Pause>,
+}
+
+impl Consumer {
+    pub(super) fn new(home: &Arc<dyn Home>, runner: &Arc<Runner>, stream: &Arc<str>, name: &str, most: u32) -> Self {
+        Self {
+            home: Arc::clone(home),
+            runner: Arc::clone(runner),
+            stream: Arc::clone(stream),
+            name: name.into(),
+            settler: Settler::new(home, stream, name),
+            ready: VecDeque::new(),
+            pace: Pace::new(most.min(PAGE)),
+            began: Instant::now(),
+            fetching: None,
+        }
+    }
+
+    /// Its name; a broadcast consumer has one of its own.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    /// `not_found` if the consumer or its stream was deleted; `home_unavailable` if the home can't be reached, or acks could not be stored: their events
+    /// come again, and it may be asked again.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped: what was on its way is given by the next call.
+    pub async fn next(&mut self) -> Result<Delivery, Error> {
+        loop {
+            if let Some(delivery) = poll_fn(|context| self.poll(context, None)).await? {
+                return Ok(delivery);
+            }
+        }
+    }
+
+    /// Waits for the next event for so long at most. None: there was none.
+    ///
+    /// # Errors
+    /// As for [`next`](Consumer::next).
+    ///
+    /// # Cancel safety
+    /// As for `next`.
+    pub async fn next_within(&mut self, time: Duration) -> Result<Option<Delivery>, Error> {
+        let mut patience = Patience { until: Instant::now() + time, pause: None };
+        poll_fn(|context| self.poll(context, Some(&mut patience))).await
+    }
+
+    /// Blocks this thread until the next event is there.
+    ///
+    /// # Errors
+    /// As for [`next`](Consumer::next).
+    pub fn next_blocking(&mut self) -> Result<Delivery, Error> {
+        wait(self.next())
+    }
+
+    /// Blocks this thread for so long at most. None: there was no event.
+    ///
+    /// # Errors
+    /// As for [`next`](Consumer::next).
+    pub fn next_blocking_within(&mut self, time: Duration) -> Result<Option<Delivery>, Error> {
+        wait(self.next_within(time))
+    }
+
+    /// The next event. Ready with none: the patience is at its end.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        mut patience: Option<&mut Patience>,
+    ) -> Poll<Result<Option<Delivery>, Error>> {
+        self.settler.check()?;
+        loop {
+            if let Some(delivery) = self.ready.pop_front() {
+                return Poll::Ready(Ok(Some(delivery)));
+            }
+            let until = patience.as_ref().map(|patience| patience.until);
+            let mut fetching = self.fetching.take().unwrap_or_else(|| self.fetch(until));
+            let Poll::Ready(fetched) = Pin::new(&mut fetching.answer).poll(context) else {
+                let is_longer = until.is_some_and(|until| fetching.until > until);
+                self.fetching = Some(fetching);
+                let over = patience.as_mut().filter(|_| is_longer).is_some_and(|it| it.is_over(&self.runner, context));
+                return if over { Poll::Ready(Ok(None)) } else { Poll::Pending };
+            };
+            let fetched = fetched?;
+            self.pace.fetched(fetched.len(), micros(self.began.elapsed()));
+            self.ready.extend(fetched.into_iter().map(|raw| Delivery::new(raw, &self.settler)));
+            if self.ready.is_empty() && until.is_some_and(|until| Instant::now() >= until) {
+                return Poll::Ready(Ok(None));
+            }
+        }
+    }
+
+    fn fetch(&mut self, until: Option<Instant>) -> Fetching {
+        let now = Instant::now();
+        let left = until.map_or(LONG_WAIT_US, |until| micros(until.saturating_duration_since(now)).min(LONG_WAIT_US));
+        let max_messages = self.pace.next(micros(self.began.elapsed()));
+        let fetch = Fetch { max_messages, max_bytes: PAGE_BYTES, wait_us: left };
+        let answer = asked::fetch(&self.home, &self.stream, &self.name, fetch);
+        Fetching { answer, until: until.unwrap_or_else(|| now + Duration::from_micros(LONG_WAIT_US)) }
+    }
+
+    /// Acks that came too late since it was made: their events were delivered again.
+    pub fn stale(&self) -> u64 {
+        self.settler.stale()
+    }
+
+    /// Waits until everything that was settled is stored.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `home_unavailable` if that was not possible: the events come again.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn flush(&self) -> Pending<()> {
+        self.settler.flushed()
+    }
+
+    /// Gives back what was fetched and not taken, and waits until everything that was settled is stored. What goes back does not count as a delivery,
+    /// but on NATS, which counts what it sends.
+    ///
+    /// # Errors
+    /// As for [`flush`](Consumer::flush).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, that happens all the same.
+    pub fn close(self) -> Pending<()> {
+        let settler = Arc::clone(&self.settler);
+        drop(self);
+        settler.flushed()
+    }
+
+    /// What there is of it: its lag, what is out, what waits.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `not_found` if it was deleted.
+    pub fn info(&self) -> Pending<ConsumerInfo> {
+        answered(self.home.consumer_info(&self.stream, &self.name))
+    }
+
+    /// Delivers nothing more, to nobody, until it is resumed. What is out may be settled.
+    ///
+    /// # Errors
+    /// As for [`info`](Consumer::info), and with `unsupported` if the home can't do that.
+    pub fn pause(&self) -> Pending<()> {
+        answered(self.home.pause(&self.stream, &self.name, None))
+    }
+
+    /// Goes on with delivering.
+    ///
+    /// # Errors
+    /// As for [`pause`](Consumer::pause).
+    pub fn resume(&self) -> Pending<()> {
+        answered(self.home.resume(&self.stream, &self.name))
+    }
+
+    /// Goes on at another place, forward or back. What is out is forgotten.
+    ///
+    /// # Errors
+    /// As for [`pause`](Consumer::pause).
+    pub fn seek(&mut self, start: Start) -> Pending<()> {
+        self.ready.clear();
+        self.fetching = None;
+        answered(self.home.seek(&self.stream, &self.name, start))
+    }
+
+    /// Events that were given up, in order, from a sequence on, at most so many.
+    ///
+    /// # Errors
+    /// As for [`info`](Consumer::info).
+    pub fn dead_letters(&self, from: u64, most: u32) -> Pending<Vec<DeadEvent>> {
+        let letters = self.home.dead_letters(&self.stream, &self.name, from, most);
+        Pending::new(async move { Ok(letters.await?.into_iter().map(DeadEvent::new).collect()) })
+    }
+
+    /// Delivers dead letters anew. Gives how many of them there were.
+    ///
+    /// # Errors
+    /// As for [`info`](Consumer::info).
+    pub fn requeue(&self, sequences: impl IntoIterator<Item = u64>) -> Pending<u64> {
+        answered(self.home.requeue(&self.stream, &self.name, sequences.into_iter().collect()))
+    }
+
+    /// Forgets dead letters. Gives how many of them there were.
+    ///
+    /// # Errors
+    /// As for [`info`](Consumer::info).
+    pub fn drop_dead(&self, sequences: impl IntoIterator<Item = u64>) -> Pending<u64> {
+        answered(self.home.drop_dead(&self.stream, &self.name, sequences.into_iter().collect()))
+    }
+
+    /// Deletes it with its dead letters. Whoever waits for its events gets `not_found`.
+    ///
+    /// # Errors
+    /// As for [`info`](Consumer::info).
+    pub fn delete(&self) -> Pending<()> {
+        answered(self.home.delete_consumer(&self.stream, &self.name))
+    }
+}
+
+impl futures_core::Stream for Consumer {
+    type Item = Result<Delivery, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(next) = std::task::ready!(self.poll(context, None)).transpose() {
+                return Poll::Ready(Some(next));
+            }
+        }
+    }
+}
+
+impl Patience {
+    fn is_over(&mut self, runner: &Runner, context: &Context<'_>) -> bool {
+        let left = self.until.saturating_duration_since(Instant::now());
+        left.is_zero() || self.pause.get_or_insert_with(|| Pause::begin(runner, left)).is_over(context)
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.ready.drain(..).for_each(Delivery::release);
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Consumer({:?} of {:?})", self.name, self.stream)
+    }
+}

@@ -1,0 +1,56 @@
+//! Errors of homes as errors of nodes, and back: each kind has a code of `spec/errors.toml`.
+
+use tidewire_backend::home::{HomeError, HomeErrorKind};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::error::Error;
+
+const CODES: [(HomeErrorKind, ErrorCode); 15] = [
+    (HomeErrorKind::Invalid, ErrorCode::InvalidArgument),
+    (HomeErrorKind::Limit, ErrorCode::LimitExceeded),
+    (HomeErrorKind::Denied, ErrorCode::Unauthorized),
+    (HomeErrorKind::Unsupported, ErrorCode::Unsupported),
+    (HomeErrorKind::NotFound, ErrorCode::NotFound),
+    (HomeErrorKind::Differs, ErrorCode::SettingsDiffer),
+    (HomeErrorKind::Full, ErrorCode::StreamFull),
+    (HomeErrorKind::Stale, ErrorCode::StaleDelivery),
+    (HomeErrorKind::Revision, ErrorCode::RevisionConflict),
+    (HomeErrorKind::LeaseLost, ErrorCode::LeaseLost),
+    (HomeErrorKind::LeaseHeld, ErrorCode::LeaseHeld),
+    (HomeErrorKind::Busy, ErrorCode::HomeBusy),
+    (HomeErrorKind::Locked, ErrorCode::DataInUse),
+    (HomeErrorKind::Corrupt, ErrorCode::DataCorrupt),
+    (HomeErrorKind::Unreachable, ErrorCode::HomeUnavailable),
+];
+
+/// The code of a kind. A disk that fails, a folder of something else and a home that was closed have the general one.
+pub(super) fn code_of(kind: HomeErrorKind) -> ErrorCode {
+    CODES.iter().find(|(known, _)| *known == kind).map_or(ErrorCode::HomeError, |(_, code)| *code)
+}
+
+fn kind_of(code: ErrorCode) -> HomeErrorKind {
+    match code {
+        ErrorCode::LinkLost | ErrorCode::NoResponders | ErrorCode::NodeStopped | ErrorCode::AskTimeout => {
+            HomeErrorKind::Unreachable
+        }
+        ErrorCode::InvalidSubject | ErrorCode::PayloadTooLarge | ErrorCode::WireError => HomeErrorKind::Invalid,
+        code => CODES.iter().find(|(_, known)| *known == code).map_or(HomeErrorKind::Disk, |(kind, _)| *kind),
+    }
+}
+
+/// What a call of the hub's service has failed with.
+pub(super) fn of_call(error: &Error, title: &str) -> HomeError {
+    let kind = kind_of(error.code());
+    if error.code() == ErrorCode::NoResponders {
+        let mend = "start it with `tidewire up --data DIR`, or give this node a home of its own";
+        return HomeError::new(kind, format!("the hub has no place for streams, buckets and leases: {mend}"));
+    }
+    let said = error.remote().map_or(error.message(), |remote| remote.message.as_str());
+    HomeError::new(kind, said.strip_prefix(title).unwrap_or(said).trim_start_matches([':', ' ']))
+}
+
+impl From<HomeError> for Error {
+    fn from(error: HomeError) -> Self {
+        Self::new(code_of(error.kind()), error.message())
+    }
+}

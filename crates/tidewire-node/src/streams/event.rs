@@ -1,0 +1,326 @@
+//! Events of a stream, and deliveries of them, which are settled.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use serde::de::DeserializeOwned;
+use serde::de::value::BytesDeserializer;
+use tidewire_backend::home::{self, Fault, Home, Settle, Settlement, Teller, answer};
+use tidewire_engine::raw::Mutex;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::lane::{Lane, Results};
+use super::message::{CONTENT, JSON, VALUE};
+use super::{answered, micros, time_of};
+use crate::error::Error;
+use crate::pending::Pending;
+use crate::values;
+
+/// What is said of deliveries and not stored yet; one more waits for room.
+const SETTLED_MAX: usize = 10_000;
+/// What a settlement without a text takes in a call, about.
+const SETTLE_BYTES: usize = 32;
+
+/// An event of a stream.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Event(home::Event);
+
+impl Event {
+    pub(super) fn new(event: home::Event) -> Self {
+        Self(event)
+    }
+
+    /// Where it was published.
+    pub fn subject(&self) -> &str {
+        self.0.subject.as_str()
+    }
+
+    /// Its place in the stream, from 1.
+    pub fn sequence(&self) -> u64 {
+        self.0.sequence
+    }
+
+    /// When it was stored.
+    pub fn time(&self) -> SystemTime {
+        time_of(self.0.time_us)
+    }
+
+    /// What it is about.
+    pub fn key(&self) -> Option<&str> {
+        self.0.key.as_deref()
+    }
+
+    /// Its idempotency key.
+    pub fn id(&self) -> Option<&str> {
+        self.0.id.as_deref()
+    }
+
+    /// Names and values, the type of the content among them.
+    pub fn headers(&self) -> &[(String, String)] {
+        &self.0.headers
+    }
+
+    /// What was published, encoded.
+    pub fn payload(&self) -> &[u8] {
+        &self.0.payload
+    }
+
+    /// What was published: a value that travels, JSON, or bytes ([`values::Bytes`](crate::values::Bytes)) if no header says what it is. Read anew each
+    /// time.
+    ///
+    /// # Errors
+    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type, or `wire_error` if the payload is broken.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let title = || format!("event {} of {:?}", self.0.sequence, self.subject());
+        let content = self.0.headers.iter().find(|(name, _)| name == CONTENT).map(|(_, content)| content.as_str());
+        match content {
+            Some(VALUE) => values::read(&title(), &*self.0.payload),
+            Some(JSON) => {
+                serde_json::from_slice(&self.0.payload).map_err(|wrong| Error::invalid(format!("{}: {wrong}", title())))
+            }
+            _ => T::deserialize(BytesDeserializer::<serde::de::value::Error>::new(&self.0.payload))
+                .map_err(|wrong| Error::invalid(format!("{}: {wrong}: read it as values::Bytes", title()))),
+        }
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Event({} on {})", self.0.sequence, self.0.subject)
+    }
+}
+
+/// One attempt at an event, which is to be settled: [`ack`](Delivery::ack) it when it was handled.
+///
+/// One that is dropped without a word comes again after the consumer's ack wait. What is said of deliveries is stored in batches in the
+/// background; what of it is lost with the process is no loss: the event comes again.
+pub struct Delivery {
+    event: Event,
+    delivery: u32,
+    ticket: u64,
+    settler: Arc<Settler>,
+    is_settled: AtomicBool,
+}
+
+impl Delivery {
+    pub(super) fn new(raw: home::Delivery, settler: &Arc<Settler>) -> Self {
+        let home::Delivery { event, delivery, ticket } = raw;
+        Self { event: Event(event), delivery, ticket, settler: Arc::clone(settler), is_settled: AtomicBool::new(false) }
+    }
+
+    /// Which attempt it is, from 1.
+    pub fn delivery(&self) -> u32 {
+        self.delivery
+    }
+
+    /// The event, which can be kept.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// Says that it was handled: it is not delivered again. It is on its way when this returns; awaiting it waits for room only, and not until it is
+    /// stored: [`settle`](Delivery::settle) does.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `stale_delivery` if it was settled before. An ack that can't be stored is told by what is asked of the consumer next.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, it is settled all the same, unless 10,000 others wait to be stored. So it is with all that settles.
+    pub fn ack(&self) -> Pending<()> {
+        self.soon(Settlement::Ack)
+    }
+
+    /// Says that it failed: it comes again after the consumer's backoff, or is a dead letter if that was the last delivery.
+    ///
+    /// # Errors
+    /// As for [`ack`](Delivery::ack).
+    pub fn nak(&self) -> Pending<()> {
+        self.soon(Settlement::Nak { delay_us: None, fault: None })
+    }
+
+    /// As [`nak`](Delivery::nak), with a delay instead of the consumer's backoff.
+    ///
+    /// # Errors
+    /// As for [`ack`](Delivery::ack).
+    pub fn nak_after(&self, delay: Duration) -> Pending<()> {
+        self.soon(Settlement::Nak { delay_us: Some(micros(delay)), fault: None })
+    }
+
+    /// As [`nak`](Delivery::nak), with the error, which the dead letter has.
+    ///
+    /// # Errors
+    /// As for [`ack`](Delivery::ack).
+    pub fn fail(&self, error: impl fmt::Display) -> Pending<()> {
+        let fault = Some(Fault { error: error.to_string(), traceback: String::new() });
+        self.soon(Settlement::Nak { delay_us: None, fault })
+    }
+
+    /// Says that it can't be handled: it is a dead letter at once.
+    ///
+    /// # Errors
+    /// As for [`ack`](Delivery::ack).
+    pub fn term(&self, reason: impl Into<String>) -> Pending<()> {
+        self.soon(Settlement::Term { reason: reason.into(), fault: None })
+    }
+
+    /// Says that it is still worked on: its ack wait begins anew.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `stale_delivery` if its time was over, or it was settled before.
+    pub fn working(&self) -> Pending<()> {
+        self.settle(Settlement::Working)
+    }
+
+    /// Says what became of it, and waits until that is stored.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `stale_delivery` if it was settled before, or given to another since; with `home_unavailable` if the home can't be reached.
+    pub fn settle(&self, how: Settlement) -> Pending<()> {
+        if let Err(error) = self.mark(&how) {
+            return Pending::failed(error);
+        }
+        let (teller, stored) = answer();
+        let (item, lane) = (self.settled(how), &self.settler.lane);
+        let put = lane.put(item, SETTLE_BYTES, Some(teller));
+        Pending::new(async move {
+            put.await?;
+            answered(stored).await
+        })
+    }
+
+    fn soon(&self, how: Settlement) -> Pending<()> {
+        match self.mark(&how) {
+            Ok(()) => self.settler.lane.put(self.settled(how), SETTLE_BYTES, None),
+            Err(error) => Pending::failed(error),
+        }
+    }
+
+    /// Gives it back: nobody has begun with it.
+    pub(super) fn release(self) {
+        // Without room it comes again after its ack wait.
+        drop(self.settler.lane.offer(self.settled(Settlement::Release), SETTLE_BYTES, None));
+    }
+
+    fn mark(&self, how: &Settlement) -> Result<(), Error> {
+        let was_settled = match how {
+            Settlement::Working => self.is_settled.load(Ordering::Acquire),
+            _ => self.is_settled.swap(true, Ordering::AcqRel),
+        };
+        if was_settled {
+            let which = format!("event {}: delivery {}", self.event.sequence(), self.delivery);
+            return Err(Error::new(ErrorCode::StaleDelivery, format!("{which} was settled before: settle it once")));
+        }
+        Ok(())
+    }
+
+    fn settled(&self, how: Settlement) -> Settle {
+        Settle { sequence: self.event.sequence(), ticket: self.ticket, how }
+    }
+}
+
+impl Deref for Delivery {
+    type Target = Event;
+
+    fn deref(&self) -> &Event {
+        &self.event
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Delivery({} of {:?})", self.delivery, self.event)
+    }
+}
+
+type Told = Option<Teller<()>>;
+
+/// Stores what is said of the deliveries of one consumer.
+pub(super) struct Settler {
+    lane: Arc<Lane<Settle, Told, ()>>,
+    troubles: Arc<Troubles>,
+}
+
+/// What went wrong in the background.
+#[derive(Default)]
+struct Troubles {
+    /// Told to whoever comes next.
+    error: Mutex<Option<Error>>,
+    stale: AtomicU64,
+}
+
+impl Settler {
+    pub fn new(home: &Arc<dyn Home>, stream: &str, consumer: &str) -> Arc<Self> {
+        let (home, stream, consumer) = (Arc::clone(home), stream.to_owned(), consumer.to_owned());
+        let troubles = Arc::<Troubles>::default();
+        let noted = Arc::clone(&troubles);
+        let store = move |settled| home.settle(&stream, &consumer, settled);
+        Arc::new(Self { lane: Lane::new(SETTLED_MAX, store, move |told, results| noted.note(told, results)), troubles })
+    }
+
+    /// Refuses, once, what comes after acks that could not be stored.
+    pub fn check(&self) -> Result<(), Error> {
+        self.troubles.error.lock().take().map_or(Ok(()), Err)
+    }
+
+    pub fn stale(&self) -> u64 {
+        self.troubles.stale.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything is stored.
+    pub fn flushed(self: &Arc<Self>) -> Pending<()> {
+        let settler = Arc::clone(self);
+        Pending::new(std::future::poll_fn(move |context| settler.lane.poll_idle(context).map(|()| settler.check())))
+    }
+}
+
+impl Troubles {
+    fn note(&self, told: Vec<Told>, results: Results<()>) {
+        match results {
+            Ok(results) => {
+                for (told, result) in told.into_iter().zip(results) {
+                    match told {
+                        Some(told) => drop(told.tell(result)),
+                        None => drop(result.map_err(|_| self.stale.fetch_add(1, Ordering::Relaxed))),
+                    }
+                }
+            }
+            Err(error) => {
+                for told in told.into_iter().flatten() {
+                    drop(told.tell(Err(error.clone())));
+                }
+                *self.error.lock() = Some(error.into());
+            }
+        }
+    }
+}
+
+/// An event that a consumer has given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadEvent {
+    /// The event; None if the stream does not have it any more.
+    pub event: Option<Event>,
+    /// Its place in the stream.
+    pub sequence: u64,
+    /// How often it was delivered.
+    pub deliveries: u32,
+    /// When it was given up.
+    pub time: SystemTime,
+    /// `max_deliver`, or what [`term`](Delivery::term) was given.
+    pub reason: String,
+    /// What the handler said last, in a line.
+    pub error: String,
+    /// The way to it; may be empty.
+    pub traceback: String,
+}
+
+impl DeadEvent {
+    pub(super) fn new(letter: home::DeadLetter) -> Self {
+        let home::DeadLetter { event, sequence, deliveries, dead_at_us, reason, fault } = letter;
+        let (event, time) = (event.map(Event), time_of(dead_at_us));
+        Self { event, sequence, deliveries, time, reason, error: fault.error, traceback: fault.traceback }
+    }
+}

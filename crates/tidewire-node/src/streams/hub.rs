@@ -1,0 +1,405 @@
+//! The home of a hub: its streams, buckets and leases, by calls of the service in which it offers them.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidewire_backend::home::{
+    Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Changes, Compact, ConsumerInfo,
+    ConsumerSettings, DeadLetter, Delivery, Entry, Expect, Fetch, Full, Grant, Home, HomeError, HomeErrorKind,
+    HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Order, Page, Purge, Read, Settle, Start, StreamInfo,
+    StreamSettings, Streams, Watch, answer,
+};
+use tidewire_proto::subject::{Pattern, Subject};
+
+use super::maps::{self, BucketMap, ConsumerMap, StreamMap};
+use super::turns::Turns;
+use super::wire::{self, AckResult, Each, MessageOut, SettleOut};
+use super::{CALL, LONG_WAIT_US, SERVICE, asked, errors};
+use crate::client::{Client, DEFAULT_TIMEOUT};
+use crate::core::Core;
+use crate::pending::Wakers;
+
+/// The home of the hub that a node has joined.
+#[derive(Clone)]
+pub(super) struct HubHome {
+    core: Arc<Core>,
+    client: Client,
+    place: String,
+    capabilities: Capabilities,
+    /// Of calls that publish.
+    turns: Arc<Turns>,
+    end: Arc<End>,
+}
+
+/// Whether it was closed, and who waits for something meanwhile.
+#[derive(Default)]
+struct End {
+    is_closed: AtomicBool,
+    wakers: Wakers,
+}
+
+/// What happens to a call whose link is lost before its answer came.
+#[derive(Clone, Copy, PartialEq)]
+enum Loss {
+    /// It fails: it may have changed something.
+    Told,
+    /// It is made again when the link is back: twice does no harm.
+    Again,
+}
+
+/// Set when somebody drops the answer of a call that waits for something.
+#[derive(Default)]
+struct Dropped {
+    flag: AtomicBool,
+    waker: Wakers,
+}
+
+impl HubHome {
+    /// The home of the hub that a node has joined, which is asked for nothing yet. It is taken for one that can do everything: it refuses itself
+    /// what it can't.
+    pub fn new(core: &Arc<Core>) -> Self {
+        let place =
+            core.link.joined().map_or_else(|| "the hub".to_owned(), |joined| format!("the hub {:?}", joined.hub));
+        let client = Client::new(Arc::clone(core), SERVICE);
+        let (capabilities, turns, end) = (Capabilities::all(), Arc::default(), Arc::default());
+        Self { core: Arc::clone(core), client, place, capabilities, turns, end }
+    }
+
+    /// The same, with what it declares that it can't do.
+    pub async fn looked_at(mut self) -> HomeResult<Self> {
+        let lacks: Vec<(String, String)> = self.ask("capabilities", [(); 0], Ok).await?;
+        for (name, why) in lacks {
+            if let Some(capability) = Capability::ALL.into_iter().find(|known| known.name() == name) {
+                self.capabilities = self.capabilities.without(capability, why);
+            }
+        }
+        Ok(self)
+    }
+
+    /// A call that may change something.
+    fn call<R, T>(&self, name: &str, args: impl Serialize, read: fn(R) -> HomeResult<T>) -> Answer<T>
+    where
+        R: DeserializeOwned + Send + 'static,
+        T: Send + 'static,
+    {
+        self.made((name, args), Loss::Told, None, read, |_| {})
+    }
+
+    /// A call that may be made twice.
+    fn ask<R, T>(&self, name: &str, args: impl Serialize, read: fn(R) -> HomeResult<T>) -> Answer<T>
+    where
+        R: DeserializeOwned + Send + 'static,
+        T: Send + 'static,
+    {
+        self.made((name, args), Loss::Again, None, read, |_| {})
+    }
+
+    /// Makes a call, which waits for something for at most `wait_us`. `back` gets what came when nobody wanted it any more.
+    fn made<R, T>(
+        &self,
+        (name, args): (&str, impl Serialize),
+        loss: Loss,
+        wait_us: Option<u64>,
+        read: fn(R) -> HomeResult<T>,
+        back: impl FnOnce(T) + Send + 'static,
+    ) -> Answer<T>
+    where
+        R: DeserializeOwned + Send + 'static,
+        T: Send + 'static,
+    {
+        if self.end.is_closed.load(Ordering::Acquire) {
+            return Answer::ready(Err(closed(&self.place)));
+        }
+        let mut client = self.client.clone();
+        if let Some(wait_us) = wait_us {
+            client = client.timeout(Duration::from_micros(wait_us) + DEFAULT_TIMEOUT);
+        }
+        if loss == Loss::Again {
+            client = client.idempotent();
+        }
+        let call = client.call::<R>(CALL, &(name, args));
+        let (teller, answer) = answer();
+        let (dropped, end) = (Arc::<Dropped>::default(), Arc::clone(&self.end));
+        if wait_us.is_some() {
+            let notice = Arc::clone(&dropped);
+            teller.when_dropped(move || {
+                notice.flag.store(true, Ordering::Release);
+                notice.waker.wake();
+            });
+        }
+        let place = self.place.clone();
+        self.core.runner.aside(Box::pin(async move {
+            let mut call = pin!(call);
+            let ended = poll_fn(|context| {
+                dropped.waker.add(context.waker());
+                end.wakers.add(context.waker());
+                if dropped.flag.load(Ordering::Acquire) {
+                    return Poll::Ready(None);
+                }
+                if end.is_closed.load(Ordering::Acquire) {
+                    return Poll::Ready(Some(Err(closed(&place))));
+                }
+                let title = format_args!("{SERVICE}.{CALL}");
+                let explained = |result: Result<R, _>| match result {
+                    Ok(raw) => read(raw),
+                    Err(error) => Err(errors::of_call(&error, &title.to_string())),
+                };
+                call.as_mut().poll(context).map(|result| Some(explained(result)))
+            });
+            // Dropping the call cancels it at the hub.
+            let Some(result) = ended.await else { return };
+            if let Err(Ok(unwanted)) = teller.tell(result) {
+                back(unwanted);
+            }
+        }));
+        answer
+    }
+}
+
+fn closed(place: &str) -> HomeError {
+    HomeError::new(HomeErrorKind::Closed, format!("{place}: this home was closed: ask the node for another"))
+}
+
+/// A call waits for so long at most.
+fn bounded(wait_us: u64) -> u64 {
+    wait_us.min(LONG_WAIT_US)
+}
+
+impl Home for HubHome {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The home of the hub stays as it is: this lets go of it.
+    fn close(&self) -> Answer<()> {
+        self.end.is_closed.store(true, Ordering::Release);
+        self.end.wakers.wake();
+        Answer::ready(Ok(()))
+    }
+}
+
+impl Streams for HubHome {
+    fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo> {
+        let StreamSettings { name, subjects, max_age_us, max_bytes, max_messages, .. } = &settings;
+        let drops = settings.full == Full::DropOld;
+        let compact = settings.compact.map(Compact::name);
+        let limits = (max_age_us, max_bytes, max_messages);
+        let args = (
+            name,
+            wire::texts(subjects),
+            limits.0,
+            limits.1,
+            limits.2,
+            drops,
+            settings.dedupe_us,
+            settings.replicas,
+            compact,
+        );
+        self.ask("create_stream", args, |map: StreamMap| maps::stream_info(map))
+    }
+
+    fn stream_info(&self, stream: &str) -> Answer<StreamInfo> {
+        self.ask("stream_info", (stream,), |map: StreamMap| maps::stream_info(map))
+    }
+
+    fn list_streams(&self) -> Answer<Vec<StreamInfo>> {
+        self.ask("list_streams", [(); 0], |all: Vec<StreamMap>| all.into_iter().map(maps::stream_info).collect())
+    }
+
+    fn delete_stream(&self, stream: &str) -> Answer<()> {
+        self.call("delete_stream", (stream,), Ok)
+    }
+
+    fn purge(&self, stream: &str, purge: Purge) -> Answer<u64> {
+        let filter = purge.filter.as_ref().map(Pattern::as_str);
+        self.call("purge", (stream, purge.before, purge.keep, filter), Ok)
+    }
+
+    fn publish(&self, stream: &str, messages: Vec<NewMessage>, whole: bool) -> Answer<Vec<HomeResult<Ack>>> {
+        let (home, stream) = (self.clone(), stream.to_owned());
+        let (teller, answer) = answer();
+        self.turns.take(move |turn| {
+            let read = |acks: Vec<AckResult>| Ok(acks.into_iter().map(|ack| ack.0).collect());
+            let stored = home.call("publish", (stream, Each(&messages, MessageOut), whole), read);
+            stored.then(move |result| {
+                drop(turn);
+                drop(teller.tell(result));
+            });
+        });
+        answer
+    }
+
+    fn read(&self, stream: &str, read: Read) -> Answer<Page> {
+        let Read { start, stop, filter, max_messages, max_bytes, wait_us } = &read;
+        let wait_us = bounded(*wait_us);
+        let args = (stream, wire::start_out(*start), stop, wire::texts(filter), max_messages, max_bytes, wait_us);
+        self.made(("read", args), Loss::Again, Some(wait_us), wire::page, |_| {})
+    }
+
+    fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo> {
+        let ConsumerSettings { name, filter, start, ack_wait_us, max_deliver, backoff_us, .. } = &settings;
+        let by_key = settings.order == Order::Key;
+        let (start, filter) = (wire::start_out(*start), wire::texts(filter));
+        let (most, inactive_us) = (settings.max_in_flight, settings.inactive_us);
+        let args = (stream, name, filter, start, ack_wait_us, max_deliver, backoff_us, most, by_key, inactive_us);
+        self.ask("create_consumer", args, |map: ConsumerMap| maps::consumer_info(map))
+    }
+
+    fn consumer_info(&self, stream: &str, consumer: &str) -> Answer<ConsumerInfo> {
+        self.ask("consumer_info", (stream, consumer), |map: ConsumerMap| maps::consumer_info(map))
+    }
+
+    fn list_consumers(&self, stream: &str) -> Answer<Vec<ConsumerInfo>> {
+        let read = |all: Vec<ConsumerMap>| all.into_iter().map(maps::consumer_info).collect();
+        self.ask("list_consumers", (stream,), read)
+    }
+
+    fn delete_consumer(&self, stream: &str, consumer: &str) -> Answer<()> {
+        self.call("delete_consumer", (stream, consumer), Ok)
+    }
+
+    fn fetch(&self, stream: &str, consumer: &str, fetch: Fetch) -> Answer<Vec<Delivery>> {
+        let wait_us = bounded(fetch.wait_us);
+        let args = (stream, consumer, fetch.max_messages, fetch.max_bytes, wait_us);
+        let (home, stream, consumer) = (self.clone(), stream.to_owned(), consumer.to_owned());
+        let back = move |deliveries| asked::release(&home, &stream, &consumer, deliveries);
+        self.made(("fetch", args), Loss::Again, Some(wait_us), wire::deliveries, back)
+    }
+
+    fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
+        self.ask("settle", (stream, consumer, Each(&settled, SettleOut)), |all| Ok(wire::settled(all)))
+    }
+
+    fn pause(&self, stream: &str, consumer: &str, until_us: Option<u64>) -> Answer<()> {
+        self.ask("pause", (stream, consumer, until_us), Ok)
+    }
+
+    fn resume(&self, stream: &str, consumer: &str) -> Answer<()> {
+        self.ask("resume", (stream, consumer), Ok)
+    }
+
+    fn seek(&self, stream: &str, consumer: &str, start: Start) -> Answer<()> {
+        self.call("seek", (stream, consumer, wire::start_out(start)), Ok)
+    }
+
+    fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>> {
+        let read = |all: Vec<wire::DeadLetterIn>| all.into_iter().map(wire::dead_letter).collect();
+        self.ask("dead_letters", (stream, consumer, from, max), read)
+    }
+
+    fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
+        self.call("requeue", (stream, consumer, sequences), Ok)
+    }
+
+    fn drop_dead(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
+        self.call("drop_dead", (stream, consumer, sequences), Ok)
+    }
+}
+
+impl KeyValue for HubHome {
+    fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo> {
+        let BucketSettings { name, history, ttl_us, max_bytes, replicas } = &settings;
+        let args = (name, history, ttl_us, max_bytes, replicas);
+        self.ask("create_bucket", args, |map: BucketMap| maps::bucket_info(map))
+    }
+
+    fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo> {
+        self.ask("bucket_info", (bucket,), |map: BucketMap| maps::bucket_info(map))
+    }
+
+    fn list_buckets(&self) -> Answer<Vec<BucketInfo>> {
+        self.ask("list_buckets", [(); 0], |all: Vec<BucketMap>| all.into_iter().map(maps::bucket_info).collect())
+    }
+
+    fn delete_bucket(&self, bucket: &str) -> Answer<()> {
+        self.call("delete_bucket", (bucket,), Ok)
+    }
+
+    fn put(&self, bucket: &str, key: Subject, value: Bytes, expect: Expect, ttl_us: Option<u64>) -> Answer<u64> {
+        self.call("put", (bucket, key.as_str(), wire::Raw(&value), expected(expect), ttl_us), Ok)
+    }
+
+    fn get(&self, bucket: &str, key: Subject, revision: Option<u64>) -> Answer<Option<Entry>> {
+        let read = |found: Option<wire::EntryIn>| found.map(wire::entry).transpose();
+        self.ask("get", (bucket, key.as_str(), revision), read)
+    }
+
+    fn delete(&self, bucket: &str, key: Subject, expect: Expect, purge: bool) -> Answer<u64> {
+        self.call("delete", (bucket, key.as_str(), expected(expect), purge), Ok)
+    }
+
+    fn keys(&self, bucket: &str, filter: Pattern, after: Option<Subject>, max: u32) -> Answer<Vec<Subject>> {
+        let read = |all: Vec<String>| all.iter().map(|key| wire::subject("key", key)).collect();
+        self.ask("keys", (bucket, filter.as_str(), after.as_ref().map(Subject::as_str), max), read)
+    }
+
+    fn history(&self, bucket: &str, key: Subject) -> Answer<Vec<Entry>> {
+        self.ask("history", (bucket, key.as_str()), wire::entries)
+    }
+
+    fn watch(&self, bucket: &str, watch: Watch) -> Answer<Changes> {
+        let wait_us = bounded(watch.wait_us);
+        let args = (bucket, watch.filter.as_str(), watch.after, watch.max, wait_us);
+        let read = |(entries, upto, more): (Vec<wire::EntryIn>, u64, bool)| {
+            Ok(Changes { entries: wire::entries(entries)?, upto, more })
+        };
+        self.made(("watch", args), Loss::Again, Some(wait_us), read, |_| {})
+    }
+}
+
+impl Leases for HubHome {
+    fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Answer<Grant> {
+        let wait_us = bounded(wait_us);
+        let (home, lease) = (self.clone(), name.to_owned());
+        // What does not get there is over with its time.
+        let back = move |grant: Grant| home.release(&lease, grant.fence).then(drop);
+        self.made(("acquire", (name, holder, ttl_us, wait_us)), Loss::Told, Some(wait_us), grant, back)
+    }
+
+    fn renew(&self, name: &str, fence: u64) -> Answer<Grant> {
+        self.ask("renew", (name, fence), grant)
+    }
+
+    fn release(&self, name: &str, fence: u64) -> Answer<bool> {
+        self.call("release", (name, fence), Ok)
+    }
+
+    fn lease_info(&self, name: &str) -> Answer<Option<LeaseInfo>> {
+        self.ask("lease_info", (name,), |found: Option<_>| Ok(found.map(wire::lease_info)))
+    }
+
+    fn list_leases(&self) -> Answer<Vec<LeaseInfo>> {
+        self.ask("list_leases", [(); 0], |all: Vec<_>| Ok(all.into_iter().map(wire::lease_info).collect()))
+    }
+}
+
+fn grant((fence, ttl_us): (u64, u64)) -> HomeResult<Grant> {
+    Ok(Grant { fence, ttl_us })
+}
+
+/// None: anything. 0: no value. Else a revision.
+const fn expected(expect: Expect) -> Option<u64> {
+    match expect {
+        Expect::Any => None,
+        Expect::Absent => Some(0),
+        Expect::Revision(revision) => Some(revision),
+    }
+}
+
+impl fmt::Debug for HubHome {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "HubHome({})", self.place)
+    }
+}

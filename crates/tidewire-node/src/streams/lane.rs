@@ -1,0 +1,125 @@
+//! A lane to a home: what is published or settled, in batches of which one is stored at a time.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tidewire_backend::home::{Answer, HomeResult};
+use tidewire_core::stream::window::Window;
+use tidewire_engine::raw::Mutex;
+
+use crate::pending::{Pending, Wakers};
+
+/// The results of one batch.
+pub(super) type Results<R> = HomeResult<Vec<HomeResult<R>>>;
+
+type Store<M, R> = Box<dyn Fn(Vec<M>) -> Answer<Vec<HomeResult<R>>> + Send + Sync>;
+type Ended<K, R> = Box<dyn Fn(Vec<K>, Results<R>) + Send + Sync>;
+
+/// Items of one kind on their way, in their order. Each has a note, which comes back with its result.
+pub(super) struct Lane<M, K, R> {
+    /// Protects what waits. Nothing is called under it.
+    state: Mutex<State<M, K>>,
+    store: Store<M, R>,
+    ended: Ended<K, R>,
+    /// Woken when a batch has ended.
+    news: Wakers,
+}
+
+struct State<M, K> {
+    window: Window,
+    items: VecDeque<(M, K)>,
+    /// A thread begins batches now, and looks again before it leaves.
+    is_pumping: bool,
+}
+
+impl<M: Send + 'static, K: Send + 'static, R: 'static> Lane<M, K, R> {
+    pub fn new(
+        most: usize,
+        store: impl Fn(Vec<M>) -> Answer<Vec<HomeResult<R>>> + Send + Sync + 'static,
+        ended: impl Fn(Vec<K>, Results<R>) + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let state = State { window: Window::new(most), items: VecDeque::new(), is_pumping: false };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            store: Box::new(store),
+            ended: Box::new(ended),
+            news: Wakers::default(),
+        })
+    }
+
+    /// Takes an item of so many bytes, unless there is no room.
+    pub fn offer(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Result<(), (M, K)> {
+        let begins = {
+            let mut state = self.state.lock();
+            if state.window.is_full() {
+                return Err((item, note));
+            }
+            state.window.push(bytes);
+            state.items.push_back((item, note));
+            !std::mem::replace(&mut state.is_pumping, true)
+        };
+        if begins {
+            self.pump();
+        }
+        Ok(())
+    }
+
+    /// Takes an item at once, or when there is room.
+    pub fn put(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Pending<()> {
+        let mut left = match self.offer(item, bytes, note) {
+            Ok(()) => return Pending::new(std::future::ready(Ok(()))),
+            Err(left) => Some(left),
+        };
+        let lane = Arc::clone(self);
+        Pending::new(poll_fn(move |context| {
+            lane.news.add(context.waker());
+            let Some((item, note)) = left.take() else { return Poll::Ready(Ok(())) };
+            match lane.offer(item, bytes, note) {
+                Ok(()) => Poll::Ready(Ok(())),
+                Err(back) => {
+                    left = Some(back);
+                    Poll::Pending
+                }
+            }
+        }))
+    }
+
+    /// Ready when everything has its result.
+    pub fn poll_idle(&self, context: &Context<'_>) -> Poll<()> {
+        self.news.add(context.waker());
+        if self.state.lock().window.is_idle() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Begins batches for as long as there is one to begin. `is_pumping` is this thread's.
+    fn pump(self: &Arc<Self>) {
+        loop {
+            let (items, notes): (Vec<M>, Vec<K>) = {
+                let mut state = self.state.lock();
+                let count = state.window.begin();
+                if count == 0 {
+                    state.is_pumping = false;
+                    return;
+                }
+                state.items.drain(..count).unzip()
+            };
+            let lane = Arc::clone(self);
+            (self.store)(items).then(move |results| lane.over(notes, results));
+        }
+    }
+
+    fn over(self: &Arc<Self>, notes: Vec<K>, results: Results<R>) {
+        (self.ended)(notes, results);
+        let begins = {
+            let mut state = self.state.lock();
+            state.window.ended();
+            // Whoever begins batches now finds the next one.
+            !std::mem::replace(&mut state.is_pumping, true)
+        };
+        self.news.wake();
+        if begins {
+            self.pump();
+        }
+    }
+}

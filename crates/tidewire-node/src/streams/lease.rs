@@ -1,0 +1,268 @@
+//! Leases: mutual exclusion for a time, with fencing tokens.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tidewire_backend::home::{Home, HomeErrorKind, HomeResult};
+use tidewire_core::stream::tenure::Tenure;
+use tidewire_engine::raw::Mutex;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::{ACQUIRE_WAIT_US, asked, micros};
+use crate::core::Runner;
+use crate::error::Error;
+use crate::pause::Pause;
+use crate::pending::{Pending, Wakers};
+
+const TTL: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(86_400);
+
+/// How a lease is taken.
+#[derive(Clone, Debug)]
+pub struct LeaseOptions {
+    ttl: Duration,
+    timeout: Option<Duration>,
+    holder: Option<String>,
+}
+
+impl Default for LeaseOptions {
+    fn default() -> Self {
+        Self { ttl: Duration::from_secs(5), timeout: None, holder: None }
+    }
+}
+
+impl LeaseOptions {
+    /// After which time it is free if this process dies; 50 ms to 24 h, and 5 s by default. It is renewed every third of it.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to wait for it. Without it, for as long as it takes.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Who it is, for people; the name of the node by default.
+    pub fn holder(mut self, holder: impl Into<String>) -> Self {
+        self.holder = Some(holder.into());
+        self
+    }
+}
+
+/// A lease that this process holds. It is renewed in the background until it is [released](Lease::release) or dropped, which gives it back.
+///
+/// If it can't be renewed, [`is_held`](Lease::is_held) is false before its time is over by this process's own clock: look at it, or give the
+/// [`fence`](Lease::fence) to stores that can compare it, before what must not happen twice.
+///
+/// ```
+/// # use tidewire_node::{Error, Node};
+/// async fn nightly(node: &Node) -> Result<(), Error> {
+///     let lease = node.lease("nightly").await?;
+///     println!("nobody else runs this: {}", lease.fence()?);
+///     lease.release().await
+/// }
+/// ```
+#[must_use = "dropping a lease gives it back"]
+pub struct Lease {
+    held: Arc<Held>,
+}
+
+/// What a lease shares with the task that renews it.
+struct Held {
+    home: Arc<dyn Home>,
+    name: String,
+    /// Decides when to renew it and until when it is believed.
+    tenure: Mutex<Tenure>,
+    began: Instant,
+    is_over: AtomicBool,
+    /// Woken when it is given back, renewed or lost.
+    news: Wakers,
+}
+
+/// Takes a lease, and begins to renew it.
+pub(super) fn acquire(
+    home: Arc<dyn Home>,
+    runner: Arc<Runner>,
+    name: &str,
+    node: &str,
+    options: LeaseOptions,
+) -> Pending<Lease> {
+    if !TTL.contains(&options.ttl) {
+        let text = format!("ttl: {:?} is not allowed: give 50 ms to 24 h", options.ttl);
+        return Pending::failed(Error::invalid(text));
+    }
+    let (name, holder) = (name.to_owned(), options.holder.unwrap_or_else(|| node.to_owned()));
+    let (ttl_us, until) = (micros(options.ttl), options.timeout.map(|timeout| Instant::now() + timeout));
+    let left_us = move || {
+        let left = until.map_or(ACQUIRE_WAIT_US, |until| micros(until.saturating_duration_since(Instant::now())));
+        left.min(ACQUIRE_WAIT_US)
+    };
+    let mut asked = asked::acquire(&home, &name, &holder, ttl_us, left_us());
+    Pending::new(async move {
+        let grant = loop {
+            match asked.await {
+                Ok(grant) => break grant,
+                Err(error) if error.kind() == HomeErrorKind::LeaseHeld && left_us() > 0 => {
+                    asked = asked::acquire(&home, &name, &holder, ttl_us, left_us());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let (tenure, began) = (Mutex::new(Tenure::new(ttl_us)), Instant::now());
+        tenure.lock().granted(grant.fence, 0);
+        let held = Held { home, name, tenure, began, is_over: AtomicBool::new(false), news: Wakers::default() };
+        // From here on it goes back when it is dropped. How long ago it was given is not known: the first renewal says from when on it is held.
+        let lease = Lease { held: Arc::new(held) };
+        let begun_us = lease.held.now_us();
+        lease.held.home.renew(&lease.held.name, grant.fence).await?;
+        lease.held.tenure.lock().renewed(begun_us);
+        let (held, timers) = (Arc::clone(&lease.held), Arc::clone(&runner));
+        runner.aside(Box::pin(async move { held.keep(&timers).await }));
+        Ok(lease)
+    })
+}
+
+impl Lease {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.held.name
+    }
+
+    /// The fencing token: greater than that of everybody who held it before.
+    ///
+    /// # Errors
+    /// [`Error`] with `lease_lost` if it is not held for sure any more.
+    pub fn fence(&self) -> Result<u64, Error> {
+        self.held.fence().ok_or_else(|| {
+            let text =
+                format!("lease {:?}: it is not held any more: stop what it protects; another may hold it", self.name());
+            Error::new(ErrorCode::LeaseLost, text)
+        })
+    }
+
+    /// Whether it is held for sure, by the clock of this process, counted from before it was asked for.
+    pub fn is_held(&self) -> bool {
+        self.held.fence().is_some()
+    }
+
+    /// Waits until it is not held for sure any more.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub async fn lost(&self) {
+        poll_fn(|context| {
+            self.held.news.add(context.waker());
+            if self.is_held() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
+    /// Gives it back: another has it at once.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `lease_lost` if it was lost before: what it protects may have run twice. With `home_unavailable` if the home can't be
+    /// reached: it is free when its time is over.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the lease goes back all the same.
+    pub fn release(self) -> Pending<()> {
+        let (was_held, held) = (self.is_held(), Arc::clone(&self.held));
+        let Some(fence) = held.end() else { return Pending::failed(lost(&held.name)) };
+        let released = held.home.release(&held.name, fence);
+        Pending::new(async move {
+            let released = released.await?;
+            if was_held && released { Ok(()) } else { Err(lost(&held.name)) }
+        })
+    }
+}
+
+fn lost(name: &str) -> Error {
+    let text = format!("lease {name:?}: it was lost before it was given back: what it protects may have run twice");
+    Error::new(ErrorCode::LeaseLost, text)
+}
+
+impl Held {
+    fn now_us(&self) -> u64 {
+        micros(self.began.elapsed())
+    }
+
+    fn fence(&self) -> Option<u64> {
+        self.tenure.lock().fence(self.now_us())
+    }
+
+    /// It is not renewed any more. Gives its fence, if it was not lost.
+    fn end(&self) -> Option<u64> {
+        self.is_over.store(true, Ordering::Release);
+        let fence = self.tenure.lock().end();
+        self.news.wake();
+        fence
+    }
+
+    /// Renews it until it is lost or given back.
+    async fn keep(&self, runner: &Runner) {
+        loop {
+            let tenure = self.tenure.lock().clone();
+            let (Some(fence), Some((renew_us, until_us))) = (tenure.newest(), tenure.times_us()) else { break };
+            if self.now_us() >= until_us {
+                break;
+            }
+            self.sleep(runner, renew_us.min(until_us)).await;
+            if self.is_over.load(Ordering::Acquire) {
+                return;
+            }
+            let begun_us = self.now_us();
+            match self.renewed(runner, fence, until_us).await {
+                Some(Ok(())) => self.tenure.lock().renewed(begun_us),
+                Some(Err(HomeErrorKind::LeaseLost)) => drop(self.tenure.lock().end()),
+                // Its home may be back before its time is over.
+                _ => self.tenure.lock().failed(self.now_us()),
+            }
+        }
+        self.news.wake();
+    }
+
+    /// Sleeps until a time, or until it is over.
+    async fn sleep(&self, runner: &Runner, until_us: u64) {
+        let pause = Pause::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
+        poll_fn(|context| {
+            self.news.add(context.waker());
+            let is_over = self.is_over.load(Ordering::Acquire);
+            if pause.is_over(context) || is_over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Renews it. None: there was no answer in time.
+    async fn renewed(&self, runner: &Runner, fence: u64, until_us: u64) -> Option<Result<(), HomeErrorKind>> {
+        let mut renewal = self.home.renew(&self.name, fence);
+        let end = Pause::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
+        let ended = poll_fn(|context| match Pin::new(&mut renewal).poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending if end.is_over(context) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let kind = |result: HomeResult<_>| result.map(drop).map_err(|error| error.kind());
+        ended.await.map(kind)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(fence) = self.held.end() {
+            // What does not get there is over with its time.
+            self.held.home.release(&self.held.name, fence).then(drop);
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Lease({:?}{})", self.held.name, if self.is_held() { ", held" } else { "" })
+    }
+}

@@ -1,0 +1,113 @@
+//! Messages to be published: a subject, a value, and what is said beside it.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use tidewire_backend::home::NewMessage;
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::Subject;
+
+use super::{micros, micros_at};
+use crate::error::Error;
+use crate::values;
+
+/// The header that says how a value is written, and what it says.
+pub(super) const CONTENT: &str = "content-type";
+pub(super) const VALUE: &str = "tidewire";
+pub(super) const JSON: &str = "application/json";
+/// What a message has besides its payload, about.
+const AROUND_BYTES: usize = 64;
+
+/// A message to be published. What is wrong with it, publishing says.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire_node::streams::Message;
+///
+/// let message = Message::new("orders.created", &("tea", 2)).key("customer-7").id("order-42").ttl(Duration::from_secs(3600));
+/// assert_eq!(format!("{message:?}"), "Message(orders.created)");
+/// ```
+#[derive(Clone)]
+pub struct Message(Result<NewMessage, Error>);
+
+impl Message {
+    /// A message with a value as it travels between nodes: any type of serde. Every language reads it.
+    pub fn new<T: Serialize + ?Sized>(subject: &str, value: &T) -> Self {
+        Self::written(subject, values::to_bytes(value), Some(VALUE))
+    }
+
+    /// A message with a value as JSON, for programs that know nothing of nodes.
+    pub fn json<T: Serialize + ?Sized>(subject: &str, value: &T) -> Self {
+        let written = serde_json::to_vec(value);
+        Self::written(subject, written.map_err(|wrong| Error::invalid(format!("value: {wrong}"))), Some(JSON))
+    }
+
+    /// A message with bytes as they are.
+    pub fn bytes(subject: &str, payload: impl Into<Vec<u8>>) -> Self {
+        Self::written(subject, Ok(payload.into()), None)
+    }
+
+    fn written(subject: &str, payload: Result<Vec<u8>, Error>, content: Option<&str>) -> Self {
+        let checked = Subject::new(subject).map_err(|wrong| Error::new(ErrorCode::InvalidSubject, wrong.to_string()));
+        Self(checked.and_then(|subject| {
+            let mut message = NewMessage::new(subject, payload?);
+            message.headers.extend(content.map(|content| (CONTENT.to_owned(), content.to_owned())));
+            Ok(message)
+        }))
+    }
+
+    /// What it is about, such as a customer; consumers with [`Order::Key`](super::Order::Key) handle one of a key at a time. At most 256 bytes.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.with(|message| message.key = Some(key.into()))
+    }
+
+    /// An idempotency key: a second message with it is not stored within the stream's [`dedupe`](super::StreamOptions::dedupe). At most 256 bytes.
+    pub fn id(self, id: impl Into<String>) -> Self {
+        self.with(|message| message.id = Some(id.into()))
+    }
+
+    /// Adds a header; all together have at most 64 KiB.
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.with(|message| message.headers.push((name.into(), value.into())))
+    }
+
+    /// It is delivered after this time, by the clock of this machine.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.at(SystemTime::now() + delay)
+    }
+
+    /// It is delivered at this time.
+    pub fn at(self, time: SystemTime) -> Self {
+        self.with(|message| message.deliver_at_us = Some(micros_at(time)))
+    }
+
+    /// It is not delivered any more after this time, counted from when it is stored or becomes due.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|message| message.ttl_us = Some(micros(ttl)))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut NewMessage)) -> Self {
+        if let Ok(message) = &mut self.0 {
+            change(message);
+        }
+        self
+    }
+
+    /// As homes take it, and its bytes in a call, about.
+    pub(super) fn checked(self) -> Result<(NewMessage, usize), Error> {
+        let message = self.0?;
+        let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let bytes = message.payload.len() + message.subject.as_str().len() + headers + AROUND_BYTES;
+        Ok((message, bytes))
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Ok(message) => write!(out, "Message({})", message.subject),
+            Err(error) => write!(out, "Message({error:?})"),
+        }
+    }
+}

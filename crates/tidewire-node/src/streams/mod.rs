@@ -1,0 +1,257 @@
+//! Durable streams, key-value buckets and leases: at the hub that a node has joined, in a home of its own, or in a folder.
+//!
+//! ```
+//! use tidewire_node::streams::{ConsumerOptions, Message, StreamOptions};
+//! use tidewire_node::{Node, NodeOptions};
+//!
+//! # let folder = std::env::temp_dir().join(format!("tidewire-doc-{}", std::process::id()));
+//! # #[cfg(feature = "embedded")] {
+//! let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub").data(&folder)).wait()?;   // or: tidewire up --data DIR
+//! let shop = Node::join(&hub.urls()[0], NodeOptions::named("shop")).wait()?;
+//!
+//! let orders = shop.stream_with("orders", StreamOptions::new(["orders.>"])).wait()?;
+//! let ack = orders.publish(Message::new("orders.created", &("tea", 12.5)).key("customer-7").id("order-42")).wait()?;
+//! assert_eq!(ack.sequence, 1);
+//!
+//! let mut billing = orders.consumer("billing", ConsumerOptions::all()).wait()?;
+//! let event = billing.next_blocking()?;
+//! assert_eq!(event.read::<(String, f64)>()?, ("tea".to_owned(), 12.5));
+//! event.ack().wait()?;
+//! billing.close().wait()?;
+//! # hub.stop(std::time::Duration::from_secs(5)).wait()?;
+//! # std::fs::remove_dir_all(&folder).ok();
+//! # }
+//! # Ok::<(), tidewire_node::Error>(())
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | make a stream, or find it | [`Node::stream_with`], [`Node::stream`] |
+//! | publish | [`Stream::publish`]; [`Stream::publisher`] for many; [`Stream::batch`] for whole or not at all |
+//! | handle events | [`Stream::consumer`], [`Delivery::ack`] |
+//! | replay | [`Stream::read`] |
+//! | keep values by key | [`Node::bucket_with`], [`Bucket`] |
+//! | be the only one | [`Node::lease`], [`Lease::fence`] |
+//!
+//! Where a home is, and what it can't do, is in `docs/guides/streams.md` and `docs/reference/capabilities.md` of the repository. Spans of time are rounded
+//! down to microseconds.
+
+mod asked;
+mod bucket;
+mod consumer;
+mod errors;
+mod event;
+mod hub;
+mod lane;
+mod lease;
+mod maps;
+mod message;
+mod publisher;
+mod replay;
+mod service;
+mod stream;
+mod turns;
+mod wire;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use bucket::{Bucket, BucketOptions, Entry, Watch};
+pub use consumer::{Consumer, ConsumerOptions};
+pub use event::{DeadEvent, Delivery, Event};
+pub use lease::{Lease, LeaseOptions};
+pub use message::Message;
+pub use publisher::{NotStored, Publisher};
+pub use replay::{ReadOptions, Replay};
+pub use stream::{Stream, StreamOptions};
+pub use tidewire_backend::home::{
+    Ack, BucketInfo, Capabilities, Capability, Compact, ConsumerInfo, Durability, Full, Home, Order, Settlement, Start,
+    StreamInfo,
+};
+
+pub(crate) use service::{Leaving, service};
+
+use crate::error::Error;
+use crate::node::Node;
+use crate::pending::Pending;
+use hub::HubHome;
+
+/// The name under which a hub with a home offers it to those that join it, and the method that takes all calls.
+const SERVICE: &str = "tidewire-streams";
+const CALL: &str = "call";
+/// How long one call waits for events or changes at most; then it is made again. The end of a wait is heard of.
+const LONG_WAIT_US: u64 = 600_000_000;
+/// The same for a lease.
+const ACQUIRE_WAIT_US: u64 = 4_000_000;
+/// How many events and entries one call gives at most, and how many bytes.
+const PAGE: u32 = 1_000;
+const PAGE_BYTES: u32 = 4 << 20;
+
+/// Streams, buckets and leases. They live in the home that the node was given ([`NodeOptions::home`](crate::NodeOptions::home), or `data` with the
+/// feature `embedded`), else at the hub that it has joined.
+impl Node {
+    /// Finds a stream, whatever its settings.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `not_found` if there is none, `home_unavailable` if the hub has no place for streams or its link is lost, `unauthorized`
+    /// if the token does not allow it.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped. That holds for all that looks at things.
+    pub fn stream(&self, name: &str) -> Pending<Stream> {
+        let (home, runner, name) = (self.own_or_hub(), Arc::clone(&self.core().runner), name.to_owned());
+        let asked = home.stream_info(&name);
+        Pending::new(async move {
+            asked.await?;
+            Ok(Stream::new(home, runner, &name))
+        })
+    }
+
+    /// Makes a stream, or finds that it is there with the same settings. Its name has letters, digits, `_` and `-`, at most 64.
+    ///
+    /// # Errors
+    /// As for [`stream`](Node::stream), and with `settings_differ` if it exists with other settings, the first of which is named,
+    /// `invalid_argument` if one is not allowed, `unsupported` for what the home can't do.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the stream may have been made.
+    pub fn stream_with(&self, name: &str, options: StreamOptions) -> Pending<Stream> {
+        let home = self.own_or_hub();
+        let settings = match options.settings(name) {
+            Ok(settings) => settings,
+            Err(error) => return Pending::failed(error),
+        };
+        let (made, runner, name) = (home.create_stream(settings), Arc::clone(&self.core().runner), name.to_owned());
+        Pending::new(async move {
+            made.await?;
+            Ok(Stream::new(home, runner, &name))
+        })
+    }
+
+    /// What there is of every stream, by name.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `home_unavailable` if the home can't be reached.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn streams(&self) -> Pending<Vec<StreamInfo>> {
+        answered(self.own_or_hub().list_streams())
+    }
+
+    /// Finds a key-value bucket, whatever its settings.
+    ///
+    /// # Errors
+    /// As for [`stream`](Node::stream).
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn bucket(&self, name: &str) -> Pending<Bucket> {
+        let (home, name) = (self.own_or_hub(), name.to_owned());
+        let asked = home.bucket_info(&name);
+        Pending::new(async move {
+            asked.await?;
+            Ok(Bucket::new(home, &name))
+        })
+    }
+
+    /// Makes a key-value bucket, or finds that it is there with the same settings.
+    ///
+    /// # Errors
+    /// As for [`stream_with`](Node::stream_with).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the bucket may have been made.
+    pub fn bucket_with(&self, name: &str, options: BucketOptions) -> Pending<Bucket> {
+        let home = self.own_or_hub();
+        let (made, name) = (home.create_bucket(options.settings(name)), name.to_owned());
+        Pending::new(async move {
+            made.await?;
+            Ok(Bucket::new(home, &name))
+        })
+    }
+
+    /// What there is of every bucket, by name.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `home_unavailable` if the home can't be reached.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn buckets(&self) -> Pending<Vec<BucketInfo>> {
+        answered(self.own_or_hub().list_buckets())
+    }
+
+    /// Takes a lease of 5 seconds, which is renewed until it is dropped, for as long as it takes; see [`lease_with`](Node::lease_with).
+    ///
+    /// # Errors
+    /// As for `lease_with`.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the lease is not held: what was granted goes back.
+    pub fn lease(&self, name: &str) -> Pending<Lease> {
+        self.lease_with(name, LeaseOptions::default())
+    }
+
+    /// Takes a lease. A name is a subject's text, such as `orders.matching`.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `lease_held` if somebody else has held it for the `timeout`, `invalid_argument` if an option is not allowed,
+    /// `home_unavailable` if the home can't be reached.
+    ///
+    /// # Cancel safety
+    /// As for [`lease`](Node::lease).
+    pub fn lease_with(&self, name: &str, options: LeaseOptions) -> Pending<Lease> {
+        let runner = Arc::clone(&self.core().runner);
+        lease::acquire(self.own_or_hub(), runner, name, self.name(), options)
+    }
+
+    /// The home of streams, buckets and leases as a port, for programs that move batches themselves. That of a hub is asked what it can't do.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `home_unavailable` if the hub has no place for streams, or its link is lost.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn home(&self) -> Pending<Arc<dyn Home>> {
+        if let Some(home) = &self.core().home {
+            let home = Arc::clone(home);
+            return Pending::new(async move { Ok(home) });
+        }
+        let hub = HubHome::new(self.core());
+        Pending::new(async move { Ok(Arc::new(hub.looked_at().await?) as Arc<dyn Home>) })
+    }
+
+    fn own_or_hub(&self) -> Arc<dyn Home> {
+        let core = self.core();
+        core.home.clone().unwrap_or_else(|| Arc::new(HubHome::new(core)))
+    }
+}
+
+/// The answer of a home as something of a node.
+fn answered<T: Send + 'static>(answer: tidewire_backend::home::Answer<T>) -> Pending<T> {
+    Pending::new(async move { Ok(answer.await?) })
+}
+
+/// Patterns of subjects, checked.
+fn patterns(field: &str, texts: &[String]) -> Result<Vec<tidewire_proto::subject::Pattern>, Error> {
+    let checked = texts.iter().map(|text| crate::names::pattern(text));
+    checked.collect::<Result<_, _>>().map_err(|wrong| Error::new(wrong.code(), format!("{field}: {}", wrong.message())))
+}
+
+fn texts_of<T: Into<String>>(texts: impl IntoIterator<Item = T>) -> Vec<String> {
+    texts.into_iter().map(Into::into).collect()
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn time_of(time_us: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(time_us)
+}
+
+/// Microseconds since 1970; 0 before that.
+fn micros_at(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, micros)
+}

@@ -1,0 +1,183 @@
+//! The pipelined publisher: many messages are on their way, in a window, and errors name the message.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use tidewire_backend::home::{Ack, Home, NewMessage};
+use tidewire_engine::raw::Mutex;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::errors;
+use super::lane::{Lane, Results};
+use super::message::Message;
+use crate::error::Error;
+use crate::pending::Pending;
+
+const WINDOW_MAX: usize = 100_000;
+/// The first say what is wrong; a list of all would have no bound.
+const FAILURES_MAX: usize = 1_000;
+
+/// Publishes without waiting for one ack before the next, in order: what comes while a batch is stored is the next batch. Made by
+/// [`Stream::publisher`](super::Stream::publisher).
+///
+/// [`flush`](Publisher::flush) it before it is dropped: what was published is stored all the same, but nobody hears what failed.
+///
+/// ```
+/// # use tidewire_node::streams::{Message, StreamOptions};
+/// # use tidewire_node::{Error, Node};
+/// async fn import(node: &Node, prices: &[(String, f64)]) -> Result<u64, Error> {
+///     let stream = node.stream_with("prices", StreamOptions::new(["prices.>"])).await?;
+///     let out = stream.publisher(1_000)?;
+///     for (number, price) in prices.iter().enumerate() {
+///         out.publish(Message::new("prices.eu", price).id(format!("import-7-{number}"))).await?;
+///     }
+///     out.flush().await?;
+///     Ok(out.acked())
+/// }
+/// ```
+pub struct Publisher {
+    lane: Arc<Lane<NewMessage, Option<String>, Ack>>,
+    record: Arc<Record>,
+}
+
+/// A message that was not stored, or of which that is not known.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NotStored {
+    /// Which message of the publisher it was, from 0.
+    pub number: u64,
+    /// Its [id](Message::id).
+    pub id: Option<String>,
+    /// Why. With `home_unavailable` it may have been stored: publish it again with the same id.
+    pub error: Error,
+}
+
+/// What has become of the messages of one publisher.
+struct Record {
+    stream: String,
+    state: Mutex<Became>,
+}
+
+#[derive(Default)]
+struct Became {
+    ended: u64,
+    acked: u64,
+    last: Option<Ack>,
+    /// Those that nobody has been told of.
+    failed: u64,
+    failures: Vec<NotStored>,
+    /// Those that somebody was told of last.
+    told: Vec<NotStored>,
+}
+
+impl Publisher {
+    pub(super) fn new(home: &Arc<dyn Home>, stream: &str, window: usize) -> Result<Self, Error> {
+        if !(1..=WINDOW_MAX).contains(&window) {
+            return Err(Error::invalid(format!("window: {window} is not allowed: give 1 to {WINDOW_MAX} messages")));
+        }
+        let record = Arc::new(Record { stream: stream.to_owned(), state: Mutex::default() });
+        let (home, name, noted) = (Arc::clone(home), stream.to_owned(), Arc::clone(&record));
+        let store = move |messages| home.publish(&name, messages, false);
+        Ok(Self { lane: Lane::new(window, store, move |ids, results| noted.note(ids, results)), record })
+    }
+
+    /// Publishes a message: done when there is room in the window, not when it is stored. It is on its way when this returns, if there is room already.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `publish_failed` if messages before it were not stored, which [`failures`](Publisher::failures) lists; with
+    /// `invalid_argument` or `invalid_subject` if something of it is not allowed. It was not published then.
+    ///
+    /// # Cancel safety
+    /// If it is dropped while it waits for room, it has published nothing.
+    pub fn publish(&self, message: Message) -> Pending<()> {
+        match self.record.check().and_then(|()| message.checked()) {
+            Ok((message, bytes)) => {
+                let id = message.id.clone();
+                self.lane.put(message, bytes, id)
+            }
+            Err(error) => Pending::failed(error),
+        }
+    }
+
+    /// Waits until everything that was published is stored.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `publish_failed` if something of it was not, or that is not known: the text has the first, and
+    /// [`failures`](Publisher::failures) lists them.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn flush(&self) -> Pending<()> {
+        let (lane, record) = (Arc::clone(&self.lane), Arc::clone(&self.record));
+        Pending::new(poll_fn(move |context| lane.poll_idle(context).map(|()| record.check())))
+    }
+
+    /// The messages that the last error of this publisher was about, in their order; at most the first 1,000 of them.
+    pub fn failures(&self) -> Vec<NotStored> {
+        self.record.state.lock().told.clone()
+    }
+
+    /// How many messages are stored.
+    pub fn acked(&self) -> u64 {
+        self.record.state.lock().acked
+    }
+
+    /// The ack of the newest message that is stored.
+    pub fn last(&self) -> Option<Ack> {
+        self.record.state.lock().last
+    }
+}
+
+impl Record {
+    fn note(&self, ids: Vec<Option<String>>, results: Results<Ack>) {
+        let mut state = self.state.lock();
+        match results {
+            Ok(results) => {
+                for (id, result) in ids.into_iter().zip(results) {
+                    match result {
+                        Ok(ack) => {
+                            state.acked += 1;
+                            state.last = Some(ack);
+                        }
+                        Err(error) => state.fail(id, error.into()),
+                    }
+                    state.ended += 1;
+                }
+            }
+            Err(error) => {
+                for id in ids {
+                    state.fail(id, Error::new(errors::code_of(error.kind()), error.message()));
+                    state.ended += 1;
+                }
+            }
+        }
+    }
+
+    /// Tells once of what was not stored.
+    fn check(&self) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let Some(first) = state.failures.first() else { return Ok(()) };
+        let named = first.id.as_ref().map_or_else(String::new, |id| format!(" (id {id:?})"));
+        let what = format!("message {}{named}: {}: {}", first.number, first.error.code().name(), first.error);
+        let text = format!("stream {:?}: {} messages were not stored: {what}", self.stream, state.failed);
+        state.told = std::mem::take(&mut state.failures);
+        state.failed = 0;
+        Err(Error::new(ErrorCode::PublishFailed, text))
+    }
+}
+
+impl Became {
+    fn fail(&mut self, id: Option<String>, error: Error) {
+        self.failed += 1;
+        if self.failures.len() < FAILURES_MAX {
+            self.failures.push(NotStored { number: self.ended, id, error });
+        }
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Publisher({:?}, {} acked)", self.record.stream, self.acked())
+    }
+}

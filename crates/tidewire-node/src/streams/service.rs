@@ -1,0 +1,485 @@
+//! The service `tidewire-streams`: the home of a node, offered to the nodes that join it, whichever language they are written in.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize as DeriveDeserialize, Serialize};
+use tidewire_backend::home::{
+    Answer, BucketSettings, Capability, ConsumerSettings, Expect, Fetch, Full, Grant, Home, HomeError, HomeErrorKind,
+    HomeResult, Order, Purge, Read, StreamSettings, Watch,
+};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::Subject;
+
+use super::asked::Asked;
+use super::maps::{self, BucketMap, ConsumerMap, StreamMap};
+use super::wire::{self, AckResult, Each, EntryOut, EventOut};
+use super::{ACQUIRE_WAIT_US, CALL, SERVICE, asked, errors};
+use crate::failure::Failure;
+use crate::pending::Wakers;
+use crate::service::{Answering, Method, Service};
+use crate::values::{self, Blob, Bytes};
+
+/// How many calls may wait for events at once.
+const CONCURRENCY: usize = 10_000;
+
+/// Whether the node stops: what waits for something ends then, and is made again elsewhere or later.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    is_leaving: AtomicBool,
+    wakers: Wakers,
+}
+
+impl Leaving {
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Release);
+        self.wakers.wake();
+    }
+
+    fn poll(&self, context: &Context<'_>) -> Poll<HomeError> {
+        self.wakers.add(context.waker());
+        if !self.is_leaving.load(Ordering::Acquire) {
+            return Poll::Pending;
+        }
+        let text = "the hub with the streams is stopping: ask again when it is back";
+        Poll::Ready(HomeError::new(HomeErrorKind::Unreachable, text))
+    }
+}
+
+/// The service of a home.
+pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<Leaving>) -> Service {
+    let (held, calls, ends) = (Arc::clone(&home), home, Arc::clone(leaving));
+    let call = Method::answering(CALL, &["name", "args"], move |call: Request| (call.0)(&calls, &ends));
+    let leaving = Arc::clone(leaving);
+    let hold = Method::stream("hold", &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| Hold {
+        home: Arc::clone(&held),
+        leaving: Arc::clone(&leaving),
+        name,
+        holder,
+        ttl_us,
+        asked: None,
+        fence: None,
+    });
+    Service::new(SERVICE)
+        .description("Streams, buckets and leases of this hub.")
+        .concurrency(CONCURRENCY)
+        .with(call)
+        .with(hold)
+}
+
+type Act = Box<dyn FnOnce(&Arc<dyn Home>, &Arc<Leaving>) -> Result<Answering, Failure> + Send>;
+
+/// A call of a home: what is to be done with it.
+struct Request(Act);
+
+impl<'de> Deserialize<'de> for Request {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct NameAndArguments;
+
+        impl<'de> Visitor<'de> for NameAndArguments {
+            type Value = Request;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("the name of a call and its arguments")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Request, A::Error> {
+                let missing = || A::Error::custom("give the name of a call and its arguments");
+                let name: String = parts.next_element()?.ok_or_else(missing)?;
+                parts.next_element_seed(Arguments(&name))?.map(Request).ok_or_else(missing)
+            }
+        }
+
+        from.deserialize_tuple(2, NameAndArguments)
+    }
+}
+
+/// The arguments of a call of this name.
+struct Arguments<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Arguments<'_> {
+    type Value = Act;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Act, D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Arguments<'_> {
+    type Value = Act;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "the arguments of {}", self.0)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, arguments: A) -> Result<Act, A::Error> {
+        read(self.0, SeqAccessDeserializer::new(arguments))
+    }
+}
+
+#[derive(DeriveDeserialize)]
+struct NewStream {
+    name: String,
+    subjects: Vec<String>,
+    max_age_us: Option<u64>,
+    max_bytes: Option<u64>,
+    max_messages: Option<u64>,
+    drops_old: bool,
+    dedupe_us: u64,
+    replicas: u32,
+    #[serde(default)]
+    compact: Option<String>,
+}
+
+impl NewStream {
+    fn settings(self) -> HomeResult<StreamSettings> {
+        Ok(StreamSettings {
+            subjects: wire::patterns("subjects", &self.subjects)?,
+            full: if self.drops_old { Full::DropOld } else { Full::Refuse },
+            compact: self.compact.as_deref().map(maps::compact_named),
+            name: self.name,
+            max_age_us: self.max_age_us,
+            max_bytes: self.max_bytes,
+            max_messages: self.max_messages,
+            dedupe_us: self.dedupe_us,
+            replicas: self.replicas,
+        })
+    }
+}
+
+type NewConsumer = (String, String, Vec<String>, (String, u64), u64, u32, Vec<u64>, u32, bool, u64);
+
+fn consumer_settings(new: NewConsumer) -> HomeResult<(String, ConsumerSettings)> {
+    let (stream, name, filter, start, ack_wait_us, max_deliver, backoff_us, max_in_flight, by_key, inactive_us) = new;
+    let (filter, start) = (wire::patterns("filter", &filter)?, wire::start(start)?);
+    let order = if by_key { Order::Key } else { Order::None };
+    let settings = ConsumerSettings {
+        name,
+        filter,
+        start,
+        ack_wait_us,
+        max_deliver,
+        backoff_us,
+        max_in_flight,
+        order,
+        inactive_us,
+    };
+    Ok((stream, settings))
+}
+
+/// A call of a home, read by its name.
+fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<Act, A::Error> {
+    Ok(match name {
+        "create_stream" => {
+            let new = NewStream::deserialize(from)?;
+            act(|home| Ok(home.create_stream(new.settings()?)), |info| written(&StreamMap::from(info)))
+        }
+        "stream_info" => {
+            let (stream,): (String,) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.stream_info(&stream)), |info| written(&StreamMap::from(info)))
+        }
+        "list_streams" => act(|home| Ok(home.list_streams()), each(StreamMap::from)),
+        "delete_stream" => {
+            let (stream,): (String,) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.delete_stream(&stream)), plain)
+        }
+        "purge" => {
+            let (stream, before, keep, filter): (String, _, _, Option<String>) = Deserialize::deserialize(from)?;
+            let begin = move |home: &dyn Home| {
+                let filter = filter.map(|filter| wire::pattern("filter", &filter)).transpose()?;
+                Ok(home.purge(&stream, Purge { before, keep, filter }))
+            };
+            act(begin, plain)
+        }
+        "publish" => {
+            let (stream, messages, whole): (String, Vec<wire::MessageIn>, bool) = Deserialize::deserialize(from)?;
+            let begin = move |home: &dyn Home| Ok(home.publish(&stream, wire::messages(messages)?, whole));
+            act(begin, each(AckResult))
+        }
+        "read" => {
+            let (stream, start, stop, filter, max_messages, max_bytes, wait_us) = Deserialize::deserialize(from)?;
+            let (stream, filter): (String, Vec<String>) = (stream, filter);
+            let begin = move |home: &Arc<dyn Home>| {
+                let (start, filter) = (wire::start(start)?, wire::patterns("filter", &filter)?);
+                Ok(home.read(&stream, Read { start, stop, filter, max_messages, max_bytes, wait_us }).into())
+            };
+            waiting(begin, |page| written(&wire::PageOut(&page)))
+        }
+        "create_consumer" => {
+            let new: NewConsumer = Deserialize::deserialize(from)?;
+            let begin = move |home: &dyn Home| {
+                let (stream, settings) = consumer_settings(new)?;
+                Ok(home.create_consumer(&stream, settings))
+            };
+            act(begin, |info| written(&ConsumerMap::from(info)))
+        }
+        "fetch" => {
+            let (stream, consumer, max_messages, max_bytes, wait_us) = Deserialize::deserialize(from)?;
+            let (stream, consumer): (String, String) = (stream, consumer);
+            let fetch = Fetch { max_messages, max_bytes, wait_us };
+            let begin = move |home: &Arc<dyn Home>| Ok(asked::fetch(home, &stream, &consumer, fetch));
+            waiting(begin, |all| written(&Each(&all, EventOut::of)))
+        }
+        "settle" => {
+            let (stream, consumer, settled) = Deserialize::deserialize(from)?;
+            let (stream, consumer, settled): (String, String, Vec<wire::SettleIn>) = (stream, consumer, settled);
+            let begin = move |home: &dyn Home| {
+                let settled = settled.into_iter().map(wire::settle).collect::<HomeResult<_>>()?;
+                Ok(home.settle(&stream, &consumer, settled))
+            };
+            act(begin, |all| written(&Each(&all, wire::SettledOut)))
+        }
+        "dead_letters" => {
+            let (stream, consumer, from, max): (String, String, u64, u32) = Deserialize::deserialize(from)?;
+            let begin = move |home: &dyn Home| Ok(home.dead_letters(&stream, &consumer, from, max));
+            act(begin, |all| written(&Each(&all, wire::DeadLetterOut)))
+        }
+        "list_consumers" => {
+            let (stream,): (String,) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.list_consumers(&stream)), each(ConsumerMap::from))
+        }
+        "seek" => {
+            let (stream, consumer, start): (String, String, _) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.seek(&stream, &consumer, wire::start(start)?)), plain)
+        }
+        "pause" => {
+            let (stream, consumer, until_us): (String, String, _) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.pause(&stream, &consumer, until_us)), plain)
+        }
+        "requeue" | "drop_dead" => {
+            let (stream, consumer, all): (String, String, Vec<u64>) = Deserialize::deserialize(from)?;
+            let drops = name == "drop_dead";
+            let begin = move |home: &dyn Home| {
+                Ok(if drops { home.drop_dead(&stream, &consumer, all) } else { home.requeue(&stream, &consumer, all) })
+            };
+            act(begin, plain)
+        }
+        "consumer_info" => {
+            let (stream, consumer): (String, String) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.consumer_info(&stream, &consumer)), |info| written(&ConsumerMap::from(info)))
+        }
+        "delete_consumer" | "resume" => {
+            let (stream, consumer): (String, String) = Deserialize::deserialize(from)?;
+            let resumes = name == "resume";
+            let begin = move |home: &dyn Home| {
+                Ok(if resumes { home.resume(&stream, &consumer) } else { home.delete_consumer(&stream, &consumer) })
+            };
+            act(begin, plain)
+        }
+        name => return read_other(name, from),
+    })
+}
+
+/// The calls of buckets and leases, and what the home declares.
+fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<Act, A::Error> {
+    Ok(match name {
+        "create_bucket" => {
+            let (name, history, ttl_us, max_bytes, replicas) = Deserialize::deserialize(from)?;
+            let settings = BucketSettings { name, history, ttl_us, max_bytes, replicas };
+            act(move |home| Ok(home.create_bucket(settings)), |info| written(&BucketMap::from(info)))
+        }
+        "bucket_info" => {
+            let (bucket,): (String,) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.bucket_info(&bucket)), |info| written(&BucketMap::from(info)))
+        }
+        "list_buckets" => act(|home| Ok(home.list_buckets()), each(BucketMap::from)),
+        "delete_bucket" => {
+            let (bucket,): (String,) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.delete_bucket(&bucket)), plain)
+        }
+        "put" => {
+            let (bucket, key, value, expect, ttl_us) = Deserialize::deserialize(from)?;
+            let (bucket, key, value): (String, String, Bytes) = (bucket, key, value);
+            let begin = move |home: &dyn Home| {
+                Ok(home.put(&bucket, wire::subject("key", &key)?, value.0.into(), expected(expect), ttl_us))
+            };
+            act(begin, plain)
+        }
+        "get" => {
+            let (bucket, key, revision): (String, String, _) = Deserialize::deserialize(from)?;
+            let begin = move |home: &dyn Home| Ok(home.get(&bucket, wire::subject("key", &key)?, revision));
+            act(begin, |found| written(&found.as_ref().map(EntryOut)))
+        }
+        "delete" => {
+            let (bucket, key, expect, purge): (String, String, _, _) = Deserialize::deserialize(from)?;
+            let begin =
+                move |home: &dyn Home| Ok(home.delete(&bucket, wire::subject("key", &key)?, expected(expect), purge));
+            act(begin, plain)
+        }
+        "keys" => {
+            let (bucket, filter, after, max) = Deserialize::deserialize(from)?;
+            let (bucket, filter, after): (String, String, Option<String>) = (bucket, filter, after);
+            let begin = move |home: &dyn Home| {
+                let after = after.map(|after| wire::subject("after", &after)).transpose()?;
+                Ok(home.keys(&bucket, wire::pattern("filter", &filter)?, after, max))
+            };
+            act(begin, |keys| written(&Each(&keys, Subject::as_str)))
+        }
+        "history" => {
+            let (bucket, key): (String, String) = Deserialize::deserialize(from)?;
+            let begin = move |home: &dyn Home| Ok(home.history(&bucket, wire::subject("key", &key)?));
+            act(begin, |all| written(&Each(&all, EntryOut)))
+        }
+        "watch" => {
+            let (bucket, filter, after, max, wait_us): (String, String, _, _, _) = Deserialize::deserialize(from)?;
+            let begin = move |home: &Arc<dyn Home>| {
+                let filter = wire::pattern("filter", &filter)?;
+                Ok(home.watch(&bucket, Watch { filter, after, max, wait_us }).into())
+            };
+            waiting(begin, |changes| written(&wire::ChangesOut(&changes)))
+        }
+        "acquire" => {
+            let (name, holder, ttl_us, wait_us): (String, String, _, _) = Deserialize::deserialize(from)?;
+            waiting(move |home| Ok(asked::acquire(home, &name, &holder, ttl_us, wait_us)), granted)
+        }
+        "renew" => {
+            let (name, fence): (String, _) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.renew(&name, fence)), granted)
+        }
+        "release" => {
+            let (name, fence): (String, _) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.release(&name, fence)), plain)
+        }
+        "lease_info" => {
+            let (name,): (String,) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.lease_info(&name)), |found| written(&found.map(wire::lease_info_parts)))
+        }
+        "list_leases" => act(|home| Ok(home.list_leases()), each(wire::lease_info_parts)),
+        "capabilities" => act(|home| Ok(Answer::ready(Ok(lacking(home)))), plain),
+        other => {
+            let mend = "use the same version of Tidewire on both sides";
+            return Err(A::Error::custom(format!("{other:?} is no call of a home: {mend}")));
+        }
+    })
+}
+
+/// What a home can't do, and why.
+fn lacking(home: &dyn Home) -> Vec<(&'static str, String)> {
+    let why = |capability: Capability| Some((capability.name(), home.capabilities().why_not(capability)?.to_owned()));
+    Capability::ALL.into_iter().filter_map(why).collect()
+}
+
+/// A call, and how its answer is written.
+fn act<T: Send + 'static>(
+    begin: impl FnOnce(&dyn Home) -> HomeResult<Answer<T>> + Send + 'static,
+    write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
+) -> Act {
+    Box::new(move |home, _| {
+        let answer = begin(&**home).map_err(refused)?;
+        Ok(Box::pin(async move { write(answer.await.map_err(refused)?) }))
+    })
+}
+
+/// A call that waits for something: it ends when the node stops, and gives back what it would have got.
+fn waiting<T: Send + 'static>(
+    begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<Asked<T>> + Send + 'static,
+    write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
+) -> Act {
+    Box::new(move |home, leaving| {
+        let mut answer = begin(home).map_err(refused)?;
+        let leaving = Arc::clone(leaving);
+        Ok(Box::pin(async move {
+            let got = poll_fn(|context| match Pin::new(&mut answer).poll(context) {
+                Poll::Pending => leaving.poll(context).map(Err),
+                ready => ready,
+            });
+            write(got.await.map_err(refused)?)
+        }))
+    })
+}
+
+fn refused(error: HomeError) -> Failure {
+    let code = match error.kind() {
+        HomeErrorKind::Closed => ErrorCode::HomeUnavailable,
+        kind => errors::code_of(kind),
+    };
+    Failure::of(code, error.message())
+}
+
+fn written<T: Serialize + ?Sized>(value: &T) -> Result<Blob, Failure> {
+    values::write("the result", value).map_err(Failure::from)
+}
+
+fn plain<T: Serialize>(value: T) -> Result<Blob, Failure> {
+    written(&value)
+}
+
+fn each<T, O: Serialize>(change: fn(T) -> O) -> impl FnOnce(Vec<T>) -> Result<Blob, Failure> + Send {
+    move |all| written(&all.into_iter().map(change).collect::<Vec<_>>())
+}
+
+fn granted(grant: Grant) -> Result<Blob, Failure> {
+    written(&(grant.fence, grant.ttl_us))
+}
+
+const fn expected(revision: Option<u64>) -> Expect {
+    match revision {
+        None => Expect::Any,
+        Some(0) => Expect::Absent,
+        Some(revision) => Expect::Revision(revision),
+    }
+}
+
+/// Waits for a lease, gives its fence, and gives the lease back when nobody reads this stream any more: the end of a link is the end of the
+/// process behind it, and is heard of long before the lease is over.
+///
+/// A link that is declared dead as nothing was heard over it is none: its process may only be stopped, and still believes in its lease. It has
+/// not renewed the lease for a while then, and the lease ends by its time.
+struct Hold {
+    home: Arc<dyn Home>,
+    leaving: Arc<Leaving>,
+    name: String,
+    holder: String,
+    ttl_us: u64,
+    asked: Option<Asked<Grant>>,
+    fence: Option<u64>,
+}
+
+impl Stream for Hold {
+    type Item = Result<u64, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.fence.is_some() {
+            return Poll::Pending;
+        }
+        loop {
+            if let Poll::Ready(error) = this.leaving.poll(context) {
+                return Poll::Ready(Some(Err(refused(error))));
+            }
+            let asked = this.asked.get_or_insert_with(|| {
+                asked::acquire(&this.home, &this.name, &this.holder, this.ttl_us, ACQUIRE_WAIT_US)
+            });
+            let answered = std::task::ready!(Pin::new(asked).poll(context));
+            this.asked = None;
+            match answered {
+                Ok(grant) => {
+                    this.fence = Some(grant.fence);
+                    return Poll::Ready(Some(Ok(grant.fence)));
+                }
+                Err(error) if error.kind() == HomeErrorKind::LeaseHeld => {}
+                Err(error) => return Poll::Ready(Some(Err(refused(error)))),
+            }
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Some(fence) = self.fence else { return };
+        let (home, name, ttl_us) = (Arc::clone(&self.home), self.name.clone(), self.ttl_us);
+        self.home.lease_info(&self.name).then(move |info| {
+            let renewed = info.ok().flatten().filter(|info| info.fence == fence && info.remaining_us > ttl_us / 2);
+            if renewed.is_some() {
+                home.release(&name, fence).then(drop);
+            }
+        });
+    }
+}

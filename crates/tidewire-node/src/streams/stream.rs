@@ -1,0 +1,290 @@
+//! Streams: durable ordered logs of events.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_backend::home::{
+    Ack, Compact, ConsumerInfo, Full, Home, Purge, StreamInfo, StreamSettings, Teller, answer,
+};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::consumer::{Consumer, ConsumerOptions};
+use super::lane::{Lane, Results};
+use super::message::Message;
+use super::publisher::Publisher;
+use super::replay::{ReadOptions, Replay};
+use super::{answered, micros, patterns, texts_of};
+use crate::core::Runner;
+use crate::error::Error;
+use crate::pending::Pending;
+
+/// Messages of one stream that wait for their acks, at most.
+const WAITING_MAX: usize = 10_000;
+/// Messages of one batch, at most.
+const BATCH_MAX: usize = 1_000;
+
+/// What a stream is asked to be. Two are the same if all settings are equal.
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    subjects: Vec<String>,
+    settings: StreamSettings,
+}
+
+impl StreamOptions {
+    /// A stream without limits that takes these subjects: patterns such as `orders.>`.
+    pub fn new<T: Into<String>>(subjects: impl IntoIterator<Item = T>) -> Self {
+        Self { subjects: texts_of(subjects), settings: StreamSettings::new("", Vec::new()) }
+    }
+
+    /// Events older than this are forgotten. Without it none are.
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.settings.max_age_us = Some(micros(age));
+        self
+    }
+
+    /// The bytes that its events may take on disk. No limit without it.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.settings.max_bytes = Some(bytes);
+        self
+    }
+
+    /// How many events it may have. No limit without it.
+    pub fn max_messages(mut self, messages: u64) -> Self {
+        self.settings.max_messages = Some(messages);
+        self
+    }
+
+    /// What happens at a limit: publishing is refused, as by default, or the oldest events go.
+    pub fn full(mut self, full: Full) -> Self {
+        self.settings.full = full;
+        self
+    }
+
+    /// For how long an [id](Message::id) is remembered; two minutes by default, zero for not at all.
+    pub fn dedupe(mut self, time: Duration) -> Self {
+        self.settings.dedupe_us = micros(time);
+        self
+    }
+
+    /// On how many servers it is kept; 1 by default.
+    pub fn replicas(mut self, servers: u32) -> Self {
+        self.settings.replicas = servers;
+        self
+    }
+
+    /// Only the newest event of each key or subject stays; one that it replaces is read and delivered no more.
+    pub fn compact(mut self, by: Compact) -> Self {
+        self.settings.compact = Some(by);
+        self
+    }
+
+    pub(super) fn settings(self, name: &str) -> Result<StreamSettings, Error> {
+        let subjects = patterns("subjects", &self.subjects)?;
+        Ok(StreamSettings { name: name.to_owned(), subjects, ..self.settings })
+    }
+}
+
+/// A stream. Clones are the same stream, and keep the order of what they publish.
+#[derive(Clone)]
+pub struct Stream {
+    home: Arc<dyn Home>,
+    /// For the timeouts of consumers.
+    runner: Arc<Runner>,
+    name: Arc<str>,
+    lane: Arc<Lane<tidewire_backend::home::NewMessage, Teller<Ack>, Ack>>,
+}
+
+impl Stream {
+    pub(super) fn new(home: Arc<dyn Home>, runner: Arc<Runner>, name: &str) -> Self {
+        let name: Arc<str> = name.into();
+        let (to, stream) = (Arc::clone(&home), Arc::clone(&name));
+        let lane = Lane::new(WAITING_MAX, move |messages| to.publish(&stream, messages, false), tell);
+        Self { home, runner, name, lane }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Stores a message. It is on its way when this returns; what is published before it is stored goes with it or behind it, so that many share one
+    /// sync. The ack says what the message survives; a delayed one gets another sequence when it is due.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `stream_full` if the stream is at its limit and refuses, `invalid_argument` or `invalid_subject` if something of the
+    /// message is not allowed, `not_found` if the stream was deleted, `limit_exceeded` if 10,000 messages wait for their acks. With `home_unavailable`
+    /// it is not known whether it was stored: publish it again with the same [id](Message::id).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the message is stored all the same.
+    pub fn publish(&self, message: Message) -> Pending<Ack> {
+        let (message, bytes) = match message.checked() {
+            Ok(checked) => checked,
+            Err(error) => return Pending::failed(error),
+        };
+        let (teller, ack) = answer();
+        if self.lane.offer(message, bytes, teller).is_err() {
+            let mend = "await some before the next, or use a publisher";
+            let text = format!("stream {:?}: {WAITING_MAX} messages wait for their acks already: {mend}", self.name);
+            return Pending::failed(Error::new(ErrorCode::LimitExceeded, text));
+        }
+        answered(ack)
+    }
+
+    /// A publisher, which goes on while messages are being stored, with a window of so many messages: 1 to 100,000.
+    ///
+    /// # Errors
+    /// [`Error`] with `invalid_argument` if the window is out of range.
+    pub fn publisher(&self, window: usize) -> Result<Publisher, Error> {
+        Publisher::new(&self.home, &self.name, window)
+    }
+
+    /// Stores up to 1,000 messages together, whole or not at all. Gives their acks in the order of the messages.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `publish_failed` if one was refused, which is named: nothing was stored then. With `unsupported` if the home can't do
+    /// that; with `home_unavailable` it is not known whether they were stored.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the messages may have been stored.
+    pub fn batch(&self, messages: impl IntoIterator<Item = Message>) -> Pending<Vec<Ack>> {
+        let checked: Result<Vec<_>, Error> = messages.into_iter().map(|message| Ok(message.checked()?.0)).collect();
+        let messages = match checked {
+            Ok(messages) => messages,
+            Err(error) => return Pending::failed(error),
+        };
+        let title = format!("stream {:?}", self.name);
+        if messages.len() > BATCH_MAX {
+            let mend = "store several batches, or use a publisher";
+            return Pending::failed(Error::invalid(format!(
+                "{title}: a batch has at most {BATCH_MAX} messages: {mend}"
+            )));
+        }
+        if messages.is_empty() {
+            return Pending::new(std::future::ready(Ok(Vec::new())));
+        }
+        let stored = self.home.publish(&self.name, messages, true);
+        Pending::new(async move {
+            let mut acks = Vec::new();
+            for (number, result) in stored.await?.into_iter().enumerate() {
+                acks.push(result.map_err(|error| {
+                    let text = format!("{title}: nothing of the batch was stored: message {number}: {error}");
+                    Error::new(ErrorCode::PublishFailed, text)
+                })?);
+            }
+            Ok(acks)
+        })
+    }
+
+    /// Makes a consumer, or finds the one of this name. Several may take events from one consumer, in one process or many: each event goes to one of
+    /// them.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `settings_differ` if it exists with other settings, `invalid_argument` if one is not allowed, `not_found` if the stream
+    /// was deleted.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the consumer may have been made.
+    pub fn consumer(&self, name: &str, options: ConsumerOptions) -> Pending<Consumer> {
+        let settings = match options.settings(name) {
+            Ok(settings) => settings,
+            Err(error) => return Pending::failed(error),
+        };
+        let most = settings.max_in_flight;
+        let made = self.home.create_consumer(&self.name, settings);
+        let (home, runner, stream) = (Arc::clone(&self.home), Arc::clone(&self.runner), Arc::clone(&self.name));
+        Pending::new(async move {
+            let info = made.await?;
+            Ok(Consumer::new(&home, &runner, &stream, &info.settings.name, most))
+        })
+    }
+
+    /// Its events without any state that is kept: a replay.
+    pub fn read(&self, options: ReadOptions) -> Replay {
+        Replay::new(&self.home, &self.name, options)
+    }
+
+    /// What there is of it.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `not_found` if it was deleted.
+    pub fn info(&self) -> Pending<StreamInfo> {
+        answered(self.home.stream_info(&self.name))
+    }
+
+    /// What there is of its consumers, by name: depth, lag, deliveries that are out, dead letters.
+    ///
+    /// # Errors
+    /// As for [`info`](Stream::info).
+    pub fn consumers(&self) -> Pending<Vec<ConsumerInfo>> {
+        answered(self.home.list_consumers(&self.name))
+    }
+
+    /// Removes all events. Gives how many. Sequences are never used again.
+    ///
+    /// # Errors
+    /// As for [`info`](Stream::info).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, it happens all the same, as does every purge.
+    pub fn purge(&self) -> Pending<u64> {
+        self.purged(Purge::default())
+    }
+
+    /// Removes events before a sequence. Gives how many.
+    ///
+    /// # Errors
+    /// As for [`info`](Stream::info).
+    pub fn purge_before(&self, sequence: u64) -> Pending<u64> {
+        self.purged(Purge { before: Some(sequence), ..Purge::default() })
+    }
+
+    /// Removes all but the newest so many events. Gives how many.
+    ///
+    /// # Errors
+    /// As for [`info`](Stream::info).
+    pub fn purge_keep(&self, newest: u64) -> Pending<u64> {
+        self.purged(Purge { keep: Some(newest), ..Purge::default() })
+    }
+
+    /// Removes events of some subjects. Gives how many.
+    ///
+    /// # Errors
+    /// As for [`info`](Stream::info), and with `unsupported` if the home removes whole files only.
+    pub fn purge_subjects(&self, pattern: &str) -> Pending<u64> {
+        match crate::names::pattern(pattern) {
+            Ok(filter) => self.purged(Purge { filter: Some(filter), ..Purge::default() }),
+            Err(error) => Pending::failed(error),
+        }
+    }
+
+    fn purged(&self, purge: Purge) -> Pending<u64> {
+        answered(self.home.purge(&self.name, purge))
+    }
+
+    /// Deletes it with its consumers and dead letters.
+    ///
+    /// # Errors
+    /// As for [`info`](Stream::info).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the stream may have been deleted.
+    pub fn delete(&self) -> Pending<()> {
+        answered(self.home.delete_stream(&self.name))
+    }
+}
+
+/// Tells each publisher its ack.
+fn tell(told: Vec<Teller<Ack>>, results: Results<Ack>) {
+    match results {
+        Ok(results) => told.into_iter().zip(results).for_each(|(told, result)| drop(told.tell(result))),
+        Err(error) => told.into_iter().for_each(|told| drop(told.tell(Err(error.clone())))),
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Stream({:?})", self.name)
+    }
+}

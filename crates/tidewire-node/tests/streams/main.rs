@@ -1,0 +1,14 @@
+//! Streams, buckets and leases as nodes of Rust have them: in a folder, and at a hub, of Rust or of Python.
+
+#[path = "../stories/support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+mod buckets;
+mod consuming;
+mod hubs;
+mod kills;
+mod leases;
+mod publishing;
+mod python;
+mod suite;
