@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, Capability, Change, Compact, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery,
-    Entry, Event, Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo, NewMessage,
-    Order, Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
+    Ack, Answer, BucketInfo, BucketSettings, Capability, Change, Compact, ConsumerInfo, ConsumerSettings, DeadLetter,
+    Delivery, Entry, Event, Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo,
+    NewMessage, Order, Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
 };
 use tidewire_proto::subject::{Pattern, Subject, SubjectError};
 

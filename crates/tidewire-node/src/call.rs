@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use tidewire_engine::raw::{Fire, Watch};

@@ -12,14 +12,15 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Changes, Compact, ConsumerInfo,
+    Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Change, Changes, Compact, ConsumerInfo,
     ConsumerSettings, DeadLetter, Delivery, Entry, Expect, Fetch, Full, Grant, Home, HomeError, HomeErrorKind,
-    HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Order, Page, Purge, Read, Settle, Start, StreamInfo,
-    StreamSettings, Streams, Watch, answer,
+    HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Order, Page, Purge, Read, ScheduleInfo, ScheduleSettings,
+    Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 
 use super::maps::{self, BucketMap, ConsumerMap, StreamMap};
+use super::schedule::ScheduleMap;
 use super::turns::Turns;
 use super::wire::{self, AckResult, Each, MessageOut, SettleOut};
 use super::{CALL, LONG_WAIT_US, SERVICE, asked, errors};
@@ -246,6 +247,21 @@ impl Streams for HubHome {
         let wait_us = bounded(*wait_us);
         let args = (stream, wire::start_out(*start), stop, wire::texts(filter), max_messages, max_bytes, wait_us);
         self.made(("read", args), Loss::Again, Some(wait_us), wire::page, |_| {})
+    }
+
+    fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
+        let ScheduleSettings { name, timing, message } = &settings;
+        let args = (stream, name, timing.text(), timing.time_zone(), MessageOut(message));
+        self.ask("create_schedule", args, ScheduleMap::info)
+    }
+
+    fn list_schedules(&self, stream: &str) -> Answer<Vec<ScheduleInfo>> {
+        let read = |all: Vec<ScheduleMap>| all.into_iter().map(|map| Ok(map.info()?.0)).collect();
+        self.ask("list_schedules", (stream,), read)
+    }
+
+    fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool> {
+        self.call("cancel_schedule", (stream, schedule), Ok)
     }
 
     fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo> {

@@ -30,6 +30,7 @@
 //! | publish | [`Stream::publish`]; [`Stream::publisher`] for many; [`Stream::batch`] for whole or not at all |
 //! | handle events | [`Stream::consumer`], [`Delivery::ack`] |
 //! | replay | [`Stream::read`] |
+//! | have the home publish again and again | [`Stream::schedule`] |
 //! | keep values by key | [`Node::bucket_with`], [`Bucket`] |
 //! | be the only one | [`Node::lease`], [`Lease::fence`] |
 //!
@@ -48,6 +49,7 @@ mod maps;
 mod message;
 mod publisher;
 mod replay;
+mod schedule;
 mod service;
 mod stream;
 mod turns;
@@ -63,10 +65,11 @@ pub use lease::{Lease, LeaseOptions};
 pub use message::Message;
 pub use publisher::{NotStored, Publisher};
 pub use replay::{ReadOptions, Replay};
+pub use schedule::Schedule;
 pub use stream::{Stream, StreamOptions};
 pub use tidewire_backend::home::{
-    Ack, BucketInfo, Capabilities, Capability, Compact, ConsumerInfo, Durability, Full, Home, Order, Settlement, Start,
-    StreamInfo,
+    Ack, BucketInfo, Capabilities, Capability, Change, Compact, ConsumerInfo, Durability, Full, Home, Order,
+    Settlement, Start, StreamInfo,
 };
 
 pub(crate) use service::{Leaving, service};

@@ -12,14 +12,15 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use tidewire_backend::home::{
-    Answer, BucketSettings, Capability, ConsumerSettings, Expect, Fetch, Full, Grant, Home, HomeError, HomeErrorKind,
-    HomeResult, Order, Purge, Read, StreamSettings, Watch,
+    Answer, BucketSettings, Capability, Change, ConsumerSettings, Expect, Fetch, Full, Grant, Home, HomeError,
+    HomeErrorKind, HomeResult, Order, Purge, Read, StreamSettings, Watch,
 };
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Subject;
 
 use super::asked::Asked;
 use super::maps::{self, BucketMap, ConsumerMap, StreamMap};
+use super::schedule::{self, ScheduleMap};
 use super::wire::{self, AckResult, Each, EntryOut, EventOut};
 use super::{ACQUIRE_WAIT_US, CALL, SERVICE, asked, errors};
 use crate::failure::Failure;
@@ -202,6 +203,23 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
             let (stream, messages, whole): (String, Vec<wire::MessageIn>, bool) = Deserialize::deserialize(from)?;
             let begin = move |home: &dyn Home| Ok(home.publish(&stream, wire::messages(messages)?, whole));
             act(begin, each(AckResult))
+        }
+        "create_schedule" => {
+            let (stream, name, when, time_zone, message) = Deserialize::deserialize(from)?;
+            let (stream, when, time_zone): (String, String, String) = (stream, when, time_zone);
+            let begin = move |home: &dyn Home| {
+                let settings = schedule::settings(name, &when, &time_zone, wire::message(message)?)?;
+                Ok(home.create_schedule(&stream, settings))
+            };
+            act(begin, |(info, change)| written(&ScheduleMap::of(info, change)))
+        }
+        "list_schedules" => {
+            let (stream,): (String,) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.list_schedules(&stream)), each(|info| ScheduleMap::of(info, Change::Kept)))
+        }
+        "cancel_schedule" => {
+            let (stream, name): (String, String) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.cancel_schedule(&stream, &name)), plain)
         }
         "read" => {
             let (stream, start, stop, filter, max_messages, max_bytes, wait_us) = Deserialize::deserialize(from)?;

@@ -108,6 +108,10 @@ impl Stream {
         &self.name
     }
 
+    pub(super) fn home(&self) -> &dyn Home {
+        &*self.home
+    }
+
     /// Stores a message. It is on its way when this returns; what is published before it is stored goes with it or behind it, so that many share one
     /// sync. The ack says what the message survives; a delayed one gets another sequence when it is due.
     ///

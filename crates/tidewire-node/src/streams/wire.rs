@@ -57,12 +57,14 @@ impl Serialize for MessageOut<'_> {
 pub(super) type MessageIn =
     (String, Bytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
 
+/// A message of a call.
+pub(super) fn message((name, payload, key, id, headers, deliver_at_us, ttl_us): MessageIn) -> HomeResult<NewMessage> {
+    let subject = subject("subject", &name)?;
+    Ok(NewMessage { subject, payload: payload.0.into(), key, id, headers, deliver_at_us, ttl_us })
+}
+
 /// The messages of a call.
 pub(super) fn messages(all: Vec<MessageIn>) -> HomeResult<Vec<NewMessage>> {
-    let message = |(name, payload, key, id, headers, deliver_at_us, ttl_us): MessageIn| {
-        let subject = subject("subject", &name)?;
-        Ok(NewMessage { subject, payload: payload.0.into(), key, id, headers, deliver_at_us, ttl_us })
-    };
     all.into_iter().map(message).collect()
 }
 

@@ -11,4 +11,5 @@ mod kills;
 mod leases;
 mod publishing;
 mod python;
+mod schedules;
 mod suite;

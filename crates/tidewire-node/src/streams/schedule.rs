@@ -1,0 +1,172 @@
+//! Schedules of a stream: messages that its home publishes by itself, again and again.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use tidewire_backend::home::{
+    Change, HomeError, HomeErrorKind, HomeResult, NewMessage, ScheduleInfo, ScheduleSettings,
+};
+use tidewire_core::stream::timing::Timing;
+
+use super::message::Message;
+use super::stream::Stream;
+use super::{time_of, wire};
+use crate::error::Error;
+use crate::pending::Pending;
+use crate::values::Bytes;
+
+/// A schedule, as it was when its home was asked. Dropping this ends nothing.
+#[derive(Clone)]
+pub struct Schedule {
+    info: ScheduleInfo,
+    change: Change,
+}
+
+impl Schedule {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.info.settings.name
+    }
+
+    /// Its cron expression, or `@every 30s`.
+    pub fn when(&self) -> &str {
+        self.info.settings.timing.text()
+    }
+
+    /// Whose clocks it goes by.
+    pub fn time_zone(&self) -> &str {
+        self.info.settings.timing.time_zone()
+    }
+
+    /// Where its beats are published.
+    pub fn subject(&self) -> &str {
+        self.info.settings.message.subject.as_str()
+    }
+
+    /// Its next beat.
+    pub fn next(&self) -> Option<SystemTime> {
+        self.info.next_us.map(time_of)
+    }
+
+    /// What [`Stream::schedule`] has done; `Kept` where it was only looked at.
+    pub const fn change(&self) -> Change {
+        self.change
+    }
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Schedule({:?}, {:?})", self.name(), self.when())
+    }
+}
+
+/// Messages that the home publishes by itself.
+impl Stream {
+    /// Has the home publish a message again and again, also while no program runs: at the minutes of a cron expression such as `0 22 * * 1-5` or `@daily`, by
+    /// UTC, or after each interval, `@every 1h30m`. Each beat is an event with the header `Tidewire-Schedule`, which has the name. A program can say so each
+    /// time it starts: a schedule with the same settings goes on as it was, one with others is replaced.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `invalid_argument` if the name, the expression or the message is not allowed, `limit_exceeded` if the stream has as many
+    /// schedules as it may have, `unsupported` if it refuses messages when it is full, or its home can't do it, `not_found` if the stream was deleted.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the schedule may have been made.
+    pub fn schedule(&self, name: &str, when: &str, message: Message) -> Pending<Schedule> {
+        self.schedule_in(name, when, "UTC", message)
+    }
+
+    /// The same, by the clocks of a time zone such as `Europe/Berlin`: a time that they skip has no beat on that day, one that they show twice has two.
+    ///
+    /// # Errors
+    /// As for [`schedule`](Stream::schedule).
+    ///
+    /// # Cancel safety
+    /// As for [`schedule`](Stream::schedule).
+    pub fn schedule_in(&self, name: &str, when: &str, time_zone: &str, message: Message) -> Pending<Schedule> {
+        let made = message.checked().and_then(|(message, _)| {
+            let timing = Timing::new(when, time_zone).map_err(Error::invalid)?;
+            let settings = ScheduleSettings { name: name.to_owned(), timing, message };
+            Ok(self.home().create_schedule(self.name(), settings))
+        });
+        match made {
+            Ok(made) => Pending::new(async move {
+                let (info, change) = made.await?;
+                Ok(Schedule { info, change })
+            }),
+            Err(error) => Pending::failed(error),
+        }
+    }
+
+    /// Its schedules, by name.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `not_found` if the stream was deleted.
+    pub fn schedules(&self) -> Pending<Vec<Schedule>> {
+        let listed = self.home().list_schedules(self.name());
+        Pending::new(async move {
+            let all = listed.await?.into_iter();
+            Ok(all.map(|info| Schedule { info, change: Change::Kept }).collect())
+        })
+    }
+
+    /// Ends a schedule: no further beat comes. Gives false if there is none of this name.
+    ///
+    /// # Errors
+    /// As for [`schedules`](Stream::schedules).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the schedule may have ended.
+    pub fn cancel_schedule(&self, name: &str) -> Pending<bool> {
+        super::answered(self.home().cancel_schedule(self.name(), name))
+    }
+}
+
+/// A schedule as homes tell it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ScheduleMap {
+    name: String,
+    when: String,
+    time_zone: String,
+    subject: String,
+    payload: Bytes,
+    key: Option<String>,
+    headers: Vec<(String, String)>,
+    ttl_us: Option<u64>,
+    next_us: Option<u64>,
+    change: String,
+}
+
+impl ScheduleMap {
+    pub fn of(info: ScheduleInfo, change: Change) -> Self {
+        let ScheduleSettings { name, timing, message } = info.settings;
+        Self {
+            when: timing.text().to_owned(),
+            time_zone: timing.time_zone().to_owned(),
+            subject: message.subject.as_str().to_owned(),
+            payload: Bytes(message.payload.to_vec()),
+            key: message.key,
+            headers: message.headers,
+            ttl_us: message.ttl_us,
+            next_us: info.next_us,
+            change: change.name().to_owned(),
+            name,
+        }
+    }
+
+    pub fn info(self) -> HomeResult<(ScheduleInfo, Change)> {
+        let subject = wire::subject("subject", &self.subject)?;
+        let mut message = NewMessage::new(subject, self.payload.0);
+        (message.key, message.headers, message.ttl_us) = (self.key, self.headers, self.ttl_us);
+        let settings = settings(self.name, &self.when, &self.time_zone, message)?;
+        let change = [Change::Made, Change::Replaced].into_iter().find(|change| change.name() == self.change);
+        Ok((ScheduleInfo { settings, next_us: self.next_us }, change.unwrap_or(Change::Kept)))
+    }
+}
+
+/// A schedule as it is asked for.
+pub(super) fn settings(name: String, when: &str, time_zone: &str, message: NewMessage) -> HomeResult<ScheduleSettings> {
+    let timing = Timing::new(when, time_zone).map_err(|wrong| HomeError::new(HomeErrorKind::Invalid, wrong))?;
+    Ok(ScheduleSettings { name, timing, message })
+}
