@@ -32,24 +32,24 @@ async def hub_and_client(folder: Path) -> AsyncIterator[tuple[tw.Node, tw.Node, 
 @story
 async def test_a_command_is_started_and_followed_through_it_as_nodes_of_python_do_with_the_home(tmp_path: Path) -> None:
     async with hub_and_client(tmp_path) as (hub, node, client):
-        id = await client.start("sums", "add", encode([[1], {"right": 2}]), "key", None, "high")
-        info = await client.info(id)
+        run = await client.start("sums", "add", encode([[1], {"right": 2}]), "key", None, "high")
+        info = await client.info(run)
         assert (info["stage"], info["caller"], info["key"], info["priority"]) == ("queued", "page", "key", "high")
-        revision, is_over, record = await client.state(id, 0, 0)
+        revision, is_over, record = await client.state(run, 0, 0)
         assert not is_over
         assert record["result"] is None
-        assert await client.state(id, revision, 0) is None, "there is nothing newer"
-        waiting = asyncio.ensure_future(client.state(id, revision, WAIT_US))
+        assert await client.state(run, revision, 0) is None, "there is nothing newer"
+        waiting = asyncio.ensure_future(client.state(run, revision, WAIT_US))
         await hub.serve(Sums())
         assert (await asyncio.wait_for(waiting, PATIENCE))[0] > revision
-        assert [(fraction, note) async for fraction, note, _, _ in client.progress(id)][-1] == (0.5, "half")
-        assert await node.command(id).result() == 3
-        _, is_over, record = await client.state(id, 0, 0)
+        assert [(fraction, note) async for fraction, note, _, _ in client.progress(run)][-1] == (0.5, "half")
+        assert await node.command(run).result() == 3
+        _, is_over, record = await client.state(run, 0, 0)
         assert is_over
         assert (record["stage"], record["result"]) == ("succeeded", encode(3))
-        assert [info["id"] async for info in client.commands("sums", None, None)] == [id]
-        assert not await client.cancel(id)
-        assert not await client.retry(id)
+        assert [info["id"] async for info in client.commands("sums", None, None)] == [run]
+        assert not await client.cancel(run)
+        assert not await client.retry(run)
 
 
 @story
@@ -76,13 +76,12 @@ async def test_what_is_wrong_is_told_to_who_asked_and_not_to_the_log_of_the_hub(
 @story
 async def test_who_waits_at_a_hub_that_stops_is_told_at_once(tmp_path: Path) -> None:
     async with hub_and_client(tmp_path) as (hub, _, client):
-        id = await client.start("sums", "add", encode([[1, 2], {}]), None, None, "normal")
-        revision, _, _ = await client.state(id, 0, 0)
-        waiting = asyncio.ensure_future(client.state(id, revision, WAIT_US))
+        run = await client.start("sums", "add", encode([[1, 2], {}]), None, None, "normal")
+        revision, _, _ = await client.state(run, 0, 0)
+        waiting = asyncio.ensure_future(client.state(run, revision, WAIT_US))
         # It waits at the hub by the time that this is answered.
-        await client.info(id)
+        await client.info(run)
         stopping = asyncio.ensure_future(hub.stop())
         with pytest.raises(tw.HomeUnavailable):
             await asyncio.wait_for(waiting, 2.0)
         await stopping
-

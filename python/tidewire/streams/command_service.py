@@ -122,7 +122,9 @@ class Service:
         """Return what there is of a command."""
         return asdict(await self._run(id).info())
 
-    async def commands(self, service: str | None, command: str | None, stage: str | None) -> AsyncIterator[dict[str, Any]]:
+    async def commands(
+        self, service: str | None, command: str | None, stage: str | None
+    ) -> AsyncIterator[dict[str, Any]]:
         """Give what there is of those there are, the oldest first."""
         for info in await self._node.commands(service=service, command=command, stage=stage):
             yield asdict(info)
