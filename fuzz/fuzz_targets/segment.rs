@@ -86,6 +86,7 @@ fn written(messages: &[u8]) -> (Vec<u8>, Vec<usize>) {
             due_us: (flags & 4 > 0).then_some(9),
             ttl_us: (flags & 8 > 0).then_some(9),
             origin: None,
+            beat_us: (flags & 32 > 0).then_some(9),
             payload,
         };
         log.append(&new, u64::from(flags)).expect("there is no limit");

@@ -154,7 +154,7 @@ impl Consumer {
     ///
     /// # Errors
     /// `not_found` if the consumer or its stream was deleted; `home_unavailable` if the home can't be reached, or acks could not be stored: their events
-    /// come again, and it may be asked again.
+    /// come again, and it may be asked again. A wait whose link is lost goes on when that is back, for up to 10 minutes.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped: what was on its way is given by the next call.

@@ -191,7 +191,7 @@ impl Node {
     /// As for `lease_with`.
     ///
     /// # Cancel safety
-    /// If it is dropped, the lease is not held: what was granted goes back.
+    /// If it is dropped, the lease is not held: what was granted goes back, at the latest when its time is over.
     pub fn lease(&self, name: &str) -> Pending<Lease> {
         self.lease_with(name, LeaseOptions::default())
     }

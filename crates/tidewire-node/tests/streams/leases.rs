@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidewire_node::streams::LeaseOptions;
+use tidewire_node::streams::{BucketOptions, LeaseOptions};
 use tidewire_node::{ErrorCode, Node, NodeOptions};
 
 use crate::hubs::{Away, Folder, Place};
@@ -44,14 +44,18 @@ fn one_holds_it_and_the_next_has_it_when_it_is_dropped() {
 #[test]
 fn a_wait_that_is_dropped_does_not_hold_it() {
     let place = Place::new();
-    let first = in_time(place.node.lease("nightly"));
+    // Whoever has it and does not give it back has it for longer than anybody waits.
+    let long = || LeaseOptions::default().ttl(Duration::from_secs(600)).timeout(Duration::from_secs(20));
+    let first = in_time(place.node.lease_with("nightly", long()));
+    // What is granted while its wait is cancelled is over with its time.
     drop(place.node.lease("nightly"));
     in_time(first.release());
-    let home = in_time(place.node.home());
-    let long = || LeaseOptions::default().ttl(Duration::from_secs(600)).timeout(Duration::from_secs(20));
-    let granted = place.node.lease_with("nightly", long());
+    in_time(in_time(place.node.lease_with("nightly", long())).release());
     // It is granted, and nobody has looked.
+    let home = in_time(place.hub.home());
+    let granted = place.hub.lease_with("nightly", long());
     while home.lease_info("nightly").wait().expect("it is asked").is_none_or(|info| info.holder.is_none()) {}
+    in_time(place.hub.bucket_with("later", BucketOptions::default()));
     drop(granted);
     in_time(in_time(place.node.lease_with("nightly", long())).release());
 }

@@ -29,7 +29,7 @@ export class Lease {
 
 	private constructor(
 		private readonly home: Home,
-		private readonly clock: Clock,
+		private readonly clock: Pick<Clock, "now" | "at">,
 		readonly name: string,
 		private readonly ttl: number,
 		private readonly token: number,
@@ -37,7 +37,12 @@ export class Lease {
 	) {}
 
 	/** @internal */
-	static async acquire(node: Node, clock: Clock, name: string, options: LeaseOptions): Promise<Lease> {
+	static async acquire(
+		node: Node,
+		clock: Pick<Clock, "now" | "at">,
+		name: string,
+		options: LeaseOptions,
+	): Promise<Lease> {
 		const { ttl = TTL_MS, holder = node.name, signal } = options;
 		if (typeof ttl !== "number" || !(ttl >= TTL_MIN_MS && ttl <= TTL_MAX_MS)) {
 			const mend = `give ${TTL_MIN_MS} to ${TTL_MAX_MS} milliseconds`;
