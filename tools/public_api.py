@@ -20,7 +20,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "spec" / "rust-api"
 READER = ROOT / ".make" / "cargo" / "bin" / "cargo-public-api"
-CRATES = {"tidewire-engine": "tokio", "tidewire-node": "embedded,schemars,tracing", "tidewire-link": "", "tidewire-proto": ""}
+CRATES = {
+    "tidewire-engine": "tokio",
+    "tidewire-node": "embedded,schemars,tracing",
+    "tidewire-link": "",
+    "tidewire-proto": "",
+}
 """What programs of Rust users name, with features that are off by default. The other crates are parts of these."""
 
 
