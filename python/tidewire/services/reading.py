@@ -1,4 +1,4 @@
-"""What calling a method that gives a stream gives: something to read with ``async for``, or with ``for`` in a plain thread."""
+"""Streams of items as their callers read them: with ``async for``, or with ``for`` in a plain thread."""
 
 from __future__ import annotations
 

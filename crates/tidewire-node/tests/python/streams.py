@@ -8,7 +8,7 @@ import tidewire as tw
 
 class Desk(tw.Service):
     def __init__(self) -> None:
-        self.seen: asyncio.Queue[str] = asyncio.Queue()
+        self.seen: asyncio.Queue[str] = asyncio.Queue(2_000)
 
     @tw.on("orders.*", durable="desk")
     async def on_order(self, order: str) -> None:

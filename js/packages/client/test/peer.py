@@ -1,4 +1,4 @@
-"""What the tests of the TypeScript client talk to: a hub, and a node of Python that serves and calls.
+"""Peers of the tests of the TypeScript client: a hub, and a node of Python that serves and calls.
 
     python peer.py hub [PORT]       a hub on loopback
     python peer.py server URL       a node that serves `pricing`, `shop`, `values` and `driver`
