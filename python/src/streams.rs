@@ -1,5 +1,6 @@
 //! `StreamHome`: a home of streams, buckets and leases, for Python. Everything crosses the border in batches of plain data.
 
+use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidewire_backend::home::{
     Ack, Answer, BucketInfo, BucketSettings, Capability, Change, Compact, ConsumerInfo, ConsumerSettings, DeadLetter,
     Delivery, Entry, Event, Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo,
-    NewMessage, Order, Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch,
+    NewMessage, Order, Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch, asked,
 };
 use tidewire_proto::subject::{Pattern, Subject, SubjectError};
 
@@ -216,7 +217,7 @@ impl StreamHome {
     /// Gives `(subject, payload, key, id, headers, sequence, time_us, delivery, ticket)` of each delivery.
     fn fetch(&self, stream: &str, consumer: &str, max_messages: u32, max_bytes: u32, wait_us: u64) -> Pending {
         let fetch = Fetch { max_messages, max_bytes, wait_us };
-        pending("fetch", self.home.fetch(stream, consumer, fetch), |py, all| {
+        pending("fetch", asked::fetch(&self.home, stream, consumer, fetch), |py, all| {
             each(py, all, |py, Delivery { event: found, delivery, ticket }| event(py, found, delivery, ticket))
         })
     }
@@ -345,7 +346,7 @@ impl StreamHome {
     }
 
     fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Pending {
-        pending("acquire", self.home.acquire(name, holder, ttl_us, wait_us), grant)
+        pending("acquire", asked::acquire(&self.home, name, holder, ttl_us, wait_us), grant)
     }
 
     fn renew(&self, name: &str, fence: u64) -> Pending {
@@ -412,7 +413,7 @@ pub fn salvage_folder(py: Python<'_>, path: &str, into: &str) -> PyResult<u64> {
 
 fn pending<T: Send + 'static>(
     what: &'static str,
-    answer: Answer<T>,
+    answer: impl Future<Output = HomeResult<T>> + Send + 'static,
     convert: fn(Python<'_>, T) -> PyResult<Py<PyAny>>,
 ) -> Pending {
     let operation = async move {

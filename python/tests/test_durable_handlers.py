@@ -137,6 +137,26 @@ async def test_what_was_begun_ends_before_its_service_does_and_the_rest_goes_to_
         assert sorted(handled) == list(range(20)), (before, handled)
 
 
+@pytest.mark.parametrize("kind", ["folder", "hub"])
+@story
+async def test_what_was_on_its_way_when_a_service_stops_goes_to_others_at_once(kind: str, tmp_path: Path) -> None:
+    rounds, each = 30, 50
+    async with nodes(kind, tmp_path) as (one, two):
+        orders = await one.stream("orders", subjects=["orders.>"])
+        billing = Billing()
+        for number in range(rounds):
+            async with orders.publisher() as out:
+                for order in range(each):
+                    await out.publish("orders.created", Order(number * each + order))
+            served = await (one, two)[number % 2].serve(Billing(billing))
+            await billing.until(number * each + 1)
+            await served.stop()
+        await one.serve(Billing(billing))
+        # Its ack wait is 30 s: what is handled in time was given back.
+        await billing.until(rounds * each)
+        assert sorted(billing.billed) == [(number, 1) for number in range(rounds * each)]
+
+
 @every_home
 @story
 async def test_a_service_that_is_cut_gives_back_what_it_was_at(kind: str, tmp_path: Path) -> None:

@@ -277,6 +277,24 @@ impl Client {
         })
     }
 
+    /// Passes a call on: as a part of it, with what its caller added.
+    pub(crate) fn passing_on(mut self, context: &Context) -> Self {
+        self.options.priority = context.priority();
+        let headers = context.headers().iter().map(|(name, value)| (name.clone(), value.clone()));
+        self.options.headers.extend(headers);
+        self.within(context)
+    }
+
+    /// A call with arguments as they travel.
+    pub(crate) fn pass<T: DeserializeOwned>(&self, method: &str, arguments: Blob) -> Call<T> {
+        Call::begin(self.shot_of(method, arguments, Some(DEFAULT_TIMEOUT)))
+    }
+
+    /// A stream with arguments as they travel.
+    pub(crate) fn pass_stream<T: DeserializeOwned>(&self, method: &str, arguments: Blob) -> Items<T> {
+        Items::open(self.shot_of(method, arguments, None))
+    }
+
     fn title(&self, method: &str) -> String {
         format!("{}.{method}", self.service)
     }

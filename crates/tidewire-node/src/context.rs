@@ -4,11 +4,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tidewire_link::Named;
+use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::client::Priority;
 use crate::discovery::Visibility;
+use crate::error::Error;
 use crate::exchanging::Exchanging;
 use crate::names::random_hex;
+use crate::streams::Lease;
 
 /// The header with the id that a call shares with the one it was made in.
 pub(crate) const TRACE: &str = "tw-trace";
@@ -21,7 +24,7 @@ pub(crate) const PUBLIC: &str = "public";
 
 /// The call that a handler works at: who called, and how long that one waits.
 #[derive(Clone)]
-pub struct Context(Arc<Inner>);
+pub struct Context(Arc<Inner>, Option<Arc<Lease>>);
 
 pub(crate) struct Inner {
     pub service: Arc<str>,
@@ -46,7 +49,12 @@ impl Context {
         if inner.headers.remove(ORIGIN).is_some_and(|origin| origin == PUBLIC) {
             inner.origin = Visibility::Public;
         }
-        Self(Arc::new(inner))
+        Self(Arc::new(inner), None)
+    }
+
+    /// The same call, of a service that is active while a lease is held.
+    pub(crate) fn under(self, lease: &Arc<Lease>) -> Self {
+        Self(self.0, Some(Arc::clone(lease)))
     }
 
     /// The name of the service.
@@ -99,6 +107,20 @@ impl Context {
     /// How urgent the call is.
     pub fn priority(&self) -> Priority {
         Priority::of_lane(self.0.lane)
+    }
+
+    /// The fencing token of a [single active](crate::Node::serve_single) service: greater than that of every instance that was active before. Give it to
+    /// stores that can compare it.
+    ///
+    /// # Errors
+    /// [`Error`] with `lease_lost` if this instance is not active any more, or its service is none of which one is active at a time.
+    pub fn fence(&self) -> Result<u64, Error> {
+        let none = || {
+            let text =
+                format!("{}: of this service any number is active: serve it with Node::serve_single", self.service());
+            Error::new(ErrorCode::LeaseLost, text)
+        };
+        self.1.as_ref().ok_or_else(none)?.fence()
     }
 
     /// Whether nobody waits for the answer any more. A handler that awaits is dropped then; one that computes for long should look.

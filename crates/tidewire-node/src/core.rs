@@ -1,7 +1,7 @@
 //! State that all parts of a node share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ use crate::options::{Log, Spawn, Task};
 use crate::pending::Wakers;
 use crate::place::{Outcome, Place};
 use crate::serving::Kept;
+use crate::single;
 use crate::streams::{Home, Leaving};
 
 /// A node.
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,
     pub served: Mutex<BTreeMap<u64, Kept>>,
+    /// Instances that are active one at a time, or stand by.
+    pub singles: Mutex<Vec<Weak<single::Inner>>>,
     pub log: Log,
     /// Told of what comes and goes.
     pub changes: Log,
@@ -63,12 +66,37 @@ pub(crate) struct Runner {
     watchdog: Arc<Watchdog>,
     /// Woken when a call or a stream has ended.
     pub ended: Wakers,
+    /// How much goes back to the home of the hub.
+    returning: AtomicUsize,
+}
+
+/// Something of the home of a hub that nobody wanted any more, until it is back there.
+pub(crate) struct Returning(Arc<Runner>);
+
+impl Returning {
+    pub fn begin(runner: Arc<Runner>) -> Self {
+        runner.returning.fetch_add(1, Ordering::AcqRel);
+        Self(runner)
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.0.returning.fetch_sub(1, Ordering::AcqRel);
+        self.0.ended.wake();
+    }
 }
 
 impl Runner {
     pub fn new(engine: EngineHandle, spawn: Option<Spawn>) -> Self {
         let (began, watchdog) = (Instant::now(), Arc::default());
-        Self { engine, spawn, objects: OnceLock::new(), began, watchdog, ended: Wakers::default() }
+        let (objects, ended, returning) = (OnceLock::new(), Wakers::default(), AtomicUsize::new(0));
+        Self { engine, spawn, objects, began, watchdog, ended, returning }
+    }
+
+    /// Whether all that was on its way from the home of the hub is back there.
+    pub fn has_returned(&self) -> bool {
+        self.returning.load(Ordering::Acquire) == 0
     }
 
     /// What handlers are given, and give, belongs to this.

@@ -2,9 +2,12 @@
 //! an instance itself.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Instant;
 
+use tidewire_core::rpc::STANDBY;
 use tidewire_core::rpc::balancer::{Balancer, Ended, Policy};
 use tidewire_core::rpc::directory::{Change, Directory as Machine};
 use tidewire_engine::raw::Mutex;
@@ -17,6 +20,7 @@ use crate::discovery::{Listed, Skipped, entries, list};
 use crate::error::Error;
 use crate::host::refuse;
 use crate::names;
+use crate::pending::Wakers;
 use crate::place::Place;
 use crate::values::{self, Bytes};
 
@@ -28,6 +32,8 @@ const CHANGES: &str = "$hub.services.*";
 pub(crate) struct Directory {
     /// The lock protects all that is known; nothing is called under it.
     state: Mutex<State>,
+    /// Woken when what is known has changed.
+    news: Wakers,
 }
 
 #[derive(Default)]
@@ -69,7 +75,11 @@ impl Directory {
         let was_tried = |id: &str| tried.iter().any(|other| **other == *id);
         let (instance, node) = match id {
             Some(id) => balancer.get(id).filter(|(id, _)| !was_tried(id))?,
-            None => balancer.choose(policy, names::dice(), was_tried)?,
+            // One that stands by would pass it on.
+            None => match balancer.choose(policy, names::dice(), |id| was_tried(id) || id.starts_with(STANDBY)) {
+                Some(active) => active,
+                None => state.services.get_mut(&**service)?.choose(policy, names::dice(), was_tried)?,
+            },
         };
         Some(Chosen {
             instance: Arc::clone(instance),
@@ -99,9 +109,33 @@ impl Directory {
         state.machine.is_current() && state.services.get(service).is_some_and(|known| has(known, id))
     }
 
+    /// Waits until an instance is active that does not only stand by, but none of these.
+    pub async fn active(&self, core: &Arc<Core>, service: &str, tried: &[Arc<str>]) -> Result<Arc<str>, Error> {
+        self.follow(core).await?;
+        loop {
+            if !self.state.lock().machine.is_current() {
+                self.refresh(core).await?;
+            }
+            let active = poll_fn(|context| {
+                self.news.add(context.waker());
+                let state = self.state.lock();
+                if !state.machine.is_current() {
+                    return Poll::Ready(None);
+                }
+                let mut instances = state.services.get(service).into_iter().flat_map(Balancer::iter);
+                let active = instances.find(|(id, _)| !id.starts_with(STANDBY) && !tried.contains(id));
+                active.map_or(Poll::Pending, |(id, _)| Poll::Ready(Some(Arc::clone(id))))
+            });
+            if let Some(active) = active.await {
+                return Ok(active);
+            }
+        }
+    }
+
     /// What was told is not all any more: the link was lost, or too much waited for it.
     pub fn missed(&self) {
         self.state.lock().machine.missed();
+        self.news.wake();
     }
 
     /// Has the hub tell of changes, from the first time on.
@@ -126,6 +160,8 @@ impl Directory {
         let mut state = self.state.lock();
         let changes = state.machine.listed(asked.number, listed.into_iter().map(Listed::entry));
         state.take(changes);
+        drop(state);
+        self.news.wake();
         Ok(())
     }
 
@@ -142,6 +178,8 @@ impl Directory {
             let changes = if came { state.machine.came(key, node) } else { Vec::from_iter(state.machine.left(&key)) };
             state.take(changes);
         }
+        drop(state);
+        self.news.wake();
         Ok(())
     }
 }

@@ -54,6 +54,7 @@ type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send
 /// assert_eq!(heard.recv().unwrap(), ("orders.new".to_owned(), 7));
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Event {
     pub(crate) info: EventInfo,
     pub(crate) handles: Arc<Handles>,

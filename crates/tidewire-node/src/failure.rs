@@ -60,6 +60,14 @@ impl Failure {
         (ErrorCode::RemoteError, blob.unwrap_or_else(|_| text("the error itself could not be sent")))
     }
 
+    /// In a line, as a dead letter has it.
+    pub(crate) fn line(&self) -> String {
+        match &*self.type_name {
+            "" | "std:Error" => self.message.clone(),
+            name => format!("{name}: {}", self.message),
+        }
+    }
+
     /// What a panic says.
     pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -10,13 +10,14 @@ use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::context::{ORIGIN, PUBLIC};
-use crate::core::Runner;
+use crate::core::{Core, Runner};
 use crate::discovery::{MethodInfo, Visibility};
 use crate::events::Listener;
 use crate::exchanging::{Ended, Exchanging};
 use crate::objects::Busy;
 use crate::running;
 use crate::service::{Handling, Room, Service};
+use crate::streams::DurableSubscription;
 use crate::values::Value;
 
 pub(crate) const STOPPED: &str = "the service has stopped";
@@ -32,6 +33,7 @@ pub(crate) struct Host {
     doors: Mutex<Doors>,
     waiting_max: usize,
     listeners: OnceLock<Vec<Arc<Listener>>>,
+    durables: OnceLock<Vec<Arc<DurableSubscription>>>,
     pub counts: Counts,
 }
 
@@ -126,6 +128,7 @@ impl Host {
             doors: Mutex::new(doors),
             waiting_max: room.waiting,
             listeners: OnceLock::new(),
+            durables: OnceLock::new(),
             counts: Counts::default(),
         }
     }
@@ -167,19 +170,39 @@ impl Host {
         self.listeners.get().map_or(&[], Vec::as_slice)
     }
 
+    /// Begins to handle events of streams.
+    pub fn subscribe(self: &Arc<Self>, core: &Arc<Core>, durables: Vec<Arc<DurableSubscription>>) {
+        self.durables.get_or_init(|| durables).iter().for_each(|durable| durable.begin(core, self));
+    }
+
+    pub fn durables(&self) -> &[Arc<DurableSubscription>] {
+        self.durables.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Fetches no more events of streams, and ends all streams of callers, as they may last for ever.
+    pub fn leave(&self) {
+        self.durables().iter().for_each(|durable| durable.leave());
+        self.end(|running| running.is_stream);
+    }
+
+    /// Gives events of streams back that were not handled.
+    pub fn give_back(&self) {
+        self.durables().iter().for_each(|durable| durable.cut());
+    }
+
+    /// Whether what was fetched of streams is handled or given back, and that is stored.
+    pub fn has_given_back(&self) -> bool {
+        self.durables().iter().all(|durable| durable.is_over())
+    }
+
     /// Events that found no room.
     pub fn events_dropped(&self) -> u64 {
         self.listeners().iter().map(|listener| listener.dropped()).sum()
     }
 
-    /// Whether no handler runs, and nothing waits for one.
+    /// Whether no handler runs, and nothing waits for one. For a host that leaves.
     pub fn is_idle(&self) -> bool {
-        self.open() == (0, 0) && self.listeners().iter().all(|listener| listener.is_idle())
-    }
-
-    /// Ends all streams, as they may last for ever.
-    pub fn cut_streams(&self) {
-        self.end(|running| running.is_stream);
+        self.open() == (0, 0) && self.listeners().iter().all(|listener| listener.is_idle()) && self.has_given_back()
     }
 
     /// Ends all handlers, and lets none begin.
@@ -193,6 +216,7 @@ impl Host {
         waiting.into_iter().for_each(|job| refuse(job.call, ErrorCode::NodeStopped, STOPPED));
         self.end(|_| true);
         self.listeners().iter().for_each(|listener| listener.end());
+        self.give_back();
     }
 
     /// The caller of a call has gone. If that waits for its turn, it is let go of at once, with all that it came with.

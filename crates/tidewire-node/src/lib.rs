@@ -25,6 +25,7 @@
 //! |---|---|
 //! | join a hub, or be one | [`Node::join`], [`Node::listen`] |
 //! | serve | [`Service`], [`Method`], [`Node::serve`]; a handler is given a [`Context`] |
+//! | have one instance active at a time | [`Node::serve_single`], [`Context::fence`] |
 //! | call | [`Node::client`]; a [`Call`] gives one value, [`Items`] are a stream |
 //! | give streams, functions and objects | [`Feed`], [`Function`], [`Object`]; a handler takes [`Items`], [`RemoteFunction`], [`RemoteObject`] |
 //! | look what is served | [`Node::services`] |
@@ -64,6 +65,7 @@ mod schemas;
 mod service;
 mod serving;
 mod shot;
+mod single;
 mod stopping;
 pub mod streams;
 mod subject;
@@ -91,6 +93,7 @@ pub use options::{NodeOptions, Task};
 pub use pending::Pending;
 pub use service::{Method, Service};
 pub use serving::{Served, ServiceStatistics};
+pub use single::Single;
 pub use subject::Subject;
 pub use subjects::{Message, SubscribeOptions, Subscription};
 pub use tidewire_link::Tls;

@@ -26,8 +26,9 @@ use crate::options::NodeOptions;
 use crate::pending::{Pending, Wakers};
 use crate::service::Service;
 use crate::serving::{Served, serve};
+use crate::single::{Single, serve_single};
 use crate::stopping::until;
-use crate::streams;
+use crate::streams::{self, LeaseOptions};
 use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
 
@@ -209,6 +210,7 @@ impl Node {
             rejoined: Wakers::default(),
             listening: Mutex::default(),
             served: Mutex::new(BTreeMap::new()),
+            singles: Mutex::default(),
             log: options.log,
             changes: options.changes,
             resends: options.resends,
@@ -245,6 +247,45 @@ impl Node {
     /// If it is dropped, the service is served all the same.
     pub fn serve(&self, service: Service) -> Pending<Served> {
         serve(&self.core, service)
+    }
+
+    /// Serves a service of which one instance is active at a time, wherever they are served, by nodes of whichever language: the holder of a lease of 5
+    /// seconds. The others stand by, and hold calls until one is active. An instance whose process ends is followed by another at once where the lease is
+    /// at a hub. One that may have lost its lease answers no more, by its own clock. A node that serves one at its hub stays until it is stopped.
+    ///
+    /// ```
+    /// # use tidewire_node::{Node, NodeOptions, Service};
+    /// # let folder = std::env::temp_dir().join(format!("tidewire-single-{}", std::process::id()));
+    /// # #[cfg(feature = "embedded")] {
+    /// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub").data(&folder)).wait()?;
+    /// let matching = Service::new("matching").method("fence", &[], |call, ()| async move { Ok(call.fence()?) });
+    /// let single = hub.serve_single(matching).wait()?;
+    /// let fence: u64 = hub.client("matching").call("fence", &()).wait()?;
+    /// assert_eq!(fence, single.fence()?);
+    /// # hub.stop(std::time::Duration::from_secs(5)).wait()?;
+    /// # std::fs::remove_dir_all(&folder).ok();
+    /// # }
+    /// # Ok::<(), tidewire_node::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`serve`](Node::serve). An error of the home of leases, such as a hub without one, is told to [`NodeOptions::log`], and it is tried again.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the instance may stand by all the same.
+    pub fn serve_single(&self, service: Service) -> Pending<Single> {
+        self.serve_single_with(service, LeaseOptions::default())
+    }
+
+    /// As [`serve_single`](Node::serve_single), with a lease of another time.
+    ///
+    /// # Errors
+    /// As for `serve_single`.
+    ///
+    /// # Cancel safety
+    /// As for `serve_single`.
+    pub fn serve_single_with(&self, service: Service, lease: LeaseOptions) -> Pending<Single> {
+        serve_single(&self.core, service, lease)
     }
 
     /// Calls the methods of a service by its name.
@@ -364,7 +405,7 @@ impl Node {
         }))
     }
 
-    /// Stops the node: it takes no new calls, finishes those that it has, cuts streams, and leaves. What is not done after `timeout` is
+    /// Stops the node: it takes no new calls and events, finishes those that it has, cuts streams, and leaves. What is not done after `timeout` is
     /// dropped; handlers have 100 ms more to end. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
     ///
     /// # Errors
@@ -374,19 +415,38 @@ impl Node {
     /// If it is dropped before the end, the node takes no new calls, and stays until its last clone is dropped.
     pub fn stop(&self, timeout: Duration) -> Pending<Stopped> {
         let (core, end) = (Arc::clone(&self.core), Instant::now() + timeout);
-        core.is_stopping.store(true, Ordering::Release);
+        let hosts = core.hosts();
+        hosts.iter().for_each(|host| host.leave());
+        core.objects.host.leave();
+        // Handlers of durable events that are at work may still call others, and what becomes of their events is stored.
+        let has_given_back = {
+            let (hosts, runner) = (hosts.clone(), Arc::clone(&core.runner));
+            move || hosts.iter().all(|host| host.has_given_back()) && runner.has_returned()
+        };
+        let singles: Vec<_> = core.singles.lock().iter().filter_map(Weak::upgrade).collect();
+        singles.iter().for_each(|single| single.leave());
+        let stops = has_given_back() && singles.is_empty();
+        core.is_stopping.fetch_or(stops, Ordering::AcqRel);
         core.leaving.leave();
         if let Some(hub) = &core.hub {
             hub.goodbye();
         }
         core.link.goodbye();
-        core.hosts().iter().for_each(|host| host.cut_streams());
-        core.objects.host.cut_streams();
         Pending::new(async move {
             let left = || Some(end.saturating_duration_since(Instant::now()));
-            let hosts = core.hosts();
             refuse_own(hosts.iter().chain([&core.objects.host]), "await the stop of the node")?;
-            let mut is_drained = core.link.answered(&core.runtime, left()).await;
+            for single in singles {
+                // Its lease goes back while there is a link: another is active at once.
+                drop(single.end(end.saturating_duration_since(Instant::now())).await);
+            }
+            let mut is_drained = until(&core.runner, end, &has_given_back).await;
+            if !is_drained {
+                hosts.iter().for_each(|host| host.give_back());
+                let grace = Instant::now() + GRACE;
+                until(&core.runner, grace, &has_given_back).await;
+            }
+            core.is_stopping.store(true, Ordering::Release);
+            is_drained &= core.link.answered(&core.runtime, left()).await;
             is_drained &= until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             is_drained &= core.link.drained(&core.runtime, left()).await;
             if let Some(hub) = &core.hub {

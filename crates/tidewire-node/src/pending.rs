@@ -37,7 +37,7 @@ impl<T> Pending<T> {
 impl<T: Send + 'static> Pending<T> {
     /// Runs something that blocks on a thread of its own. It goes on if the pending is dropped.
     pub(crate) fn on_thread(name: &str, run: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Self {
-        let slot = Arc::new(Slot { state: Mutex::new((None, None)) });
+        let slot = Arc::<Slot<T>>::default();
         let told = Arc::clone(&slot);
         let started = thread::Builder::new().name(name.to_owned()).spawn(move || told.end(run()));
         match started {
@@ -66,12 +66,19 @@ impl<T> fmt::Debug for Pending<T> {
 
 type Done<T> = Option<Result<T, Error>>;
 
-struct Slot<T> {
+/// The place of one result, which one task waits for.
+pub(crate) struct Slot<T> {
     state: Mutex<(Done<T>, Option<Waker>)>,
 }
 
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self { state: Mutex::new((None, None)) }
+    }
+}
+
 impl<T> Slot<T> {
-    fn end(&self, result: Result<T, Error>) {
+    pub fn end(&self, result: Result<T, Error>) {
         let waker = {
             let mut state = self.state.lock();
             state.0 = Some(result);
@@ -82,7 +89,7 @@ impl<T> Slot<T> {
         }
     }
 
-    fn poll(&self, context: &Context<'_>) -> Poll<Result<T, Error>> {
+    pub fn poll(&self, context: &Context<'_>) -> Poll<Result<T, Error>> {
         let mut state = self.state.lock();
         match state.0.take() {
             Some(result) => Poll::Ready(result),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, json};
 use tidewire_core::link::announcement::check_release;
+use tidewire_core::rpc::STANDBY;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits::{self, Limit};
 
@@ -20,6 +21,7 @@ use crate::events::{Event, EventContext};
 use crate::failure::Failure;
 use crate::names;
 use crate::options::within;
+use crate::streams::{Delivery, DurableHandler};
 use crate::values::{self, Blob, Input, Kind};
 
 const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
@@ -60,10 +62,12 @@ pub(crate) enum Handling {
 /// assert_eq!(wrong.to_string(), "pricing.quote: qty: invalid type: string \"many\", expected u32");
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Service {
     pub(crate) info: ServiceInfo,
     pub(crate) methods: Vec<(MethodInfo, Handling)>,
     pub(crate) events: Vec<Event>,
+    pub(crate) durables: Vec<DurableHandler>,
     pub(crate) instance: Option<String>,
     /// Its version and its metadata; the id follows.
     pub(crate) release: InstanceInfo,
@@ -78,7 +82,16 @@ impl Service {
         let problem = names::service(&name).err();
         let info = ServiceInfo { name, visibility: Visibility::Private, ..ServiceInfo::default() };
         let release = InstanceInfo::default();
-        Self { info, methods: Vec::new(), events: Vec::new(), instance: None, release, room: Room::default(), problem }
+        Self {
+            info,
+            methods: Vec::new(),
+            events: Vec::new(),
+            durables: Vec::new(),
+            instance: None,
+            release,
+            room: Room::default(),
+            problem,
+        }
     }
 
     /// What it is for, in one line. Discovery tells others.
@@ -97,6 +110,10 @@ impl Service {
     pub fn instance(mut self, id: impl Into<String>) -> Self {
         let id = id.into();
         self.note(names::token("instance", &id));
+        if id.starts_with(STANDBY) {
+            let mend = "ids that begin with it are of instances that stand by: give another";
+            self.note(Err(Error::invalid(format!("instance: {id:?} is not allowed: {mend}"))));
+        }
         self.instance = Some(id);
         self
     }
@@ -190,6 +207,30 @@ impl Service {
         self
     }
 
+    /// Adds a handler for the events of a stream on subjects of a pattern, under a consumer of this name; see [`DurableHandler::new`].
+    pub fn on_durable<A, F, Fut>(self, consumer: &str, pattern: &str, handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        F: Fn(Arc<Delivery>, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.with_durable(DurableHandler::new(consumer, pattern, handler))
+    }
+
+    /// Adds a durable event handler that says more of itself.
+    pub fn with_durable(mut self, durable: DurableHandler) -> Self {
+        self.note(durable.check());
+        let consumer = durable.consumer();
+        if self.durables.iter().any(|known| known.consumer() == consumer) {
+            let mend = "give each its own";
+            let text = format!("durable: {consumer:?} is the consumer of two handlers: {mend}");
+            self.note(Err(Error::invalid(text)));
+        }
+        self.info.events.push(durable.info.clone());
+        self.durables.push(durable);
+        self
+    }
+
     /// Keeps the first problem, for `serve` to tell.
     fn note(&mut self, checked: Result<(), Error>) {
         if let (None, Err(problem)) = (&self.problem, checked) {
@@ -201,7 +242,7 @@ impl Service {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
-        let count = self.methods.len() + self.events.len();
+        let count = self.methods.len() + self.info.events.len();
         if !(1..=METHODS_MAX).contains(&count) {
             let text =
                 format!("{}: {count} methods and events are not allowed: give 1 to {METHODS_MAX}", self.info.name);

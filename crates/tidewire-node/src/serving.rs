@@ -1,4 +1,5 @@
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crate::pending::Pending;
 use crate::place::Place;
 use crate::service::Service;
 use crate::stopping::until;
+use crate::streams::{Consumer, DurableSubscription, own_or_hub};
 use crate::subjects;
 
 /// What a node holds of an instance that it serves.
@@ -60,16 +62,28 @@ pub struct ServiceStatistics {
 pub(crate) fn serve(core: &Arc<Core>, service: Service) -> Pending<Served> {
     match begin(core, service) {
         Ok((served, places)) => Pending::new(async move {
-            for place in places {
-                if let Err(error) = in_force(place, served.host.service.to_string()).await {
+            match began(&served.host, places).await {
+                Ok(()) => Ok(served),
+                Err(error) => {
                     served.forget();
-                    return Err(error);
+                    served.host.give_back();
+                    Err(error)
                 }
             }
-            Ok(served)
         }),
         Err(error) => Pending::failed(error),
     }
+}
+
+/// Waits until the hub knows it, and its durable handlers have their consumers.
+async fn began(host: &Host, places: Vec<Arc<Place>>) -> Result<(), Error> {
+    for place in places {
+        in_force(place, host.service.to_string()).await?;
+    }
+    for durable in host.durables() {
+        poll_fn(|context| durable.opened.poll(context)).await?;
+    }
+    Ok(())
 }
 
 fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Place>>), Error> {
@@ -88,6 +102,7 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Plac
     service.info.instances = vec![instance.clone()];
     service.info.details = vec![InstanceInfo { id: instance.clone(), ..std::mem::take(&mut service.release) }];
     let events = std::mem::take(&mut service.events);
+    let durables = std::mem::take(&mut service.durables);
     let says = service.info.said()?;
     let host = Arc::new(Host::new(service, instance, &core.name, Arc::clone(&core.runner)));
     let mut places: [Arc<Place>; 2] = Default::default();
@@ -96,6 +111,8 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Plac
     let second = subscribe(core, &format!("svc.{name}.*"), &name, &[], &host, &mut places[1])?;
     let mut places = Vec::from(places);
     let events = listen(core, &host, &events, &mut places)?;
+    let durables = durables.into_iter().map(|one| DurableSubscription::new(core, own_or_hub(core), &name, one));
+    host.subscribe(core, durables.collect::<Result<_, _>>()?);
     let number = keep(core, Kept { host: Arc::clone(&host), _subscriptions: [first, second], _events: events });
     (core.changes)(&format!("serves {:?}, instance {:?}", host.service, host.instance));
     Ok((Served { core: Arc::downgrade(core), number, host }, places))
@@ -157,6 +174,11 @@ impl Served {
         ServiceStatistics { calls, errors, cancelled, in_flight, waiting, events, event_errors, events_dropped }
     }
 
+    /// The consumer of a durable handler, by the name that it was given: to look at, to pause, for dead letters.
+    pub fn consumer(&self, name: &str) -> Option<Consumer> {
+        self.host.durables().iter().find(|durable| durable.name() == name)?.consumer()
+    }
+
     /// Takes no more calls and events, finishes those that came, and cuts streams. Handlers that are at work after `timeout` are dropped.
     ///
     /// # Errors
@@ -166,7 +188,7 @@ impl Served {
     /// If it is dropped, no more calls come, and handlers end by themselves.
     pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
         self.forget();
-        self.host.cut_streams();
+        self.host.leave();
         let end = Instant::now() + timeout;
         Pending::new(async move {
             refuse_own([&self.host], "await the stop of the service")?;

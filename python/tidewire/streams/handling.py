@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import DurableSubscription, patterns_overlap
@@ -86,6 +87,9 @@ class Handling:
         self._runners: set[asyncio.Task[None]] = set()
         self._plain: set[Running] = set()
         self._fetching: asyncio.Task[Any] | None = None
+        self._begun: Any = None
+        self._token = 0
+        self._ending: asyncio.Future[Any] | None = None
         self._settled: list[Settled] = []
         self._settling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -149,8 +153,8 @@ class Handling:
     def drain(self) -> None:
         """Fetch nothing more. What was fetched is handled."""
         self._machine.drain()
-        if self._fetching is not None:
-            self._fetching.cancel()
+        if self._fetching is not None and self._ending is None:
+            self._ending = self._home.end(self._fetching, self._begun, self._token)
         self._pump()
 
     def cut(self) -> None:
@@ -168,7 +172,7 @@ class Handling:
 
     def end(self) -> None:
         """Let go of everything: nobody waits for it any more."""
-        for task in (self._settling, self._fetching):
+        for task in (self._settling, self._fetching, self._ending):
             if task is not None:
                 task.cancel()
         if self._timer is not None:
@@ -190,6 +194,7 @@ class Handling:
             runner.add_done_callback(self._ran)
             queued -= 1
         if self.consumer is not None and (credit := self._machine.credit()):
+            self._begun = None
             self._fetching = loop.create_task(self._fetch(self.consumer, credit))
             self._fetching.add_done_callback(self._fetched)
         due_s = self._machine.extend_in()
@@ -198,10 +203,13 @@ class Handling:
         self._changed()
 
     async def _fetch(self, consumer: Consumer, credit: int) -> Any:
+        asked = [consumer._stream, consumer.name, credit, _BYTES_MAX, self._home.wait_us]
+        if self._home.is_remote:
+            self._token = secrets.randbits(63)
+            asked.append(self._token)
         try:
-            raw = await self._home.call(
-                "fetch", consumer._stream, consumer.name, credit, _BYTES_MAX, self._home.wait_us
-            )
+            self._begun = self._home.call("fetch", *asked)
+            raw = await self._begun
         except TidewireError as error:
             await self._failed(error)
             return ()

@@ -19,6 +19,7 @@ from tidewire.errors import (
     SettingsDiffer,
     StaleDelivery,
     StreamFull,
+    TidewireError,
     Unsupported,
 )
 
@@ -76,7 +77,9 @@ WAIT_US = 4_000_000
 LONG_WAIT_US = 600_000_000
 """The same where the end of the wait is heard of: in a folder of this process, and at a hub, which ends it when its link is lost or it
 stops. Who only waits does not wake up."""
-_WAITS = frozenset(["fetch", "read", "watch"])
+_WAITS = frozenset(["fetch", "read", "watch", "acquire"])
+_ENDED = {"fetch": 5, "acquire": 4}
+"""The calls of a hub whose wait can be ended, and how many arguments come before the token that says which one."""
 _WAIT_MARGIN_S = 30.0
 
 
@@ -124,6 +127,32 @@ class Home:
         """Whether it is that of a hub."""
         return self._node is not None
 
+    def end(self, fetching: asyncio.Task[Any], begun: Any, token: int) -> asyncio.Future[Any] | None:
+        """End a fetch, so that its task gives what has come by then: what was lost with a task that is cancelled would come again only
+        after its ack wait.
+
+        Args:
+            fetching: The task that waits for it.
+            begun: What it waits for, if it has begun.
+            token: The last argument of a fetch of a hub, which is asked to end it.
+
+        Returns:
+            What asks the hub, to be kept.
+        """
+        if self.is_remote and begun is not None:
+            return asyncio.ensure_future(self._end(fetching, token))
+        (begun if hasattr(begun, "cancel") else fetching).cancel()
+        return None
+
+    async def _end(self, fetching: asyncio.Task[Any], token: int) -> None:
+        try:
+            is_ended = await self.call("end_wait", token)
+        except TidewireError:
+            is_ended = False
+        if not is_ended:
+            # It has not come there, or its answer has come here.
+            fetching.cancel()
+
     def hold(self, name: str, holder: str, ttl_us: int) -> Any:
         """Have the hub take a lease, and give it back when it sees that this process is gone; see ``Service.hold``."""
         assert self._node is not None
@@ -156,6 +185,9 @@ class Service:
         self._home = home
         self._waiting: dict[int, Any] = {}
         self._leaving = False
+        # The waits that can be ended, by their tokens, and those that were.
+        self._tokens: dict[int, Any] = {}
+        self._ended: set[int] = set()
 
     def leave(self) -> None:
         """End what waits, as the node stops. For the event loop that runs the calls."""
@@ -169,27 +201,47 @@ class Service:
         Raises:
             HomeUnavailable: if it waited when the node stopped.
         """
+        if name == "end_wait":
+            return self._end_wait(*args)
         if name not in _CALLS:
             raise InvalidArgument(
                 f"name: {name!r} is no call of a home: use the same version of Tidewire on both sides"
             )
         if name not in _WAITS:
             return await self._home.call(name, *args)
+        token = args.pop() if len(args) > _ENDED.get(name, len(args)) else 0
         begun = self._home.call(name, *args)
         if not hasattr(begun, "cancel"):
             # The folder is being opened.
             begun = asyncio.ensure_future(begun)
         self._waiting[id(begun)] = begun
+        if token:
+            self._tokens[token] = begun
         if self._leaving:
             begun.cancel()
         try:
             return await begun
         except asyncio.CancelledError:
+            if token in self._ended:
+                if name == "fetch":
+                    return []
+                raise LeaseHeld("nobody waits for it any more") from None
             if self._leaving:
                 raise HomeUnavailable("the hub with the streams is stopping: ask again when it is back") from None
             raise
         finally:
             del self._waiting[id(begun)]
+            self._tokens.pop(token, None)
+            self._ended.discard(token)
+
+    def _end_wait(self, token: int) -> bool:
+        """Have a call that waits for something end with what it has. Whether there is one."""
+        begun = self._tokens.get(token)
+        if begun is None:
+            return False
+        self._ended.add(token)
+        begun.cancel()
+        return True
 
     async def hold(self, name: str, holder: str, ttl_us: int) -> AsyncIterator[int]:
         """Wait for a lease, give its fence, and give the lease back when nobody reads this stream any more: a link that ends is the end of

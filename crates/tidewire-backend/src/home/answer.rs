@@ -144,17 +144,29 @@ impl<T> Future for Answer<T> {
 // A result is moved out whole, never pinned.
 impl<T> Unpin for Answer<T> {}
 
-impl<T> Drop for Answer<T> {
-    fn drop(&mut self) {
-        if let Inner::Later(shared) = &self.0 {
-            let mut state = shared.lock();
-            state.unwanted = state.callback.is_none();
-            let dropped = if state.unwanted { state.dropped.take() } else { None };
-            drop(state);
-            if let Some(dropped) = dropped {
-                dropped();
+impl<T> Answer<T> {
+    /// Looks no more. Gives what has come by now; what would have come later its teller gets back.
+    pub(super) fn give_up(&mut self) -> Option<HomeResult<T>> {
+        match &mut self.0 {
+            Inner::Ready(result) => result.take(),
+            Inner::Later(shared) => {
+                let mut state = shared.lock();
+                state.unwanted = state.callback.is_none();
+                let dropped = if state.unwanted { state.dropped.take() } else { None };
+                let result = state.result.take();
+                drop(state);
+                if let Some(dropped) = dropped {
+                    dropped();
+                }
+                result
             }
         }
+    }
+}
+
+impl<T> Drop for Answer<T> {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 

@@ -16,6 +16,7 @@
 //! - What an answer reports as done has reached the durability that it names, at least `disk` for a home that has one.
 
 mod answer;
+pub mod asked;
 mod capabilities;
 mod capability;
 mod consumer;

@@ -13,3 +13,6 @@ pub mod directory;
 pub mod exports;
 pub mod retry;
 pub mod watchdog;
+
+/// How the id of an instance begins that stands by: it passes calls on to the one that is active.
+pub const STANDBY: char = '~';

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use tidewire_backend::home::asked::{self, Asked};
 use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Fetch, Home, Order, Start};
 use tidewire_core::stream::pace::Pace;
 use tidewire_proto::generated::limits;
 
-use super::asked::{self, Asked};
 use super::event::{DeadEvent, Delivery, Settler};
 use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, answered, micros, patterns, texts_of};
 use crate::core::Runner;
@@ -350,7 +350,7 @@ impl Patience {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.ready.drain(..).for_each(Delivery::release);
+        self.ready.drain(..).for_each(|delivery| delivery.release());
     }
 }
 

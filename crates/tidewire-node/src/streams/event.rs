@@ -199,9 +199,23 @@ impl Delivery {
     }
 
     /// Gives it back: nobody has begun with it.
-    pub(super) fn release(self) {
+    pub(super) fn release(&self) {
         // Without room it comes again after its ack wait.
         drop(self.settler.lane.offer(self.settled(Settlement::Release), SETTLE_BYTES, None));
+    }
+
+    /// Has its ack wait begin anew, if there is room to say so.
+    pub(super) fn extend(&self) {
+        drop(self.settler.lane.offer(self.settled(Settlement::Working), SETTLE_BYTES, None));
+    }
+
+    /// As the machine of a subscription knows it.
+    pub(super) fn key(&self) -> (u64, u64) {
+        (self.event.sequence(), self.ticket)
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
     }
 
     fn mark(&self, how: &Settlement) -> Result<(), Error> {

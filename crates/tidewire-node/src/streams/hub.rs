@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -15,17 +15,21 @@ use tidewire_backend::home::{
     Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Change, Changes, Compact, ConsumerInfo,
     ConsumerSettings, DeadLetter, Delivery, Entry, Expect, Fetch, Full, Grant, Home, HomeError, HomeErrorKind,
     HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Order, Page, Purge, Read, ScheduleInfo, ScheduleSettings,
-    Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer,
+    Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer, asked,
 };
+use tidewire_engine::raw::Mutex;
 use tidewire_proto::subject::{Pattern, Subject};
 
 use super::maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::schedule::ScheduleMap;
 use super::turns::Turns;
 use super::wire::{self, AckResult, Each, MessageOut, SettleOut};
-use super::{CALL, LONG_WAIT_US, SERVICE, asked, errors};
+use super::{CALL, END_WAIT, LONG_WAIT_US, SERVICE, errors};
+use crate::call::Call;
 use crate::client::{Client, DEFAULT_TIMEOUT};
-use crate::core::Core;
+use crate::core::{Core, Returning};
+use crate::error::Error;
+use crate::names;
 use crate::pending::Wakers;
 
 /// The home of the hub that a node has joined.
@@ -47,6 +51,19 @@ struct End {
     wakers: Wakers,
 }
 
+/// What a call waits for, if it does.
+enum Waits<B> {
+    /// Nothing: it is answered at once.
+    Not,
+    /// Something to look at, for so long at most.
+    ToSee(u64),
+    /// Something to have. What comes when nobody wants it any more goes back.
+    ToHave { us: u64, token: u64, back: B },
+}
+
+/// What goes back when nobody wants it any more, and whether it has.
+type Back<T> = Box<dyn FnOnce(T, Returning) + Send>;
+
 /// What happens to a call whose link is lost before its answer came.
 #[derive(Clone, Copy, PartialEq)]
 enum Loss {
@@ -61,6 +78,8 @@ enum Loss {
 struct Dropped {
     flag: AtomicBool,
     waker: Wakers,
+    /// What its call would have got goes back.
+    returning: Mutex<Option<Returning>>,
 }
 
 impl HubHome {
@@ -91,7 +110,7 @@ impl HubHome {
         R: DeserializeOwned + Send + 'static,
         T: Send + 'static,
     {
-        self.made((name, args), Loss::Told, None, read, |_| {})
+        self.made((name, args), Loss::Told, Waits::Not, read)
     }
 
     /// A call that may be made twice.
@@ -100,17 +119,16 @@ impl HubHome {
         R: DeserializeOwned + Send + 'static,
         T: Send + 'static,
     {
-        self.made((name, args), Loss::Again, None, read, |_| {})
+        self.made((name, args), Loss::Again, Waits::Not, read)
     }
 
-    /// Makes a call, which waits for something for at most `wait_us`. `back` gets what came when nobody wanted it any more.
+    /// Makes a call.
     fn made<R, T>(
         &self,
         (name, args): (&str, impl Serialize),
         loss: Loss,
-        wait_us: Option<u64>,
+        waits: Waits<Back<T>>,
         read: fn(R) -> HomeResult<T>,
-        back: impl FnOnce(T) + Send + 'static,
     ) -> Answer<T>
     where
         R: DeserializeOwned + Send + 'static,
@@ -120,6 +138,11 @@ impl HubHome {
             return Answer::ready(Err(closed(&self.place)));
         }
         let mut client = self.client.clone();
+        let (wait_us, back) = match waits {
+            Waits::Not => (None, None),
+            Waits::ToSee(us) => (Some(us), None),
+            Waits::ToHave { us, token, back } => (Some(us), Some((token, back))),
+        };
         if let Some(wait_us) = wait_us {
             client = client.timeout(Duration::from_micros(wait_us) + DEFAULT_TIMEOUT);
         }
@@ -130,38 +153,75 @@ impl HubHome {
         let (teller, answer) = answer();
         let (dropped, end) = (Arc::<Dropped>::default(), Arc::clone(&self.end));
         if wait_us.is_some() {
-            let notice = Arc::clone(&dropped);
+            let (notice, returning) = (Arc::clone(&dropped), back.as_ref().map(|_| Arc::clone(&self.core.runner)));
             teller.when_dropped(move || {
+                *notice.returning.lock() = returning.map(Returning::begin);
                 notice.flag.store(true, Ordering::Release);
                 notice.waker.wake();
             });
         }
-        let place = self.place.clone();
+        let (place, home) = (self.place.clone(), self.client.clone());
         self.core.runner.aside(Box::pin(async move {
             let mut call = pin!(call);
             let ended = poll_fn(|context| {
                 dropped.waker.add(context.waker());
                 end.wakers.add(context.waker());
+                if let Poll::Ready(result) = call.as_mut().poll(context) {
+                    return Poll::Ready(Some(explained(result, read)));
+                }
                 if dropped.flag.load(Ordering::Acquire) {
                     return Poll::Ready(None);
                 }
                 if end.is_closed.load(Ordering::Acquire) {
                     return Poll::Ready(Some(Err(closed(&place))));
                 }
-                let title = format_args!("{SERVICE}.{CALL}");
-                let explained = |result: Result<R, _>| match result {
-                    Ok(raw) => read(raw),
-                    Err(error) => Err(errors::of_call(&error, &title.to_string())),
-                };
-                call.as_mut().poll(context).map(|result| Some(explained(result)))
+                Poll::Pending
             });
-            // Dropping the call cancels it at the hub.
-            let Some(result) = ended.await else { return };
-            if let Err(Ok(unwanted)) = teller.tell(result) {
-                back(unwanted);
+            let (token, back) = back.unzip();
+            let unwanted = match (ended.await, token) {
+                (Some(result), _) => teller.tell(result).err(),
+                // Dropping the call cancels it at the hub.
+                (None, None) => return,
+                // Its answer may be on its way, and a call that is cancelled has none.
+                (None, Some(token)) => ended_early(&home, token, call).await.map(|raw| explained(raw, read)),
+            };
+            let returning = dropped.returning.lock().take();
+            if let (Some(Ok(unwanted)), Some(back), Some(returning)) = (unwanted, back, returning) {
+                back(unwanted, returning);
             }
         }));
         answer
+    }
+}
+
+/// Has the hub end the wait of a call, and gives the answer of that. None: the hub knows of no such wait, and the call is cancelled.
+async fn ended_early<R: DeserializeOwned>(
+    home: &Client,
+    token: u64,
+    mut call: Pin<&mut Call<R>>,
+) -> Option<Result<R, Error>> {
+    let mut end = pin!(home.call::<bool>(CALL, &(END_WAIT, (token,))));
+    let mut is_asked = true;
+    poll_fn(|context| {
+        if is_asked && let Poll::Ready(told) = end.as_mut().poll(context) {
+            if !told.unwrap_or(false) {
+                // Answers of the hub come in their order: one that was on its way is here.
+                return match call.as_mut().poll(context) {
+                    Poll::Ready(result) => Poll::Ready(Some(result)),
+                    Poll::Pending => Poll::Ready(None),
+                };
+            }
+            is_asked = false;
+        }
+        call.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+fn explained<R, T>(result: Result<R, Error>, read: fn(R) -> HomeResult<T>) -> HomeResult<T> {
+    match result {
+        Ok(raw) => read(raw),
+        Err(error) => Err(errors::of_call(&error, &format!("{SERVICE}.{CALL}"))),
     }
 }
 
@@ -246,7 +306,7 @@ impl Streams for HubHome {
         let Read { start, stop, filter, max_messages, max_bytes, wait_us } = &read;
         let wait_us = bounded(*wait_us);
         let args = (stream, wire::start_out(*start), stop, wire::texts(filter), max_messages, max_bytes, wait_us);
-        self.made(("read", args), Loss::Again, Some(wait_us), wire::page, |_| {})
+        self.made(("read", args), Loss::Again, Waits::ToSee(wait_us), wire::page)
     }
 
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
@@ -288,10 +348,13 @@ impl Streams for HubHome {
 
     fn fetch(&self, stream: &str, consumer: &str, fetch: Fetch) -> Answer<Vec<Delivery>> {
         let wait_us = bounded(fetch.wait_us);
-        let args = (stream, consumer, fetch.max_messages, fetch.max_bytes, wait_us);
+        let token = names::dice();
+        let args = (stream, consumer, fetch.max_messages, fetch.max_bytes, wait_us, token);
         let (home, stream, consumer) = (self.clone(), stream.to_owned(), consumer.to_owned());
-        let back = move |deliveries| asked::release(&home, &stream, &consumer, deliveries);
-        self.made(("fetch", args), Loss::Again, Some(wait_us), wire::deliveries, back)
+        let back: Back<Vec<_>> = Box::new(move |deliveries, returning| {
+            asked::release(&home, &stream, &consumer, deliveries, move || drop(returning));
+        });
+        self.made(("fetch", args), Loss::Again, Waits::ToHave { us: wait_us, token, back }, wire::deliveries)
     }
 
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
@@ -371,7 +434,7 @@ impl KeyValue for HubHome {
         let read = |(entries, upto, more): (Vec<wire::EntryIn>, u64, bool)| {
             Ok(Changes { entries: wire::entries(entries)?, upto, more })
         };
-        self.made(("watch", args), Loss::Again, Some(wait_us), read, |_| {})
+        self.made(("watch", args), Loss::Again, Waits::ToSee(wait_us), read)
     }
 }
 
@@ -380,8 +443,12 @@ impl Leases for HubHome {
         let wait_us = bounded(wait_us);
         let (home, lease) = (self.clone(), name.to_owned());
         // What does not get there is over with its time.
-        let back = move |grant: Grant| home.release(&lease, grant.fence).then(drop);
-        self.made(("acquire", (name, holder, ttl_us, wait_us)), Loss::Told, Some(wait_us), grant, back)
+        let back: Back<Grant> = Box::new(move |grant, returning| {
+            home.release(&lease, grant.fence).then(move |_| drop(returning));
+        });
+        let token = names::dice();
+        let args = (name, holder, ttl_us, wait_us, token);
+        self.made(("acquire", args), Loss::Told, Waits::ToHave { us: wait_us, token, back }, grant)
     }
 
     fn renew(&self, name: &str, fence: u64) -> Answer<Grant> {

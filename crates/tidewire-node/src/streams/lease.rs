@@ -8,14 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tidewire_backend::home::{Home, HomeErrorKind, HomeResult};
+use futures_core::Stream as _;
+use tidewire_backend::home::asked::{self, Asked};
+use tidewire_backend::home::{Answer, Grant, Home, HomeErrorKind, HomeResult, answer};
 use tidewire_core::stream::tenure::Tenure;
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::{ACQUIRE_WAIT_US, asked, micros};
-use crate::core::Runner;
+use super::{ACQUIRE_WAIT_US, HOLD, SERVICE, errors, micros, own_or_hub};
+use crate::client::Client;
+use crate::core::{Core, Runner};
 use crate::error::Error;
+use crate::items::Items;
 use crate::pause::Pause;
 use crate::pending::{Pending, Wakers};
 
@@ -81,51 +85,100 @@ struct Held {
     tenure: Mutex<Tenure>,
     began: Instant,
     is_over: AtomicBool,
+    /// Whether its home has heard that it is given back.
+    is_back: AtomicBool,
     /// Woken when it is given back, renewed or lost.
     news: Wakers,
 }
 
-/// Takes a lease, and begins to renew it.
-pub(super) fn acquire(
-    home: Arc<dyn Home>,
-    runner: Arc<Runner>,
-    name: &str,
-    node: &str,
-    options: LeaseOptions,
-) -> Pending<Lease> {
+/// Takes a lease, and begins to renew it. That of a hub is held over the link: the hub gives it to another at once when it sees that this process is gone.
+pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pending<Lease> {
+    let (home, runner) = (own_or_hub(core), Arc::clone(&core.runner));
     if !TTL.contains(&options.ttl) {
         let text = format!("ttl: {:?} is not allowed: give 50 ms to 24 h", options.ttl);
         return Pending::failed(Error::invalid(text));
     }
-    let (name, holder) = (name.to_owned(), options.holder.unwrap_or_else(|| node.to_owned()));
+    let (name, holder) = (name.to_owned(), options.holder.unwrap_or_else(|| core.name.clone()));
     let (ttl_us, until) = (micros(options.ttl), options.timeout.map(|timeout| Instant::now() + timeout));
     let left_us = move || {
         let left = until.map_or(ACQUIRE_WAIT_US, |until| micros(until.saturating_duration_since(Instant::now())));
         left.min(ACQUIRE_WAIT_US)
     };
-    let mut asked = asked::acquire(&home, &name, &holder, ttl_us, left_us());
+    let mut asked = if core.home.is_none() {
+        let client = Client::new(Arc::clone(core), SERVICE);
+        Asking::OverLink(Box::new(client.stream(HOLD, &(&name, &holder, ttl_us))))
+    } else {
+        Asking::Home(asked::acquire(&home, &name, &holder, ttl_us, left_us()))
+    };
     Pending::new(async move {
-        let grant = loop {
-            match asked.await {
-                Ok(grant) => break grant,
-                Err(error) if error.kind() == HomeErrorKind::LeaseHeld && left_us() > 0 => {
-                    asked = asked::acquire(&home, &name, &holder, ttl_us, left_us());
+        let (fence, stream) = loop {
+            match asked {
+                Asking::OverLink(mut stream) => {
+                    let end = until.map(|until| Pause::begin(&runner, until.saturating_duration_since(Instant::now())));
+                    let fence = granted(&mut stream, end.as_ref(), &name).await?;
+                    break (fence, Some(stream));
                 }
-                Err(error) => return Err(error.into()),
+                Asking::Home(answer) => match answer.await {
+                    Ok(grant) => break (grant.fence, None),
+                    Err(error) if error.kind() == HomeErrorKind::LeaseHeld && left_us() > 0 => {
+                        asked = Asking::Home(asked::acquire(&home, &name, &holder, ttl_us, left_us()));
+                    }
+                    Err(error) => return Err(error.into()),
+                },
             }
         };
         let (tenure, began) = (Mutex::new(Tenure::new(ttl_us)), Instant::now());
-        tenure.lock().granted(grant.fence, 0);
-        let held = Held { home, name, tenure, began, is_over: AtomicBool::new(false), news: Wakers::default() };
+        tenure.lock().granted(fence, 0);
+        let held = Held {
+            home,
+            name,
+            tenure,
+            began,
+            is_over: AtomicBool::new(false),
+            is_back: AtomicBool::new(false),
+            news: Wakers::default(),
+        };
         // From here on it goes back when it is dropped. How long ago it was given is not known: the first renewal says from when on it is held.
         let lease = Lease { held: Arc::new(held) };
         let begun_us = lease.held.now_us();
-        lease.held.home.renew(&lease.held.name, grant.fence).await?;
+        lease.held.home.renew(&lease.held.name, fence).await?;
         lease.held.tenure.lock().renewed(begun_us);
         let (held, timers) = (Arc::clone(&lease.held), Arc::clone(&runner));
         runner.aside(Box::pin(async move { held.keep(&timers).await }));
+        if let Some(stream) = stream {
+            let held = Arc::clone(&lease.held);
+            runner.aside(Box::pin(async move { held.hold(stream).await }));
+        }
         Ok(lease)
     })
+}
+
+/// A lease that is asked for.
+enum Asking {
+    Home(Asked<Grant>),
+    /// The hub holds it for as long as this stream is read.
+    OverLink(Box<Items<u64>>),
+}
+
+/// The fence of a lease that the hub holds, once it does.
+async fn granted(stream: &mut Items<u64>, end: Option<&Pause>, name: &str) -> Result<u64, Error> {
+    let first = poll_fn(|context| match Pin::new(&mut *stream).poll_next(context) {
+        Poll::Ready(first) => Poll::Ready(Some(first)),
+        Poll::Pending if end.is_some_and(|end| end.is_over(context)) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    match first.await {
+        Some(Some(Ok(fence))) => Ok(fence),
+        Some(Some(Err(error))) => Err(errors::of_call(&error, &format!("{SERVICE}.{HOLD}")).into()),
+        Some(None) => {
+            let text = format!("lease {name:?}: the hub is stopping: ask again when it is back");
+            Err(Error::new(ErrorCode::HomeUnavailable, text))
+        }
+        None => {
+            let text = format!("lease {name:?}: somebody else has held it all the time: wait for longer");
+            Err(Error::new(ErrorCode::LeaseHeld, text))
+        }
+    }
 }
 
 impl Lease {
@@ -172,9 +225,14 @@ impl Lease {
     /// # Cancel safety
     /// If it is dropped, the lease goes back all the same.
     pub fn release(self) -> Pending<()> {
+        self.give_back()
+    }
+
+    /// As [`release`](Self::release), of one that others look at, too.
+    pub(crate) fn give_back(&self) -> Pending<()> {
         let (was_held, held) = (self.is_held(), Arc::clone(&self.held));
         let Some(fence) = held.end() else { return Pending::failed(lost(&held.name)) };
-        let released = held.home.release(&held.name, fence);
+        let released = held.release(fence);
         Pending::new(async move {
             let released = released.await?;
             if was_held && released { Ok(()) } else { Err(lost(&held.name)) }
@@ -200,8 +258,35 @@ impl Held {
     fn end(&self) -> Option<u64> {
         self.is_over.store(true, Ordering::Release);
         let fence = self.tenure.lock().end();
+        // One that was lost has nothing to give back.
+        self.is_back.fetch_or(fence.is_none(), Ordering::AcqRel);
         self.news.wake();
         fence
+    }
+
+    /// Gives it back to its home, which hears of that before the end of the stream over which it is held.
+    fn release(self: &Arc<Self>, fence: u64) -> Answer<bool> {
+        let (held, (teller, answer)) = (Arc::clone(self), answer());
+        self.home.release(&self.name, fence).then(move |released| {
+            held.is_back.store(true, Ordering::Release);
+            held.news.wake();
+            drop(teller.tell(released));
+        });
+        answer
+    }
+
+    /// Holds it over the link. When that has ended, the hub may have given it to another.
+    async fn hold(&self, mut stream: Box<Items<u64>>) {
+        poll_fn(|context| {
+            self.news.add(context.waker());
+            if self.is_back.load(Ordering::Acquire) || Pin::new(&mut stream).poll_next(context).is_ready() {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+        self.tenure.lock().end();
+        self.news.wake();
     }
 
     /// Renews it until it is lost or given back.
@@ -256,7 +341,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(fence) = self.held.end() {
             // What does not get there is over with its time.
-            self.held.home.release(&self.held.name, fence).then(drop);
+            self.held.release(fence).then(drop);
         }
     }
 }

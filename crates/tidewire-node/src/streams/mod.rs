@@ -28,7 +28,8 @@
 //! |---|---|
 //! | make a stream, or find it | [`Node::stream_with`], [`Node::stream`] |
 //! | publish | [`Stream::publish`]; [`Stream::publisher`] for many; [`Stream::batch`] for whole or not at all |
-//! | handle events | [`Stream::consumer`], [`Delivery::ack`] |
+//! | take events | [`Stream::consumer`], [`Delivery::ack`] |
+//! | handle events in a service | [`DurableHandler`] |
 //! | replay | [`Stream::read`] |
 //! | have the home publish again and again | [`Stream::schedule`] |
 //! | keep values by key | [`Node::bucket_with`], [`Bucket`] |
@@ -37,9 +38,9 @@
 //! Where a home is, and what it can't do, is in `docs/guides/streams.md` and `docs/reference/capabilities.md` of the repository. Spans of time are rounded
 //! down to microseconds.
 
-mod asked;
 mod bucket;
 mod consumer;
+mod durable;
 mod errors;
 mod event;
 mod hub;
@@ -52,6 +53,7 @@ mod replay;
 mod schedule;
 mod service;
 mod stream;
+mod subscription;
 mod turns;
 mod wire;
 
@@ -60,7 +62,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use bucket::{Bucket, BucketOptions, Entry, Watch};
 pub use consumer::{Consumer, ConsumerOptions};
+pub use durable::DurableHandler;
 pub use event::{DeadEvent, Delivery, Event};
+pub(crate) use lease::acquire;
 pub use lease::{Lease, LeaseOptions};
 pub use message::Message;
 pub use publisher::{NotStored, Publisher};
@@ -73,7 +77,9 @@ pub use tidewire_backend::home::{
 };
 
 pub(crate) use service::{Leaving, service};
+pub(crate) use subscription::DurableSubscription;
 
+use crate::core::Core;
 use crate::error::Error;
 use crate::node::Node;
 use crate::pending::Pending;
@@ -82,6 +88,10 @@ use hub::HubHome;
 /// The name under which a hub with a home offers it to those that join it, and the method that takes all calls.
 const SERVICE: &str = "tidewire-streams";
 const CALL: &str = "call";
+/// The method whose stream holds a lease for as long as it is read.
+const HOLD: &str = "hold";
+/// The call that ends the wait of another one, which has a token as its last argument: whoever stops still gets what was on its way, and gives it back.
+const END_WAIT: &str = "end_wait";
 /// How long one call waits for events or changes at most; then it is made again. The end of a wait is heard of.
 const LONG_WAIT_US: u64 = 600_000_000;
 /// The same for a lease.
@@ -205,8 +215,7 @@ impl Node {
     /// # Cancel safety
     /// As for [`lease`](Node::lease).
     pub fn lease_with(&self, name: &str, options: LeaseOptions) -> Pending<Lease> {
-        let runner = Arc::clone(&self.core().runner);
-        lease::acquire(self.own_or_hub(), runner, name, self.name(), options)
+        lease::acquire(self.core(), name, options)
     }
 
     /// The home of streams, buckets and leases as a port, for programs that move batches themselves. That of a hub is asked what it can't do.
@@ -226,9 +235,13 @@ impl Node {
     }
 
     fn own_or_hub(&self) -> Arc<dyn Home> {
-        let core = self.core();
-        core.home.clone().unwrap_or_else(|| Arc::new(HubHome::new(core)))
+        own_or_hub(self.core())
     }
+}
+
+/// The home of the node, or that of the hub that it has joined.
+pub(crate) fn own_or_hub(core: &Arc<Core>) -> Arc<dyn Home> {
+    core.home.clone().unwrap_or_else(|| Arc::new(HubHome::new(core)))
 }
 
 /// The answer of a home as something of a node.

@@ -1,5 +1,6 @@
 //! The service `tidewire-streams`: the home of a node, offered to the nodes that join it, whichever language they are written in.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,18 +12,19 @@ use futures_core::Stream;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
+use tidewire_backend::home::asked::{self, Asked};
 use tidewire_backend::home::{
     Answer, BucketSettings, Capability, Change, ConsumerSettings, Expect, Fetch, Full, Grant, Home, HomeError,
     HomeErrorKind, HomeResult, Order, Purge, Read, StreamSettings, Watch,
 };
+use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Subject;
 
-use super::asked::Asked;
 use super::maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::schedule::{self, ScheduleMap};
 use super::wire::{self, AckResult, Each, EntryOut, EventOut};
-use super::{ACQUIRE_WAIT_US, CALL, SERVICE, asked, errors};
+use super::{ACQUIRE_WAIT_US, CALL, END_WAIT, HOLD, SERVICE, errors};
 use crate::failure::Failure;
 use crate::pending::Wakers;
 use crate::service::{Answering, Method, Service};
@@ -36,12 +38,58 @@ const CONCURRENCY: usize = 10_000;
 pub(crate) struct Leaving {
     is_leaving: AtomicBool,
     wakers: Wakers,
+    /// The waits that can be ended, by their tokens.
+    waits: Mutex<HashMap<u64, Arc<Wait>>>,
+}
+
+/// Whether a call goes on waiting.
+#[derive(Default)]
+struct Wait {
+    is_over: AtomicBool,
+    wakers: Wakers,
+}
+
+/// The wait of a call under way.
+struct Waiting {
+    leaving: Arc<Leaving>,
+    token: u64,
+    wait: Arc<Wait>,
+}
+
+impl Waiting {
+    fn poll(&self, context: &Context<'_>) -> Poll<()> {
+        self.wait.wakers.add(context.waker());
+        if self.wait.is_over.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.leaving.waits.lock().remove(&self.token);
+    }
 }
 
 impl Leaving {
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
         self.wakers.wake();
+    }
+
+    fn wait(self: &Arc<Self>, token: u64) -> Waiting {
+        let wait = Arc::<Wait>::default();
+        // Who gives no token can't end it.
+        if token != 0 {
+            self.waits.lock().insert(token, Arc::clone(&wait));
+        }
+        Waiting { leaving: Arc::clone(self), token, wait }
+    }
+
+    /// Ends the wait of a call. Gives whether there was one.
+    fn end_wait(&self, token: u64) -> bool {
+        let Some(wait) = self.waits.lock().get(&token).map(Arc::clone) else { return false };
+        wait.is_over.store(true, Ordering::Release);
+        wait.wakers.wake();
+        true
     }
 
     fn poll(&self, context: &Context<'_>) -> Poll<HomeError> {
@@ -59,7 +107,7 @@ pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<Leaving>) -> Service {
     let (held, calls, ends) = (Arc::clone(&home), home, Arc::clone(leaving));
     let call = Method::answering(CALL, &["name", "args"], move |call: Request| (call.0)(&calls, &ends));
     let leaving = Arc::clone(leaving);
-    let hold = Method::stream("hold", &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| Hold {
+    let hold = Method::stream(HOLD, &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| Hold {
         home: Arc::clone(&held),
         leaving: Arc::clone(&leaving),
         name,
@@ -155,6 +203,27 @@ impl NewStream {
     }
 }
 
+#[derive(DeriveDeserialize)]
+struct NewFetch {
+    stream: String,
+    consumer: String,
+    max_messages: u32,
+    max_bytes: u32,
+    wait_us: u64,
+    #[serde(default)]
+    token: u64,
+}
+
+#[derive(DeriveDeserialize)]
+struct NewGrant {
+    name: String,
+    holder: String,
+    ttl_us: u64,
+    wait_us: u64,
+    #[serde(default)]
+    token: u64,
+}
+
 type NewConsumer = (String, String, Vec<String>, (String, u64), u64, u32, Vec<u64>, u32, bool, u64);
 
 fn consumer_settings(new: NewConsumer) -> HomeResult<(String, ConsumerSettings)> {
@@ -239,11 +308,11 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
             act(begin, |info| written(&ConsumerMap::from(info)))
         }
         "fetch" => {
-            let (stream, consumer, max_messages, max_bytes, wait_us) = Deserialize::deserialize(from)?;
-            let (stream, consumer): (String, String) = (stream, consumer);
+            let NewFetch { stream, consumer, max_messages, max_bytes, wait_us, token } =
+                Deserialize::deserialize(from)?;
             let fetch = Fetch { max_messages, max_bytes, wait_us };
             let begin = move |home: &Arc<dyn Home>| Ok(asked::fetch(home, &stream, &consumer, fetch));
-            waiting(begin, |all| written(&Each(&all, EventOut::of)))
+            ended(token, begin, || Ok(Vec::new()), |all| written(&Each(&all, EventOut::of)))
         }
         "settle" => {
             let (stream, consumer, settled) = Deserialize::deserialize(from)?;
@@ -354,8 +423,9 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
             waiting(begin, |changes| written(&wire::ChangesOut(&changes)))
         }
         "acquire" => {
-            let (name, holder, ttl_us, wait_us): (String, String, _, _) = Deserialize::deserialize(from)?;
-            waiting(move |home| Ok(asked::acquire(home, &name, &holder, ttl_us, wait_us)), granted)
+            let NewGrant { name, holder, ttl_us, wait_us, token } = Deserialize::deserialize(from)?;
+            let unheld = || Err(HomeError::new(HomeErrorKind::LeaseHeld, "nobody waits for it any more"));
+            ended(token, move |home| Ok(asked::acquire(home, &name, &holder, ttl_us, wait_us)), unheld, granted)
         }
         "renew" => {
             let (name, fence): (String, _) = Deserialize::deserialize(from)?;
@@ -370,6 +440,13 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
             act(move |home| Ok(home.lease_info(&name)), |found| written(&found.map(wire::lease_info_parts)))
         }
         "list_leases" => act(|home| Ok(home.list_leases()), each(wire::lease_info_parts)),
+        END_WAIT => {
+            let (token,) = Deserialize::deserialize(from)?;
+            Box::new(move |_, leaving| {
+                let was_there = leaving.end_wait(token);
+                Ok(Box::pin(async move { plain(was_there) }))
+            })
+        }
         "capabilities" => act(|home| Ok(Answer::ready(Ok(lacking(home)))), plain),
         other => {
             let mend = "use the same version of Tidewire on both sides";
@@ -405,6 +482,26 @@ fn waiting<T: Send + 'static>(
         let leaving = Arc::clone(leaving);
         Ok(Box::pin(async move {
             let got = poll_fn(|context| match Pin::new(&mut answer).poll(context) {
+                Poll::Pending => leaving.poll(context).map(Err),
+                ready => ready,
+            });
+            write(got.await.map_err(refused)?)
+        }))
+    })
+}
+
+/// The same, for a call whose wait can be ended: it gets what has come by then.
+fn ended<T: Send + 'static>(
+    token: u64,
+    begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<Asked<T>> + Send + 'static,
+    nothing: fn() -> HomeResult<T>,
+    write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
+) -> Act {
+    Box::new(move |home, leaving| {
+        let (mut answer, leaving, wait) = (begin(home).map_err(refused)?, Arc::clone(leaving), leaving.wait(token));
+        Ok(Box::pin(async move {
+            let got = poll_fn(|context| match Pin::new(&mut answer).poll(context) {
+                Poll::Pending if wait.poll(context).is_ready() => Poll::Ready(nothing()),
                 Poll::Pending => leaving.poll(context).map(Err),
                 ready => ready,
             });

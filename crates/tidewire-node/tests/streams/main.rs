@@ -6,10 +6,12 @@ mod support;
 
 mod buckets;
 mod consuming;
+mod durable;
 mod hubs;
 mod kills;
 mod leases;
 mod publishing;
 mod python;
 mod schedules;
+mod single;
 mod suite;

@@ -1,39 +1,47 @@
 //! Answers that bring something which is not to be lost: what has come when nobody wants it any more goes back.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use tidewire_backend::home::{Answer, Delivery, Fetch, Grant, Home, HomeResult, Settle, Settlement};
+use super::{Answer, Delivery, Fetch, Grant, Home, HomeResult, Settle, Settlement};
 
 /// An answer under way. Dropped before it was ready, it gives back what has come meanwhile; what comes later its home gives back.
-pub(super) struct Asked<T> {
+#[must_use = "what it brings goes back when it is dropped"]
+pub struct Asked<T> {
     answer: Answer<T>,
     back: Option<Box<dyn FnOnce(T) + Send>>,
 }
 
 /// Fetches from a consumer.
-pub(super) fn fetch(home: &Arc<dyn Home>, stream: &str, consumer: &str, fetch: Fetch) -> Asked<Vec<Delivery>> {
+pub fn fetch(home: &Arc<dyn Home>, stream: &str, consumer: &str, fetch: Fetch) -> Asked<Vec<Delivery>> {
     let answer = home.fetch(stream, consumer, fetch);
     let (home, stream, consumer) = (Arc::clone(home), stream.to_owned(), consumer.to_owned());
-    let back = move |deliveries: Vec<Delivery>| release(&*home, &stream, &consumer, deliveries);
+    let back = move |deliveries: Vec<Delivery>| release(&*home, &stream, &consumer, deliveries, || {});
     Asked { answer, back: Some(Box::new(back)) }
 }
 
 /// Asks for a lease.
-pub(super) fn acquire(home: &Arc<dyn Home>, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Asked<Grant> {
+pub fn acquire(home: &Arc<dyn Home>, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Asked<Grant> {
     let answer = home.acquire(name, holder, ttl_us, wait_us);
     let (home, name) = (Arc::clone(home), name.to_owned());
     Asked { answer, back: Some(Box::new(move |grant| home.release(&name, grant.fence).then(drop))) }
 }
 
-/// Gives deliveries back that nobody has begun with. What does not get there comes again after its ack wait.
-pub(super) fn release(home: &dyn Home, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
+/// Gives deliveries back that nobody has begun with, and says when they are. What does not get there comes again after its ack wait.
+pub fn release(
+    home: &dyn Home,
+    stream: &str,
+    consumer: &str,
+    deliveries: Vec<Delivery>,
+    done: impl FnOnce() + Send + 'static,
+) {
     let released =
         |Delivery { event, ticket, .. }| Settle { sequence: event.sequence, ticket, how: Settlement::Release };
     if !deliveries.is_empty() {
-        home.settle(stream, consumer, deliveries.into_iter().map(released).collect()).then(drop);
+        home.settle(stream, consumer, deliveries.into_iter().map(released).collect()).then(|_| done());
     }
 }
 
@@ -62,8 +70,14 @@ impl<T> Unpin for Asked<T> {}
 impl<T> Drop for Asked<T> {
     fn drop(&mut self) {
         let Some(back) = self.back.take() else { return };
-        if let Poll::Ready(Ok(come)) = Pin::new(&mut self.answer).poll(&mut Context::from_waker(Waker::noop())) {
+        if let Some(Ok(come)) = self.answer.give_up() {
             back(come);
         }
+    }
+}
+
+impl<T> fmt::Debug for Asked<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Asked")
     }
 }

@@ -1,0 +1,146 @@
+//! Durable event handlers of a service: the declaration, with the consumer whose events it handles.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tidewire_backend::home::ConsumerSettings;
+use tidewire_proto::generated::limits;
+use tidewire_proto::subject::Pattern;
+
+use super::consumer::ConsumerOptions;
+use super::event::Delivery;
+use crate::discovery::EventInfo;
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::names;
+use crate::options::within;
+
+pub(crate) type Handled = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+type Handles = dyn Fn(Arc<Delivery>) -> Result<Handled, Failure> + Send + Sync;
+
+/// A durable event handler of a service: what runs for each event of a consumer, at least once.
+///
+/// An event whose handler returns is acked. One whose handler fails or panics, or that does not fit the type, comes again after the consumer's backoff; after
+/// its last delivery it is a dead letter, with the error. Instances that are served under one consumer name, by nodes of whichever language, share the
+/// events. What was fetched and not begun when a service stops goes to another at once.
+///
+/// ```
+/// use tidewire_node::streams::{ConsumerOptions, DurableHandler, Message, StreamOptions};
+/// use tidewire_node::{Node, NodeOptions, Service};
+///
+/// # let folder = std::env::temp_dir().join(format!("tidewire-durable-{}", std::process::id()));
+/// # #[cfg(feature = "embedded")] {
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub").data(&folder)).wait()?;
+/// let orders = hub.stream_with("orders", StreamOptions::new(["orders.>"])).wait()?;
+///
+/// let (say, heard) = std::sync::mpsc::sync_channel(16);
+/// let billed = DurableHandler::new("billing", "orders.*", move |event, total: f64| {
+///     let said = say.send((event.sequence(), total));
+///     async move { Ok(said?) }
+/// });
+/// hub.serve(Service::new("billing").with_durable(billed.options(ConsumerOptions::all().max_deliver(3)))).wait()?;
+///
+/// orders.publish(Message::new("orders.created", &12.5)).wait()?;
+/// assert_eq!(heard.recv().unwrap(), (1, 12.5));
+/// # hub.stop(std::time::Duration::from_secs(5)).wait()?;
+/// # std::fs::remove_dir_all(&folder).ok();
+/// # }
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct DurableHandler {
+    pub(crate) info: EventInfo,
+    pub(crate) handles: Arc<Handles>,
+    pub(crate) concurrency: u32,
+    stream: Option<String>,
+    options: ConsumerOptions,
+    problem: Option<Error>,
+}
+
+impl DurableHandler {
+    /// A handler of the events on subjects of a pattern, as the consumer of this name delivers them: letters, digits, `_` and `-`, at most 64. It is given
+    /// the delivery, which it may settle itself, and the value.
+    ///
+    /// # Cancel safety
+    /// The future of the handler is dropped where it awaits when its service stops and the time for that is over: the event goes to another.
+    pub fn new<A, F, Fut>(consumer: &str, pattern: &str, handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        F: Fn(Arc<Delivery>, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let handles = move |delivery: Arc<Delivery>| {
+            let value = delivery.read()?;
+            let handled: Handled = Box::pin(handler(delivery, value));
+            Ok(handled)
+        };
+        let problem = names::token("durable", consumer).and_then(|()| names::pattern(pattern).map(drop)).err();
+        let (subject, method) = (pattern.to_owned(), consumer.to_owned());
+        let info = EventInfo { subject, method, message: json!({}), ..EventInfo::default() };
+        let options = ConsumerOptions::new();
+        Self { info, handles: Arc::new(handles), concurrency: 1, stream: None, options, problem }
+    }
+
+    /// What its consumer is asked to be; [`ConsumerOptions::new`] by default. Its filter is the pattern of the handler.
+    pub fn options(mut self, options: ConsumerOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The name of the stream, if several take such subjects.
+    pub fn stream(mut self, name: impl Into<String>) -> Self {
+        self.stream = Some(name.into());
+        self
+    }
+
+    /// How many events an instance handles at once; 1 by default. Those of one key stay in turn with [`Order::Key`](super::Order::Key).
+    pub fn concurrency(mut self, events: u32) -> Self {
+        let checked = within(&limits::CONCURRENCY, "concurrency", events.into());
+        self.problem = self.problem.or(checked.err());
+        self.concurrency = events;
+        self
+    }
+
+    /// What it does, in one line.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.info.description = text.into();
+        self
+    }
+
+    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked by the type.
+    pub fn schema(mut self, schema: serde_json::Value) -> Self {
+        self.info.message = schema;
+        self
+    }
+
+    /// The name of its consumer, as it was given.
+    pub(crate) fn consumer(&self) -> &str {
+        &self.info.method
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.problem.clone().map_or(Ok(()), Err)
+    }
+
+    /// Its stream, if that was said, and its consumer.
+    pub(crate) fn settings(&self) -> Result<(Option<String>, ConsumerSettings), Error> {
+        let options = self.options.clone().filter([self.info.subject.as_str()]);
+        Ok((self.stream.clone(), options.settings(self.consumer())?))
+    }
+
+    /// Its subjects.
+    pub(crate) fn pattern(&self) -> Result<Pattern, Error> {
+        names::pattern(&self.info.subject)
+    }
+}
+
+impl fmt::Debug for DurableHandler {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "DurableHandler({:?} of {:?})", self.info.subject, self.consumer())
+    }
+}
