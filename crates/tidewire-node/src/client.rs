@@ -39,6 +39,16 @@ impl Priority {
         [Self::Urgent, Self::High, Self::Normal, Self::Low][lane.min(3)]
     }
 
+    /// As homes and nodes of other languages write it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Urgent => "urgent",
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+
     pub(crate) fn flags(self) -> Flags {
         Flags::NORMAL.in_lane(self as u8)
     }

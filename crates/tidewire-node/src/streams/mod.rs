@@ -33,12 +33,14 @@
 //! | replay | [`Stream::read`] |
 //! | have the home publish again and again | [`Stream::schedule`] |
 //! | keep values by key | [`Node::bucket_with`], [`Bucket`] |
+//! | start long work, and follow it | [`Node::commands`], [`CommandRun`] |
 //! | be the only one | [`Node::lease`], [`Lease::fence`] |
 //!
 //! Where a home is, and what it can't do, is in `docs/guides/streams.md` and `docs/reference/capabilities.md` of the repository. Spans of time are rounded
 //! down to microseconds.
 
 mod bucket;
+mod commands;
 mod consumer;
 mod durable;
 mod errors;
@@ -61,6 +63,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use bucket::{Bucket, BucketOptions, Entry, Watch};
+pub use commands::{CommandInfo, CommandProgress, CommandReports, CommandRun, Commands, Stage, StartOptions};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use durable::DurableHandler;
 pub use event::{DeadEvent, Delivery, Event};

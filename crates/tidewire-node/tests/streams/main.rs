@@ -5,6 +5,7 @@
 mod support;
 
 mod buckets;
+mod commands;
 mod consuming;
 mod durable;
 mod hubs;

@@ -1,0 +1,482 @@
+//! Commands: long work that is started, followed, and found again by its id. What becomes of one is decided at the hub.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::client::{Client, Priority};
+use crate::core::Core;
+use crate::error::Error;
+use crate::items::Items;
+use crate::names;
+use crate::node::Node;
+use crate::pause::Pause;
+use crate::pending::{Pending, wait};
+use crate::values::{self, Bytes, Value};
+
+/// The service of a hub that has a place for commands.
+const SERVICE: &str = "tidewire-commands";
+/// How long one call waits for a change at most.
+const WAIT_US: u64 = 4_000_000;
+/// How long to wait before a hub is asked again that could not be reached. A link that is back ends the wait.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The commands of the hub that a node has joined, one of Python with a data folder or on NATS; [`Node::commands`] gives them. Services of Python do them.
+///
+/// ```no_run
+/// use tidewire_node::streams::StartOptions;
+/// use tidewire_node::{Node, NodeOptions};
+///
+/// let shop = Node::join("tide://127.0.0.1:7420", NodeOptions::named("shop")).wait()?;
+/// let run = shop.commands().start_with("books", "reindex", &(7,), StartOptions::default().key("shard-7")).wait()?;
+/// println!("{} rows", run.result::<u64>().wait()?);                       // in any process, also tomorrow: shop.commands().find(id)
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Commands {
+    core: Arc<Core>,
+    client: Client,
+}
+
+/// What a command is started with beside its arguments.
+#[derive(Clone, Debug, Default)]
+pub struct StartOptions {
+    key: Option<String>,
+    id: Option<String>,
+    priority: Priority,
+}
+
+impl StartOptions {
+    /// What it is about, such as a shard or a customer: of those that are exclusive by key one of a key is done at a time.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// An idempotency key, which is the command's id: to start it again gives the command that is there.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Which go first where some wait.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+}
+
+/// What has become of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Stage {
+    /// It waits for a worker.
+    Queued,
+    /// A worker is at it.
+    Running,
+    /// It has returned.
+    Succeeded,
+    /// Its last attempt has failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Stage {
+    /// Whether nothing more becomes of it.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// What there is of a command.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct CommandInfo {
+    /// Its id.
+    pub id: String,
+    /// The service that does it.
+    pub service: String,
+    /// Which of its commands it is.
+    pub command: String,
+    /// What has become of it.
+    pub stage: Stage,
+    /// The newest attempt, from 1; 0 if there was none.
+    pub attempt: u32,
+    /// How often it is tried again.
+    pub retries: u32,
+    /// Whether its worker was asked to end it.
+    pub is_cancelling: bool,
+    /// What it is about.
+    pub key: Option<String>,
+    /// Which go first: `urgent`, `high`, `normal` or `low`.
+    pub priority: String,
+    /// The node that has started it.
+    pub caller: String,
+    /// The node that has its newest attempt.
+    pub worker: Option<String>,
+    /// When it was started.
+    #[serde(deserialize_with = "time")]
+    pub created: SystemTime,
+    /// When its newest attempt began.
+    #[serde(deserialize_with = "some_time")]
+    pub began: Option<SystemTime>,
+    /// When it was over.
+    #[serde(deserialize_with = "some_time")]
+    pub ended: Option<SystemTime>,
+    /// How far its newest attempt is, from 0 to 1.
+    pub fraction: f64,
+    /// What that has said of it.
+    pub note: String,
+    /// What the newest attempt that failed has raised, in a line; empty if none has.
+    pub error: String,
+    /// The way to that error.
+    pub traceback: String,
+}
+
+/// How far a command is.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CommandProgress {
+    /// From 0 to 1.
+    pub fraction: f64,
+    /// What its worker says of it.
+    pub note: String,
+    /// Which attempt it is of, from 1.
+    pub attempt: u32,
+    /// When it was reported, by the clock of the worker.
+    pub time: SystemTime,
+}
+
+type Report = (f64, String, u32, Value);
+
+/// The revision of a record, whether its command is over, and how it has ended.
+type State = (u64, bool, Ended);
+
+#[derive(Deserialize)]
+struct Ended {
+    stage: Stage,
+    attempt: u32,
+    worker: Option<String>,
+    result: Option<Bytes>,
+    error: Option<Bytes>,
+}
+
+impl Node {
+    /// The commands of the hub that it has joined. Nothing is asked for before they are used.
+    pub fn commands(&self) -> Commands {
+        // What a hub is asked of commands may be asked twice: the id of one that is started is given with it.
+        Commands { core: Arc::clone(self.core()), client: self.client(SERVICE).idempotent() }
+    }
+}
+
+impl Commands {
+    /// Starts a command; see [`start_with`](Commands::start_with).
+    ///
+    /// # Errors
+    /// As for `start_with`.
+    ///
+    /// # Cancel safety
+    /// As for `start_with`.
+    pub fn start(&self, service: &str, command: &str, args: &(impl Serialize + ?Sized)) -> Pending<CommandRun> {
+        self.start_with(service, command, args, StartOptions::default())
+    }
+
+    /// Starts a command. A tuple gives its arguments in order, a struct or a map by name, `()` none, any other value is the only one. Once it is awaited the
+    /// command is stored, as durably as a message of a stream; whoever serves it does it. It is started once, also if the link is lost meanwhile.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `invalid_argument` if a name or an option is not allowed, `settings_differ` if the id is that of another command,
+    /// `payload_too_large` above 512 KiB of arguments, `stream_full` if too many are kept, `no_responders` if the hub has no place for commands. Arguments
+    /// are checked where it is done: what does not fit fails it.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, it may have been started.
+    pub fn start_with(
+        &self,
+        service: &str,
+        command: &str,
+        args: &(impl Serialize + ?Sized),
+        options: StartOptions,
+    ) -> Pending<CommandRun> {
+        let arguments = match arguments(&format!("{service}.{command}"), args) {
+            Ok(arguments) => arguments,
+            Err(error) => return Pending::failed(error),
+        };
+        let StartOptions { key, id, priority } = options;
+        let id = id.unwrap_or_else(|| names::random_hex(8));
+        let given = (service, command, Bytes(arguments), key, id, priority.name());
+        let (started, commands) = (self.client.call::<String>("start", &given), self.clone());
+        Pending::new(async move {
+            let id = started.await.map_err(explained)?;
+            Ok(commands.find(&id))
+        })
+    }
+
+    /// A command by its id, whoever has started it, wherever and whenever. Nothing is asked for before it is used.
+    pub fn find(&self, id: &str) -> CommandRun {
+        CommandRun { commands: self.clone(), id: id.into() }
+    }
+
+    /// Those there are, the oldest first: those that wait or run, and those that have ended and are kept. Of one service, if it is named.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `no_responders` if the hub has no place for commands.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub fn list(&self, service: Option<&str>) -> Pending<Vec<CommandInfo>> {
+        let nothing: Option<&str> = None;
+        let mut all = self.client.stream::<CommandInfo>("commands", &(service, nothing, nothing));
+        Pending::new(async move {
+            let mut found = Vec::new();
+            while let Some(info) = all.next().await {
+                found.push(info.map_err(explained)?);
+            }
+            Ok(found)
+        })
+    }
+
+    /// Waits for a hub that is away; any other error is told.
+    async fn away(&self, error: Error) -> Result<(), Error> {
+        if !error.is_retryable() {
+            return Err(explained(error));
+        }
+        let (pause, is_lost) = (Pause::begin(&self.core.runner, PAUSE), self.core.link.joined().is_none());
+        poll_fn(|context| {
+            self.core.rejoined.add(context.waker());
+            let is_back = is_lost && self.core.link.joined().is_some();
+            if pause.is_over(context) || is_back { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.core.check()
+    }
+}
+
+/// A command that was started. Dropping it ends nothing.
+#[derive(Clone)]
+pub struct CommandRun {
+    commands: Commands,
+    id: Arc<str>,
+}
+
+impl CommandRun {
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What there is of it.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `not_found` if there is no such command, or not any more: it has ended, and was kept as long as its service says.
+    pub fn info(&self) -> Pending<CommandInfo> {
+        self.asked("info")
+    }
+
+    /// Has it end: at once if it waits; if it runs, when its handler does. Gives whether that changes anything.
+    ///
+    /// # Errors
+    /// As for [`info`](CommandRun::info).
+    pub fn cancel(&self) -> Pending<bool> {
+        self.asked("cancel")
+    }
+
+    /// Has it begin anew, if it has failed or was cancelled, with all its attempts. Gives whether it does.
+    ///
+    /// # Errors
+    /// As for [`info`](CommandRun::info).
+    pub fn retry(&self) -> Pending<bool> {
+        self.asked("retry")
+    }
+
+    fn asked<T: DeserializeOwned + Send + 'static>(&self, what: &str) -> Pending<T> {
+        let asked = self.commands.client.call(what, &(&*self.id,));
+        Pending::new(async move { asked.await.map_err(explained) })
+    }
+
+    /// Waits until it is over, and gives what it has returned. While the hub is away, that waits on.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, `call_cancelled` if it was cancelled, `worker_lost` if the worker of its last
+    /// attempt was lost; else with what its last attempt has raised.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the command goes on.
+    pub fn result<T: DeserializeOwned + Send + 'static>(&self) -> Pending<T> {
+        let run = self.clone();
+        Pending::new(async move { run.ended(None).await?.outcome(&run.id) })
+    }
+
+    /// As [`result`](CommandRun::result), for so long at most. None: it is not over.
+    ///
+    /// # Errors
+    /// As for `result`.
+    ///
+    /// # Cancel safety
+    /// As for `result`.
+    pub fn result_within<T: DeserializeOwned + Send + 'static>(&self, time: Duration) -> Pending<Option<T>> {
+        let (run, until) = (self.clone(), Instant::now() + time);
+        Pending::new(async move {
+            let ended = run.ended(Some(until)).await?;
+            if ended.stage.is_over() { ended.outcome(&run.id).map(Some) } else { Ok(None) }
+        })
+    }
+
+    /// How its record is, once it is over, or at that time.
+    async fn ended(&self, until: Option<Instant>) -> Result<Ended, Error> {
+        let ask = |after: u64, wait_us: u64| {
+            self.commands.client.call::<Option<State>>("state", &(&*self.id, after, wait_us))
+        };
+        let first = ask(0, 0).await.map_err(explained)?;
+        let (mut revision, mut is_over, mut ended) =
+            first.ok_or_else(|| Error::new(ErrorCode::NotFound, format!("command {:?}: there is none", self.id)))?;
+        while !is_over {
+            let left = until.map_or(WAIT_US, |until| super::micros(until.saturating_duration_since(Instant::now())));
+            if left == 0 {
+                break;
+            }
+            match ask(revision, left.min(WAIT_US)).await {
+                Ok(Some(newer)) => (revision, is_over, ended) = newer,
+                Ok(None) => {}
+                Err(error) => self.commands.away(error).await?,
+            }
+        }
+        Ok(ended)
+    }
+
+    /// How far it is, now and then as it changes, until it is over.
+    pub fn progress(&self) -> CommandReports {
+        CommandReports { run: self.clone(), items: None, has_looked: false, newest: None }
+    }
+}
+
+impl Ended {
+    fn outcome<T: DeserializeOwned>(self, id: &str) -> Result<T, Error> {
+        let title = format!("command {id}");
+        match (self.stage, self.result, self.error) {
+            (Stage::Succeeded, result, _) => values::read(&title, &*result.map_or_else(|| vec![0xc0], |bytes| bytes.0)),
+            (Stage::Cancelled, ..) => Err(Error::new(ErrorCode::CallCancelled, format!("{title}: it was cancelled"))),
+            (_, _, Some(raised)) => Err(Error::told(&title, ErrorCode::RemoteError.number(), &raised.0)),
+            _ => {
+                let worker = self.worker.unwrap_or_default();
+                let lost = format!("its worker {worker:?} was lost in attempt {}, the last one", self.attempt);
+                let text = format!("{title}: {lost}: look what ends it, and retry it");
+                Err(Error::new(ErrorCode::WorkerLost, text))
+            }
+        }
+    }
+}
+
+/// The progress of a command, as it changes, until it is over. Of changes that come quickly the newest is seen. While the hub is away, that waits on.
+#[must_use = "nothing is heard before it is asked for a report"]
+pub struct CommandReports {
+    run: CommandRun,
+    items: Option<Items<Report>>,
+    has_looked: bool,
+    newest: Option<Report>,
+}
+
+impl CommandReports {
+    /// Waits for the next report. None: the command is over.
+    ///
+    /// # Errors
+    /// As for [`CommandRun::info`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub async fn next(&mut self) -> Option<Result<CommandProgress, Error>> {
+        loop {
+            let client = &self.run.commands.client;
+            let items = self.items.get_or_insert_with(|| client.stream("progress", &(&*self.run.id,)));
+            match items.next().await? {
+                Ok(report) if self.newest.as_ref() == Some(&report) => {}
+                Ok(report) => {
+                    (self.has_looked, self.newest) = (true, Some(report.clone()));
+                    let (fraction, note, attempt, time) = report;
+                    return Some(Ok(CommandProgress { fraction, note, attempt, time: time_of(&time) }));
+                }
+                Err(error) => {
+                    self.items = None;
+                    let away =
+                        if self.has_looked { self.run.commands.away(error).await } else { Err(explained(error)) };
+                    if let Err(error) = away {
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Blocks this thread until the next report is there.
+    ///
+    /// # Errors
+    /// As for [`next`](CommandReports::next).
+    pub fn next_blocking(&mut self) -> Option<Result<CommandProgress, Error>> {
+        wait(self.next())
+    }
+}
+
+/// Arguments as a command keeps them: a list of those by position, and a map of those by name.
+fn arguments(title: &str, args: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Error> {
+    let name = format!("{title}: arguments");
+    let given: Value =
+        values::from_bytes(&values::to_bytes(args).map_err(|wrong| Error::invalid(format!("{name}: {wrong}")))?)?;
+    let nothing = || Value::Map(Vec::new());
+    let (by_position, by_name) = match given {
+        Value::Nil => (Vec::new(), nothing()),
+        Value::Tuple(items) => (items, nothing()),
+        map @ Value::Map(_) => (Vec::new(), map),
+        one => (vec![one], nothing()),
+    };
+    values::to_bytes(&Value::List(vec![Value::List(by_position), by_name]))
+}
+
+/// What a hub without a place for commands is to be told.
+fn explained(error: Error) -> Error {
+    if error.code() != ErrorCode::NoResponders {
+        return error;
+    }
+    let mend = "join one that is started with `tidewire up --data DIR` or `--nats URL`";
+    Error::new(ErrorCode::NoResponders, format!("commands: the hub has no place for commands: {mend}"))
+}
+
+fn time_of(value: &Value) -> SystemTime {
+    match value {
+        Value::Timestamp(us) | Value::Moment(us, _) => UNIX_EPOCH + Duration::from_micros((*us).max(0).cast_unsigned()),
+        _ => UNIX_EPOCH,
+    }
+}
+
+fn time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
+    Value::deserialize(from).map(|value| time_of(&value))
+}
+
+fn some_time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<SystemTime>, D::Error> {
+    Ok(Option::<Value>::deserialize(from)?.map(|value| time_of(&value)))
+}
+
+impl fmt::Debug for Commands {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Commands of {:?}", self.core.name)
+    }
+}
+
+impl fmt::Debug for CommandRun {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "CommandRun({})", self.id)
+    }
+}
+
+impl fmt::Debug for CommandReports {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "CommandReports({})", self.run.id)
+    }
+}
