@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Instant;
@@ -32,6 +33,8 @@ const CHANGES: &str = "$hub.services.*";
 pub(crate) struct Directory {
     /// The lock protects all that is known; nothing is called under it.
     state: Mutex<State>,
+    /// Counts changes of what is known.
+    changes: AtomicU64,
     /// Woken when what is known has changed.
     news: Wakers,
 }
@@ -135,11 +138,30 @@ impl Directory {
     /// What was told is not all any more: the link was lost, or too much waited for it.
     pub fn missed(&self) {
         self.state.lock().machine.missed();
+        self.has_changed();
+    }
+
+    fn has_changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         self.news.wake();
     }
 
+    /// How often what is known has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Waits until it has changed again.
+    pub async fn changed_since(&self, seen: u64) {
+        poll_fn(|context| {
+            self.news.add(context.waker());
+            if self.changes() == seen { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
     /// Has the hub tell of changes, from the first time on.
-    async fn follow(&self, core: &Arc<Core>) -> Result<(), Error> {
+    pub async fn follow(&self, core: &Arc<Core>) -> Result<(), Error> {
         if self.state.lock().subscription.is_some() {
             return Ok(());
         }
@@ -161,7 +183,7 @@ impl Directory {
         let changes = state.machine.listed(asked.number, listed.into_iter().map(Listed::entry));
         state.take(changes);
         drop(state);
-        self.news.wake();
+        self.has_changed();
         Ok(())
     }
 
@@ -179,7 +201,7 @@ impl Directory {
             state.take(changes);
         }
         drop(state);
-        self.news.wake();
+        self.has_changed();
         Ok(())
     }
 }

@@ -28,7 +28,7 @@
 //! | have one instance active at a time | [`Node::serve_single`], [`Context::fence`] |
 //! | call | [`Node::client`]; a [`Call`] gives one value, [`Items`] are a stream |
 //! | give streams, functions and objects | [`Feed`], [`Function`], [`Object`]; a handler takes [`Items`], [`RemoteFunction`], [`RemoteObject`] |
-//! | look what is served | [`Node::services`] |
+//! | look what is served | [`Node::services`], [`Node::watch_services`] |
 //! | handle events | [`Service::on`], [`Event`] |
 //! | publish, ask, subscribe | [`Node::publish`], [`Node::request`], [`Node::subscribe`] |
 //! | keep durable streams, key-value buckets, leases | [`streams`], [`Node::stream_with`], [`Node::bucket_with`], [`Node::lease`] |
@@ -77,6 +77,7 @@ mod tracing;
 #[path = "untraced.rs"]
 mod tracing;
 pub mod values;
+mod watching;
 mod written;
 
 pub use call::Call;
@@ -101,6 +102,7 @@ pub use tidewire_link::Tls;
 pub use tidewire_macros::service;
 pub use tidewire_proto::generated::errors::ErrorCode;
 pub use token::Token;
+pub use watching::{InstanceChange, ServiceChanges};
 
 /// The examples of the guide run as tests.
 #[cfg(all(doctest, feature = "embedded"))]

@@ -31,6 +31,7 @@ use crate::stopping::until;
 use crate::streams::{self, LeaseOptions};
 use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
+use crate::watching::ServiceChanges;
 
 /// What handlers have to end once nobody waits for them any more.
 const GRACE: Duration = Duration::from_millis(100);
@@ -305,6 +306,23 @@ impl Node {
         Pending::new(async move { listed(&core).await })
     }
 
+    /// The instances of a service, or of all if none is named, that nodes of the hub serve, and then whichever come and go, until the node stops.
+    ///
+    /// ```
+    /// use tidewire_node::{Node, NodeOptions, Service};
+    ///
+    /// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+    /// let mut changes = hub.watch_services(Some("math"));
+    /// let add = Service::new("math").version("1.4.2").method("add", &["a", "b"], |_, (a, b): (i64, i64)| async move { Ok(a + b) });
+    /// hub.serve(add).wait()?;
+    /// let change = changes.next_blocking().expect("the node runs")?;
+    /// assert!(change.has_joined && change.instance.version == "1.4.2");
+    /// # Ok::<(), tidewire_node::Error>(())
+    /// ```
+    pub fn watch_services(&self, service: Option<&str>) -> ServiceChanges {
+        ServiceChanges::new(&self.core, service)
+    }
+
     /// How many announcements of services in lists of the hub were skipped, as they were not of the form that they have to have: a hub of this
     /// version takes none of those.
     pub fn skipped(&self) -> u64 {
@@ -514,6 +532,8 @@ impl Core {
             hub.close();
         }
         self.rejoined.wake();
+        // Who watches services hears that it has stopped.
+        self.directory.missed();
     }
 }
 

@@ -18,3 +18,4 @@ mod secured;
 mod settings;
 mod streams;
 mod subjects;
+mod watching;
