@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use futures_core::Stream;
@@ -21,14 +22,18 @@ use crate::typed::caught;
 ///
 /// A message counts as handled when the next one is asked for, or the future ends.
 pub struct Inbox<M> {
-    gate: Arc<ShortMutex<Gate<M>>>,
+    gate: Arc<Gate<M>>,
     cell: Arc<Cell<M>>,
 }
 
 struct Gate<M> {
+    /// The future waits for a message. Written under the lock.
+    wants: AtomicBool,
+    passing: ShortMutex<Passing<M>>,
+}
+
+struct Passing<M> {
     message: Option<M>,
-    /// The future waits for a message.
-    wants: bool,
     closed: bool,
 }
 
@@ -37,16 +42,16 @@ impl<M: Send + 'static> Inbox<M> {
     pub fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<M>> {
         // The future of an actor is woken as a whole, by its next message too.
         let _ = cx;
-        let mut gate = self.gate.lock();
-        if let Some(message) = gate.message.take() {
-            gate.wants = false;
+        let mut passing = self.gate.passing.lock();
+        if let Some(message) = passing.message.take() {
+            self.gate.wants.store(false, Ordering::Release);
             current::set_handling(true);
             return Poll::Ready(Some(message));
         }
-        if gate.closed {
+        if passing.closed {
             return Poll::Ready(None);
         }
-        gate.wants = true;
+        self.gate.wants.store(true, Ordering::Release);
         current::set_handling(false);
         Poll::Pending
     }
@@ -96,7 +101,7 @@ enum Make<M> {
 pub(crate) struct Task<M> {
     make: Make<M>,
     future: Option<Boxed>,
-    gate: Arc<ShortMutex<Gate<M>>>,
+    gate: Arc<Gate<M>>,
     waker: Option<Waker>,
     /// What came with the message that is being handled.
     present: Option<Option<Box<Meta<M>>>>,
@@ -189,7 +194,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
             if self.poll(turn).is_ready() {
                 return;
             }
-            if !self.gate.lock().wants {
+            if !self.gate.wants.load(Ordering::Acquire) {
                 return turn.awaiting();
             }
             if let Some(meta) = self.present.take() {
@@ -200,8 +205,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
             match message {
                 Some(message) => {
                     self.present = Some(meta);
-                    let mut gate = self.gate.lock();
-                    gate.message = Some(message);
+                    self.gate.passing.lock().message = Some(message);
                 }
                 // A future has no behaviours to change.
                 None => turn.handled(meta),
@@ -210,7 +214,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
     }
 
     fn finish(&mut self, turn: &mut Turn<'_, M>) -> bool {
-        self.gate.lock().closed = true;
+        self.gate.passing.lock().closed = true;
         self.poll(turn).is_ready()
     }
 
@@ -224,6 +228,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
     }
 }
 
-fn new_gate<M>() -> Arc<ShortMutex<Gate<M>>> {
-    Arc::new(ShortMutex::new(Gate { message: None, wants: false, closed: false }))
+fn new_gate<M>() -> Arc<Gate<M>> {
+    let passing = ShortMutex::new(Passing { message: None, closed: false });
+    Arc::new(Gate { wants: AtomicBool::new(false), passing })
 }
