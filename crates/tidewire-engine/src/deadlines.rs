@@ -3,13 +3,17 @@
 //! A deadline lies in a plain slab, in one of a few shards, so that threads seldom meet. Nobody looks at it there until the
 //! earliest deadline that its shard has seen comes. Those that are still there then move to the timing wheel, which finds
 //! them at their time. Each deadline moves at most once, and one that is taken back before has cost two short locks.
+//!
+//! What is there may have been used again since, for something with another deadline ([`Fire::due`]): it stays, with that one. If it
+//! rests, it goes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tidewire_core::wheel::Key;
 
 use crate::short_mutex::ShortMutex;
-use crate::timers::Fire;
+use crate::timers::{Due, Fire};
 
 const SHARDS: u32 = 8;
 /// Most deadlines that move to the wheel under one hold of a shard's lock.
@@ -89,12 +93,21 @@ impl Deadlines {
         self.shards.iter().map(|shard| shard.lock().earliest).min().unwrap_or(u64::MAX)
     }
 
-    /// Moves all deadlines of the shards in which one is due to a wheel, by `insert`.
-    pub fn move_due(&self, now: u64, mut insert: impl FnMut(u64, Arc<dyn Fire>) -> Key) {
+    /// Moves the deadlines of the shards in which one is due to a wheel, by `insert`.
+    pub fn move_due(
+        &self,
+        now: u64,
+        micros: impl Fn(Instant) -> u64,
+        mut insert: impl FnMut(u64, Arc<dyn Fire>) -> Key,
+    ) {
         for shard in &self.shards {
             let mut next = 0;
             if shard.lock().begin_move(now) {
-                while let Some(from) = shard.lock().move_some(next, &mut insert) {
+                loop {
+                    let mut gone = Vec::new();
+                    let from = shard.lock().move_some(next, &micros, &mut insert, &mut gone);
+                    drop(gone);
+                    let Some(from) = from else { break };
                     next = from;
                 }
             }
@@ -116,9 +129,16 @@ impl Deadlines {
         (here, in_wheel)
     }
 
-    /// How many deadlines are here or in the wheel.
-    pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().used).sum()
+    /// How many deadlines are here for which anybody waits.
+    pub fn waiting(&self) -> usize {
+        let mut waiting = 0;
+        for shard in &self.shards {
+            let mut next = 0;
+            while let Some((count, from)) = shard.lock().count_some(next) {
+                (waiting, next) = (waiting + count, from);
+            }
+        }
+        waiting
     }
 }
 
@@ -164,15 +184,37 @@ impl Shard {
         due
     }
 
-    /// Moves what lies in the next few places. Answers where to go on.
-    fn move_some(&mut self, from: usize, insert: &mut impl FnMut(u64, Arc<dyn Fire>) -> Key) -> Option<usize> {
+    /// Moves what lies in the next few places. Answers where to go on. What goes is put into `gone`, to be dropped after the lock.
+    fn move_some(
+        &mut self,
+        from: usize,
+        micros: &impl Fn(Instant) -> u64,
+        insert: &mut impl FnMut(u64, Arc<dyn Fire>) -> Key,
+        gone: &mut Vec<Place>,
+    ) -> Option<usize> {
         let to = self.entries.len().min(from + MOVES);
-        for entry in self.entries.get_mut(from..to)? {
-            if let Place::Here { at, fire } = &entry.place {
-                entry.place = Place::InWheel(insert(*at, Arc::clone(fire)));
+        for index in from..to {
+            let entry = self.entries.get_mut(index)?;
+            let Place::Here { at, fire } = &mut entry.place else { continue };
+            match fire.due() {
+                Due::AsSaid => entry.place = Place::InWheel(insert(*at, Arc::clone(fire))),
+                Due::Later(later) => {
+                    *at = micros(later);
+                    self.earliest = self.earliest.min(*at);
+                }
+                Due::Never => {
+                    let key = DeadlineKey { shard: 0, index: index as u32, serial: entry.serial };
+                    gone.extend(self.remove(key));
+                }
             }
         }
         (to > from).then_some(to)
+    }
+
+    fn count_some(&self, from: usize) -> Option<(usize, usize)> {
+        let to = self.entries.len().min(from + MOVES);
+        let here = |entry: &&Entry| matches!(&entry.place, Place::Here { fire, .. } if fire.waits());
+        (to > from).then(|| (self.entries[from..to].iter().filter(here).count(), to))
     }
 }
 
@@ -199,18 +241,18 @@ mod tests {
         assert!(matches!(deadlines.remove(gone), Taken::Over));
         assert_eq!(deadlines.earliest(), 10, "what was taken back may wake the watcher once for nothing");
 
-        deadlines.move_due(9, |at, fire| wheel.insert(at, fire));
+        deadlines.move_due(9, |_| 0, |at, fire| wheel.insert(at, fire));
         assert_eq!(wheel.len(), 0);
-        deadlines.move_due(10, |at, fire| wheel.insert(at, fire));
-        assert_eq!((wheel.len(), deadlines.len(), deadlines.earliest()), (1_000, 1_000, u64::MAX));
-        deadlines.move_due(u64::MAX, |_, _| unreachable!("all have moved"));
+        deadlines.move_due(10, |_| 0, |at, fire| wheel.insert(at, fire));
+        assert_eq!((wheel.len(), deadlines.waiting(), deadlines.earliest()), (1_000, 0, u64::MAX));
+        deadlines.move_due(u64::MAX, |_| 0, |_, _| unreachable!("all have moved"));
 
         for key in kept {
             let Taken::InWheel(at) = deadlines.remove(key) else { panic!("{key:?} is in the wheel") };
             assert!(wheel.remove(at).is_some());
             assert!(matches!(deadlines.remove(key), Taken::Over), "a key names one deadline for ever");
         }
-        assert_eq!(deadlines.len(), 0);
+        assert_eq!(deadlines.waiting(), 0);
     }
 
     #[test]
@@ -221,8 +263,8 @@ mod tests {
         assert!(deadlines.shards.iter().all(|shard| shard.lock().entries.capacity() <= KEEP));
         let new = put(&deadlines, 1);
         keys.iter().for_each(|key| assert!(matches!(deadlines.remove(*key), Taken::Over)));
-        assert_eq!(deadlines.len(), 1);
+        assert_eq!(deadlines.waiting(), 1);
         deadlines.remove(new);
-        assert_eq!(deadlines.len(), 0);
+        assert_eq!(deadlines.waiting(), 0);
     }
 }

@@ -6,4 +6,5 @@ pub fn leave_parent() {
     crate::dispatch::leave_seat();
     crate::current::reset();
     crate::threads::reset();
+    crate::spares::reset();
 }

@@ -20,6 +20,7 @@
 
 mod actor;
 mod cell;
+mod clock;
 pub mod config;
 mod core;
 mod current;
@@ -44,6 +45,7 @@ mod short_lock;
 mod short_mutex;
 mod signal;
 mod slot;
+mod spares;
 mod statistics;
 mod subjects;
 mod supervise;

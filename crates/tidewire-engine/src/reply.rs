@@ -2,19 +2,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::actor::ActorId;
+use crate::clock;
 use crate::core::Core;
 use crate::current;
 use crate::deadlines::DeadlineKey;
 use crate::error::{AskError, Fault};
-use crate::slot::Slot;
 pub use crate::slot::{AskEnd, Asked, Standing};
+use crate::slot::{Look, Slot};
+use crate::spares;
 use crate::timers::Fire;
 
 /// The place for one reply. Passing it on lets somebody else reply later.
@@ -42,7 +44,7 @@ impl<T> Reply<T> {
     where
         T: Send + 'static,
     {
-        let (pending, reply, asked) = Pending::of(None, ActorId::NONE, Duration::MAX);
+        let (pending, reply, asked) = Pending::of(Arc::new(Slot::new(Weak::new())), None, ActorId::NONE, Duration::MAX);
         // No engine says when the handler has returned: the reply itself ends the wait, used or not.
         asked.settle(AskEnd::Handled);
         (reply, pending)
@@ -74,29 +76,52 @@ impl<T> Drop for Reply<T> {
 
 /// An ask under way. Await it, or [`wait`](Pending::wait) for it in a plain thread; dropping it cancels the ask.
 pub struct Pending<T> {
-    slot: Arc<Slot<T>>,
-    /// None of a [`Reply::channel`], which needs no timer.
-    core: Option<Arc<Core>>,
+    /// None once a future has given its result: nothing is left to cancel.
+    slot: Option<Arc<Slot<T>>>,
+    /// Its place among the deadlines of the engine.
     watch: Option<DeadlineKey>,
-    edge: Option<ActorId>,
-    /// The result was taken out: nothing is left to cancel.
-    over: bool,
+    edge: Option<Edge>,
+    polled: bool,
+}
+
+/// Who waits in its handler, and for whom.
+struct Edge {
+    asker: ActorId,
+    asked: ActorId,
+    core: Arc<Core>,
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        self.core.rings.remove(self.asker, self.asked);
+    }
 }
 
 impl<T: Send + 'static> Pending<T> {
-    pub(crate) fn new(core: Arc<Core>, actor: ActorId, after: Duration) -> (Self, Reply<T>, Arc<dyn Asked>) {
-        Self::of(Some(core), actor, after)
+    pub(crate) fn new(core: &Arc<Core>, actor: ActorId, after: Duration) -> (Self, Reply<T>, Arc<dyn Asked>) {
+        let (slot, watch) = match spares::take(core) {
+            Some((slot, key)) => (slot, Some(key)),
+            None => (Arc::new(Slot::new(Arc::downgrade(core))), None),
+        };
+        Self::of(slot, watch, actor, after)
     }
 
-    fn of(core: Option<Arc<Core>>, actor: ActorId, after: Duration) -> (Self, Reply<T>, Arc<dyn Asked>) {
-        let slot = Arc::new(Slot::new(actor, after));
+    fn of(
+        slot: Arc<Slot<T>>,
+        watch: Option<DeadlineKey>,
+        actor: ActorId,
+        after: Duration,
+    ) -> (Self, Reply<T>, Arc<dyn Asked>) {
+        slot.begin(actor, after, clock::after(after));
         let reply = Reply { slot: Some(Arc::clone(&slot)) };
         let asked: Arc<dyn Asked> = Arc::clone(&slot) as Arc<dyn Asked>;
-        (Self { slot, core, watch: None, edge: None, over: false }, reply, asked)
+        (Self { slot: Some(slot), watch, edge: None, polled: false }, reply, asked)
     }
 
     pub(crate) fn end(&self, error: AskError) {
-        self.slot.complete(Err(error));
+        if let Some(slot) = &self.slot {
+            slot.complete(Err(error));
+        }
     }
 
     /// Blocks this thread until the ask ends. On a dispatcher thread, a spare thread takes over its other actors.
@@ -104,42 +129,71 @@ impl<T: Send + 'static> Pending<T> {
     /// # Errors
     /// Every way an ask can end without a reply: see [`AskError`].
     pub fn wait(mut self) -> Result<T, AskError> {
-        if let Some(value) = self.slot.take() {
+        let slot = self.slot.as_ref().expect(OVER);
+        if let Some(value) = slot.take() {
             return value;
         }
-        self.join_ring()?;
+        if self.edge.is_none() {
+            self.edge = edge(slot)?;
+        }
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let deadline = self.slot.deadline;
+        let deadline = (slot.deadline() != clock::NEVER).then(|| clock::instant(slot.deadline()));
         crate::dispatch::blocking(|| {
             loop {
-                if let Some(value) = self.slot.look_or_wait(&waker) {
-                    return self.counted(value);
+                if let Look::Ended { value, .. } = slot.look_or_wait(&waker) {
+                    return counted(slot, value);
                 }
                 match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
-                    Some(Duration::ZERO) => self.slot.time_is_up(),
+                    Some(Duration::ZERO) => slot.time_is_up(),
                     Some(left) => thread::park_timeout(left),
                     None => thread::park(),
                 }
             }
         })
     }
+}
 
-    fn counted(&self, value: Result<T, AskError>) -> Result<T, AskError> {
-        if let (Err(AskError::Timeout { .. }), Some(core)) = (&value, &self.core) {
-            core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
-        }
-        value
+const OVER: &str = "an ask was polled again after it had ended";
+
+/// Notes that the handler in which this thread is waits for the actor that was asked.
+fn edge<T>(slot: &Slot<T>) -> Result<Option<Edge>, AskError> {
+    if !current::is_handling() {
+        return Ok(None);
     }
+    let Some(core) = slot.home.upgrade() else { return Ok(None) };
+    let Some(asker) = current::handling(&core) else { return Ok(None) };
+    let asked = slot.actor();
+    core.rings.add(&core, asker, asked)?;
+    Ok(Some(Edge { asker, asked, core }))
+}
 
-    fn join_ring(&mut self) -> Result<(), AskError> {
-        if self.edge.is_none()
-            && let Some(core) = &self.core
-            && let Some(asker) = current::handling(core)
-        {
-            core.rings.add(core, asker, self.slot.actor)?;
-            self.edge = Some(asker);
-        }
-        Ok(())
+fn counted<T>(slot: &Slot<T>, value: Result<T, AskError>) -> Result<T, AskError> {
+    if let Err(AskError::Timeout { .. }) = &value
+        && let Some(core) = slot.home.upgrade()
+    {
+        core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
+    }
+    value
+}
+
+/// Puts a slot among the deadlines of its engine; another place that it has there ends.
+#[cold]
+fn watch<T: Send + 'static>(slot: &Arc<Slot<T>>, old: Option<DeadlineKey>) -> Option<DeadlineKey> {
+    let core = slot.home.upgrade()?;
+    if let Some(old) = old {
+        core.timers.unwatch(old);
+    }
+    slot.is_to_be_watched();
+    // Also without a deadline: an actor that is abandoned finds here who waits for it.
+    let fire: Arc<dyn Fire> = Arc::clone(slot) as Arc<dyn Fire>;
+    Some(core.timers.watch(clock::instant(slot.deadline()), fire))
+}
+
+fn unwatch<T>(slot: &Slot<T>, key: Option<DeadlineKey>) {
+    if let Some(key) = key
+        && let Some(core) = slot.home.upgrade()
+    {
+        core.timers.unwatch(key);
     }
 }
 
@@ -147,45 +201,39 @@ impl<T: Send + 'static> Future for Pending<T> {
     type Output = Result<T, AskError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        assert!(!self.over, "an ask was polled again after it had ended");
-        if let Some(value) = self.slot.look_or_wait(cx.waker()) {
-            self.over = true;
-            return Poll::Ready(self.counted(value));
+        let this = &mut *self;
+        let slot = this.slot.as_ref().expect(OVER);
+        let (value, stays) = match slot.look_or_wait(cx.waker()) {
+            Look::Ended { value, stays } => (counted(slot, value), stays),
+            Look::Waits { watched } => {
+                if !this.polled {
+                    this.edge = edge(slot)?;
+                    this.polled = true;
+                    if !watched {
+                        this.watch = watch(slot, this.watch.take());
+                    }
+                }
+                return Poll::Pending;
+            }
+        };
+        if let Some(slot) = this.slot.take() {
+            match this.watch.take() {
+                Some(key) if stays && Slot::is_free(&slot) => spares::keep(slot, key),
+                key => unwatch(&slot, key),
+            }
         }
-        if self.watch.is_none() {
-            self.join_ring()?;
-        }
-        if self.watch.is_none()
-            && let Some(core) = &self.core
-        {
-            // Also without a deadline: an actor that is abandoned finds here who waits for it.
-            let deadline = self.slot.deadline.unwrap_or_else(|| Instant::now() + FOR_EVER);
-            let fire: Arc<dyn Fire> = Arc::clone(&self.slot) as Arc<dyn Fire>;
-            self.watch = Some(core.timers.watch(deadline, fire));
-            self.slot.watched.store(true, Ordering::Relaxed);
-        }
-        Poll::Pending
+        Poll::Ready(value)
     }
 }
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
-        if let Some(core) = &self.core {
-            if let Some(asker) = self.edge {
-                core.rings.remove(asker, self.slot.actor);
-            }
-            if let Some(key) = self.watch {
-                core.timers.unwatch(key);
-            }
-        }
-        if !self.over {
-            self.slot.cancel();
+        if let Some(slot) = self.slot.take() {
+            unwatch(&slot, self.watch.take());
+            slot.cancel();
         }
     }
 }
-
-/// More than anybody waits, and an instant that far away can be counted with.
-const FOR_EVER: Duration = Duration::from_secs(86_400 * 365 * 10);
 
 /// Wakes a thread that is parked.
 pub(crate) struct Unpark(pub Thread);

@@ -1,15 +1,17 @@
 //! The slot of one reply: its first end counts, and whoever waits for it is woken. `tests/loom_slot.rs` runs this file in all interleavings.
 
-use std::sync::Arc;
+use std::sync::Weak;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::actor::ActorId;
+use crate::clock;
+use crate::core::Core;
 use crate::error::{AskError, DeadReason, Fault};
 use crate::guard::wake_all;
 use crate::short_mutex::ShortMutex;
-use crate::sync::{AtomicBool, AtomicU8, Ordering};
-use crate::timers::Fire;
+use crate::sync::{Arc, AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use crate::timers::{Due, Fire};
 
 /// Where an ask stands when its message is about to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,35 +56,100 @@ const EXPIRED: u8 = 2;
 /// Nobody waits any more.
 const CANCELLED: u8 = 3;
 
-/// The place where one ask ends.
+/// The handling has ended.
+const HANDLED: u8 = 1;
+/// The place for the reply is gone, unused.
+const UNANSWERED: u8 = 2;
+
+/// The place where an ask ends, and later perhaps another one.
+///
+/// Between two asks it rests, with its deadline still among those of the engine: to put one down and to take it back would cost more than
+/// all else here. Who looks at the deadlines asks it for the true one ([`Fire::due`]). Only a slot that nobody else can reach is used
+/// again ([`is_free`](Slot::is_free)), so that no late reply ends the wrong ask.
 pub(crate) struct Slot<T> {
-    pub actor: ActorId,
-    pub deadline: Option<Instant>,
-    after: Duration,
-    /// Leaves `OPEN` once, under the lock; may be looked at without.
+    /// The engine of the actor; none of a reply without an actor.
+    pub home: Weak<Core>,
+    actor: AtomicU64,
+    deadline: AtomicU64,
+    after: AtomicU64,
+    /// Leaves `OPEN` once for each ask, under the lock; may be looked at without.
     stage: AtomicU8,
+    /// Which of `HANDLED` and `UNANSWERED` has happened.
+    without: AtomicU8,
     /// Somebody ends the ask at its deadline.
-    pub watched: AtomicBool,
+    watched: AtomicBool,
     state: ShortMutex<State<T>>,
 }
 
 struct State<T> {
     value: Option<Result<T, AskError>>,
     waker: Option<Waker>,
-    handled: bool,
-    reply_gone: bool,
+    /// The deadline for which it lies among those of the engine.
+    watched_until: u64,
+    /// It has moved on to the timing wheel, which fires at that time.
+    in_wheel: bool,
+}
+
+/// What whoever waits finds in a slot.
+pub(crate) enum Look<T> {
+    /// The ask has ended. `stays` says that the slot is not in the timing wheel.
+    Ended { value: Result<T, AskError>, stays: bool },
+    /// It has not, and the waker is woken when it does. `watched` says that somebody ends it at its deadline.
+    Waits { watched: bool },
 }
 
 impl<T> Slot<T> {
-    /// One in which nothing has come. Whoever waits does so at most for `after`.
-    pub fn new(actor: ActorId, after: Duration) -> Self {
+    /// One for a first ask, which [begins](Slot::begin) it.
+    pub fn new(home: Weak<Core>) -> Self {
         Self {
-            actor,
-            deadline: Instant::now().checked_add(after),
-            after,
-            stage: AtomicU8::new(OPEN),
+            home,
+            actor: AtomicU64::new(0),
+            deadline: AtomicU64::new(clock::NEVER),
+            after: AtomicU64::new(clock::NEVER),
+            stage: AtomicU8::new(ENDED),
+            without: AtomicU8::new(0),
             watched: AtomicBool::new(false),
-            state: ShortMutex::new(State { value: None, waker: None, handled: false, reply_gone: false }),
+            state: ShortMutex::new(State { value: None, waker: None, watched_until: clock::NEVER, in_wheel: false }),
+        }
+    }
+
+    /// Begins an ask whose asker waits at most for `after`, until `deadline`. Only for whoever alone has the slot.
+    pub fn begin(&self, actor: ActorId, after: Duration, deadline: u64) {
+        self.actor.store(actor.get(), Ordering::Relaxed);
+        self.after.store(clock::nanos(after), Ordering::Relaxed);
+        self.deadline.store(deadline, Ordering::Relaxed);
+        self.without.store(0, Ordering::Relaxed);
+        // Who sees that it is open sees all of the above.
+        self.stage.store(OPEN, Ordering::Release);
+    }
+
+    /// The actor that is asked.
+    pub fn actor(&self) -> ActorId {
+        ActorId::new(self.actor.load(Ordering::Relaxed))
+    }
+
+    /// Until when its asker waits.
+    pub fn deadline(&self) -> u64 {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    fn after(&self) -> Duration {
+        Duration::from_nanos(self.after.load(Ordering::Relaxed))
+    }
+
+    /// To be called before the slot is put among the deadlines of the engine.
+    pub fn is_to_be_watched(&self) {
+        self.state.lock().watched_until = self.deadline();
+        self.watched.store(true, Ordering::Release);
+    }
+
+    /// Whether only the caller and the deadlines of the engine have this slot, whose ask is over and `stays`.
+    pub fn is_free(slot: &Arc<Self>) -> bool {
+        // The deadlines say that they let go of it before they do: those who see that they have not were one of the two. Whoever else
+        // had it has let go for the last time before this goes on.
+        Arc::strong_count(slot) == 2 && {
+            fence(Ordering::Acquire);
+            slot.watched.load(Ordering::Relaxed)
         }
     }
 
@@ -97,13 +164,17 @@ impl<T> Slot<T> {
     }
 
     pub fn time_is_up(&self) {
-        self.end(Err(AskError::Timeout { actor: self.actor, after: self.after }), EXPIRED);
+        self.end(Err(AskError::Timeout { actor: self.actor(), after: self.after() }), EXPIRED);
     }
 
     fn end(&self, value: Result<T, AskError>, stage: u8) -> bool {
+        self.end_if(value, stage, || true)
+    }
+
+    fn end_if(&self, value: Result<T, AskError>, stage: u8, meant: impl FnOnce() -> bool) -> bool {
         let waker = {
             let mut state = self.state.lock();
-            if self.stage.load(Ordering::Relaxed) != OPEN {
+            if self.stage.load(Ordering::Acquire) != OPEN || !meant() {
                 // What comes too late is dropped after the lock.
                 drop(state);
                 return false;
@@ -117,16 +188,24 @@ impl<T> Slot<T> {
     }
 
     /// The result, if the ask has ended; else `waker` is woken when it does.
-    pub fn look_or_wait(&self, waker: &Waker) -> Option<Result<T, AskError>> {
+    pub fn look_or_wait(&self, waker: &Waker) -> Look<T> {
         let mut waker = (self.stage.load(Ordering::Acquire) == OPEN).then(|| waker.clone());
         let mut state = self.state.lock();
-        let value = state.value.take();
-        if value.is_none() {
-            std::mem::swap(&mut state.waker, &mut waker);
+        match state.value.take() {
+            Some(value) => {
+                let stays = !state.in_wheel;
+                drop(state);
+                // What is left of the wakers is dropped after the lock.
+                drop(waker);
+                Look::Ended { value, stays }
+            }
+            None => {
+                std::mem::swap(&mut state.waker, &mut waker);
+                let until = state.watched_until;
+                drop(state);
+                Look::Waits { watched: until <= self.deadline() && self.watched.load(Ordering::Relaxed) }
+            }
         }
-        drop(state);
-        // What is left of the wakers is dropped after the lock.
-        value
     }
 
     pub fn cancel(&self) {
@@ -142,7 +221,8 @@ impl<T> Slot<T> {
 
     pub fn look(&self) -> Standing {
         // An asker whose time was up has gone for that reason.
-        if self.deadline.is_some_and(|at| Instant::now() >= at) { Standing::Expired } else { self.stage() }
+        let deadline = self.deadline();
+        if deadline != clock::NEVER && clock::now() >= deadline { Standing::Expired } else { self.stage() }
     }
 
     fn stage(&self) -> Standing {
@@ -155,13 +235,13 @@ impl<T> Slot<T> {
 
     /// The place for the reply was dropped: the end of the handling decides, if it is still to come.
     pub fn reply_gone(&self) {
-        let handled = {
-            let mut state = self.state.lock();
-            state.reply_gone = true;
-            state.handled
-        };
-        if handled {
-            self.complete(Err(AskError::NoReply { actor: self.actor }));
+        self.ends_without(UNANSWERED);
+    }
+
+    /// Ends the ask if neither a reply nor an error of its handler will.
+    fn ends_without(&self, what: u8) {
+        if self.without.fetch_or(what, Ordering::AcqRel) | what == HANDLED | UNANSWERED {
+            self.complete(Err(AskError::NoReply { actor: self.actor() }));
         }
     }
 }
@@ -175,17 +255,10 @@ impl<T: Send + 'static> Asked for Slot<T> {
     fn settle(&self, end: AskEnd) {
         let error = match end {
             AskEnd::Handled if self.stage.load(Ordering::Acquire) != OPEN => return,
-            AskEnd::Handled => {
-                let mut state = self.state.lock();
-                state.handled = true;
-                if !state.reply_gone || state.value.is_some() {
-                    return;
-                }
-                AskError::NoReply { actor: self.actor }
-            }
+            AskEnd::Handled => return self.ends_without(HANDLED),
             AskEnd::Failed(fault) => AskError::Failed(fault),
             AskEnd::Dead { reason: DeadReason::Expired, .. } => {
-                AskError::Timeout { actor: self.actor, after: self.after }
+                AskError::Timeout { actor: self.actor(), after: self.after() }
             }
             AskEnd::Dead { actor, reason } => AskError::Lost { actor, reason },
         };
@@ -194,13 +267,33 @@ impl<T: Send + 'static> Asked for Slot<T> {
 }
 
 impl<T: Send + 'static> Fire for Slot<T> {
-    fn fire(self: Arc<Self>) {
+    fn fire(self: std::sync::Arc<Self>) {
         self.time_is_up();
     }
 
     fn abandoned(&self, actor: ActorId) {
-        if self.actor == actor {
-            self.complete(Err(AskError::Lost { actor, reason: DeadReason::Abandoned }));
+        // It may have been used again meanwhile.
+        let lost = Err(AskError::Lost { actor, reason: DeadReason::Abandoned });
+        self.end_if(lost, ENDED, || self.actor() == actor);
+    }
+
+    fn due(&self) -> Due {
+        let mut state = self.state.lock();
+        if self.stage.load(Ordering::Acquire) != OPEN {
+            // Nobody uses it again who doesn't see this.
+            self.watched.store(false, Ordering::Release);
+            return Due::Never;
         }
+        let deadline = self.deadline();
+        if state.watched_until == deadline {
+            state.in_wheel = true;
+            return Due::AsSaid;
+        }
+        state.watched_until = deadline;
+        Due::Later(clock::instant(deadline))
+    }
+
+    fn waits(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) == OPEN
     }
 }

@@ -28,6 +28,28 @@ pub trait Fire: Send + Sync {
     fn abandoned(&self, _actor: ActorId) {}
     /// The engine ends before it: the time never comes.
     fn never(self: Arc<Self>) {}
+
+    /// Whether the time is still the one for which it was put down. Asked under locks of the engine, of what is watched.
+    #[doc(hidden)]
+    fn due(&self) -> Due {
+        Due::AsSaid
+    }
+
+    /// Whether anybody waits for it.
+    #[doc(hidden)]
+    fn waits(&self) -> bool {
+        true
+    }
+}
+
+/// What has become of a deadline since it was put down.
+pub enum Due {
+    /// It is as it was.
+    AsSaid,
+    /// It is later, or earlier.
+    Later(Instant),
+    /// Nothing is to happen any more.
+    Never,
 }
 
 pub(crate) type TimerKey = Key;
@@ -112,7 +134,7 @@ impl Timers {
 
     /// How many timers and watches there are.
     pub fn len(&self) -> usize {
-        let watches = self.deadlines.len();
+        let watches = self.deadlines.waiting();
         self.state.lock().wheel.len() + watches
     }
 
@@ -165,7 +187,7 @@ impl Timers {
         let mut due = Vec::new();
         loop {
             let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-            self.deadlines.move_due(now, |at, fire| self.state.lock().wheel.insert(at, fire));
+            self.deadlines.move_due(now, |at| self.micros(at), |at, fire| self.state.lock().wheel.insert(at, fire));
             let until = {
                 let mut state = self.state.lock();
                 if state.ended {

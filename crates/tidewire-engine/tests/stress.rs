@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::{PATIENCE, drain, engine, engine_with, wait};
-use tidewire_engine::{ActorRef, Context, Mailbox, Overflow, SpawnOptions, Stop, TimerOutcome};
+use tidewire_engine::{ActorRef, AskError, Context, Mailbox, Overflow, Reply, SpawnOptions, Stop, TimerOutcome};
 
 /// A small generator for seeded choices.
 struct Seeded(u64);
@@ -463,4 +463,63 @@ fn overflow_policies_under_many_senders_account_for_every_message() {
             _ => assert_eq!(ledger.dead_lettered, 0),
         }
     }
+}
+
+#[test]
+fn slots_of_asks_that_are_used_again_give_each_ask_its_own_end_and_deadline() {
+    const ASKERS: u64 = 8;
+    const EACH: u64 = 20_000;
+    let engine = engine(3);
+    // Answers at once, from another thread a little later, also where the handler has failed meanwhile, or not at all.
+    let (late, later) = sync_channel::<(u64, Reply<u64>)>(1_000);
+    let answers = thread::spawn(move || later.into_iter().map(|(n, reply)| reply.send(n)).filter(|sent| !sent).count());
+    let mut kept = Vec::new();
+    let asked = engine
+        .spawn_fn_with(SpawnOptions::new().mailbox(Mailbox::new(100_000)), move |(n, reply): (u64, Reply<u64>), _| {
+            match n % 16 {
+                0..10 => assert!(reply.send(n)),
+                10..12 => late.send((n, reply))?,
+                12..15 => {
+                    late.send((n, reply))?;
+                    return Err("odd".into());
+                }
+                _ if n % 400 == 15 => kept.push(reply),
+                _ => return Err("odd".into()),
+            }
+            Ok(())
+        })
+        .unwrap();
+    let (done, finished) = channel();
+    for asker in 0..ASKERS {
+        let (asked, done) = (asked.clone(), done.clone());
+        engine
+            .spawn_task(SpawnOptions::new(), move |_: tidewire_engine::Inbox<()>| {
+                let (asked, done) = (asked.clone(), done.clone());
+                async move {
+                    let mut ended = 0;
+                    for n in 0..EACH {
+                        let word = n * ASKERS + asker;
+                        let silent = word % 16 == 15 && word % 400 == 15;
+                        let patience = if silent { Duration::from_millis(3) } else { PATIENCE };
+                        match asked.ask(|reply| (word, reply), patience).await {
+                            Ok(answer) => assert_eq!(answer, word, "the reply to another ask"),
+                            Err(AskError::Timeout { after, .. }) => assert!(silent && after == patience),
+                            Err(AskError::Failed(_)) => assert!(word % 16 >= 12 && !silent),
+                            Err(other) => panic!("{other}"),
+                        }
+                        ended += 1;
+                    }
+                    done.send(ended)?;
+                    Ok(())
+                }
+            })
+            .unwrap();
+    }
+    drop(done);
+    for _ in 0..ASKERS {
+        assert_eq!(wait(&finished), EACH);
+    }
+    assert_eq!(engine.statistics().timers, 0, "slots that rest are no timers that wait");
+    engine.shutdown(PATIENCE);
+    assert!(answers.join().unwrap() > 0, "no reply came after its ask had failed");
 }

@@ -1,7 +1,7 @@
 //! What `src/sync.rs` is in a model: loom's atomics, locks and threads.
 
 pub use loom::sync::Arc;
-pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// As `tidewire_sync::Mutex`, without poison.
 #[derive(Debug, Default)]

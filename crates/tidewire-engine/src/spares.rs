@@ -1,0 +1,85 @@
+//! Slots of asks that are over, which a thread keeps for its next asks.
+//!
+//! A slot that is kept stays among the deadlines of its engine, which lets go of it when they are next looked at while it rests.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Weak};
+
+use crate::core::Core;
+use crate::deadlines::DeadlineKey;
+use crate::slot::Slot;
+
+/// Most that one thread keeps. The one that was kept longest goes first.
+const KEEP: usize = 64;
+/// So many of those that were kept last are looked at.
+const LOOKS: usize = 4;
+
+thread_local! {
+    static SPARES: RefCell<VecDeque<Spare>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// One slot that rests, and its place among the deadlines.
+struct Spare {
+    /// Empty once it was taken to be used.
+    slot: Option<Arc<dyn Resting>>,
+    key: DeadlineKey,
+}
+
+trait Resting: Any + Send + Sync {
+    fn home(&self) -> &Weak<Core>;
+}
+
+impl<T: Send + 'static> Resting for Slot<T> {
+    fn home(&self) -> &Weak<Core> {
+        &self.home
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if let Some(core) = self.slot.take().and_then(|slot| slot.home().upgrade()) {
+            core.timers.unwatch(self.key);
+        }
+    }
+}
+
+/// A slot of this type and engine that nobody else has, if this thread keeps one.
+pub(crate) fn take<T: Send + 'static>(core: &Arc<Core>) -> Option<(Arc<Slot<T>>, DeadlineKey)> {
+    let spare = SPARES.try_with(|spares| {
+        let mut spares = spares.try_borrow_mut().ok()?;
+        let fits = |spare: &Spare| {
+            spare.slot.as_ref().is_some_and(|slot| {
+                std::ptr::eq(slot.home().as_ptr(), Arc::as_ptr(core)) && (&**slot as &dyn Any).is::<Slot<T>>()
+            })
+        };
+        let at = (0..spares.len()).rev().take(LOOKS).find(|at| fits(&spares[*at]))?;
+        spares.remove(at)
+    });
+    let mut spare = spare.ok().flatten()?;
+    let slot = spare.slot.take()? as Arc<dyn Any + Send + Sync>;
+    Some((slot.downcast().ok()?, spare.key))
+}
+
+/// Keeps a slot whose ask is over, and that [nobody else has](Slot::is_free).
+pub(crate) fn keep<T: Send + 'static>(slot: Arc<Slot<T>>, key: DeadlineKey) {
+    let spare = Spare { slot: Some(slot), key };
+    // What has to go is dropped after the list is given back. At the end of a thread, that is what was to be kept.
+    let _gone = SPARES.try_with(|spares| {
+        let Ok(mut spares) = spares.try_borrow_mut() else { return Some(spare) };
+        let old = (spares.len() >= KEEP).then(|| spares.pop_front()).flatten();
+        spares.push_back(spare);
+        old
+    });
+}
+
+/// In the child of a fork: the engines of the slots stayed in the parent, and their locks may be taken for ever.
+pub(crate) fn reset() {
+    let _ = SPARES.try_with(|spares| {
+        if let Ok(mut spares) = spares.try_borrow_mut() {
+            let _kept = ManuallyDrop::new(std::mem::take(&mut *spares));
+        }
+    });
+}
