@@ -1,3 +1,5 @@
+//! What a handler is told of the call that it works at.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +11,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::client::Priority;
 use crate::discovery::Visibility;
 use crate::error::Error;
-use crate::exchanging::Exchanging;
+use crate::exchanging::{Ended, Exchanging};
 use crate::names::random_hex;
 use crate::streams::Lease;
 
@@ -55,6 +57,52 @@ impl Context {
     /// The same call, of a service that is active while a lease is held.
     pub(crate) fn under(self, lease: &Arc<Lease>) -> Self {
         Self(self.0, Some(Arc::clone(lease)))
+    }
+
+    /// The context of a call that no node has made, for tests of handlers; what is not said of it is as usual.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tidewire_node::{Context, Failure};
+    ///
+    /// struct Pricing;
+    ///
+    /// impl Pricing {
+    ///     async fn who(&self, call: Context) -> Result<String, Failure> {
+    ///         let user = call.user().ok_or_else(|| Failure::new("shop:NoUser", "sign in"))?;
+    ///         Ok(format!("{user} at {}", call.node()))
+    ///     }
+    /// }
+    ///
+    /// # struct Noop;
+    /// # impl std::task::Wake for Noop { fn wake(self: std::sync::Arc<Self>) {} }
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let (waker, mut future) = (std::sync::Arc::new(Noop).into(), std::pin::pin!(future));
+    /// #     let mut context = std::task::Context::from_waker(&waker);
+    /// #     loop { if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) { return value } }
+    /// # }
+    /// let call = Context::detached("pricing", "who").node("shop-1").user("ada").timeout(Duration::from_secs(2)).build();
+    /// assert_eq!(block_on(Pricing.who(call))?, "ada at shop-1");
+    /// assert!(block_on(Pricing.who(Context::detached("pricing", "who").build())).is_err());
+    /// # Ok::<(), Failure>(())
+    /// ```
+    pub fn detached(service: &str, method: &str) -> Detached {
+        Detached {
+            named: Named { name: "caller".to_owned(), ..Named::default() },
+            inner: Inner {
+                service: Arc::from(service),
+                method: Arc::from(method),
+                from: Arc::default(),
+                deadline: None,
+                headers: BTreeMap::new(),
+                lane: Priority::Normal as usize,
+                exchange: Arc::default(),
+                trace: OnceLock::new(),
+                origin: Visibility::Private,
+                user: None,
+            },
+        }
     }
 
     /// The name of the service.
@@ -129,8 +177,101 @@ impl Context {
     }
 }
 
+/// What is said of a call that no node has made; see [`Context::detached`].
+#[must_use = "build() gives the context"]
+pub struct Detached {
+    inner: Inner,
+    named: Named,
+}
+
+impl Detached {
+    /// The name of the node that called; `caller` where nothing is said.
+    pub fn node(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.named.name);
+        self
+    }
+
+    /// The user on whose behalf the call is made.
+    pub fn user(mut self, user: &str) -> Self {
+        self.inner.user = Some(user.to_owned());
+        self
+    }
+
+    /// How long the caller waits, from now on; for ever where nothing is said.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.inner.deadline = Instant::now().checked_add(timeout);
+        self
+    }
+
+    /// Something that the caller added to the call.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.inner.headers.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// How urgent the call is.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.inner.lane = priority as usize;
+        self
+    }
+
+    /// It comes over HTTP, by the gateway of a hub.
+    pub fn over_http(mut self) -> Self {
+        self.inner.origin = Visibility::Public;
+        self
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn cancelled(self) -> Self {
+        self.inner.exchange.end(Ended::Gone);
+        self
+    }
+
+    /// The context.
+    pub fn build(mut self) -> Context {
+        self.inner.from = Arc::new(self.named);
+        Context(Arc::new(self.inner))
+    }
+}
+
+impl fmt::Debug for Detached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Detached({}.{} for {:?})", self.inner.service, self.inner.method, self.named.name)
+    }
+}
+
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Context({}.{} for {:?})", self.service(), self.method(), self.node())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Context;
+    use crate::client::Priority;
+    use crate::discovery::Visibility;
+
+    #[test]
+    fn a_call_that_no_node_has_made_is_as_it_is_said_to_be() {
+        let plain = Context::detached("pricing", "quote").build();
+        assert_eq!((plain.service(), plain.method(), plain.node(), plain.user()), ("pricing", "quote", "caller", None));
+        assert_eq!((plain.deadline(), plain.origin(), plain.priority()), (None, Visibility::Private, Priority::Normal));
+        assert!(plain.headers().is_empty() && !plain.is_cancelled());
+        assert_eq!(plain.trace(), plain.clone().trace());
+
+        let said = Context::detached("pricing", "quote").node("shop-1").user("ada").header("tenant", "x");
+        let said = said.timeout(Duration::from_secs(3_600)).priority(Priority::Urgent).over_http().build();
+        assert_eq!((said.node(), said.user(), said.headers()["tenant"].as_str()), ("shop-1", Some("ada"), "x"));
+        assert_eq!((said.origin(), said.priority()), (Visibility::Public, Priority::Urgent));
+        assert!(said.remaining().is_some_and(|left| left > Duration::from_secs(3_000)) && !said.is_cancelled());
+    }
+
+    #[test]
+    fn a_handler_that_looks_sees_that_its_caller_has_gone() {
+        assert!(Context::detached("pricing", "quote").cancelled().build().is_cancelled());
+        assert!(Context::detached("pricing", "quote").timeout(Duration::ZERO).build().is_cancelled());
     }
 }

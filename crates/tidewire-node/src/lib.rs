@@ -82,7 +82,7 @@ mod written;
 
 pub use call::Call;
 pub use client::{Answer, Choice, Client, Priority};
-pub use context::Context;
+pub use context::{Context, Detached};
 pub use discovery::{EventInfo, InstanceInfo, MethodInfo, ServiceInfo, Visibility};
 pub use error::{Error, Remote};
 pub use events::{Event, EventContext};
