@@ -5,11 +5,13 @@ python pool_peers.py --contender multiprocessing-map --workload w1 --count 50000
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from multiprocessing.pool import Pool, ThreadPool
 from pathlib import Path
 
@@ -56,6 +58,16 @@ def by_executor(make: Callable[[int], Executor], chunked: bool) -> Workload:
     return workload
 
 
+def by_run_in_executor(options: Namespace) -> Figures:
+    """``loop.run_in_executor`` from a coroutine, all tasks gathered: what is awaited without a pool of ours."""
+    with ThreadPoolExecutor(options.workers) as executor, closing(asyncio.new_event_loop()) as loop:
+
+        async def run_all(tasks: list[int]) -> list[int]:
+            return await asyncio.gather(*(loop.run_in_executor(executor, burn, task) for task in tasks))
+
+        return pooled(lambda tasks: loop.run_until_complete(run_all(tasks)), options)
+
+
 def plain_loop(options: Namespace) -> Figures:
     """No pool at all: what the tasks take."""
     return pooled(lambda tasks: map(burn, tasks), Namespace(**{**vars(options), "workers": 1}))
@@ -70,6 +82,7 @@ CONTENDERS: dict[str, dict[str, Workload]] = {
     "thread-map": dict.fromkeys(WORKLOADS, by_map(ThreadPool)),
     "thread-imap": dict.fromkeys(WORKLOADS, by_imap(ThreadPool)),
     "thread-executor": dict.fromkeys(WORKLOADS, by_executor(ThreadPoolExecutor, chunked=False)),
+    "run-in-executor": {"w2": by_run_in_executor},
     "plain-loop": dict.fromkeys(WORKLOADS, plain_loop),
 }
 

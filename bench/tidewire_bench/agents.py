@@ -26,7 +26,7 @@ from .programs import bench_folder
 from .progress import Progress
 
 EXAMPLES = """examples:
-  tidewire bench agents                      under a minute: every workload, peers included
+  tidewire bench agents                      two minutes, and the installation of peers the first time
   tidewire bench agents --full               everything at full size, in every form
   tidewire bench agents --only G1,W3         some workloads; W3 is W3-1, W3-2 and W3-3
   tidewire bench agents --json | jq .cases   for a program to read
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"tidewire bench agents: --out {out}: {error.strerror}: name a folder that can be written", file=sys.stderr
         )
         return 2
-    programs = prepare(bench, {run.program for run in all_runs(plan)})
+    programs = prepare(bench, {run.program for run in all_runs(plan)}, build=scale != "smoke")
     with closing(Progress(plan.runs(), quiet=options.quiet)) as progress:
         session = Session(plan, programs, progress, before)
         session.run()

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .agents_runs import POOL_WORKERS, our_pool, ours, peers, pool_limit, pool_peer, ray, ray_pool, with_deadline
+from .agents_runs import (
+    POOL_WORKERS,
+    autogen,
+    our_pool,
+    ours,
+    peers,
+    pool_limit,
+    pool_peer,
+    pykka,
+    ray,
+    ray_pool,
+    with_deadline,
+)
 from .burning import steps_per_us
 from .model import Case, Plan, Run, Scale
 
@@ -113,6 +125,8 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
         (
             *ours("g1", sizes.messages, "coroutines", "functions", "threads"),
             *peers("g1", sizes.messages, sizes.messages // 10),
+            pykka("g1", sizes.messages // 10),
+            autogen("g1", sizes.slow_messages),
             ray("g1", sizes.slow_messages),
         ),
         bar=ONE_WAY_BAR,
@@ -127,6 +141,8 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
             *ours("g2", sizes.requests, "coroutines", "functions", "handlers"),
             *peers("g2", sizes.requests, sizes.requests, fewest=sizes.slow_requests),
             with_deadline("g2", sizes.requests),
+            pykka("g2", sizes.requests),
+            autogen("g2", sizes.slow_requests),
             ray("g2", sizes.slow_requests),
         ),
         also=("p99_us", "requests_rate"),
@@ -143,6 +159,8 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
             *ours("g3", sizes.requests_at_once, "coroutines", "functions", more=more),
             *peers("g3", sizes.requests_at_once, sizes.requests_at_once // 10, more=more),
             with_deadline("g3", sizes.requests_at_once, more=more),
+            pykka("g3", sizes.requests_at_once // 10, more=more),
+            autogen("g3", sizes.slow_messages, more=more),
             ray("g3", sizes.slow_messages, more=more),
         ),
         also=("p50_us", "p99_us"),
@@ -152,7 +170,7 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
 
 
 def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
-    """G4 and G5. An actor of Ray is a process, so that Ray is left out where there are many agents."""
+    """G4 and G5. An actor of Ray is a process, so that Ray is left out where there are many agents; Pykka and AutoGen have no priorities."""
     more = ("--actors", str(BROADCAST_AGENTS))
     yield Case(
         "G4",
@@ -163,6 +181,8 @@ def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
         (
             *ours("g4", sizes.broadcasts, "coroutines", "functions", more=more),
             *peers("g4", sizes.broadcasts, sizes.broadcasts // 10, more=more),
+            pykka("g4", sizes.broadcasts // 10, more=more),
+            autogen("g4", sizes.broadcasts // 10, more=more),
         ),
     )
     more = ("--actors", str(BURST_AGENTS))
@@ -216,6 +236,7 @@ def pool_cases(sizes: Sizes) -> Iterator[Case]:
             pool_peer("ThreadPool.map", "large chunks", "thread-map", *tasks),
             pool_peer("ThreadPool.imap", "one by one", "thread-imap", *tasks),
             pool_peer("ThreadPoolExecutor", "one by one", "thread-executor", *tasks),
+            pool_peer("run_in_executor", "awaited, gathered", "run-in-executor", *tasks),
         ),
     )
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from .environments import Environment, environment_of
 from .model import Program
 from .programs import NO_CHECKOUT, Programs
 
 RAY_TIMEOUT_S = 60.0
 RAY_PYTHON = "TIDEWIRE_BENCH_RAY"
+REQUIREMENTS = "agents_requirements.txt"
+PACKAGES: dict[Program, str] = {"ray": "ray", "pykka": "pykka", "autogen": "autogen-core"}
+SCRIPTS: dict[Program, str] = {"ray": "ray_peers.py", "pykka": "pykka_agents.py", "autogen": "autogen_agents.py"}
 
 
-def prepare(bench: Path | None, needed: set[Program]) -> Programs:
-    """Finds what can be run here; nothing needs to be built."""
+def prepare(bench: Path | None, needed: set[Program], *, build: bool = True) -> Programs:
+    """Finds what can be run here. Peers from PyPI get an environment of their own, unless ``build`` is false and it isn't there."""
     programs = Programs()
     programs.commands["agents-ours"] = [sys.executable, "-m", "tidewire_bench.agents_workloads"]
     programs.commands["pools-ours"] = [sys.executable, "-m", "tidewire_bench.pool_workloads"]
@@ -25,20 +30,34 @@ def prepare(bench: Path | None, needed: set[Program]) -> Programs:
     folder = bench / "python"
     programs.commands["agents-peers"] = [sys.executable, str(folder / "agent_peers.py")]
     programs.commands["pools-peers"] = [sys.executable, str(folder / "pool_peers.py")]
-    if "ray" in needed:
-        prepare_ray(folder, programs)
+    wanted = {program: package for program, package in PACKAGES.items() if program in needed}
+    if wanted:
+        prepare_packages(bench, wanted, programs, build=build)
     return programs
 
 
-def prepare_ray(folder: Path, programs: Programs) -> None:
-    """Ray may live in an environment of its own, which a variable names."""
-    python = os.environ.get(RAY_PYTHON) or sys.executable
-    version, problem = ray_version(python)
-    if problem:
-        programs.missing["ray"] = problem
-    else:
-        programs.commands["ray"] = [python, str(folder / "ray_peers.py")]
-        programs.versions["ray"] = version
+def prepare_packages(bench: Path, wanted: Mapping[Program, str], programs: Programs, *, build: bool) -> None:
+    """Those that are installed by pip. Ray may be had from a Python that a variable names."""
+    folder = bench / "python"
+    own = os.environ.get(RAY_PYTHON)
+    peers = Environment(sys.executable)
+    if set(wanted) - ({"ray"} if own else set()):
+        peers = environment_of(bench.parent / ".make" / "bench-agents", folder / REQUIREMENTS, say, build=build)
+    for program, package in wanted.items():
+        python = peers.python
+        version, problem = peers.versions.get(package, ""), peers.missing.get(package, "")
+        if program == "ray" and own:
+            python, (version, problem) = own, ray_version(own)
+        if problem:
+            programs.missing[program] = problem
+        else:
+            programs.commands[program] = [python, str(folder / SCRIPTS[program])]
+            programs.versions[package] = version
+
+
+def say(text: str) -> None:
+    """Tells what takes long, beside the report."""
+    print(text, file=sys.stderr)
 
 
 def ray_version(python: str) -> tuple[str, str]:

@@ -44,6 +44,16 @@ def ray(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
     return one("ray", "peer", "ray", "processes", "ray", workload, count, more)
 
 
+def pykka(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
+    """Pykka's actors, each a thread; asked from a plain thread."""
+    return one("pykka", "peer", "pykka", "a thread each", "pykka", workload, count, more)
+
+
+def autogen(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
+    """AutoGen's agents on its runtime of one thread."""
+    return one("autogen-core", "peer", "autogen", "one event loop", "autogen-core", workload, count, more)
+
+
 def our_pool(
     name: str, form: str, workload: str, count: int, workers: int = POOL_WORKERS, more: tuple[str, ...] = ()
 ) -> Run:

@@ -19,6 +19,8 @@ Program = Literal[
     "pools-ours",
     "pools-peers",
     "ray",
+    "pykka",
+    "autogen",
     "rpc",
     "rpc-slow",
     "campaigns",
