@@ -74,7 +74,7 @@ lint: .make/venv .make/extension .make/js ## Check format, lints, types, generat
 	@$(BIN)/python tools/check_imports.py
 
 .PHONY: bench
-bench: .make/extension ## Measure beside peers, short (under 3 minutes once built)
+bench: .make/extension ## Measure beside peers, short (under 5 minutes once built and installed)
 	$(call say,measuring beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --out out
 	@$(BIN)/python -m tidewire bench agents --out out
