@@ -14,13 +14,14 @@ from .programs import NO_CHECKOUT, Programs
 
 RAY_TIMEOUT_S = 60.0
 RAY_PYTHON = "TIDEWIRE_BENCH_RAY"
+LEFT_OUT = "left out of --smoke, which installs nothing"
 REQUIREMENTS = "agents_requirements.txt"
 PACKAGES: dict[Program, str] = {"ray": "ray", "pykka": "pykka", "autogen": "autogen-core"}
 SCRIPTS: dict[Program, str] = {"ray": "ray_peers.py", "pykka": "pykka_agents.py", "autogen": "autogen_agents.py"}
 
 
-def prepare(bench: Path | None, needed: set[Program], *, build: bool = True) -> Programs:
-    """Finds what can be run here. Peers from PyPI get an environment of their own, unless ``build`` is false and it isn't there."""
+def prepare(bench: Path | None, needed: set[Program], *, installs: bool = True) -> Programs:
+    """Finds what can be run here. Peers from PyPI get an environment of their own, or are left out."""
     programs = Programs()
     programs.commands["agents-ours"] = [sys.executable, "-m", "tidewire_bench.agents_workloads"]
     programs.commands["pools-ours"] = [sys.executable, "-m", "tidewire_bench.pool_workloads"]
@@ -32,17 +33,17 @@ def prepare(bench: Path | None, needed: set[Program], *, build: bool = True) -> 
     programs.commands["pools-peers"] = [sys.executable, str(folder / "pool_peers.py")]
     wanted = {program: package for program, package in PACKAGES.items() if program in needed}
     if wanted:
-        prepare_packages(bench, wanted, programs, build=build)
+        prepare_packages(bench, wanted, programs, installs=installs)
     return programs
 
 
-def prepare_packages(bench: Path, wanted: Mapping[Program, str], programs: Programs, *, build: bool) -> None:
+def prepare_packages(bench: Path, wanted: Mapping[Program, str], programs: Programs, *, installs: bool) -> None:
     """Those that are installed by pip. Ray may be had from a Python that a variable names."""
     folder = bench / "python"
     own = os.environ.get(RAY_PYTHON)
-    peers = Environment(sys.executable)
-    if set(wanted) - ({"ray"} if own else set()):
-        peers = environment_of(bench.parent / ".make" / "bench-agents", folder / REQUIREMENTS, say, build=build)
+    peers = Environment(sys.executable, missing=dict.fromkeys(wanted.values(), LEFT_OUT))
+    if installs and set(wanted) - ({"ray"} if own else set()):
+        peers = environment_of(bench.parent / ".make" / "bench-agents", folder / REQUIREMENTS, say, build=True)
     for program, package in wanted.items():
         python = peers.python
         version, problem = peers.versions.get(package, ""), peers.missing.get(package, "")
