@@ -107,10 +107,11 @@ def rpc_foot(report: dict[str, Any], cases: list[dict[str, Any]], language: str)
 
 
 def rpc_javascript(report: dict[str, Any]) -> str:
-    """Calls of JavaScript to a service of Python, through a hub: in Node beside peers, and in Chromium beside Node."""
+    """Calls of JavaScript to a service of Python, through a hub: in Node beside peers, and in Chromium beside a relay of its bare WebSockets."""
     heading = (
-        "| JavaScript calls Python, through a hub | Node (min to max) | best peer | ratio | Chromium (min to max) | of Node |\n"
-        "|---|---|---|---|---|---|"
+        "| JavaScript calls Python, through a hub | Node (min to max) | best peer | ratio | Chromium (min to max) | of Node "
+        "| bare relay: Chromium of Node | Chromium: ours of the bare relay |\n"
+        "|---|---|---|---|---|---|---|---|"
     )
     cases = [case for case in report["cases"] if case["id"].endswith("-javascript")]
     machine = report["machine"]
@@ -127,13 +128,19 @@ def javascript_row(case: dict[str, Any]) -> str:
     """One workload in Node and in Chromium."""
     ours = {one["contender"]: one for one in case["results"] if one["kind"] == "ours"}
     node, page, peer = ours.get("tidewire (JavaScript)"), ours.get("tidewire (Chromium)"), case["best"].get("peer")
-    cells = [case["title"], spread(node, case), "", "", spread(page, case), ""]
+    bare = {one["contender"]: one for one in case["results"] if one["contender"].startswith("ws relay")}
+    bare_node, bare_page = bare.get("ws relay"), bare.get("ws relay (Chromium)")
+    cells = [case["title"], spread(node, case), "", "", spread(page, case), "", "", ""]
     if peer:
         cells[2] = f"{peer['contender']} {amount(peer['median'], case, ours=False)}"
     if node and peer:
         cells[3] = f"{cut(ratio(case, node, peer), 2)}x"
     if node and page:
         cells[5] = f"{cut(ratio(case, page, node), 2)}x"
+    if bare_node and bare_page:
+        cells[6] = f"{cut(ratio(case, bare_page, bare_node), 2)}x"
+    if page and bare_page:
+        cells[7] = f"{cut(ratio(case, page, bare_page), 2)}x"
     return f"| {' | '.join(cells)} |"
 
 

@@ -9,7 +9,8 @@ export const CONTENDERS = {
 		const echo = (await connect(url)).client("echo").with({ timeout: TIMEOUT_MS });
 		return { echo: (data) => echo.echo(data) };
 	},
-	chromium: async (url) => (await import("./page.mjs")).pageOf(url, TIMEOUT_MS),
+	chromium: async (url) => (await import("./page.mjs")).pageOf("tidewire", url, TIMEOUT_MS),
+	"ws-chromium": async (url) => (await import("./page.mjs")).pageOf("ws", url, TIMEOUT_MS),
 	nats: async (url) => {
 		// It speaks WebSocket alone, and Node 20 has none of its own.
 		globalThis.WebSocket = WebSocket;

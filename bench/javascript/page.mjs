@@ -1,4 +1,4 @@
-/** Our client in a page of Chromium, which runs the workloads itself: what goes to and fro between Node and the page is not measured. */
+/** A page of Chromium which runs the workloads itself: what goes to and fro between Node and the page is not measured. */
 import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname, join, normalize } from "node:path";
@@ -6,10 +6,11 @@ import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const PLACES = ["chromium", "chromium-browser", "google-chrome"].map((name) => `/usr/bin/${name}`);
+const OWN = new Set(["/workloads.mjs", "/page_links.mjs"]);
 const CLIENT = dirname(fileURLToPath(import.meta.resolve("tidewire")));
 
-/** Opens a page that has joined a hub, with an echo. */
-export async function pageOf(url, timeoutMs) {
+/** Opens a page with one of the links of `page_links.mjs`. */
+export async function pageOf(kind, url, timeoutMs) {
 	const site = createServer((request, response) => {
 		const file = fileOf(request.url ?? "");
 		response.writeHead(file === undefined ? 404 : 200, { "content-type": file?.type ?? "text/plain" });
@@ -21,13 +22,13 @@ export async function pageOf(url, timeoutMs) {
 	const page = await browser.newPage();
 	await page.goto(`http://127.0.0.1:${site.address().port}/`);
 	await page.evaluate(
-		async ([hub, timeout]) => {
-			const { connect } = await import("/client/tidewire.min.js");
+		async ([own, hub, timeout]) => {
+			const { LINKS } = await import("/page_links.mjs");
 			const { run } = await import("/workloads.mjs");
-			const echo = (await connect(hub)).client("echo").with({ timeout });
-			window.play = (workload, count) => run({ echo: (data) => echo.echo(data) }, workload, count);
+			const link = await LINKS[own](hub, timeout);
+			window.play = (workload, count) => run(link, workload, count);
 		},
-		[url, timeoutMs],
+		[kind, url, timeoutMs],
 	);
 	return {
 		run: (workload, count) => page.evaluate(([name, calls]) => window.play(name, calls), [workload, count]),
@@ -44,9 +45,7 @@ function fileOf(path) {
 	if (inClient !== undefined) {
 		return { type: "text/javascript", text: readFileSync(join(CLIENT, inClient)) };
 	}
-	return path === "/workloads.mjs"
-		? { type: "text/javascript", text: readFileSync(new URL("./workloads.mjs", import.meta.url)) }
-		: undefined;
+	return OWN.has(path) ? { type: "text/javascript", text: readFileSync(new URL(`.${path}`, import.meta.url)) } : undefined;
 }
 
 /** The process of the page. */

@@ -82,6 +82,16 @@ PEERS: tuple[Peer, ...] = (
     Peer("nats.ws", "javascript", "peer", "rpc_nats.py", "peers", NATS, has_hub=True, caller="nats"),
     Peer("socket.io", "javascript", "peer", "rpc_socketio.py", "peers", SOCKETIO, caller="socketio", relay="socketio"),
     Peer("ws relay", "javascript", "peer", "rpc_websockets.py", "peers", ("websockets",), caller="ws", relay="ws"),
+    Peer(
+        "ws relay (Chromium)",
+        "javascript",
+        "limit",
+        "rpc_websockets.py",
+        "peers",
+        ("websockets",),
+        caller="ws-chromium",
+        relay="ws",
+    ),
     Peer("hypha-rpc (JavaScript)", "javascript", "peer", "rpc_hypha.py", "hypha", HYPHA, has_hub=True, caller="hypha"),
 )
 
