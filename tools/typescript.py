@@ -95,8 +95,10 @@ def _error(row: Row) -> str:
         f"export class {row['name']} extends {row.get('parent', 'TidewireError')} {{",
         f'\toverride readonly name: string = "{row["name"]}";',
         f'\toverride readonly code: string = "{row["code"]}";',
-        f"\toverride readonly retryable: boolean = {str(row['retryable']).lower()};",
     ]
+    # No error is retryable but those that say so.
+    if row["retryable"]:
+        lines.append("\toverride readonly retryable: boolean = true;")
     for field in row.get("fields", []):
         if field["name"] == "message":
             continue

@@ -5,18 +5,23 @@ import type { Fields, Id } from "./frames.js";
 import { AskTimeout, InvalidArgument, LinkLost, NodeStopped, NoResponders, WireError } from "./generated/errors.js";
 import { LINK_RESENDS, STREAM_CREDIT } from "./generated/limits.js";
 import { Queue } from "./queue.js";
-import type { Giving, References } from "./references.js";
+import type { Giving } from "./references.js";
 import type { Runtime } from "./runtime.js";
 import type { Session } from "./session.js";
 import { asyncDispose } from "./symbols.js";
 import { decodeLenient } from "./text.js";
-import { readValue, type Take } from "./values/reader.js";
+import { readLoaded, type Take, Unloaded } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
 
 /** What calls are made with. */
 export interface CallSite {
 	readonly runtime: Runtime;
-	readonly references: References;
+	/** What a call gives by reference; undefined while the code for that is not loaded. */
+	giving(peer: number | undefined): Giving | undefined;
+	/** Makes something of what came by reference. */
+	readonly take: Take;
+	/** Loads the code for values of rare kinds, and for what goes by reference. */
+	load(): Promise<unknown>;
 	/** Ends when there is a link, or none will come; false: not within that time. */
 	joined(timeoutMs: number): Promise<void>;
 	/** The instance of a service that is on a node. */
@@ -88,6 +93,15 @@ function addressOf(from: CallSite, plan: Plan, giving: Giving | undefined): stri
 		: from.instanceAt(plan.service, owner).then(plan.subject);
 }
 
+/** Writes what a call sends. */
+function written(value: unknown, plan: Plan, giving: Giving | undefined): Uint8Array {
+	return writeValue(value, giving?.give ?? (plan.gives ? unloaded : undefined), plan.title);
+}
+
+function unloaded(): never {
+	throw new Unloaded();
+}
+
 /** Makes a call that gives one value. */
 export function callValue(from: CallSite, plan: Plan, value: unknown): Promise<unknown> {
 	const total = plan.timeoutMs ?? plan.defaultMs;
@@ -129,14 +143,12 @@ class Once implements Caller {
 	private sent: Sent | undefined;
 	private resolve: ((value: unknown) => void) | undefined;
 	private reject: ((error: unknown) => void) | undefined;
-	private readonly giving: Giving | undefined;
+	private giving: Giving | undefined;
 
 	constructor(
 		private readonly from: CallSite,
 		private readonly plan: Plan,
-	) {
-		this.giving = plan.gives ? from.references.giving(plan.peer) : undefined;
-	}
+	) {}
 
 	/** Whether it has given what can't be given a second time. */
 	get isOnly(): boolean {
@@ -147,22 +159,30 @@ class Once implements Caller {
 		return new Promise((resolve, reject) => {
 			this.resolve = resolve;
 			this.reject = reject;
-			const { plan, from } = this;
-			const until = from.runtime.now + timeoutMs;
-			try {
-				plan.signal?.throwIfAborted();
-				const payload = writeValue(value, this.giving?.give, plan.title);
-				const address = addressOf(from, plan, this.giving);
-				if (typeof address === "string") {
-					this.open(address, payload, timeoutMs);
-					return;
-				}
-				const left = (): number => Math.max(1, until - from.runtime.now);
-				address.then((found) => this.open(found, payload, left())).catch((error: unknown) => this.end(error));
-			} catch (error) {
+			this.begin(value, this.from.runtime.now + timeoutMs);
+		});
+	}
+
+	private begin(value: unknown, until: number): void {
+		const { plan, from } = this;
+		const left = (): number => Math.max(1, until - from.runtime.now);
+		try {
+			plan.signal?.throwIfAborted();
+			this.giving = plan.gives ? from.giving(plan.peer) : undefined;
+			const payload = written(value, plan, this.giving);
+			const address = addressOf(from, plan, this.giving);
+			if (typeof address === "string") {
+				this.open(address, payload, left());
+			} else {
+				address.then((found) => this.open(found, payload, left())).catch(this.end);
+			}
+		} catch (error) {
+			if (error instanceof Unloaded) {
+				from.load().then(() => this.begin(value, until), this.end);
+			} else {
 				this.end(error);
 			}
-		});
+		}
 	}
 
 	private open(address: string, payload: Uint8Array, timeoutMs: number): void {
@@ -173,17 +193,23 @@ class Once implements Caller {
 	}
 
 	replied(payload: Uint8Array): void {
-		let value: unknown;
 		try {
-			value = readValue(payload, this.from.references.take);
+			const read = readAny(payload, this.from);
+			if (read instanceof Promise) {
+				read.then(this.given, this.end);
+			} else {
+				this.given(read);
+			}
 		} catch (error) {
 			this.end(error);
-			return;
 		}
+	}
+
+	private readonly given = ({ value }: { readonly value: unknown }): void => {
 		this.plan.signal?.removeEventListener("abort", this.abort);
 		this.giving?.ended(false);
 		this.resolve?.(value);
-	}
+	};
 
 	item(): void {}
 
@@ -192,7 +218,7 @@ class Once implements Caller {
 	}
 
 	failed(failure: Failure): void {
-		this.end(errorOf(failure, this.plan, this.from.references.take));
+		errorOf(failure, this.plan, this.from, this.end);
 	}
 
 	private readonly abort = (): void => {
@@ -201,38 +227,47 @@ class Once implements Caller {
 		this.end(this.plan.signal?.reason);
 	};
 
-	private end(error: unknown): void {
+	private readonly end = (error: unknown): void => {
 		this.plan.signal?.removeEventListener("abort", this.abort);
 		this.giving?.ended(error instanceof LinkLost || error instanceof NoResponders);
 		this.reject?.(error);
-	}
+	};
+}
+
+/** Reads a value of any kind: the code of rare ones is loaded with the first of them. */
+function readAny(payload: Uint8Array, from: CallSite): ReturnType<typeof readLoaded> {
+	return readLoaded(payload, from.take, () => from.load());
 }
 
 type Failure = Parameters<Caller["failed"]>[0];
 const REMOTE_ERROR = 15;
 const GONE = 30;
 
-function errorOf(failure: Failure, plan: Plan, take: Take): unknown {
+/** Tells with which error a call has failed. */
+function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (error: unknown) => void): void {
 	if (failure instanceof TidewireError) {
 		if (failure instanceof AskTimeout) {
 			failure.message = failure.message.replace(/^[^:]*/, plan.title);
 		}
-		return failure;
+		then(failure);
+		return;
 	}
-	if (failure.number === GONE) {
+	const { number, payload } = failure;
+	if (number === GONE) {
 		plan.gone?.();
 	}
-	if (failure.number !== REMOTE_ERROR) {
-		const error = told(failure.number, `${plan.title}: ${decodeLenient(failure.payload)}`);
+	if (number !== REMOTE_ERROR) {
+		const error = told(number, `${plan.title}: ${decodeLenient(payload)}`);
 		// Another instance may take it, or this one when it is back.
-		return error instanceof NodeStopped ? Object.assign(error, { retryable: true }) : error;
+		then(error instanceof NodeStopped ? Object.assign(error, { retryable: true }) : error);
+		return;
 	}
-	try {
-		const error = readValue(failure.payload, take);
-		return error instanceof Error ? error : new WireError(`${plan.title}: it failed with a value that is no error`);
-	} catch {
-		return told(REMOTE_ERROR, decodeLenient(failure.payload));
-	}
+	const raised = async (): Promise<unknown> => (await readAny(payload, from)).value;
+	raised().then(
+		(error) =>
+			then(error instanceof Error ? error : new WireError(`${plan.title}: it failed with a value that is no error`)),
+		() => then(told(REMOTE_ERROR, decodeLenient(payload))),
+	);
 }
 
 interface Waiter {
@@ -302,22 +337,28 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 			return;
 		}
 		this.begun = true;
+		this.write();
+	}
+
+	private write(): void {
 		const { plan, from } = this;
+		const failed = (error: unknown): void => this.finish({ error });
 		try {
 			plan.signal?.throwIfAborted();
-			this.giving = plan.gives ? from.references.giving(plan.peer) : undefined;
-			const payload = writeValue(this.value, this.giving?.give, plan.title);
+			this.giving = plan.gives ? from.giving(plan.peer) : undefined;
+			const payload = written(this.value, plan, this.giving);
 			const address = addressOf(from, plan, this.giving);
 			if (typeof address === "string") {
 				this.open(address, payload);
 			} else {
-				address.then(
-					(found) => this.open(found, payload),
-					(error: unknown) => this.finish({ error }),
-				);
+				address.then((found) => this.open(found, payload), failed);
 			}
 		} catch (error) {
-			this.finish({ error });
+			if (error instanceof Unloaded) {
+				from.load().then(() => this.write(), failed);
+			} else {
+				failed(error);
+			}
 		}
 	}
 
@@ -358,10 +399,7 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 				error: new InvalidArgument(`${this.plan.title}: ${text}`),
 			});
 		},
-		failed: (failure) =>
-			this.finish({
-				error: errorOf(failure, this.plan, this.from.references.take),
-			}),
+		failed: (failure) => errorOf(failure, this.plan, this.from, (error) => this.finish({ error })),
 	};
 
 	private async read(payload: Uint8Array): Promise<IteratorResult<unknown, undefined>> {
@@ -371,10 +409,8 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 			this.from.runtime.plan();
 			this.taken = 0;
 		}
-		return {
-			done: false,
-			value: readValue(payload, this.from.references.take),
-		};
+		const { value } = await readAny(payload, this.from);
+		return { done: false, value };
 	}
 
 	/** An error comes once; then it is over. */

@@ -1,35 +1,46 @@
 /** The calls of a node: clients of services, and requests on subjects. */
 import { type CallSite, callValue, Invocation, type Plan, Stream } from "./calls.js";
-import { type Answer, type AnyService, type Client, clientOf } from "./client.js";
-import { type Instance, readInstances } from "./discovery.js";
+import { type AnyService, type Client, clientOf } from "./client.js";
+import type { Directory } from "./directory.js";
 import { NORMAL } from "./frames.js";
-import { InvalidArgument, NoResponders } from "./generated/errors.js";
+import { InvalidArgument } from "./generated/errors.js";
 import { ASK_TIMEOUT_MS } from "./generated/limits.js";
 import { type CallOptions, checkOptions, choiceOf, headerFields, laneOf, shown, splitArguments } from "./options.js";
 import type { Presence } from "./presence.js";
 import type { References } from "./references.js";
 import type { Runtime } from "./runtime.js";
-import { checkSubject } from "./subjects.js";
+import { checkSubject, NAME } from "./subjects.js";
 import { tuple } from "./values/kinds.js";
-
-const LIST_MS = 5000;
-/** What a service, an instance and a method may be called. */
-export const NAME = /^[^\s.*>\p{Cc}]{1,255}$/u;
+import { Unloaded } from "./values/reader.js";
 
 export class Clients {
 	/** What calls are made with. */
 	readonly site: CallSite;
-	/** How many entries of the hub's lists of services were skipped. */
-	skipped = 0;
+	private list: Directory | undefined;
 
-	constructor(runtime: Runtime, presence: Presence, references: () => References) {
+	/**
+	 * @param references What goes by reference; undefined while its code is not loaded.
+	 * @param load Loads that.
+	 */
+	constructor(
+		runtime: Runtime,
+		presence: Presence,
+		references: () => References | undefined,
+		load: () => Promise<unknown>,
+	) {
 		this.site = {
 			runtime,
-			get references() {
-				return references();
+			load,
+			giving: (peer) => references()?.giving(peer),
+			take: (stands) => {
+				const own = references();
+				if (own === undefined) {
+					throw new Unloaded();
+				}
+				return own.take(stands);
 			},
 			joined: (timeoutMs) => presence.joined(timeoutMs),
-			instanceAt: (service, node) => this.instanceAt(service, node),
+			instanceAt: async (service, node) => (await this.directory()).at(service, node),
 		};
 	}
 
@@ -54,52 +65,34 @@ export class Clients {
 			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
 			return new Invocation(
 				() =>
-					options.policy === "all" ? this.callAll(service, method, value, options) : callValue(this.site, plan, value),
+					options.policy === "all"
+						? this.directory().then((directory) => directory.callAll(service, method, value, options))
+						: callValue(this.site, plan, value),
 				() => new Stream(this.site, plan, value),
 			);
 		};
 	}
 
-	private async callAll(service: string, method: string, value: unknown, options: CallOptions): Promise<Answer[]> {
-		const found = (await this.instances()).filter((one) => one.info.name === service);
-		if (found.length === 0) {
-			throw new NoResponders(`${service}: nobody serves it now`);
-		}
-		const one = async (instance: string): Promise<Answer> => {
-			const { policy: _, ...rest } = options;
-			try {
-				const plan = planOf(service, method, { ...rest, instance });
-				return { instance, value: await callValue(this.site, plan, value), error: undefined };
-			} catch (error) {
-				return { instance, value: undefined, error };
-			}
-		};
-		return Promise.all(found.map(({ info }) => one(info.instances[0] as string)));
+	/** How many entries of the hub's lists of services were skipped. */
+	get skipped(): number {
+		return this.list?.skipped ?? 0;
+	}
+
+	/** The hub's list of services. */
+	async directory(): Promise<Directory> {
+		const { Directory } = await import("./later.js");
+		this.list ??= new Directory(this.site);
+		return this.list;
 	}
 
 	/** Asks whoever is subscribed to a subject. */
 	request(subject: string, value: unknown, options: CallOptions): Promise<unknown> {
 		return callValue(this.site, requestPlan(subject, options), value);
 	}
-
-	/** What is served, as the hub lists it: each instance by itself. */
-	async instances(): Promise<Instance[]> {
-		const listed = await this.request("$hub.services", null, { timeout: LIST_MS });
-		return readInstances(listed, () => this.skipped++);
-	}
-
-	private async instanceAt(service: string, node: string): Promise<string> {
-		const found = (await this.instances()).find((one) => one.node === node && one.info.name === service);
-		if (found === undefined) {
-			throw new InvalidArgument(
-				`${service}: node '${node}' does not serve it: what it owns can only be given back to it`,
-			);
-		}
-		return found.info.instances[0] as string;
-	}
 }
 
-function planOf(service: string, method: string, options: CallOptions): Plan {
+/** How a method of a service is called. */
+export function planOf(service: string, method: string, options: CallOptions): Plan {
 	const title = `${service}.${method}`;
 	const subject = (instance = options.instance): string =>
 		instance === undefined ? own : `svc.${service}.${instance}.${method}`;
@@ -108,7 +101,8 @@ function planOf(service: string, method: string, options: CallOptions): Plan {
 	return { ...commonPlan(title, options), subject, service, choice: choiceOf(options.policy), gives: true };
 }
 
-function requestPlan(subject: string, options: CallOptions): Plan {
+/** How whoever is subscribed to a subject is asked. */
+export function requestPlan(subject: string, options: CallOptions): Plan {
 	return { ...commonPlan(subject, options), subject: () => subject, choice: 0, gives: false };
 }
 

@@ -4,7 +4,7 @@ import type { Callee, Incoming, Message } from "./exchanges.js";
 import { ERRORS } from "./generated/error_table.js";
 import { InvalidArgument } from "./generated/errors.js";
 import { Host, headersOf, isPublic, userOf } from "./hosting.js";
-import { argumentsOf, type Bound } from "./methods.js";
+import type { Bound } from "./methods.js";
 import type { References } from "./references.js";
 import type { Runtime } from "./runtime.js";
 import type { Serving } from "./serving.js";
@@ -125,4 +125,42 @@ export class Dispatch {
 		const work = { call, session, title: subject, streams: false, run, give: undefined };
 		return this.hosts[1].take(work, now);
 	}
+}
+
+/** The arguments of a call, in the order of the parameters. */
+function argumentsOf(value: unknown, bound: Bound, title: string): unknown[] {
+	if (value === null) {
+		return [];
+	}
+	const both = Array.isArray(value) && value.length === 2 && Array.isArray(value[0]) && isMap(value[1]);
+	if (Array.isArray(value) && !(both && value.constructor === Array)) {
+		return [...(value as unknown[])];
+	}
+	const positional = both ? [...((value as unknown[][])[0] as unknown[])] : [];
+	const named: unknown = both ? (value as unknown[])[1] : value;
+	if (!isMap(named)) {
+		throw new InvalidArgument(`${title}: the arguments are a ${typeof value}: send a list of them, or a map by name`);
+	}
+	for (const [name, argument] of Object.entries(named)) {
+		const at = bound.parameters?.indexOf(name) ?? -1;
+		if (bound.parameters === undefined) {
+			throw new InvalidArgument(
+				`${title}: ${name}: its parameters have no names: call it by position, or serve it with methods: { ${bound.name}: { parameters: [...] } }`,
+			);
+		}
+		if (at < 0) {
+			throw new InvalidArgument(
+				`${title}: ${JSON.stringify(name)} is not the name of a parameter: there are ${bound.parameters.join(", ")}`,
+			);
+		}
+		if (at < (both ? ((value as unknown[][])[0] as unknown[]).length : 0)) {
+			throw new InvalidArgument(`${title}: ${name}: it is given twice, by position and by name`);
+		}
+		positional[at] = argument;
+	}
+	return positional;
+}
+
+function isMap(value: unknown): value is object {
+	return typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 }

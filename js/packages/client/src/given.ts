@@ -4,6 +4,7 @@ import { REMOTE_LEASE_MS, REMOTE_OBJECTS } from "./generated/limits.js";
 import { type Bound, boundFunction, boundMethods } from "./methods.js";
 import { type ReferenceKind, Remote } from "./remote.js";
 import type { Runtime } from "./runtime.js";
+import { randomName } from "./shell.js";
 import type { Timer } from "./timers.js";
 
 const KEY_BYTES = 16;
@@ -98,8 +99,7 @@ export class Given {
 		if (methods.size === 0) {
 			throw new InvalidArgument(`${title}: it has no methods that could be called`);
 		}
-		const bytes = this.runtime.shell.randomBytes(KEY_BYTES);
-		const key = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+		const key = randomName(this.runtime.shell, KEY_BYTES);
 		const entry: Entry = {
 			key,
 			kind,

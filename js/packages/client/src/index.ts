@@ -3,20 +3,6 @@
  *
  * @packageDocumentation
  */
-import { open } from "#socket";
-import type { ConnectOptions } from "./connecting.js";
-import { join, type Node } from "./node.js";
-import { shellOf } from "./platform.js";
-
-/**
- * Joins a hub, and leaves it with `await node.close()`, or at the end of an `await using`.
- *
- * @param url Where the hub listens: ws://host:port, or wss://host:port.
- * @throws InvalidArgument if the URL or an option is not allowed; LinkLost if no hub can be reached; Unauthorized, NameTaken or VersionMismatch if it refuses.
- */
-export function connect(url: string, options: ConnectOptions = {}): Promise<Node> {
-	return join(shellOf(open), url, options);
-}
 
 export type {
 	Answer,
@@ -27,6 +13,7 @@ export type {
 	Method,
 	UntypedClient,
 } from "./client.js";
+export { connect } from "./connect.js";
 export type { ConnectOptions } from "./connecting.js";
 export { type CallContext, context } from "./context.js";
 export type {
@@ -41,13 +28,8 @@ export * from "./generated/errors.js";
 export type { RemoteFunction, RemoteObject } from "./held.js";
 export type { ServiceStatistics } from "./hosting.js";
 export type { MethodOptions } from "./methods.js";
-export type {
-	Node,
-	NodeEvents,
-	NodeStatistics,
-	ServeOptions,
-	ServiceHandle,
-} from "./node.js";
+export type { Node } from "./node.js";
+export type { NodeEvents, NodeStatistics } from "./node_events.js";
 export {
 	type CallOptions,
 	Named,
@@ -56,6 +38,7 @@ export {
 	type Priority,
 } from "./options.js";
 export { Remote, remote } from "./remote.js";
+export type { ServeOptions, ServiceHandle } from "./serving.js";
 export type { Bucket, BucketInfo, BucketSettings, Entry } from "./streams/bucket.js";
 export type { CommandInfo, CommandProgress, CommandRun, Commands, Stage, StartOptions } from "./streams/commands.js";
 export type { Consumer, ConsumerInfo, NextOptions } from "./streams/consumer.js";
@@ -71,21 +54,7 @@ export type {
 	SubscribeOptions,
 	Subscription,
 } from "./subscriptions.js";
-export {
-	ByteArray,
-	Complex,
-	DateTime,
-	Decimal,
-	Duration,
-	FrozenSet,
-	LocalDate,
-	LocalDateTime,
-	LocalTime,
-	NdArray,
-	record,
-	Tuple,
-	type TypedArray,
-	tuple,
-	typeOf,
-	UUID,
-} from "./values/kinds.js";
+export { NdArray, type TypedArray } from "./values/arrays.js";
+export { ByteArray, FrozenSet, record, Tuple, tuple, typeOf } from "./values/kinds.js";
+export { Complex, Decimal, UUID } from "./values/numbers.js";
+export { DateTime, Duration, LocalDate, LocalDateTime, LocalTime } from "./values/times.js";

@@ -1,100 +1,34 @@
 /** A node: what a program does with its link to a hub. */
 
 import type { AnyService, Client } from "./client.js";
-import { Clients, NAME } from "./clients.js";
+import { Clients } from "./clients.js";
 import { type ConnectOptions, checkConnect } from "./connecting.js";
-import { type ServiceInfo, services, type Visibility } from "./discovery.js";
-import { Dispatch } from "./dispatch.js";
-import type { TidewireError } from "./error.js";
-import { InvalidArgument, LinkLost, NodeStopped, Unauthorized } from "./generated/errors.js";
+import type { ServiceInfo } from "./discovery.js";
+import { InvalidArgument, NodeStopped, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
-import { Host, type HostLimits, type ServiceStatistics } from "./hosting.js";
+import type { Host } from "./hosting.js";
+import type { Incoming } from "./incoming.js";
 import type { Joined, LinkEvents } from "./link.js";
-import { boundMethods, type MethodOptions } from "./methods.js";
+import type { NodeEvents, NodeStatistics } from "./node_events.js";
 import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
 import { Presence } from "./presence.js";
-import { References } from "./references.js";
 import { Runtime } from "./runtime.js";
-import { checkLimits, openOf, Serving, said } from "./serving.js";
+import type { ServeOptions, ServiceHandle } from "./serving.js";
 import type { Session } from "./session.js";
-import type { Shell } from "./shell.js";
+import { randomName, type Shell } from "./shell.js";
 import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
 import type { Commands } from "./streams/commands.js";
 import type { Lease, LeaseOptions } from "./streams/lease.js";
 import type { Store } from "./streams/store.js";
 import type { Stream, StreamInfo, StreamSettings } from "./streams/stream.js";
-import { checkSubject, covers } from "./subjects.js";
-import {
-	type Envelope,
-	type Listener,
-	Subscribed,
-	type SubscribeOptions,
-	type Subscription,
-	Subscriptions,
-} from "./subscriptions.js";
+import { checkSubject, checkSubscription, covers } from "./subjects.js";
+import type { Envelope, Listener, Subscribed, SubscribeOptions, Subscription } from "./subscriptions.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
 import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
 
-/** What `node.serve` is told. */
-export interface ServeOptions extends HostLimits {
-	readonly description?: string;
-	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
-	readonly visibility?: Visibility;
-	/** The id of this instance; one that nobody else has if nothing is said. */
-	readonly instance?: string;
-	/** The semantic version of this instance, such as "1.4.2". */
-	readonly version?: string;
-	/** What else others are told of this instance: texts by name, 4,096 bytes in all. */
-	readonly metadata?: Readonly<Record<string, string>>;
-	/** What others are told of single methods. */
-	readonly methods?: Readonly<Record<string, MethodOptions>>;
-}
-
-/** An instance of a service that this node serves. */
-export interface ServiceHandle {
-	readonly name: string;
-	readonly instance: string;
-	statistics(): ServiceStatistics;
-	/** Takes no more calls, ends its streams, and waits for the calls that came. */
-	stop(): Promise<void>;
-	[Symbol.asyncDispose](): Promise<void>;
-}
-
-/** What a node tells by itself. */
-export interface NodeEvents {
-	/** It has joined its hub, for the first time or again: services and subscriptions are on their way back. */
-	joined: (hub: string) => void;
-	/** Its link was lost; it is looked for again. */
-	lost: (reason: string) => void;
-	/** There is no link, and none will come; with the error, if that is not because of `close()`. */
-	closed: (error: TidewireError | undefined) => void;
-}
-
-/** Counts of a node. */
-export interface NodeStatistics {
-	readonly name: string;
-	/** The name of the hub; null while there is no link. */
-	readonly hub: string | null;
-	/** How often a link was lost. */
-	readonly lost: number;
-	/** Messages of the link since it was joined, bytes that wait to be sent, and messages published that found no room. */
-	readonly link: {
-		readonly sent: number;
-		readonly received: number;
-		readonly dropped: number;
-		readonly waitingBytes: number;
-	};
-	/** Calls, streams and subscriptions of this node, and calls of others, that are open. */
-	readonly open: { readonly mine: number; readonly theirs: number };
-	readonly subscriptions: number;
-	readonly services: number;
-	/** Entries of the hub's lists of services that were skipped, as they were not of the form that they have to have. */
-	readonly skipped: number;
-	/** Functions, objects and streams that were given to others, and that are held of them. */
-	readonly remote: { readonly given: number; readonly held: number };
-}
+const REMOTE_GONE = 30;
 
 /** Joins a hub with a shell; `connect` does so with that of the platform. */
 export function join(shell: Shell, url: string, options: ConnectOptions = {}): Promise<Node> {
@@ -108,13 +42,9 @@ export class Node {
 	private readonly runtime: Runtime;
 	private readonly presence: Presence;
 	private readonly clients: Clients;
-	private readonly references: References;
-	private readonly dispatch: Dispatch;
-	private readonly subscriptions = new Subscriptions();
-	private readonly servings = new Set<Serving>();
-	private readonly byService = new Map<string, Serving>();
 	private readonly listeners = new Map<keyof NodeEvents, Set<(...args: never[]) => void>>();
 	private current: Joined | undefined;
+	private incoming: Incoming | undefined;
 	private store: Store | undefined;
 	private losses = 0;
 	private ending: Promise<void> | undefined;
@@ -133,9 +63,8 @@ export class Node {
 		};
 		this.runtime = new Runtime(shell, url, link, this.events);
 		this.presence = new Presence(this.runtime);
-		this.clients = new Clients(this.runtime, this.presence, () => this.references);
-		this.references = new References(this.runtime, this.clients.site, this.name);
-		this.dispatch = new Dispatch(this.runtime, this.servings, this.subscriptions, this.references);
+		const load = (): Promise<Incoming> => this.answering();
+		this.clients = new Clients(this.runtime, this.presence, () => this.incoming?.references, load);
 	}
 
 	/** @internal */
@@ -177,68 +106,17 @@ export class Node {
 	 * it is known to the hub; while the link is lost that waits.
 	 */
 	async serve(name: string, target: object, options: ServeOptions = {}): Promise<ServiceHandle> {
-		const instance = options.instance ?? randomName(this.runtime.shell);
-		for (const [field, value] of [
-			["name", name],
-			["instance", instance],
-		]) {
-			if (typeof value !== "string" || !NAME.test(value)) {
-				throw new InvalidArgument(
-					`serve: ${field}: ${shown(value)} is not allowed: give one token without dots, blanks, '*' and '>'`,
-				);
-			}
-		}
-		checkLimits(options);
-		const methods = boundMethods(target, options.methods ?? {});
-		if (methods.size === 0) {
-			throw new InvalidArgument(
-				`serve: ${name}: it has no functions: give an object of functions, or an instance of a class`,
-			);
-		}
-		const info = said(name, instance, methods, options);
-		const open = openOf(methods, options);
-		const serving: Serving = new Serving(name, instance, methods, open, info, new Host(this.runtime, options), () =>
-			this.stopServing(serving),
-		);
-		const key = `svc.${name}.${instance}`;
-		if (this.byService.has(key)) {
-			throw new InvalidArgument(
-				`serve: instance: '${instance}' of '${name}' is served by this node already: choose another id`,
-			);
-		}
-		this.servings.add(serving);
-		this.byService.set(key, serving);
-		try {
-			await this.presence.during(() => this.announce(serving));
-			serving.isKnown = true;
-		} catch (error) {
-			this.stopServing(serving);
-			throw error;
-		}
-		return serving;
+		return (await this.answering()).serve(name, target, options);
 	}
 
-	private stopServing(serving: Serving): void {
-		this.servings.delete(serving);
-		this.byService.delete(`svc.${serving.name}.${serving.instance}`);
-		for (const id of serving.ids.splice(0)) {
-			this.runtime.link.session?.unsubscribe(id);
+	/** What answers others: its code is loaded with the first service, subscription, or function that is given or taken. */
+	private async answering(): Promise<Incoming> {
+		const { Incoming } = await import("./later.js");
+		if (this.incoming === undefined) {
+			this.incoming = new Incoming(this.runtime, this.presence, this.clients.site, this.name);
+			this.incoming.references.joined(this.current?.node ?? 0);
 		}
-		this.runtime.plan();
-	}
-
-	private announce(serving: Serving): Promise<void> {
-		const session = this.runtime.session;
-		const { name, instance, info } = serving;
-		serving.ids.length = 0;
-		const one = (pattern: string, queue: string, fields: readonly (readonly [string, Uint8Array])[]): Promise<void> =>
-			new Promise((resolve, reject) => {
-				const answered = (error?: TidewireError): void => (error === undefined ? resolve() : reject(error));
-				serving.ids.push(session.subscribe(pattern, queue, false, fields, answered));
-			});
-		const both = [one(`svc.${name}.${instance}.*`, "", [["service", encode(info)]]), one(`svc.${name}.*`, name, [])];
-		this.runtime.plan();
-		return Promise.all(both).then(() => {});
+		return this.incoming;
 	}
 
 	/**
@@ -277,7 +155,7 @@ export class Node {
 			node: this.name,
 			user: "",
 		};
-		for (const one of this.subscriptions.chosen(subject)) {
+		for (const one of this.incoming?.subscriptions.chosen(subject) ?? []) {
 			one.deliver({ envelope: () => envelope });
 		}
 		return sent;
@@ -288,7 +166,8 @@ export class Node {
 		if (typeof listener !== "function") {
 			throw new InvalidArgument(`subscribe: listener: ${shown(listener)} is not allowed: give a function`);
 		}
-		return this.subscribed(pattern, listener, options);
+		checkSubscription(pattern, options.queue ?? "");
+		return (await this.answering()).subscribe(pattern, listener, options);
 	}
 
 	/** The messages of a pattern, to be read in a loop. It is known to the hub once its first message is asked for; up to 1,000 wait. */
@@ -296,10 +175,10 @@ export class Node {
 		pattern: string,
 		options: SubscribeOptions = {},
 	): AsyncIterableIterator<Envelope, undefined, undefined> & AsyncDisposable {
-		Subscriptions.check(pattern, options.queue ?? "");
+		checkSubscription(pattern, options.queue ?? "");
 		let own: Promise<Subscribed> | undefined;
 		const begin = (): Promise<Subscribed> => {
-			own ??= this.subscribed(pattern, undefined, options);
+			own ??= this.answering().then((incoming) => incoming.subscribe(pattern, undefined, options));
 			return own;
 		};
 		const end = async (): Promise<IteratorResult<Envelope, undefined>> => {
@@ -319,43 +198,6 @@ export class Node {
 		};
 	}
 
-	private async subscribed(
-		pattern: string,
-		listener: Listener | undefined,
-		options: SubscribeOptions,
-	): Promise<Subscribed> {
-		const queue = options.queue ?? "";
-		Subscriptions.check(pattern, queue);
-		const ends = (one: Subscribed): void => {
-			if (one.id !== undefined) {
-				this.runtime.link.session?.unsubscribe(one.id);
-				this.runtime.plan();
-			}
-			this.subscriptions.remove(one);
-		};
-		const subscribed = new Subscribed(pattern, queue, listener, ends, (error) => this.runtime.shell.report(error));
-		this.subscriptions.add(subscribed);
-		try {
-			await this.presence.during(() => this.enter(subscribed));
-			subscribed.isKnown = true;
-		} catch (error) {
-			subscribed.stop();
-			throw error;
-		}
-		return subscribed;
-	}
-
-	private enter(one: Subscribed): Promise<void> {
-		return new Promise((resolve, reject) => {
-			const answered = (error?: TidewireError): void => (error === undefined ? resolve() : reject(error));
-			this.subscriptions.at(
-				one,
-				this.runtime.session.subscribe(one.pattern, one.queue, one.listener === undefined, [], answered),
-			);
-			this.runtime.plan();
-		});
-	}
-
 	/** Asks whoever is subscribed to a subject, and gives its answer. A subscriber of this node is asked first. */
 	async request(
 		subject: string,
@@ -364,7 +206,7 @@ export class Node {
 	): Promise<unknown> {
 		checkSubject(subject, false);
 		checkOptions(options);
-		const own = this.subscriptions.of(subject).find((one) => one.listener !== undefined);
+		const own = this.incoming?.subscriptions.of(subject).find((one) => one.listener !== undefined);
 		if (own?.listener === undefined) {
 			return this.clients.request(subject, value, options);
 		}
@@ -375,7 +217,7 @@ export class Node {
 
 	/** What is served, with schemas, as the hub lists it. */
 	async services(): Promise<ServiceInfo[]> {
-		return services(await this.clients.instances());
+		return (await this.clients.directory()).services();
 	}
 
 	/** Counts of this node. */
@@ -390,10 +232,10 @@ export class Node {
 				waitingBytes: session?.waitingBytes ?? 0,
 			},
 			open: session?.open ?? { mine: 0, theirs: 0 },
-			subscriptions: this.subscriptions.size,
-			services: this.servings.size,
+			subscriptions: this.incoming?.subscriptions.size ?? 0,
+			services: this.incoming?.services ?? 0,
 			skipped: this.clients.skipped,
-			remote: this.references.statistics(),
+			remote: this.incoming?.references.statistics() ?? { given: 0, held: 0 },
 		};
 	}
 
@@ -450,7 +292,7 @@ export class Node {
 
 	/** The commands of the hub: long work that is started, followed, and found again by its id. */
 	async commands(): Promise<Commands> {
-		const { Clock, Commands } = await import("./streams/store.js");
+		const { Clock, Commands } = await import("./later.js");
 		const { shell } = this.runtime;
 		return new Commands(this, new Clock(this.runtime), () => randomName(shell) + randomName(shell));
 	}
@@ -463,12 +305,12 @@ export class Node {
 	 * @throws NoResponders if the hub has no data folder; the reason of `signal`, when that aborts.
 	 */
 	async lease(name: string, options: LeaseOptions = {}): Promise<Lease> {
-		const { Clock, Lease } = await import("./streams/store.js");
+		const { Clock, Lease } = await import("./later.js");
 		return Lease.acquire(this, new Clock(this.runtime), name, options);
 	}
 
 	private async stores(): Promise<Store> {
-		const { Home, Store } = await import("./streams/store.js");
+		const { Home, Store } = await import("./later.js");
 		const { shell } = this.runtime;
 		this.store ??= new Store(new Home(this, () => shell.now()), () => randomName(shell));
 		return this.store;
@@ -506,7 +348,7 @@ export class Node {
 				this.runtime.plan();
 			});
 		}
-		for (const host of this.hosts()) {
+		for (const host of this.hosts) {
 			host.cut();
 		}
 		this.runtime.close();
@@ -515,7 +357,7 @@ export class Node {
 	private async left(session: Session): Promise<void> {
 		session.goodbye();
 		this.runtime.plan();
-		await Promise.all(this.hosts().map((host) => host.drain()));
+		await Promise.all(this.hosts.map((host) => host.drain()));
 		await new Promise<void>((resolve) => {
 			this.runtime.when(() => {
 				const isSaid = session.waitingBytes === 0 || this.runtime.link.session !== session;
@@ -528,8 +370,8 @@ export class Node {
 		});
 	}
 
-	private hosts(): Host[] {
-		return [...this.dispatch.hosts, ...[...this.servings].map((serving) => serving.host)];
+	private get hosts(): readonly Host[] {
+		return this.incoming?.hosts ?? [];
 	}
 
 	// The link
@@ -537,56 +379,38 @@ export class Node {
 	private readonly events: LinkEvents = {
 		joined: (joined, session) => {
 			this.current = joined;
-			this.references.joined(joined.node);
+			this.incoming?.references.joined(joined.node);
 			session.subscribe(`$node.${joined.node}.>`, "", false, [], () => {});
-			this.restore();
+			this.incoming?.joined();
 			this.presence.told();
 			this.emit("joined", joined.hub);
 		},
 		lost: (reason) => {
 			this.losses++;
 			this.current = undefined;
-			this.references.lost();
-			for (const one of this.subscriptions) {
-				this.subscriptions.at(one, undefined);
-			}
+			this.incoming?.lost();
 			this.emit("lost", reason);
 		},
 		closed: (error) => {
 			this.current = undefined;
-			this.references.lost();
 			this.presence.told(error ?? new NodeStopped("the node was closed"));
-			for (const one of [...this.subscriptions]) {
-				one.stop();
-			}
+			this.incoming?.closed();
 			this.emit("closed", error);
 		},
 		goodbye: () => {},
-		left: (origin) => this.references.left(origin),
-		published: (message) => this.dispatch.published(message),
-		called: (call, now) => this.dispatch.called(call, now),
+		left: (origin) => this.incoming?.references.left(origin),
+		// Without subscriptions nobody waits for messages.
+		published: (message) => this.incoming?.published(message),
+		called: (call, now) => {
+			if (this.incoming !== undefined) {
+				return this.incoming.called(call, now);
+			}
+			this.runtime.session.theirs.fail(
+				call.id,
+				REMOTE_GONE,
+				encode(`${call.subject}: this node has given nothing to anybody`),
+			);
+			return undefined;
+		},
 	};
-
-	/** What was known to the hub before is to be known to it again. */
-	private restore(): void {
-		const report = (error: unknown): void => {
-			if (!(error instanceof LinkLost)) {
-				this.runtime.shell.report(error);
-			}
-		};
-		for (const serving of this.servings) {
-			if (serving.isKnown) {
-				this.announce(serving).catch(report);
-			}
-		}
-		for (const one of this.subscriptions) {
-			if (one.isKnown) {
-				this.enter(one).catch(report);
-			}
-		}
-	}
-}
-
-function randomName(shell: Shell): string {
-	return Array.from(shell.randomBytes(6), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

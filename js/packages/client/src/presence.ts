@@ -43,19 +43,4 @@ export class Presence {
 			waits(error);
 		}
 	}
-
-	/** Does something that needs the hub, as often as the link is lost meanwhile. */
-	async during(run: () => Promise<void>): Promise<void> {
-		for (;;) {
-			await this.joined();
-			try {
-				await run();
-				return;
-			} catch (error) {
-				if (!(error instanceof LinkLost)) {
-					throw error;
-				}
-			}
-		}
-	}
 }

@@ -1,14 +1,37 @@
 /** An instance of a service that this node serves, and what others are told of it. */
-
 import type { Visibility } from "./discovery.js";
 import type { Id } from "./frames.js";
 import { InvalidArgument } from "./generated/errors.js";
 import type { Host, HostLimits, ServiceStatistics } from "./hosting.js";
 import type { Bound, MethodOptions } from "./methods.js";
-import type { ServeOptions, ServiceHandle } from "./node.js";
 import { shown } from "./options.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
+
+/** What `node.serve` is told. */
+export interface ServeOptions extends HostLimits {
+	readonly description?: string;
+	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
+	readonly visibility?: Visibility;
+	/** The id of this instance; one that nobody else has if nothing is said. */
+	readonly instance?: string;
+	/** The semantic version of this instance, such as "1.4.2". */
+	readonly version?: string;
+	/** What else others are told of this instance: texts by name, 4,096 bytes in all. */
+	readonly metadata?: Readonly<Record<string, string>>;
+	/** What others are told of single methods. */
+	readonly methods?: Readonly<Record<string, MethodOptions>>;
+}
+
+/** An instance of a service that this node serves. */
+export interface ServiceHandle {
+	readonly name: string;
+	readonly instance: string;
+	statistics(): ServiceStatistics;
+	/** Takes no more calls, ends its streams, and waits for the calls that came. */
+	stop(): Promise<void>;
+	[Symbol.asyncDispose](): Promise<void>;
+}
 
 const LIMIT_MAX = 10_000;
 /** A longer description is told without its schemas. */

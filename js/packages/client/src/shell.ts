@@ -37,3 +37,8 @@ export interface Shell {
 	/** Says what can't be thrown to anybody. */
 	report(error: unknown): void;
 }
+
+/** A name that nobody else has. */
+export function randomName(shell: Shell, bytes = 6): string {
+	return Array.from(shell.randomBytes(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

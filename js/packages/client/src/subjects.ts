@@ -1,8 +1,10 @@
-import { InvalidSubject } from "./generated/errors.js";
+import { InvalidArgument, InvalidSubject } from "./generated/errors.js";
 import { SUBJECT_BYTES, SUBJECT_TOKENS } from "./generated/limits.js";
 import { utf8Length } from "./text.js";
 
 const FORBIDDEN = /[\s\p{Cc}*>]/u;
+/** What a service, an instance and a method may be called. */
+export const NAME = /^[^\s.*>\p{Cc}]{1,255}$/u;
 const REMEMBERED = 1000;
 /** Subjects that were found to be in order. */
 const known = new Set<string>();
@@ -57,22 +59,12 @@ export function checkSubject(text: unknown, pattern: boolean): asserts text is s
 	}
 }
 
-/** Whether a pattern selects a subject; both obey the rules. */
-export function matches(pattern: string, subject: string): boolean {
-	if (pattern === subject || pattern === ">") {
-		return true;
+/** Refuses a pattern or the name of a queue group that is none. */
+export function checkSubscription(pattern: unknown, queue: unknown): asserts pattern is string {
+	checkSubject(pattern, true);
+	if (typeof queue !== "string" || queue.length > 255) {
+		throw new InvalidArgument("queue: give text of at most 255 bytes");
 	}
-	const wanted = pattern.split(".");
-	const tokens = subject.split(".");
-	for (const [at, token] of wanted.entries()) {
-		if (token === ">") {
-			return tokens.length > at;
-		}
-		if (at >= tokens.length || (token !== "*" && token !== tokens[at])) {
-			return false;
-		}
-	}
-	return wanted.length === tokens.length;
 }
 
 /** Whether everything that `narrow` selects is selected by `wide`, too. */

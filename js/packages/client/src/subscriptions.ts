@@ -1,9 +1,8 @@
 /** What this node is subscribed to, and who of it gets a message. */
 import type { Id } from "./frames.js";
-import { InvalidArgument, LimitExceeded } from "./generated/errors.js";
+import { LimitExceeded } from "./generated/errors.js";
 import { SUBSCRIPTION_CAPACITY } from "./generated/limits.js";
 import { Queue } from "./queue.js";
-import { checkSubject, matches } from "./subjects.js";
 import { asyncDispose } from "./symbols.js";
 
 /** One message, with what came with it. */
@@ -185,13 +184,6 @@ export class Subscriptions {
 		return this.all.values();
 	}
 
-	static check(pattern: unknown, queue: unknown): asserts pattern is string {
-		checkSubject(pattern, true);
-		if (typeof queue !== "string" || queue.length > 255) {
-			throw new InvalidArgument("queue: give text of at most 255 bytes");
-		}
-	}
-
 	add(subscription: Subscribed): void {
 		if (this.all.size >= SUBSCRIPTIONS) {
 			throw new LimitExceeded(`link_subscriptions=${SUBSCRIPTIONS}: this node has so many already: stop some`);
@@ -266,4 +258,22 @@ export class Subscriptions {
 
 function keyOf(id: Id): string {
 	return `${id.slot}/${id.generation}`;
+}
+
+/** Whether a pattern selects a subject; both obey the rules. */
+function matches(pattern: string, subject: string): boolean {
+	if (pattern === subject || pattern === ">") {
+		return true;
+	}
+	const wanted = pattern.split(".");
+	const tokens = subject.split(".");
+	for (const [at, token] of wanted.entries()) {
+		if (token === ">") {
+			return tokens.length > at;
+		}
+		if (at >= tokens.length || (token !== "*" && token !== tokens[at])) {
+			return false;
+		}
+	}
+	return wanted.length === tokens.length;
 }

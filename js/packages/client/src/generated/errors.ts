@@ -18,7 +18,6 @@ export class MailboxFull extends TidewireError {
 export class ActorStopped extends TidewireError {
 	override readonly name: string = "ActorStopped";
 	override readonly code: string = "actor_stopped";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -40,7 +39,6 @@ export class AskTimeout extends TidewireError {
 export class AskCycle extends TidewireError {
 	override readonly name: string = "AskCycle";
 	override readonly code: string = "ask_cycle";
-	override readonly retryable: boolean = false;
 	/** The actors of the ring in order, first and last the same. */
 	path: readonly string[] = [];
 }
@@ -52,7 +50,6 @@ export class AskCycle extends TidewireError {
 export class NoReply extends TidewireError {
 	override readonly name: string = "NoReply";
 	override readonly code: string = "no_reply";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -62,7 +59,6 @@ export class NoReply extends TidewireError {
 export class NameTaken extends TidewireError {
 	override readonly name: string = "NameTaken";
 	override readonly code: string = "name_taken";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -72,7 +68,6 @@ export class NameTaken extends TidewireError {
 export class NoSuchTarget extends TidewireError {
 	override readonly name: string = "NoSuchTarget";
 	override readonly code: string = "no_such_target";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -82,7 +77,6 @@ export class NoSuchTarget extends TidewireError {
 export class UnknownDispatcher extends TidewireError {
 	override readonly name: string = "UnknownDispatcher";
 	override readonly code: string = "unknown_dispatcher";
-	override readonly retryable: boolean = false;
 	/** The names that exist, sorted. */
 	known: readonly string[] = [];
 }
@@ -94,7 +88,6 @@ export class UnknownDispatcher extends TidewireError {
 export class InvalidArgument extends TidewireError {
 	override readonly name: string = "InvalidArgument";
 	override readonly code: string = "invalid_argument";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -104,7 +97,6 @@ export class InvalidArgument extends TidewireError {
 export class InvalidSubject extends InvalidArgument {
 	override readonly name: string = "InvalidSubject";
 	override readonly code: string = "invalid_subject";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -114,7 +106,6 @@ export class InvalidSubject extends InvalidArgument {
 export class ConfigError extends TidewireError {
 	override readonly name: string = "ConfigError";
 	override readonly code: string = "config_invalid";
-	override readonly retryable: boolean = false;
 	/** One text per problem: key, value, what is allowed, where it came from. */
 	problems: readonly string[] = [];
 }
@@ -126,7 +117,6 @@ export class ConfigError extends TidewireError {
 export class AlreadyStarted extends TidewireError {
 	override readonly name: string = "AlreadyStarted";
 	override readonly code: string = "already_started";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -136,7 +126,6 @@ export class AlreadyStarted extends TidewireError {
 export class NodeStopped extends TidewireError {
 	override readonly name: string = "NodeStopped";
 	override readonly code: string = "node_stopped";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -156,7 +145,6 @@ export class LimitExceeded extends TidewireError {
 export class RemoteError extends TidewireError {
 	override readonly name: string = "RemoteError";
 	override readonly code: string = "remote_error";
-	override readonly retryable: boolean = false;
 	/** The type of the error on the other side. */
 	typeName: string = "";
 }
@@ -188,7 +176,6 @@ export class NoResponders extends TidewireError {
 export class PayloadTooLarge extends TidewireError {
 	override readonly name: string = "PayloadTooLarge";
 	override readonly code: string = "payload_too_large";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -198,7 +185,6 @@ export class PayloadTooLarge extends TidewireError {
 export class Unauthorized extends TidewireError {
 	override readonly name: string = "Unauthorized";
 	override readonly code: string = "unauthorized";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -218,7 +204,6 @@ export class WorkerLost extends TidewireError {
 export class TaskQuarantined extends TidewireError {
 	override readonly name: string = "TaskQuarantined";
 	override readonly code: string = "task_quarantined";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -228,7 +213,6 @@ export class TaskQuarantined extends TidewireError {
 export class TaskTimeout extends TidewireError {
 	override readonly name: string = "TaskTimeout";
 	override readonly code: string = "task_timeout";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -238,7 +222,6 @@ export class TaskTimeout extends TidewireError {
 export class PoolFailed extends TidewireError {
 	override readonly name: string = "PoolFailed";
 	override readonly code: string = "pool_failed";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -248,7 +231,6 @@ export class PoolFailed extends TidewireError {
 export class PoolStopped extends TidewireError {
 	override readonly name: string = "PoolStopped";
 	override readonly code: string = "pool_stopped";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -258,7 +240,6 @@ export class PoolStopped extends TidewireError {
 export class MessageExpired extends TidewireError {
 	override readonly name: string = "MessageExpired";
 	override readonly code: string = "message_expired";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -268,7 +249,6 @@ export class MessageExpired extends TidewireError {
 export class Unhandled extends TidewireError {
 	override readonly name: string = "Unhandled";
 	override readonly code: string = "unhandled";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -278,7 +258,6 @@ export class Unhandled extends TidewireError {
 export class WireError extends TidewireError {
 	override readonly name: string = "WireError";
 	override readonly code: string = "wire_error";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -288,7 +267,6 @@ export class WireError extends TidewireError {
 export class VersionMismatch extends TidewireError {
 	override readonly name: string = "VersionMismatch";
 	override readonly code: string = "version_mismatch";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -298,7 +276,6 @@ export class VersionMismatch extends TidewireError {
 export class CallCancelled extends TidewireError {
 	override readonly name: string = "CallCancelled";
 	override readonly code: string = "cancelled";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -308,7 +285,6 @@ export class CallCancelled extends TidewireError {
 export class RemoteGone extends TidewireError {
 	override readonly name: string = "RemoteGone";
 	override readonly code: string = "remote_gone";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -318,7 +294,6 @@ export class RemoteGone extends TidewireError {
 export class CampaignError extends TidewireError {
 	override readonly name: string = "CampaignError";
 	override readonly code: string = "campaign_error";
-	override readonly retryable: boolean = false;
 	/** What went wrong, for programs: `read_only`, `full`, `foreign`, `newer`, `stale`, `workers`, ... */
 	kind: string | null = null;
 }
@@ -340,7 +315,6 @@ export class StoreUnavailable extends CampaignError {
 export class NoSuchCampaign extends CampaignError {
 	override readonly name: string = "NoSuchCampaign";
 	override readonly code: string = "no_such_campaign";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -350,7 +324,6 @@ export class NoSuchCampaign extends CampaignError {
 export class CodeChanged extends CampaignError {
 	override readonly name: string = "CodeChanged";
 	override readonly code: string = "code_changed";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -360,7 +333,6 @@ export class CodeChanged extends CampaignError {
 export class HomeError extends TidewireError {
 	override readonly name: string = "HomeError";
 	override readonly code: string = "home_error";
-	override readonly retryable: boolean = false;
 	/** What went wrong, for programs: `disk`, `foreign`, `closed`, ... */
 	kind: string | null = null;
 }
@@ -372,7 +344,6 @@ export class HomeError extends TidewireError {
 export class NotFound extends HomeError {
 	override readonly name: string = "NotFound";
 	override readonly code: string = "not_found";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -382,7 +353,6 @@ export class NotFound extends HomeError {
 export class SettingsDiffer extends HomeError {
 	override readonly name: string = "SettingsDiffer";
 	override readonly code: string = "settings_differ";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -392,7 +362,6 @@ export class SettingsDiffer extends HomeError {
 export class StreamFull extends HomeError {
 	override readonly name: string = "StreamFull";
 	override readonly code: string = "stream_full";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -402,7 +371,6 @@ export class StreamFull extends HomeError {
 export class StaleDelivery extends HomeError {
 	override readonly name: string = "StaleDelivery";
 	override readonly code: string = "stale_delivery";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -412,7 +380,6 @@ export class StaleDelivery extends HomeError {
 export class RevisionConflict extends HomeError {
 	override readonly name: string = "RevisionConflict";
 	override readonly code: string = "revision_conflict";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -422,7 +389,6 @@ export class RevisionConflict extends HomeError {
 export class LeaseLost extends HomeError {
 	override readonly name: string = "LeaseLost";
 	override readonly code: string = "lease_lost";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -452,7 +418,6 @@ export class HomeBusy extends HomeError {
 export class DataInUse extends HomeError {
 	override readonly name: string = "DataInUse";
 	override readonly code: string = "data_in_use";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -462,7 +427,6 @@ export class DataInUse extends HomeError {
 export class DataCorrupt extends HomeError {
 	override readonly name: string = "DataCorrupt";
 	override readonly code: string = "data_corrupt";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -472,7 +436,6 @@ export class DataCorrupt extends HomeError {
 export class Unsupported extends HomeError {
 	override readonly name: string = "Unsupported";
 	override readonly code: string = "unsupported";
-	override readonly retryable: boolean = false;
 }
 
 /**
@@ -492,7 +455,6 @@ export class HomeUnavailable extends HomeError {
 export class PublishFailed extends HomeError {
 	override readonly name: string = "PublishFailed";
 	override readonly code: string = "publish_failed";
-	override readonly retryable: boolean = false;
 	/** One line each: the number of the message in its publisher, from 0, its id, its error. */
 	failures: readonly string[] = [];
 }

@@ -3,32 +3,43 @@ import { TidewireError } from "../error.js";
 import { InvalidArgument, WireError } from "../generated/errors.js";
 import { VALUE_DEPTH } from "../generated/limits.js";
 import { decode } from "../text.js";
-import { BLOB, BLOB_HEAD, BLOB_VERSION, DAY_MICROS, DAYS_MAX, DAYS_MIN, Ext } from "./extensions.js";
+import { BLOB, BLOB_HEAD, BLOB_VERSION, Ext } from "./extensions.js";
 import { buildError } from "./failures.js";
-import {
-	ByteArray,
-	Complex,
-	DateTime,
-	Decimal,
-	Duration,
-	divided,
-	elements,
-	FrozenSet,
-	itemBytes,
-	LocalDate,
-	LocalDateTime,
-	LocalTime,
-	NdArray,
-	record,
-	Tuple,
-	UUID,
-} from "./kinds.js";
+import { ByteArray, FrozenSet, record, Tuple } from "./kinds.js";
 
 /** Makes something of what stands for a function or an object. */
 export type Take = (stands: unknown) => unknown;
 
-const SECONDS_MIN = BigInt(DAYS_MIN) * 86_400n;
-const SECONDS_END = BigInt(DAYS_MAX + 1) * 86_400n;
+/** Reads what lies in an extension of a rare kind, `length` bytes. */
+export type RareKind = (reader: Reader, length: number) => unknown;
+
+/** The rare kinds; undefined until their code is loaded. */
+let rare: ReadonlyMap<number, RareKind> | undefined;
+
+/** Adds the rare kinds to those that are read. */
+export function addRareKinds(kinds: ReadonlyMap<number, RareKind>): void {
+	rare = kinds;
+}
+
+/** What a value holds is dealt with by code that is not loaded yet. */
+export class Unloaded extends TidewireError {}
+
+/** Reads a value; where it holds what the code for is not loaded, that is first loaded with `load`. */
+export function readLoaded(
+	blob: Uint8Array,
+	take: Take,
+	load: () => Promise<unknown>,
+): { readonly value: unknown } | Promise<{ readonly value: unknown }> {
+	const whole = (): { readonly value: unknown } => ({ value: readValue(blob, take) });
+	try {
+		return whole();
+	} catch (error) {
+		if (error instanceof Unloaded) {
+			return load().then(whole);
+		}
+		throw error;
+	}
+}
 
 /** Reads a value. Long bytes and arrays are not copied: they lie in what was read. */
 export function readValue(blob: Uint8Array, take?: Take): unknown {
@@ -43,8 +54,8 @@ export function readValue(blob: Uint8Array, take?: Take): unknown {
 	}
 }
 
-class Reader {
-	private view: DataView;
+export class Reader {
+	readonly view: DataView;
 	private at = 0;
 	private end: number;
 	private depth = 0;
@@ -142,7 +153,7 @@ class Reader {
 			case 0xca:
 				return this.view.getFloat32(this.skip(4));
 			case 0xcb:
-				return this.view.getFloat64(this.skip(8));
+				return this.f64();
 			case 0xcc:
 				return this.u8();
 			case 0xcd:
@@ -238,7 +249,7 @@ class Reader {
 		}
 	}
 
-	private list(what: string, into: unknown[] = []): unknown[] {
+	list(what: string, into: unknown[] = []): unknown[] {
 		const first = this.u8();
 		if (first >= 0x90 && first < 0xa0) {
 			return this.array(first & 15, into);
@@ -266,8 +277,6 @@ class Reader {
 
 	private content(kind: number, length: number): unknown {
 		switch (kind) {
-			case Ext.TIMESTAMP:
-				return this.timestamp(length);
 			case Ext.TUPLE:
 				return this.list("a tuple", new Tuple());
 			case Ext.SET:
@@ -280,34 +289,6 @@ class Reader {
 				return this.referred();
 			case Ext.BYTEARRAY_BUFFER:
 				return byteArray(this.referred());
-			case Ext.MOMENT: {
-				const [micros, offset] = [this.micros(), this.offset()];
-				return new DateTime(...split(micros), offset);
-			}
-			case Ext.LOCAL_TIME:
-				return new LocalDateTime(this.micros());
-			case Ext.DATE: {
-				const days = this.i32();
-				if (days < DAYS_MIN || days > DAYS_MAX) {
-					throw this.wrong("a date outside of the years 1 to 9999");
-				}
-				return new LocalDate(days);
-			}
-			case Ext.TIME_OF_DAY: {
-				const micros = Number(this.i64());
-				if (micros < 0 || micros >= DAY_MICROS) {
-					throw this.wrong("a time of day beyond 24 hours");
-				}
-				return new LocalTime(micros, length === 16 ? this.offset() : undefined);
-			}
-			case Ext.DURATION:
-				return this.duration();
-			case Ext.DECIMAL:
-				return new Decimal(this.text(length));
-			case Ext.UUID:
-				return new UUID(this.copied(length));
-			case Ext.COMPLEX:
-				return new Complex(this.view.getFloat64(this.skip(8)), this.view.getFloat64(this.skip(8)));
 			case Ext.RECORD: {
 				const [name, fields] = this.named("a record");
 				if (typeof fields !== "object" || fields === null || Object.getPrototypeOf(fields) !== Object.prototype) {
@@ -319,10 +300,6 @@ class Reader {
 				return this.named("an enum")[1];
 			case Ext.ERROR:
 				return this.nested(() => buildError(this.value()));
-			case Ext.ARRAY:
-				return this.ndarray();
-			case Ext.SCALAR:
-				return this.scalar();
 			case Ext.REFERENCE: {
 				const stands = this.nested(() => this.value());
 				if (this.take === undefined) {
@@ -331,53 +308,19 @@ class Reader {
 				return this.take(stands);
 			}
 			default:
-				throw this.wrong(`extension ${kind}, which is not known`);
+				return this.rare(kind, length);
 		}
 	}
 
-	private timestamp(length: number): Date {
-		let [seconds, nanos] = [0n, 0];
-		if (length === 4) {
-			seconds = BigInt(this.u32());
-		} else if (length === 8) {
-			const both = this.view.getBigUint64(this.skip(8));
-			[seconds, nanos] = [both & ((1n << 34n) - 1n), Number(both >> 34n)];
-		} else if (length === 12) {
-			[nanos, seconds] = [this.u32(), this.i64()];
-		} else {
-			throw this.wrong(`a timestamp of ${length} bytes`);
+	private rare(kind: number, length: number): unknown {
+		if (rare === undefined) {
+			throw new Unloaded();
 		}
-		if (nanos > 999_999_999 || seconds < SECONDS_MIN || seconds >= SECONDS_END) {
-			throw this.wrong("a timestamp outside of the years 1 to 9999");
+		const read = rare.get(kind);
+		if (read === undefined) {
+			throw this.wrong(`extension ${kind}, which is not known`);
 		}
-		const micros = Math.floor(nanos / 1000);
-		const ms = Number(seconds) * 1000 + Math.floor(micros / 1000);
-		return micros % 1000 === 0 ? new Date(ms) : new DateTime(ms, micros % 1000);
-	}
-
-	/** Microseconds since 1970, within the years that there are. */
-	private micros(): bigint {
-		const micros = this.i64();
-		if (micros < SECONDS_MIN * 1_000_000n || micros >= SECONDS_END * 1_000_000n) {
-			throw this.wrong("a time outside of the years 1 to 9999");
-		}
-		return micros;
-	}
-
-	private offset(): number {
-		const offset = Number(this.i64());
-		if (Math.abs(offset) >= DAY_MICROS) {
-			throw this.wrong("an offset from UTC of a day or more");
-		}
-		return offset;
-	}
-
-	private duration(): Duration {
-		const [days, seconds, micros] = [this.i32(), this.i32(), this.i32()];
-		if (Math.abs(days) > 999_999_999 || seconds < 0 || seconds >= 86_400 || micros < 0 || micros >= 1_000_000) {
-			throw this.wrong("a duration whose parts are out of range");
-		}
-		return new Duration(days, seconds, micros);
+		return read(this, length);
 	}
 
 	private named(what: string): [name: string, value: unknown] {
@@ -386,45 +329,6 @@ class Reader {
 			throw this.wrong(`${what} without a type name and a value`);
 		}
 		return [parts[0], parts[1]];
-	}
-
-	private ndarray(): NdArray {
-		const [dtype, shape, order, bytes, ...more] = this.list("an array");
-		const size = typeof dtype === "string" ? itemBytes(dtype) : undefined;
-		const isShape =
-			Array.isArray(shape) && shape.length <= VALUE_DEPTH && shape.every((n) => Number.isSafeInteger(n) && n >= 0);
-		if (size === undefined || !isShape || !(bytes instanceof Uint8Array) || more.length > 0) {
-			throw this.wrong("an array without dtype, lengths, order and bytes");
-		}
-		if ((order !== "C" && order !== "F") || shape.reduce((all, length) => all * length, 1) * size !== bytes.length) {
-			throw this.wrong("an array whose lengths don't fit its bytes");
-		}
-		const made = elements(bytes, dtype as string);
-		return new NdArray(made.data, shape as number[], made.dtype, order);
-	}
-
-	private scalar(): unknown {
-		const [dtype, bytes, ...more] = this.list("a scalar");
-		if (
-			more.length === 0 &&
-			((dtype === "U" && typeof bytes === "string") || (dtype === "S" && bytes instanceof Uint8Array))
-		) {
-			return bytes;
-		}
-		const size = typeof dtype === "string" ? itemBytes(dtype) : undefined;
-		if (size === undefined || !(bytes instanceof Uint8Array) || bytes.length !== size || more.length > 0) {
-			throw this.wrong("a scalar without dtype and bytes");
-		}
-		const { data } = elements(bytes, dtype as string);
-		const kind = (dtype as string)[1];
-		if (kind === "b") {
-			return data[0] !== 0;
-		}
-		if (kind === "c") {
-			return new Complex(Number(data[0]), Number(data[1]));
-		}
-		const value = data.length === 1 ? data[0] : bytes;
-		return typeof value === "bigint" ? integer(value) : value;
 	}
 
 	private referred(): Uint8Array {
@@ -454,7 +358,7 @@ class Reader {
 		}
 	}
 
-	private text(length: number): string {
+	text(length: number): string {
 		const at = this.skip(length);
 		const text = decode(this.bytes, at, at + length);
 		if (text === undefined) {
@@ -463,7 +367,7 @@ class Reader {
 		return text;
 	}
 
-	private copied(length: number): Uint8Array {
+	copied(length: number): Uint8Array {
 		const at = this.skip(length);
 		return this.bytes.slice(at, at + length);
 	}
@@ -477,19 +381,23 @@ class Reader {
 		return this.view.getUint16(this.skip(2));
 	}
 
-	private u32(): number {
+	u32(): number {
 		return this.view.getUint32(this.skip(4));
 	}
 
-	private i32(): number {
+	i32(): number {
 		return this.view.getInt32(this.skip(4));
 	}
 
-	private i64(): bigint {
+	i64(): bigint {
 		return this.view.getBigInt64(this.skip(8));
 	}
 
-	private skip(bytes: number): number {
+	f64(): number {
+		return this.view.getFloat64(this.skip(8));
+	}
+
+	skip(bytes: number): number {
 		const at = this.at;
 		if (at + bytes > this.end) {
 			throw this.wrong("a value that is cut off");
@@ -498,7 +406,7 @@ class Reader {
 		return at;
 	}
 
-	private wrong(what: string): WireError {
+	wrong(what: string): WireError {
 		return new WireError(`data: at byte ${this.at}: ${what}`);
 	}
 }
@@ -521,11 +429,7 @@ function byteArray(bytes: Uint8Array): ByteArray {
 	return new ByteArray(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
-function integer(value: bigint): number | bigint {
+/** An integer: a number where that has room for it. */
+export function integer(value: bigint): number | bigint {
 	return value >= BigInt(Number.MIN_SAFE_INTEGER) && value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value;
-}
-
-function split(epochMicros: bigint): [ms: number, micros: number] {
-	const [ms, micros] = divided(epochMicros, 1000n);
-	return [Number(ms), micros];
 }

@@ -3,25 +3,9 @@ import { TidewireError } from "../error.js";
 import { InvalidArgument, PayloadTooLarge } from "../generated/errors.js";
 import { PAYLOAD_BYTES, VALUE_DEPTH, VALUE_INLINE_BYTES } from "../generated/limits.js";
 import { encodeInto, isBroken } from "../text.js";
-import { BLOB, BLOB_HEAD, BLOB_VERSION, Ext } from "./extensions.js";
+import { BLOB, BLOB_HEAD, BLOB_VERSION, dtypeOf, Ext, type Out, WRITE, type Writable } from "./extensions.js";
 import { describeError } from "./failures.js";
-import {
-	ByteArray,
-	Complex,
-	DateTime,
-	Decimal,
-	Duration,
-	divided,
-	FrozenSet,
-	LocalDate,
-	LocalDateTime,
-	LocalTime,
-	NdArray,
-	Tuple,
-	type TypedArray,
-	typeOf,
-	UUID,
-} from "./kinds.js";
+import { ByteArray, FrozenSet, Tuple, typeOf } from "./kinds.js";
 
 /** Is asked for what stands for a function or an object; undefined if it may not be given. */
 export type Give = (value: unknown) => Stood | undefined;
@@ -64,7 +48,7 @@ class Unsendable extends TidewireError {
 	}
 }
 
-class Writer {
+class Writer implements Out {
 	private bytes: Uint8Array<ArrayBuffer>;
 	private at = 0;
 	private readonly buffers: Uint8Array[] = [];
@@ -146,16 +130,16 @@ class Writer {
 		}
 		if (Array.isArray(value)) {
 			if (value instanceof Tuple) {
-				this.extended(Ext.TUPLE, () => this.array(value, depth));
+				this.extended(Ext.TUPLE, () => this.items(value, depth));
 			} else {
-				this.array(value, depth);
+				this.items(value, depth);
 			}
 		} else if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) {
 			this.binary(value);
 		} else if (value instanceof Map) {
 			this.map(value.size, value, depth);
 		} else if (value instanceof Set) {
-			this.extended(value instanceof FrozenSet ? Ext.FROZENSET : Ext.SET, () => this.array([...value], depth, "{}"));
+			this.extended(value instanceof FrozenSet ? Ext.FROZENSET : Ext.SET, () => this.items([...value], depth, "{}"));
 		} else if (value instanceof Error) {
 			this.extended(Ext.ERROR, () =>
 				this.entries(
@@ -163,7 +147,11 @@ class Writer {
 					depth,
 				),
 			);
-		} else if (!this.small(value)) {
+		} else if (isWritable(value)) {
+			value[WRITE](this);
+		} else if (value instanceof Date) {
+			this.timestamp(value, 0);
+		} else {
 			this.plain(value, depth);
 		}
 	}
@@ -212,74 +200,29 @@ class Writer {
 		}
 	}
 
-	/** Writes an object of a fixed form, if it is one. */
-	private small(value: object): boolean {
-		if (value instanceof Date) {
-			this.moment(value);
-		} else if (value instanceof NdArray) {
-			this.ndarray(value);
-		} else if (value instanceof Decimal) {
-			this.extended(Ext.DECIMAL, () => this.raw(value.text), true);
-		} else if (value instanceof UUID) {
-			this.extended(Ext.UUID, () => this.copy(value.bytes), true);
-		} else if (value instanceof LocalDateTime) {
-			this.extended(Ext.LOCAL_TIME, () => this.i64(value.epochMicros), true);
-		} else if (value instanceof LocalDate) {
-			this.extended(Ext.DATE, () => this.i32(value.days), true);
-		} else if (value instanceof LocalTime) {
-			const write = (): void => {
-				this.i64(BigInt(value.micros));
-				if (value.offsetMicros !== undefined) {
-					this.i64(BigInt(value.offsetMicros));
-				}
-			};
-			this.extended(Ext.TIME_OF_DAY, write, true);
-		} else if (value instanceof Duration) {
-			const write = (): void => {
-				this.i32(value.days);
-				this.i32(value.seconds);
-				this.i32(value.micros);
-			};
-			this.extended(Ext.DURATION, write, true);
-		} else if (value instanceof Complex) {
-			const write = (): void => {
-				this.f64(value.real);
-				this.f64(value.imaginary);
-			};
-			this.extended(Ext.COMPLEX, write, true);
-		} else {
-			return false;
-		}
-		return true;
+	timestamp(date: Date, micros: number): void {
+		const ms = this.milliseconds(date);
+		const seconds = Math.floor(ms / 1000);
+		const nanos = (ms - seconds * 1000) * 1_000_000 + micros * 1000;
+		this.short(Ext.TIMESTAMP, () => {
+			if (seconds < 0 || seconds >= 2 ** 34) {
+				this.u32(nanos);
+				this.i64(BigInt(seconds));
+			} else if (nanos === 0 && seconds < 2 ** 32) {
+				this.u32(seconds);
+			} else {
+				this.u32(nanos * 4 + Math.floor(seconds / 2 ** 32));
+				this.u32(seconds % 2 ** 32);
+			}
+		});
 	}
 
-	private moment(value: Date): void {
-		const ms = value.getTime();
+	milliseconds(date: Date): number {
+		const ms = date.getTime();
 		if (Number.isNaN(ms)) {
 			throw new Unsendable("an invalid Date can't be sent: check what it was made of");
 		}
-		const extra = value instanceof DateTime ? value : new DateTime(ms);
-		if (extra.offsetMicros) {
-			const offset = extra.offsetMicros;
-			const write = (): void => {
-				this.i64(extra.epochMicros);
-				this.i64(BigInt(offset));
-			};
-			this.extended(Ext.MOMENT, write, true);
-			return;
-		}
-		const [seconds, micros] = divided(extra.epochMicros, 1_000_000n);
-		const write = (): void => {
-			if (seconds < 0n || seconds >= 1n << 34n) {
-				this.u32(micros * 1000);
-				this.i64(seconds);
-			} else if (micros === 0 && seconds < 1n << 32n) {
-				this.u32(Number(seconds));
-			} else {
-				this.u64((BigInt(micros * 1000) << 34n) | seconds);
-			}
-		};
-		this.extended(Ext.TIMESTAMP, write, true);
+		return ms;
 	}
 
 	private binary(value: ArrayBuffer | ArrayBufferView): void {
@@ -288,11 +231,12 @@ class Writer {
 				? new Uint8Array(value)
 				: new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
 		if (!(value instanceof ArrayBuffer || value instanceof Uint8Array || value instanceof DataView)) {
-			this.ndarray(new NdArray(value as TypedArray));
+			const dtype = dtypeOf(value);
+			this.array(dtype, [value.byteLength / Number(dtype.slice(2))], "C", value);
 		} else if (bytes.length > VALUE_INLINE_BYTES) {
 			this.buffer(bytes, value instanceof ByteArray ? Ext.BYTEARRAY_BUFFER : Ext.BUFFER);
 		} else if (value instanceof ByteArray) {
-			this.extended(Ext.BYTEARRAY, () => this.copy(bytes), true);
+			this.short(Ext.BYTEARRAY, () => this.copy(bytes));
 		} else {
 			this.bin(bytes);
 		}
@@ -312,19 +256,15 @@ class Writer {
 		this.buffered += bytes.length;
 		this.check(this.buffered + this.at);
 		const number = this.buffers.push(bytes) - 1;
-		this.extended(kind, () => this.u32(number), true);
+		this.short(kind, () => this.u32(number));
 	}
 
-	private ndarray(value: NdArray): void {
-		const { data, dtype, shape, order } = value;
+	array(dtype: string, shape: readonly number[], order: string, data: ArrayBufferView): void {
 		const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 		this.extended(Ext.ARRAY, () => {
 			this.length(4, 0x90, 0xdc);
 			this.text(dtype);
-			this.length(shape.length, 0x90, 0xdc);
-			for (const length of shape) {
-				this.number(length);
-			}
+			this.items(shape, 0);
 			this.text(order);
 			if (bytes.length > VALUE_INLINE_BYTES) {
 				this.buffer(bytes, Ext.BUFFER);
@@ -334,7 +274,7 @@ class Writer {
 		});
 	}
 
-	private array(items: readonly unknown[], depth: number, brackets = "[]"): void {
+	private items(items: readonly unknown[], depth: number, brackets = "[]"): void {
 		this.length(items.length, 0x90, 0xdc);
 		for (let at = 0; at < items.length; at++) {
 			const item = items[at];
@@ -365,34 +305,31 @@ class Writer {
 		}
 	}
 
-	/** Writes what lies in an extension: of a form that is told apart by its length, or of one that holds values. */
-	private extended(kind: number, write: () => void, short = false): void {
+	/** An extension that holds values. */
+	private extended(kind: number, write: () => void): void {
 		const begin = this.room(6);
 		write();
-		const length = this.at - begin - 6;
-		const fixed = short ? [1, 2, 4, 8, 16].indexOf(length) : -1;
-		if (!short) {
-			this.view.setUint8(begin, 0xc9);
-			this.view.setUint32(begin + 1, length);
-			this.view.setInt8(begin + 5, kind);
-			return;
-		}
-		const head = fixed >= 0 ? 2 : length <= 0xff ? 3 : length <= 0xffff ? 4 : 6;
-		this.bytes.copyWithin(begin + head, begin + 6, this.at);
-		this.at += head - 6;
+		this.view.setUint8(begin, 0xc9);
+		this.view.setUint32(begin + 1, this.at - begin - 6);
+		this.view.setInt8(begin + 5, kind);
+	}
+
+	short(kind: number, write: () => void): void {
+		const begin = this.room(6);
+		write();
+		const content = this.bytes.slice(begin + 6, this.at);
+		const fixed = [1, 2, 4, 8, 16].indexOf(content.length);
+		this.at = begin;
 		if (fixed >= 0) {
-			this.view.setUint8(begin, 0xd4 + fixed);
-		} else if (head === 3) {
-			this.view.setUint8(begin, 0xc7);
-			this.view.setUint8(begin + 1, length);
-		} else if (head === 4) {
-			this.view.setUint8(begin, 0xc8);
-			this.view.setUint16(begin + 1, length);
+			this.u8(0xd4 + fixed);
+		} else if (content.length <= 0xff) {
+			this.u8(0xc7);
+			this.u8(content.length);
 		} else {
-			this.view.setUint8(begin, 0xc9);
-			this.view.setUint32(begin + 1, length);
+			this.sized(content.length, 0xc8);
 		}
-		this.view.setInt8(begin + head - 1, kind);
+		this.u8(kind & 0xff);
+		this.copy(content);
 	}
 
 	private number(value: number): void {
@@ -500,12 +437,7 @@ class Writer {
 		}
 	}
 
-	private raw(text: string): void {
-		const begin = this.room(text.length * 3);
-		this.at = begin + encodeInto(text, this.bytes, begin);
-	}
-
-	private copy(bytes: Uint8Array): void {
+	copy(bytes: Uint8Array): void {
 		const at = this.room(bytes.length);
 		this.bytes.set(bytes, at);
 	}
@@ -525,12 +457,12 @@ class Writer {
 		this.view.setUint32(at, value);
 	}
 
-	private i32(value: number): void {
+	i32(value: number): void {
 		const at = this.room(4);
 		this.view.setInt32(at, value);
 	}
 
-	private i64(value: bigint): void {
+	i64(value: bigint): void {
 		const at = this.room(8);
 		this.view.setBigInt64(at, value);
 	}
@@ -540,7 +472,7 @@ class Writer {
 		this.view.setBigUint64(at, value);
 	}
 
-	private f64(value: number): void {
+	f64(value: number): void {
 		const at = this.room(8);
 		this.view.setFloat64(at, value);
 	}
@@ -566,6 +498,10 @@ class Writer {
 			);
 		}
 	}
+}
+
+function isWritable(value: object): value is Writable {
+	return WRITE in value;
 }
 
 function isContainer(key: object): boolean {
