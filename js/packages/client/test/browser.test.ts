@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import test, { after, before, describe } from "node:test";
 import { build } from "esbuild";
 import type { Browser, Page } from "playwright-core";
@@ -42,22 +42,30 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 	let browser: Browser;
 	let node: Node;
 	const pages: Page[] = [];
+	/** What pages have asked for, in order. */
+	const loaded: string[] = [];
+	const later = (): number => loaded.filter((path) => path.startsWith("/later-")).length;
 
 	before(async () => {
 		hub = await Peer.start("hub");
 		python = await Peer.start("server", hub.url);
 		node = await connect(hub.url, { name: "watcher" });
 		const { outputFiles } = await build({
-			entryPoints: [`${ROOT}js/packages/client/dist/index.js`],
+			entryPoints: { tidewire: `${ROOT}js/packages/client/dist/index.js` },
+			outdir: "/",
 			bundle: true,
+			splitting: true,
 			format: "esm",
 			platform: "browser",
 			tsconfigRaw: "{}",
 			write: false,
 		});
-		FILES["/tidewire.js"] = { type: "text/javascript", text: outputFiles[0]?.text ?? "" };
+		for (const { path, text } of outputFiles) {
+			FILES[`/${basename(path)}`] = { type: "text/javascript", text };
+		}
 		site = createServer((request, response) => {
 			const file = FILES[request.url ?? ""];
+			loaded.push(request.url ?? "");
 			response.writeHead(file ? 200 : 404, { "content-type": file?.type ?? "text/plain" });
 			response.end(file?.text);
 		});
@@ -78,6 +86,18 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 		site?.close();
 		await python?.stop();
 		await hub?.stop();
+	});
+
+	test("a page loads the later part with the first function that it gives, once", async () => {
+		const [one] = pages as [Page];
+		assert.equal(later(), 0);
+		const call = `return (await node.client("pricing").quote("X", named({ qty: 3 }))).price;`;
+		assert.equal(await within(one, call), 7.5);
+		assert.equal(later(), 0);
+		const give = `const seen = []; await node.client("shop").pack(2, (n) => seen.push(n)); return seen;`;
+		assert.deepEqual(await within(one, give), [0, 1]);
+		assert.deepEqual(await within(one, give), [0, 1]);
+		assert.equal(later(), 1);
 	});
 
 	test("two tabs and a worker call each other, and Python", async () => {
