@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from capabilities import cells, read_capabilities, rust_capabilities
-from tables import SETTERS, Row, read_errors, read_limits
+from tables import SETTERS, TABLES, Row, read_errors, read_limits
 from typescript import typescript_error_table, typescript_errors, typescript_limits
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,6 +54,7 @@ def outputs() -> dict[Path, str]:
         rust / "mod.rs": rust_module(),
         rust / "limits.rs": rust_limits(limits),
         rust / "errors.rs": rust_errors(errors),
+        ROOT / "crates/tidewire-config/src/generated.rs": rust_tables(limits),
         ROOT / "python/tidewire/_limits.py": python_limits(limits),
         ROOT / "python/tidewire/errors.py": python_errors(errors),
         typescript / "limits.ts": typescript_limits(limits, ORIGIN.format("limits.toml")),
@@ -101,6 +102,17 @@ def rust_limit(row: Row) -> str:
     line = f"{left} {value}" if len(left) + 1 + len(value) <= WIDTH else f"{left}\n    {value}"
     comment = [*wrapped(row["meaning"], WIDTH - 4), "", *wrapped(f"At the limit: {row['overflow']}", WIDTH - 4)]
     return "".join(f"/// {text}".rstrip() + "\n" for text in comment) + line + "\n"
+
+
+def rust_tables(rows: list[Row]) -> str:
+    """The keys of each table of a configuration whose values are all numbers."""
+    lists = {
+        name: [f"    &limits::{row['name'].upper()},\n" for row in rows if name in row["set_by"]] for name in TABLES
+    }
+    consts = [f"pub(crate) const {name.upper()}: &[&Limit] = &[\n{''.join(keys)}];\n" for name, keys in lists.items()]
+    origin = ORIGIN.format("limits.toml")
+    head = f"//! The keys of the tables of a configuration.\n//!\n//! {origin}\n\nuse tidewire_proto::generated::limits::{{self, Limit}};\n"
+    return "\n".join([head, *consts])
 
 
 def rust_errors(rows: list[Row]) -> str:

@@ -23,6 +23,7 @@ READER = ROOT / ".make" / "cargo" / "bin" / "cargo-public-api"
 CRATES = {
     "tidewire-engine": "tokio",
     "tidewire-node": "embedded,schemars,tracing",
+    "tidewire-config": "",
     "tidewire-link": "",
     "tidewire-proto": "",
 }

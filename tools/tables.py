@@ -28,6 +28,9 @@ SETTERS = {
     "fixed": "nobody: fixed",
 }
 
+TABLES = ("broker", "links", "services")
+"""Tables of a configuration, as limits say in ``set_by`` that they are keys of them."""
+
 
 def read_limits(path: Path) -> list[Row]:
     rows = read_rows(path, "limit")

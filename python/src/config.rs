@@ -3,7 +3,8 @@
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use tidewire_engine::config::{ConfigError, EngineConfig};
+use tidewire_config::toml;
+use tidewire_config::{Config, ConfigError};
 
 use crate::errors::error;
 
@@ -18,12 +19,12 @@ pub fn load(
     toml: Option<(Bound<'_, PyString>, String)>,
     environment: Vec<Variable<'_>>,
     options: Vec<(String, String)>,
-) -> PyResult<EngineConfig> {
+) -> PyResult<Config> {
     let layer = table(code, "config", DEPTH)?;
     let toml = toml.map(|(origin, text)| (origin.to_string_lossy().into_owned(), text));
     let text = toml.as_ref().map(|(origin, text)| (origin.as_str(), text.as_str()));
     let environment = environment.iter().map(variable).collect::<PyResult<Vec<_>>>()?;
-    let loaded = EngineConfig::load_with(Some(layer), text, environment, options);
+    let loaded = Config::load_with(Some(layer), text, environment, options);
     loaded.map_err(|failure| refused(code.py(), &failure))
 }
 

@@ -54,6 +54,7 @@ pub const LOOP: &str = "asyncio";
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct Engine {
     inner: Own<tidewire_engine::Engine>,
+    config: tidewire_config::Config,
     external: Arc<External>,
     place: Place,
     news: Arc<News>,
@@ -107,7 +108,8 @@ impl Engine {
                 })
             }),
         };
-        let builder = tidewire_engine::Engine::builder().config(config).external(LOOP, Arc::clone(&external));
+        let builder =
+            tidewire_engine::Engine::builder().config(config.engine.clone()).external(LOOP, Arc::clone(&external));
         let inner = builder
             .hooks(hooks, false)
             .paused(true)
@@ -116,7 +118,7 @@ impl Engine {
         let news = Arc::new(News::default());
         let told = Arc::clone(&news);
         inner.dead_letters().on_added(move || told.tell());
-        Ok(Self { inner: Own::new(inner), external, place, news })
+        Ok(Self { inner: Own::new(inner), config, external, place, news })
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<()> {
@@ -393,17 +395,17 @@ impl Engine {
 
     /// The settings of links.
     fn links(&self) -> std::collections::BTreeMap<&'static str, u64> {
-        self.inner.config().links.iter().collect()
+        self.config.links.iter().collect()
     }
 
     /// The settings of services.
     fn services(&self) -> std::collections::BTreeMap<&'static str, u64> {
-        self.inner.config().services.iter().collect()
+        self.config.services.iter().collect()
     }
 
     /// The settings of agents and pools.
     fn broker(&self) -> std::collections::BTreeMap<&'static str, u64> {
-        self.inner.config().broker.iter().collect()
+        self.config.broker.iter().collect()
     }
 
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -465,7 +467,7 @@ impl Engine {
 
     /// The configuration in force, as TOML.
     fn config(&self) -> String {
-        self.inner.config().to_table().to_string()
+        self.config.to_table().to_string()
     }
 }
 

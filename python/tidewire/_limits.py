@@ -90,6 +90,27 @@ STOP_TIMEOUT_MS: Final = Limit("stop_timeout_ms", "ms", 30_000, 0, 86_400_000)
 ABORT_TIMEOUT_MS: Final = Limit("abort_timeout_ms", "ms", 1000, 0, 86_400_000)
 """How long a node, or a pool, whose block was left by an exception waits for handlers that can't be cancelled."""
 
+AGENT_MAILBOX: Final = Limit("agent_mailbox", "messages", 10_000, 1, 1_000_000)
+"""Messages that wait for one agent, over all lanes."""
+
+AGENT_CONCURRENCY: Final = Limit("agent_concurrency", "messages", 1, 1, 10_000)
+"""Messages that an agent with coroutines handles at once when the call says nothing."""
+
+QUEUE_WARNING: Final = Limit("queue_warning", "messages", 8000, 1, 10_000_000)
+"""Messages that wait for one agent, or tasks for one pool, at which a warning is logged."""
+
+RETRY_LIMIT: Final = Limit("retry_limit", "retries", 0, 0, 1000)
+"""Further attempts at a message whose handler failed, where neither the agent nor the message says otherwise."""
+
+RETRY_BACKOFF_MS: Final = Limit("retry_backoff_ms", "ms", 100, 0, 86_400_000)
+"""Wait before the second attempt; each further one waits twice as long, less a random part of up to a half."""
+
+POOL_TASK_TIMEOUT_MS: Final = Limit("pool_task_timeout_ms", "ms", 86_400_000, 1, 86_400_000)
+"""How long one call of a pool's function may take, where a limit is given; else it may take for ever."""
+
+RETRY_BACKOFF_MAX_MS: Final = Limit("retry_backoff_max_ms", "ms", 10_000, 0, 86_400_000)
+"""Longest wait between two attempts."""
+
 POOL_WORKERS: Final = Limit("pool_workers", "workers", 4, 1, 1024)
 """Workers of one pool: threads or processes."""
 
@@ -105,8 +126,20 @@ POOL_BATCH_BUDGET_MS: Final = Limit("pool_batch_budget_ms", "ms", 5, 0, 60_000)
 POOL_TARGET_WAIT_MS: Final = Limit("pool_target_wait_ms", "ms", 50, 1, 3_600_000)
 """Queueing time of the oldest task above which a pool that scales adds workers."""
 
-POOL_TASK_TIMEOUT_MS: Final = Limit("pool_task_timeout_ms", "ms", 86_400_000, 1, 86_400_000)
-"""How long one call of a pool's function may take, where a limit is given; else it may take for ever."""
+POOL_TASK_BYTES: Final = Limit("pool_task_bytes", "bytes", 1_073_741_824, 1_073_741_824, 1_073_741_824)
+"""The pickled arguments of one task for a worker process."""
+
+POOL_START_MS: Final = Limit("pool_start_ms", "ms", 60_000, 60_000, 60_000)
+"""How long a worker process may take until it has imported the function."""
+
+POOL_STUCK_THREADS: Final = Limit("pool_stuck_threads", "threads", 64, 64, 64)
+"""Threads of one pool that were abandoned after task_timeout and still run."""
+
+POOL_MAP_AHEAD: Final = Limit("pool_map_ahead", "tasks", 4096, 1, 1_000_000)
+"""Tasks of one map that were submitted and whose results were not taken yet."""
+
+CAPABILITIES: Final = Limit("capabilities", "capabilities", 0, 0, 1000)
+"""Capabilities of one agent."""
 
 POOL_HEARTBEAT_MS: Final = Limit("pool_heartbeat_ms", "ms", 30_000, 100, 86_400_000)
 """How long a worker process that has a task may give no sign of life."""
@@ -126,62 +159,29 @@ POOL_BACKOFF_MAX_MS: Final = Limit("pool_backoff_max_ms", "ms", 1000, 0, 86_400_
 POOL_RESULT_BYTES: Final = Limit("pool_result_bytes", "bytes", 67_108_864, 1024, 1_073_741_824)
 """One pickled result of a worker process."""
 
-POOL_TASK_BYTES: Final = Limit("pool_task_bytes", "bytes", 1_073_741_824, 1_073_741_824, 1_073_741_824)
-"""The pickled arguments of one task for a worker process."""
+LINK_HEARTBEAT_MS: Final = Limit("link_heartbeat_ms", "ms", 5000, 50, 3_600_000)
+"""After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is dead."""
 
-POOL_START_MS: Final = Limit("pool_start_ms", "ms", 60_000, 60_000, 60_000)
-"""How long a worker process may take until it has imported the function."""
-
-POOL_STUCK_THREADS: Final = Limit("pool_stuck_threads", "threads", 64, 64, 64)
-"""Threads of one pool that were abandoned after task_timeout and still run."""
-
-POOL_MAP_AHEAD: Final = Limit("pool_map_ahead", "tasks", 4096, 1, 1_000_000)
-"""Tasks of one map that were submitted and whose results were not taken yet."""
-
-CAPABILITIES: Final = Limit("capabilities", "capabilities", 0, 0, 1000)
-"""Capabilities of one agent."""
-
-AGENT_MAILBOX: Final = Limit("agent_mailbox", "messages", 10_000, 1, 1_000_000)
-"""Messages that wait for one agent, over all lanes."""
-
-AGENT_CONCURRENCY: Final = Limit("agent_concurrency", "messages", 1, 1, 10_000)
-"""Messages that an agent with coroutines handles at once when the call says nothing."""
-
-QUEUE_WARNING: Final = Limit("queue_warning", "messages", 8000, 1, 10_000_000)
-"""Messages that wait for one agent, or tasks for one pool, at which a warning is logged."""
-
-RETRY_LIMIT: Final = Limit("retry_limit", "retries", 0, 0, 1000)
-"""Further attempts at a message whose handler failed, where neither the agent nor the message says otherwise."""
-
-RETRY_BACKOFF_MS: Final = Limit("retry_backoff_ms", "ms", 100, 0, 86_400_000)
-"""Wait before the second attempt; each further one waits twice as long, less a random part of up to a half."""
-
-RETRY_BACKOFF_MAX_MS: Final = Limit("retry_backoff_max_ms", "ms", 10_000, 0, 86_400_000)
-"""Longest wait between two attempts."""
-
-LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 131_072, 16_777_216)
-"""Longest frame that a link accepts, apart from its length field."""
-
-LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 98_304)
-"""Longest payload that is sent in one frame; longer ones are cut. With the longest head it fits the least link_frame_bytes."""
+LINK_GREETING_MS: Final = Limit("link_greeting_ms", "ms", 5000, 50, 600_000)
+"""How long a new link may take to say who it is."""
 
 LINK_WINDOW_BYTES: Final = Limit("link_window_bytes", "bytes", 524_288, 65_536, 67_108_864)
 """Bytes of one payload that are under way before the receiver has asked for more."""
 
-PAYLOAD_BYTES: Final = Limit("payload_bytes", "bytes", 268_435_456, 1024, 4_294_967_296)
-"""Longest payload of one message on a link."""
+LINK_HELLO_BYTES: Final = Limit("link_hello_bytes", "bytes", 16_384, 1024, 131_072)
+"""Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included."""
 
-LINK_COMPRESS_BYTES: Final = Limit("link_compress_bytes", "bytes", 16_384, 0, 67_108_864)
-"""Payloads from this length on are compressed on a link to another host, if they get shorter and all who may receive them can read them; 0: none."""
+LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_000)
+"""Connections to one hub that have not joined yet."""
 
-LINK_COMPRESS_NEAR_BYTES: Final = Limit("link_compress_near_bytes", "bytes", 0, 0, 67_108_864)
-"""As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0: none."""
+LINK_BACKOFF_MS: Final = Limit("link_backoff_ms", "ms", 50, 1, 60_000)
+"""Wait before the first attempt to join a lost hub again; it doubles, with jitter."""
 
 LINK_COMPRESSED_BYTES: Final = Limit("link_compressed_bytes", "bytes", 67_108_864, 65_536, 67_108_864)
 """Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent."""
 
-LINK_SHARED_BYTES: Final = Limit("link_shared_bytes", "bytes", 67_108_864, 0, 1_073_741_824)
-"""Shared memory in which the nodes of a process with this setting lay long payloads for other processes of their machine, while they wait to be read; 0: none."""
+LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 1000, 1, 3_600_000)
+"""Longest wait between two attempts to join a lost hub again."""
 
 LINK_PLACED_BYTES: Final = Limit("link_placed_bytes", "bytes", 8_388_608, 65_536, 8_388_608)
 """Longest payload that is laid in shared memory: it is read in one go, while its link waits."""
@@ -192,29 +192,29 @@ LINK_FIELDS: Final = Limit("link_fields", "fields", 64, 1, 255)
 LINK_HEAD_BYTES: Final = Limit("link_head_bytes", "bytes", 16_384, 1024, 65_535)
 """Longest head of a frame: subject and fields."""
 
-LINK_IN_FLIGHT: Final = Limit("link_in_flight", "exchanges", 65_536, 16, 1_048_576)
-"""Calls, streams, subscriptions and long messages that one side has open on a link."""
-
-LINK_SUBSCRIPTIONS: Final = Limit("link_subscriptions", "subscriptions", 10_000, 1, 1_000_000)
-"""Subscriptions of one joined node."""
-
 LINK_QUEUE_BYTES: Final = Limit("link_queue_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
 """Bytes that wait to be written to one link."""
+
+LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 131_072, 16_777_216)
+"""Longest frame that a link accepts, apart from its length field."""
+
+LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 98_304)
+"""Longest payload that is sent in one frame; longer ones are cut. With the longest head it fits the least link_frame_bytes."""
 
 LINK_INTAKE_BYTES: Final = Limit("link_intake_bytes", "bytes", 16_777_216, 65_536, 4_294_967_296)
 """Bytes of messages and calls that have come in and that the event loop of a node has not taken yet."""
 
-LINK_HEARTBEAT_MS: Final = Limit("link_heartbeat_ms", "ms", 5000, 50, 3_600_000)
-"""After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is dead."""
+PAYLOAD_BYTES: Final = Limit("payload_bytes", "bytes", 268_435_456, 1024, 4_294_967_296)
+"""Longest payload of one message on a link."""
 
-LINK_GREETING_MS: Final = Limit("link_greeting_ms", "ms", 5000, 50, 600_000)
-"""How long a new link may take to say who it is."""
+LINK_COMPRESS_BYTES: Final = Limit("link_compress_bytes", "bytes", 16_384, 0, 67_108_864)
+"""Payloads from this length on are compressed on a link to another host, if they get shorter and all who may receive them can read them; 0: none."""
 
-LINK_HELLO_BYTES: Final = Limit("link_hello_bytes", "bytes", 16_384, 1024, 131_072)
-"""Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included."""
+LINK_COMPRESS_NEAR_BYTES: Final = Limit("link_compress_near_bytes", "bytes", 0, 0, 67_108_864)
+"""As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0: none."""
 
-LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_000)
-"""Connections to one hub that have not joined yet."""
+LINK_SHARED_BYTES: Final = Limit("link_shared_bytes", "bytes", 67_108_864, 0, 1_073_741_824)
+"""Shared memory in which the nodes of a process with this setting lay long payloads for other processes of their machine, while they wait to be read; 0: none."""
 
 LINK_BATCH_BYTES: Final = Limit("link_batch_bytes", "bytes", 262_144, 4096, 262_144)
 """Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a socket in one write."""
@@ -225,11 +225,11 @@ LINK_BATCH_FRAMES: Final = Limit("link_batch_frames", "frames", 64, 1, 65_536)
 LINK_LINGER_US: Final = Limit("link_linger_us", "us", 0, 0, 100_000)
 """How long a frame may wait for others, so that they go in one write; urgent ones don't wait."""
 
-LINK_BACKOFF_MS: Final = Limit("link_backoff_ms", "ms", 50, 1, 60_000)
-"""Wait before the first attempt to join a lost hub again; it doubles, with jitter."""
+LINK_IN_FLIGHT: Final = Limit("link_in_flight", "exchanges", 65_536, 16, 1_048_576)
+"""Calls, streams, subscriptions and long messages that one side has open on a link."""
 
-LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 1000, 1, 3_600_000)
-"""Longest wait between two attempts to join a lost hub again."""
+LINK_SUBSCRIPTIONS: Final = Limit("link_subscriptions", "subscriptions", 10_000, 1, 1_000_000)
+"""Subscriptions of one joined node."""
 
 LINK_RESENDS: Final = Limit("link_resends", "calls", 5, 0, 1000)
 """How often a call of an idempotent method whose link was lost is made again, within its deadline."""

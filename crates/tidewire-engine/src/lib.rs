@@ -80,6 +80,7 @@ pub use timers::{Timer, TimerOutcome};
 pub mod raw {
     pub use crate::actor::ActorId;
     pub use crate::cell::Cell as ActorCell;
+    pub use crate::config::problem::{nearest, start_of};
     pub use crate::current::{ActorKey, acting_as, actor as current_actor};
     pub use crate::dispatch::blocking;
     pub use crate::driver::{Behaviours, Driver, Turn};

@@ -1,44 +1,15 @@
-//! The configuration of an engine: from code, a TOML text and the environment, checked as a whole.
-//!
-//! The environment wins over the text, the text over code. Everything that is wrong is reported at once.
-//!
-//! ```
-//! use tidewire_engine::config::EngineConfig;
-//!
-//! let text = "[dispatchers.io]\nthreads = 2\n";
-//! let variables = [("TIDEWIRE_DISPATCHERS__IO__THREADS".to_owned(), "4".to_owned())];
-//! let config = EngineConfig::load(None, Some(("tidewire.toml", text)), variables)?;
-//! assert_eq!(config.dispatchers["io"].threads, 4);
-//!
-//! let wrong = "[dispatchers.io]\nthroughputt = 5\n";
-//! let error = EngineConfig::load(None, Some(("tidewire.toml", wrong)), []).unwrap_err();
-//! assert_eq!(
-//!     error.to_string(),
-//!     "configuration: dispatchers.io.throughputt: unknown key; did you mean throughput? (from tidewire.toml)"
-//! );
-//! # Ok::<(), tidewire_engine::config::ConfigError>(())
-//! ```
+//! The options of an engine and of its dispatchers. TOML, the environment and tables of other parts are read by `tidewire-config`.
 
 mod check;
-mod environment;
-mod keys;
-mod load;
-mod problem;
-mod tables;
-#[cfg(test)]
-mod tests;
+pub(crate) mod problem;
 
 use std::collections::BTreeMap;
 
 use tidewire_proto::generated::limits::{self, Limit};
-use toml::{Table, Value};
 
 pub use problem::{ConfigError, Problem};
-pub use tables::Numbers;
 
 use crate::engine::DEFAULT_DISPATCHER;
-use keys::{DISPATCHER_KEYS, ENGINE_KEYS, Key};
-use load::Loader;
 
 /// The settings of one engine. Their ranges stand in `spec/limits.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,12 +32,6 @@ pub struct EngineConfig {
     pub stop_timeout_ms: u64,
     /// How long a stop waits that follows an error, for those who tell the two apart.
     pub abort_timeout_ms: u64,
-    /// Agents and worker pools.
-    pub broker: Numbers,
-    /// Links to other nodes.
-    pub links: Numbers,
-    /// Services.
-    pub services: Numbers,
 }
 
 /// The settings of one dispatcher.
@@ -94,9 +59,6 @@ impl Default for EngineConfig {
             ask_timeout_ms: limits::ASK_TIMEOUT_MS.default,
             stop_timeout_ms: limits::STOP_TIMEOUT_MS.default,
             abort_timeout_ms: limits::ABORT_TIMEOUT_MS.default,
-            broker: Numbers::defaults(tables::BROKER_KEYS),
-            links: Numbers::defaults(tables::LINK_KEYS),
-            services: Numbers::defaults(tables::SERVICE_KEYS),
         }
     }
 }
@@ -113,50 +75,11 @@ impl Default for DispatcherConfig {
 }
 
 impl EngineConfig {
-    /// Reads a configuration from up to three places, of which a later one wins: `code`, a TOML text with the name of
-    /// its origin, and environment variables that begin with `TIDEWIRE_`.
-    ///
-    /// A key `a.b` is the variable `TIDEWIRE_A__B`. Other variables are not looked at.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] with every unknown key, wrong type, value out of range, and share of threads that leads nowhere.
-    pub fn load(
-        code: Option<Table>,
-        toml_text: Option<(&str, &str)>,
-        env: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        Self::load_with(code, toml_text, env, [])
-    }
-
-    /// As [`load`](EngineConfig::load), with options of a command line above all: keys such as `links.link_heartbeat_ms`, and values.
-    ///
-    /// # Errors
-    ///
-    /// As for [`load`](EngineConfig::load).
-    pub fn load_with(
-        code: Option<Table>,
-        toml_text: Option<(&str, &str)>,
-        env: impl IntoIterator<Item = (String, String)>,
-        options: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        let mut loader = Loader::default();
-        if let Some(table) = &code {
-            loader.code(table);
-        }
-        if let Some((origin, text)) = toml_text {
-            loader.text(origin, text);
-        }
-        loader.environment(env);
-        loader.options(options);
-        loader.finish()
-    }
-
     /// Checks a configuration that was made by hand.
     ///
     /// # Errors
     ///
-    /// As for [`load`](EngineConfig::load).
+    /// [`ConfigError`] with every value out of range, and share of threads that leads nowhere.
     ///
     /// ```
     /// use tidewire_engine::config::EngineConfig;
@@ -168,7 +91,12 @@ impl EngineConfig {
     /// );
     /// ```
     pub fn check(&self) -> Result<(), ConfigError> {
-        ConfigError::unless_empty(check::all(self))
+        ConfigError::unless_empty(self.problems(&|_| "from code".to_owned()))
+    }
+
+    /// As [`check`](EngineConfig::check), with the origin of each value by the path of its key: `dispatchers.io.threads`.
+    pub fn problems(&self, origin: &dyn Fn(&str) -> String) -> Vec<Problem> {
+        check::all(self, origin)
     }
 
     /// The dispatcher whose threads this one uses: itself, or the one at the end of its shares.
@@ -198,40 +126,32 @@ impl EngineConfig {
         )]
     }
 
-    /// The whole configuration as a table that [`load`](EngineConfig::load) accepts.
-    pub fn to_table(&self) -> Table {
-        let mut table = numbers(self, &ENGINE_KEYS);
-        let dispatchers = self.dispatchers.iter().map(|(name, one)| (name.clone(), Value::Table(one.to_table())));
-        table.insert(keys::DISPATCHERS.to_owned(), Value::Table(dispatchers.collect()));
-        for sub in &tables::SUBS {
-            let numbers = (sub.of)(self).iter().map(|(key, value)| (key.to_owned(), integer(value)));
-            table.insert(sub.name.to_owned(), Value::Table(numbers.collect()));
-        }
-        table
-    }
-
     fn share_of(&self, name: &str) -> Option<&str> {
         self.dispatchers.get(name)?.share.as_deref()
+    }
+
+    fn numbers(&self) -> [(&'static Limit, u64); 8] {
+        [
+            (&limits::MAILBOX_CAPACITY, self.mailbox_capacity as u64),
+            (&limits::DEAD_LETTERS, self.dead_letters as u64),
+            (&limits::LANE_BURST, self.lane_burst as u64),
+            (&limits::SPIN_US, self.spin_us),
+            (&limits::STALL_US, self.stall_us),
+            (&limits::ASK_TIMEOUT_MS, self.ask_timeout_ms),
+            (&limits::STOP_TIMEOUT_MS, self.stop_timeout_ms),
+            (&limits::ABORT_TIMEOUT_MS, self.abort_timeout_ms),
+        ]
     }
 }
 
 impl DispatcherConfig {
-    fn to_table(&self) -> Table {
-        let mut table = numbers(self, &DISPATCHER_KEYS);
-        if let Some(share) = &self.share {
-            table.retain(|key, _| !keys::is_of_threads(key));
-            table.insert(keys::SHARE.to_owned(), Value::String(share.clone()));
-        }
-        table
+    fn numbers(&self) -> [(&'static Limit, u64); 3] {
+        [
+            (&limits::THREADS, self.threads as u64),
+            (&limits::SPARE_THREADS, self.spare_threads as u64),
+            (&limits::THROUGHPUT, self.throughput as u64),
+        ]
     }
-}
-
-fn numbers<T>(settings: &T, keys: &[Key<T>]) -> Table {
-    keys.iter().map(|key| (key.limit.name.to_owned(), integer((key.get)(settings)))).collect()
-}
-
-fn integer(value: u64) -> Value {
-    Value::Integer(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 fn default_of(limit: &Limit) -> usize {

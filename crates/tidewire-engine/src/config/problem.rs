@@ -4,11 +4,6 @@ use std::error::Error;
 use std::fmt;
 
 use tidewire_proto::generated::limits::Limit;
-use toml::Value;
-
-use super::keys::start_of;
-
-const SHOWN: usize = 64;
 
 /// Everything that is wrong with a configuration, at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +24,12 @@ pub struct Problem {
 }
 
 impl ConfigError {
-    pub(super) fn unless_empty(problems: Vec<Problem>) -> Result<(), Self> {
+    /// The problems as an error, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// If `problems` is not empty.
+    pub fn unless_empty(problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() { Ok(()) } else { Err(Self { problems }) }
     }
 }
@@ -52,60 +52,34 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where a value came from.
-#[derive(Clone, Debug)]
-pub(super) enum Origin {
-    Code,
-    Text(String),
-    Variable(String),
-    Option,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code => f.write_str("from code"),
-            Self::Text(name) => write!(f, "from {name}"),
-            Self::Variable(name) => write!(f, "from environment variable {name}"),
-            Self::Option => f.write_str("from --set"),
-        }
-    }
-}
-
 impl Problem {
-    pub(super) fn new(key: &str, value: &str, message: &str, origin: &Origin) -> Self {
-        Self { key: start_of(key, 4 * SHOWN), value: value.to_owned(), message: format!("{message} ({origin})") }
+    /// A problem with the value of `key`, which came from `origin`: a file, a variable or code.
+    pub fn new(key: &str, value: &str, message: &str, origin: &str) -> Self {
+        Self { key: start_of(key, 256), value: value.to_owned(), message: format!("{message} ({origin})") }
     }
 
-    pub(super) fn range(key: &str, value: &str, limit: &Limit, origin: &Origin) -> Self {
-        Self::new(key, value, &format!("{value} is out of range; {}", allowed(limit)), origin)
-    }
-
-    pub(super) fn not_a_number(key: &str, value: &Value, limit: &Limit, origin: &Origin) -> Self {
-        let value = shown(value);
-        Self::new(key, &value, &format!("{value} is not a whole number; {}", allowed(limit)), origin)
-    }
-
-    pub(super) fn not_a_table(key: &str, value: &Value, keys: &str, origin: &Origin) -> Self {
-        let value = shown(value);
-        Self::new(key, &value, &format!("{value} is not a table; write a table with {keys}"), origin)
+    /// A number that its limit does not allow.
+    pub fn range(key: &str, value: &str, limit: &Limit, origin: &str) -> Self {
+        let message = format!("{value} is out of range; {} to {} {} are allowed", limit.min, limit.max, limit.unit);
+        Self::new(key, value, &message, origin)
     }
 }
 
-/// A value as it would be written, or what it is where that would be long.
-pub(super) fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) if text.chars().count() > SHOWN => format!("{:?}...", start_of(text, SHOWN)),
-        Value::String(text) => format!("{text:?}"),
-        Value::Integer(number) => number.to_string(),
-        Value::Float(number) => format!("{number:?}"),
-        Value::Boolean(truth) => truth.to_string(),
-        Value::Datetime(time) => time.to_string(),
-        Value::Array(_) => "an array".to_owned(),
-        Value::Table(_) => "a table".to_owned(),
+/// The one of `known` that is most like `given`, if it is like it at all.
+pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+    let given = start_of(&given.to_lowercase(), 64);
+    // A unit that was left out is a long way in letters, and still the likeliest mistake.
+    let without_unit =
+        known.iter().copied().find(|known| known.strip_prefix(&given).is_some_and(|rest| rest.starts_with('_')));
+    if without_unit.is_some() {
+        return without_unit;
     }
+    let distance = |known: &str| strsim::damerau_levenshtein(&given, known);
+    let best = known.iter().copied().min_by_key(|known| distance(known))?;
+    (distance(best) <= 1.max(best.len() / 3)).then_some(best)
 }
 
-fn allowed(limit: &Limit) -> String {
-    format!("{} to {} {} are allowed", limit.min, limit.max, limit.unit)
+/// The first characters of a text: what others wrote may be long.
+pub fn start_of(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }

@@ -154,6 +154,47 @@ pub const STOP_TIMEOUT_MS: Limit =
 pub const ABORT_TIMEOUT_MS: Limit =
     Limit { name: "abort_timeout_ms", unit: "ms", default: 1000, min: 0, max: 86_400_000 };
 
+/// Messages that wait for one agent, over all lanes.
+///
+/// At the limit: The agent's overflow policy decides: wait, fail, drop_new or drop_old.
+pub const AGENT_MAILBOX: Limit =
+    Limit { name: "agent_mailbox", unit: "messages", default: 10_000, min: 1, max: 1_000_000 };
+
+/// Messages that an agent with coroutines handles at once when the call says nothing.
+///
+/// At the limit: Further messages wait.
+pub const AGENT_CONCURRENCY: Limit =
+    Limit { name: "agent_concurrency", unit: "messages", default: 1, min: 1, max: 10_000 };
+
+/// Messages that wait for one agent, or tasks for one pool, at which a warning is logged.
+///
+/// At the limit: One warning is logged; the next one only after the queue was down to half of this.
+pub const QUEUE_WARNING: Limit =
+    Limit { name: "queue_warning", unit: "messages", default: 8000, min: 1, max: 10_000_000 };
+
+/// Further attempts at a message whose handler failed, where neither the agent nor the message says otherwise.
+///
+/// At the limit: The message becomes a dead letter.
+pub const RETRY_LIMIT: Limit = Limit { name: "retry_limit", unit: "retries", default: 0, min: 0, max: 1000 };
+
+/// Wait before the second attempt; each further one waits twice as long, less a random part of up to a half.
+///
+/// At the limit: The wait stops growing at retry_backoff_max_ms.
+pub const RETRY_BACKOFF_MS: Limit =
+    Limit { name: "retry_backoff_ms", unit: "ms", default: 100, min: 0, max: 86_400_000 };
+
+/// How long one call of a pool's function may take, where a limit is given; else it may take for ever.
+///
+/// At the limit: The task fails (TaskTimeout); its process is killed, its thread abandoned, and the worker replaced.
+pub const POOL_TASK_TIMEOUT_MS: Limit =
+    Limit { name: "pool_task_timeout_ms", unit: "ms", default: 86_400_000, min: 1, max: 86_400_000 };
+
+/// Longest wait between two attempts.
+///
+/// At the limit: Further attempts wait as long as this.
+pub const RETRY_BACKOFF_MAX_MS: Limit =
+    Limit { name: "retry_backoff_max_ms", unit: "ms", default: 10_000, min: 0, max: 86_400_000 };
+
 /// Workers of one pool: threads or processes.
 ///
 /// At the limit: Tasks wait for a worker.
@@ -182,11 +223,33 @@ pub const POOL_BATCH_BUDGET_MS: Limit =
 pub const POOL_TARGET_WAIT_MS: Limit =
     Limit { name: "pool_target_wait_ms", unit: "ms", default: 50, min: 1, max: 3_600_000 };
 
-/// How long one call of a pool's function may take, where a limit is given; else it may take for ever.
+/// The pickled arguments of one task for a worker process.
 ///
-/// At the limit: The task fails (TaskTimeout); its process is killed, its thread abandoned, and the worker replaced.
-pub const POOL_TASK_TIMEOUT_MS: Limit =
-    Limit { name: "pool_task_timeout_ms", unit: "ms", default: 86_400_000, min: 1, max: 86_400_000 };
+/// At the limit: The submit is refused (PayloadTooLarge).
+pub const POOL_TASK_BYTES: Limit =
+    Limit { name: "pool_task_bytes", unit: "bytes", default: 1_073_741_824, min: 1_073_741_824, max: 1_073_741_824 };
+
+/// How long a worker process may take until it has imported the function.
+///
+/// At the limit: It is killed and replaced, and counted under pool_restarts.
+pub const POOL_START_MS: Limit = Limit { name: "pool_start_ms", unit: "ms", default: 60_000, min: 60_000, max: 60_000 };
+
+/// Threads of one pool that were abandoned after task_timeout and still run.
+///
+/// At the limit: The pool fails (PoolFailed).
+pub const POOL_STUCK_THREADS: Limit =
+    Limit { name: "pool_stuck_threads", unit: "threads", default: 64, min: 64, max: 64 };
+
+/// Tasks of one map that were submitted and whose results were not taken yet.
+///
+/// At the limit: The next item is not read until a result is taken.
+pub const POOL_MAP_AHEAD: Limit =
+    Limit { name: "pool_map_ahead", unit: "tasks", default: 4096, min: 1, max: 1_000_000 };
+
+/// Capabilities of one agent.
+///
+/// At the limit: The registration is refused (InvalidArgument).
+pub const CAPABILITIES: Limit = Limit { name: "capabilities", unit: "capabilities", default: 0, min: 0, max: 1000 };
 
 /// How long a worker process that has a task may give no sign of life.
 ///
@@ -222,68 +285,77 @@ pub const POOL_BACKOFF_MAX_MS: Limit =
 pub const POOL_RESULT_BYTES: Limit =
     Limit { name: "pool_result_bytes", unit: "bytes", default: 67_108_864, min: 1024, max: 1_073_741_824 };
 
-/// The pickled arguments of one task for a worker process.
+/// After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is
+/// dead.
 ///
-/// At the limit: The submit is refused (PayloadTooLarge).
-pub const POOL_TASK_BYTES: Limit =
-    Limit { name: "pool_task_bytes", unit: "bytes", default: 1_073_741_824, min: 1_073_741_824, max: 1_073_741_824 };
+/// At the limit: The link is closed, and what was in flight fails with LinkLost.
+pub const LINK_HEARTBEAT_MS: Limit =
+    Limit { name: "link_heartbeat_ms", unit: "ms", default: 5000, min: 50, max: 3_600_000 };
 
-/// How long a worker process may take until it has imported the function.
+/// How long a new link may take to say who it is.
 ///
-/// At the limit: It is killed and replaced, and counted under pool_restarts.
-pub const POOL_START_MS: Limit = Limit { name: "pool_start_ms", unit: "ms", default: 60_000, min: 60_000, max: 60_000 };
+/// At the limit: The link is closed.
+pub const LINK_GREETING_MS: Limit =
+    Limit { name: "link_greeting_ms", unit: "ms", default: 5000, min: 50, max: 600_000 };
 
-/// Threads of one pool that were abandoned after task_timeout and still run.
+/// Bytes of one payload that are under way before the receiver has asked for more.
 ///
-/// At the limit: The pool fails (PoolFailed).
-pub const POOL_STUCK_THREADS: Limit =
-    Limit { name: "pool_stuck_threads", unit: "threads", default: 64, min: 64, max: 64 };
+/// At the limit: The sender waits with its next chunk.
+pub const LINK_WINDOW_BYTES: Limit =
+    Limit { name: "link_window_bytes", unit: "bytes", default: 524_288, min: 65_536, max: 67_108_864 };
 
-/// Tasks of one map that were submitted and whose results were not taken yet.
+/// Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included.
 ///
-/// At the limit: The next item is not read until a result is taken.
-pub const POOL_MAP_AHEAD: Limit =
-    Limit { name: "pool_map_ahead", unit: "tasks", default: 4096, min: 1, max: 1_000_000 };
+/// At the limit: The connection is closed with limit_exceeded.
+pub const LINK_HELLO_BYTES: Limit =
+    Limit { name: "link_hello_bytes", unit: "bytes", default: 16_384, min: 1024, max: 131_072 };
 
-/// Capabilities of one agent.
+/// Connections to one hub that have not joined yet.
 ///
-/// At the limit: The registration is refused (InvalidArgument).
-pub const CAPABILITIES: Limit = Limit { name: "capabilities", unit: "capabilities", default: 0, min: 0, max: 1000 };
+/// At the limit: The one that came first of those from the address that most come from is closed.
+pub const LINK_GREETINGS: Limit =
+    Limit { name: "link_greetings", unit: "connections", default: 1000, min: 1, max: 1_000_000 };
 
-/// Messages that wait for one agent, over all lanes.
+/// Wait before the first attempt to join a lost hub again; it doubles, with jitter.
 ///
-/// At the limit: The agent's overflow policy decides: wait, fail, drop_new or drop_old.
-pub const AGENT_MAILBOX: Limit =
-    Limit { name: "agent_mailbox", unit: "messages", default: 10_000, min: 1, max: 1_000_000 };
+/// At the limit: The wait stops growing at link_backoff_max_ms.
+pub const LINK_BACKOFF_MS: Limit = Limit { name: "link_backoff_ms", unit: "ms", default: 50, min: 1, max: 60_000 };
 
-/// Messages that an agent with coroutines handles at once when the call says nothing.
+/// Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent.
 ///
-/// At the limit: Further messages wait.
-pub const AGENT_CONCURRENCY: Limit =
-    Limit { name: "agent_concurrency", unit: "messages", default: 1, min: 1, max: 10_000 };
+/// At the limit: Longer ones are sent as they are; on the wire the call fails with wire_error.
+pub const LINK_COMPRESSED_BYTES: Limit =
+    Limit { name: "link_compressed_bytes", unit: "bytes", default: 67_108_864, min: 65_536, max: 67_108_864 };
 
-/// Messages that wait for one agent, or tasks for one pool, at which a warning is logged.
-///
-/// At the limit: One warning is logged; the next one only after the queue was down to half of this.
-pub const QUEUE_WARNING: Limit =
-    Limit { name: "queue_warning", unit: "messages", default: 8000, min: 1, max: 10_000_000 };
-
-/// Further attempts at a message whose handler failed, where neither the agent nor the message says otherwise.
-///
-/// At the limit: The message becomes a dead letter.
-pub const RETRY_LIMIT: Limit = Limit { name: "retry_limit", unit: "retries", default: 0, min: 0, max: 1000 };
-
-/// Wait before the second attempt; each further one waits twice as long, less a random part of up to a half.
-///
-/// At the limit: The wait stops growing at retry_backoff_max_ms.
-pub const RETRY_BACKOFF_MS: Limit =
-    Limit { name: "retry_backoff_ms", unit: "ms", default: 100, min: 0, max: 86_400_000 };
-
-/// Longest wait between two attempts.
+/// Longest wait between two attempts to join a lost hub again.
 ///
 /// At the limit: Further attempts wait as long as this.
-pub const RETRY_BACKOFF_MAX_MS: Limit =
-    Limit { name: "retry_backoff_max_ms", unit: "ms", default: 10_000, min: 0, max: 86_400_000 };
+pub const LINK_BACKOFF_MAX_MS: Limit =
+    Limit { name: "link_backoff_max_ms", unit: "ms", default: 1000, min: 1, max: 3_600_000 };
+
+/// Longest payload that is laid in shared memory: it is read in one go, while its link waits.
+///
+/// At the limit: Longer ones are sent in chunks; on the wire the link is closed (LimitExceeded).
+pub const LINK_PLACED_BYTES: Limit =
+    Limit { name: "link_placed_bytes", unit: "bytes", default: 8_388_608, min: 65_536, max: 8_388_608 };
+
+/// Fields (headers) of one message or greeting.
+///
+/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
+pub const LINK_FIELDS: Limit = Limit { name: "link_fields", unit: "fields", default: 64, min: 1, max: 255 };
+
+/// Longest head of a frame: subject and fields.
+///
+/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
+pub const LINK_HEAD_BYTES: Limit =
+    Limit { name: "link_head_bytes", unit: "bytes", default: 16_384, min: 1024, max: 65_535 };
+
+/// Bytes that wait to be written to one link.
+///
+/// At the limit: Long answers fail that wait for the caller which takes fewest of them; else calls fail with
+/// LimitExceeded, and published messages are dropped and counted.
+pub const LINK_QUEUE_BYTES: Limit =
+    Limit { name: "link_queue_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
 
 /// Longest frame that a link accepts, apart from its length field.
 ///
@@ -298,11 +370,12 @@ pub const LINK_FRAME_BYTES: Limit =
 pub const LINK_CHUNK_BYTES: Limit =
     Limit { name: "link_chunk_bytes", unit: "bytes", default: 65_536, min: 1024, max: 98_304 };
 
-/// Bytes of one payload that are under way before the receiver has asked for more.
+/// Bytes of messages and calls that have come in and that the event loop of a node has not taken yet.
 ///
-/// At the limit: The sender waits with its next chunk.
-pub const LINK_WINDOW_BYTES: Limit =
-    Limit { name: "link_window_bytes", unit: "bytes", default: 524_288, min: 65_536, max: 67_108_864 };
+/// At the limit: The node reads no further until its loop has taken them; the hub holds up to link_queue_bytes for it
+/// meanwhile.
+pub const LINK_INTAKE_BYTES: Limit =
+    Limit { name: "link_intake_bytes", unit: "bytes", default: 16_777_216, min: 65_536, max: 4_294_967_296 };
 
 /// Longest payload of one message on a link.
 ///
@@ -324,86 +397,12 @@ pub const LINK_COMPRESS_BYTES: Limit =
 pub const LINK_COMPRESS_NEAR_BYTES: Limit =
     Limit { name: "link_compress_near_bytes", unit: "bytes", default: 0, min: 0, max: 67_108_864 };
 
-/// Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent.
-///
-/// At the limit: Longer ones are sent as they are; on the wire the call fails with wire_error.
-pub const LINK_COMPRESSED_BYTES: Limit =
-    Limit { name: "link_compressed_bytes", unit: "bytes", default: 67_108_864, min: 65_536, max: 67_108_864 };
-
 /// Shared memory in which the nodes of a process with this setting lay long payloads for other processes of their
 /// machine, while they wait to be read; 0: none.
 ///
 /// At the limit: Further payloads are sent in chunks.
 pub const LINK_SHARED_BYTES: Limit =
     Limit { name: "link_shared_bytes", unit: "bytes", default: 67_108_864, min: 0, max: 1_073_741_824 };
-
-/// Longest payload that is laid in shared memory: it is read in one go, while its link waits.
-///
-/// At the limit: Longer ones are sent in chunks; on the wire the link is closed (LimitExceeded).
-pub const LINK_PLACED_BYTES: Limit =
-    Limit { name: "link_placed_bytes", unit: "bytes", default: 8_388_608, min: 65_536, max: 8_388_608 };
-
-/// Fields (headers) of one message or greeting.
-///
-/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
-pub const LINK_FIELDS: Limit = Limit { name: "link_fields", unit: "fields", default: 64, min: 1, max: 255 };
-
-/// Longest head of a frame: subject and fields.
-///
-/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
-pub const LINK_HEAD_BYTES: Limit =
-    Limit { name: "link_head_bytes", unit: "bytes", default: 16_384, min: 1024, max: 65_535 };
-
-/// Calls, streams, subscriptions and long messages that one side has open on a link.
-///
-/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
-pub const LINK_IN_FLIGHT: Limit =
-    Limit { name: "link_in_flight", unit: "exchanges", default: 65_536, min: 16, max: 1_048_576 };
-
-/// Subscriptions of one joined node.
-///
-/// At the limit: The subscription is refused with LimitExceeded; the link stays.
-pub const LINK_SUBSCRIPTIONS: Limit =
-    Limit { name: "link_subscriptions", unit: "subscriptions", default: 10_000, min: 1, max: 1_000_000 };
-
-/// Bytes that wait to be written to one link.
-///
-/// At the limit: Long answers fail that wait for the caller which takes fewest of them; else calls fail with
-/// LimitExceeded, and published messages are dropped and counted.
-pub const LINK_QUEUE_BYTES: Limit =
-    Limit { name: "link_queue_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
-
-/// Bytes of messages and calls that have come in and that the event loop of a node has not taken yet.
-///
-/// At the limit: The node reads no further until its loop has taken them; the hub holds up to link_queue_bytes for it
-/// meanwhile.
-pub const LINK_INTAKE_BYTES: Limit =
-    Limit { name: "link_intake_bytes", unit: "bytes", default: 16_777_216, min: 65_536, max: 4_294_967_296 };
-
-/// After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is
-/// dead.
-///
-/// At the limit: The link is closed, and what was in flight fails with LinkLost.
-pub const LINK_HEARTBEAT_MS: Limit =
-    Limit { name: "link_heartbeat_ms", unit: "ms", default: 5000, min: 50, max: 3_600_000 };
-
-/// How long a new link may take to say who it is.
-///
-/// At the limit: The link is closed.
-pub const LINK_GREETING_MS: Limit =
-    Limit { name: "link_greeting_ms", unit: "ms", default: 5000, min: 50, max: 600_000 };
-
-/// Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included.
-///
-/// At the limit: The connection is closed with limit_exceeded.
-pub const LINK_HELLO_BYTES: Limit =
-    Limit { name: "link_hello_bytes", unit: "bytes", default: 16_384, min: 1024, max: 131_072 };
-
-/// Connections to one hub that have not joined yet.
-///
-/// At the limit: The one that came first of those from the address that most come from is closed.
-pub const LINK_GREETINGS: Limit =
-    Limit { name: "link_greetings", unit: "connections", default: 1000, min: 1, max: 1_000_000 };
 
 /// Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a
 /// socket in one write.
@@ -423,16 +422,17 @@ pub const LINK_BATCH_FRAMES: Limit =
 /// At the limit: What has gathered is written.
 pub const LINK_LINGER_US: Limit = Limit { name: "link_linger_us", unit: "us", default: 0, min: 0, max: 100_000 };
 
-/// Wait before the first attempt to join a lost hub again; it doubles, with jitter.
+/// Calls, streams, subscriptions and long messages that one side has open on a link.
 ///
-/// At the limit: The wait stops growing at link_backoff_max_ms.
-pub const LINK_BACKOFF_MS: Limit = Limit { name: "link_backoff_ms", unit: "ms", default: 50, min: 1, max: 60_000 };
+/// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
+pub const LINK_IN_FLIGHT: Limit =
+    Limit { name: "link_in_flight", unit: "exchanges", default: 65_536, min: 16, max: 1_048_576 };
 
-/// Longest wait between two attempts to join a lost hub again.
+/// Subscriptions of one joined node.
 ///
-/// At the limit: Further attempts wait as long as this.
-pub const LINK_BACKOFF_MAX_MS: Limit =
-    Limit { name: "link_backoff_max_ms", unit: "ms", default: 1000, min: 1, max: 3_600_000 };
+/// At the limit: The subscription is refused with LimitExceeded; the link stays.
+pub const LINK_SUBSCRIPTIONS: Limit =
+    Limit { name: "link_subscriptions", unit: "subscriptions", default: 10_000, min: 1, max: 1_000_000 };
 
 /// How often a call of an idempotent method whose link was lost is made again, within its deadline.
 ///
@@ -874,53 +874,53 @@ pub const ALL: &[&Limit] = &[
     &ASK_TIMEOUT_MS,
     &STOP_TIMEOUT_MS,
     &ABORT_TIMEOUT_MS,
+    &AGENT_MAILBOX,
+    &AGENT_CONCURRENCY,
+    &QUEUE_WARNING,
+    &RETRY_LIMIT,
+    &RETRY_BACKOFF_MS,
+    &POOL_TASK_TIMEOUT_MS,
+    &RETRY_BACKOFF_MAX_MS,
     &POOL_WORKERS,
     &POOL_CAPACITY,
     &POOL_BATCH_SIZE,
     &POOL_BATCH_BUDGET_MS,
     &POOL_TARGET_WAIT_MS,
-    &POOL_TASK_TIMEOUT_MS,
+    &POOL_TASK_BYTES,
+    &POOL_START_MS,
+    &POOL_STUCK_THREADS,
+    &POOL_MAP_AHEAD,
+    &CAPABILITIES,
     &POOL_HEARTBEAT_MS,
     &POOL_MAX_DELIVERIES,
     &POOL_RESTARTS,
     &POOL_BACKOFF_MS,
     &POOL_BACKOFF_MAX_MS,
     &POOL_RESULT_BYTES,
-    &POOL_TASK_BYTES,
-    &POOL_START_MS,
-    &POOL_STUCK_THREADS,
-    &POOL_MAP_AHEAD,
-    &CAPABILITIES,
-    &AGENT_MAILBOX,
-    &AGENT_CONCURRENCY,
-    &QUEUE_WARNING,
-    &RETRY_LIMIT,
-    &RETRY_BACKOFF_MS,
-    &RETRY_BACKOFF_MAX_MS,
-    &LINK_FRAME_BYTES,
-    &LINK_CHUNK_BYTES,
+    &LINK_HEARTBEAT_MS,
+    &LINK_GREETING_MS,
     &LINK_WINDOW_BYTES,
-    &PAYLOAD_BYTES,
-    &LINK_COMPRESS_BYTES,
-    &LINK_COMPRESS_NEAR_BYTES,
+    &LINK_HELLO_BYTES,
+    &LINK_GREETINGS,
+    &LINK_BACKOFF_MS,
     &LINK_COMPRESSED_BYTES,
-    &LINK_SHARED_BYTES,
+    &LINK_BACKOFF_MAX_MS,
     &LINK_PLACED_BYTES,
     &LINK_FIELDS,
     &LINK_HEAD_BYTES,
-    &LINK_IN_FLIGHT,
-    &LINK_SUBSCRIPTIONS,
     &LINK_QUEUE_BYTES,
+    &LINK_FRAME_BYTES,
+    &LINK_CHUNK_BYTES,
     &LINK_INTAKE_BYTES,
-    &LINK_HEARTBEAT_MS,
-    &LINK_GREETING_MS,
-    &LINK_HELLO_BYTES,
-    &LINK_GREETINGS,
+    &PAYLOAD_BYTES,
+    &LINK_COMPRESS_BYTES,
+    &LINK_COMPRESS_NEAR_BYTES,
+    &LINK_SHARED_BYTES,
     &LINK_BATCH_BYTES,
     &LINK_BATCH_FRAMES,
     &LINK_LINGER_US,
-    &LINK_BACKOFF_MS,
-    &LINK_BACKOFF_MAX_MS,
+    &LINK_IN_FLIGHT,
+    &LINK_SUBSCRIPTIONS,
     &LINK_RESENDS,
     &HUB_LINKS,
     &HUB_QUEUE_BYTES,

@@ -8,40 +8,40 @@ fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> 
 }
 
 fn problems(code: Option<Table>, text: &str, env: Vec<(String, String)>) -> Vec<String> {
-    let error = EngineConfig::load(code, Some(("app.toml", text)), env).unwrap_err();
+    let error = Config::load(code, Some(("app.toml", text)), env).unwrap_err();
     error.problems.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn nothing_said_is_the_default_and_passes() {
-    let config = EngineConfig::load(None, None, []).unwrap();
-    assert_eq!(config, EngineConfig::default());
-    assert_eq!(config.check(), Ok(()));
-    assert!(config.dispatchers.contains_key("default"));
+    let config = Config::load(None, None, []).unwrap();
+    assert_eq!(config, Config::default());
+    assert_eq!(config.engine.check(), Ok(()));
+    assert!(config.engine.dispatchers.contains_key("default"));
 }
 
 #[test]
 fn the_environment_wins_over_the_text_and_the_text_over_code() {
     let code = toml! { spin_us = 1 stall_us = 101 lane_burst = 1 };
     let env = variables([("TIDEWIRE_LANE_BURST", "3"), ("TIDEWIRE_LOG", "debug"), ("HOME", "/")]);
-    let config = EngineConfig::load(Some(code), Some(("app.toml", "stall_us = 102\nlane_burst = 2")), env).unwrap();
-    assert_eq!((config.spin_us, config.stall_us, config.lane_burst), (1, 102, 3));
+    let config = Config::load(Some(code), Some(("app.toml", "stall_us = 102\nlane_burst = 2")), env).unwrap();
+    assert_eq!((config.engine.spin_us, config.engine.stall_us, config.engine.lane_burst), (1, 102, 3));
 }
 
 #[test]
 fn sources_are_merged_within_a_dispatcher() {
     let env = variables([("TIDEWIRE_DISPATCHERS__IO__THREADS", " 1_000 "), ("TIDEWIRE_DISPATCHERS__CPU__SHARE", "IO")]);
-    let config = EngineConfig::load(None, Some(("app.toml", "[dispatchers.IO]\nthroughput = 7\n")), env).unwrap();
-    let io = &config.dispatchers["IO"];
+    let config = Config::load(None, Some(("app.toml", "[dispatchers.IO]\nthroughput = 7\n")), env).unwrap();
+    let io = &config.engine.dispatchers["IO"];
     assert_eq!((io.threads, io.throughput), (1000, 7));
-    assert_eq!(config.owner("cpu"), "IO");
-    assert_eq!(config.owner("default"), "default");
+    assert_eq!(config.engine.owner("cpu"), "IO");
+    assert_eq!(config.engine.owner("default"), "default");
 }
 
 #[test]
 fn a_share_may_be_called_like_a_number() {
     let env = variables([("TIDEWIRE_DISPATCHERS__4__THREADS", "2"), ("TIDEWIRE_DISPATCHERS__B__SHARE", "4")]);
-    assert_eq!(EngineConfig::load(None, None, env).unwrap().owner("b"), "4");
+    assert_eq!(Config::load(None, None, env).unwrap().engine.owner("b"), "4");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_misspelt_variable_is_suggested_and_its_value_is_not_shown() {
         ("TIDEWIRE_DISPATCHERS__THREADS", "TIDEWIRE_DISPATCHERS__DEFAULT__THREADS"),
     ];
     for (wrong, right) in cases {
-        let error = EngineConfig::load(None, None, variables([(wrong, "hush")])).unwrap_err();
+        let error = Config::load(None, None, variables([(wrong, "hush")])).unwrap_err();
         let expected = format!("configuration: {wrong}: unknown environment variable; did you mean {right}?");
         assert_eq!(error.to_string(), expected);
         assert!(!format!("{error:?}").contains("hush"));
@@ -138,8 +138,8 @@ fn dispatchers_are_counted() {
 fn a_table_made_of_a_configuration_loads_again() {
     let text =
         "mailbox_capacity = 5\n[dispatchers.a]\nshare = \"default\"\nthroughput = 9\n[dispatchers.io]\nthreads = 3\n";
-    let config = EngineConfig::load(None, Some(("app.toml", text)), []).unwrap();
-    assert_eq!(EngineConfig::load(Some(config.to_table()), None, []), Ok(config));
+    let config = Config::load(None, Some(("app.toml", text)), []).unwrap();
+    assert_eq!(Config::load(Some(config.to_table()), None, []), Ok(config));
 }
 
 #[test]
@@ -180,8 +180,8 @@ proptest! {
         text in any::<String>(),
         env in prop::collection::vec(("TIDEWIRE_(DISPATCHERS_{1,2})?[A-Za-z_ß]{0,20}(__THREADS)?", any::<String>()), 0..4),
     ) {
-        match EngineConfig::load(Some(code.into_iter().collect()), Some(("app.toml", &text)), env) {
-            Ok(config) => prop_assert_eq!(config.check(), Ok(())),
+        match Config::load(Some(code.into_iter().collect()), Some(("app.toml", &text)), env) {
+            Ok(config) => prop_assert_eq!(config.engine.check(), Ok(())),
             Err(error) => prop_assert!(!error.problems.is_empty() && !error.to_string().is_empty()),
         }
     }
@@ -191,17 +191,17 @@ proptest! {
 fn agents_and_pools_have_a_table_of_their_own() {
     let text = "[broker]\nretry_limit = 2\nqueue_warning = 50\n";
     let variables = [("TIDEWIRE_BROKER__QUEUE_WARNING".to_owned(), "60".to_owned())];
-    let config = EngineConfig::load(None, Some(("tidewire.toml", text)), variables).unwrap();
+    let config = Config::load(None, Some(("tidewire.toml", text)), variables).unwrap();
     assert_eq!((config.broker.get("retry_limit"), config.broker.get("queue_warning")), (Some(2), Some(60)));
-    assert_eq!(EngineConfig::load(Some(config.to_table()), None, []).unwrap(), config);
+    assert_eq!(Config::load(Some(config.to_table()), None, []).unwrap(), config);
 
     let wrong = "broker = 3\n[dispatchers.io]\nthreads = 2\n";
-    let error = EngineConfig::load(None, Some(("f", wrong)), []).unwrap_err().to_string();
+    let error = Config::load(None, Some(("f", wrong)), []).unwrap_err().to_string();
     assert!(error.contains("broker: 3 is not a table; write a table with agent_mailbox"), "{error}");
 
     let wrong = "[broker]\nretry_limits = 2\npool_workers = 0\n";
     let variables = [("TIDEWIRE_BROKER__RETRYLIMIT".to_owned(), "1".to_owned())];
-    let error = EngineConfig::load(None, Some(("f", wrong)), variables).unwrap_err();
+    let error = Config::load(None, Some(("f", wrong)), variables).unwrap_err();
     let texts: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
@@ -217,13 +217,12 @@ fn agents_and_pools_have_a_table_of_their_own() {
 fn services_have_a_table_of_their_own() {
     let text = "[services]\nservice_waiting = 5\nstream_ahead = 1\n";
     let variables = [("TIDEWIRE_SERVICES__STREAM_AHEAD".to_owned(), "2".to_owned())];
-    let config = EngineConfig::load(None, Some(("f", text)), variables).unwrap();
+    let config = Config::load(None, Some(("f", text)), variables).unwrap();
     let of = |key: &str| config.services.get(key);
     assert_eq!((of("service_waiting"), of("stream_ahead"), of("service_streams")), (Some(5), Some(2), Some(10_000)));
-    assert_eq!(EngineConfig::load(Some(config.to_table()), None, []).unwrap(), config);
+    assert_eq!(Config::load(Some(config.to_table()), None, []).unwrap(), config);
 
-    let error =
-        EngineConfig::load(None, Some(("f", "[services]\nservice_waiting = 0\nwaiting = 1\n")), []).unwrap_err();
+    let error = Config::load(None, Some(("f", "[services]\nservice_waiting = 0\nwaiting = 1\n")), []).unwrap_err();
     let texts: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
     assert_eq!(texts[0], "services.service_waiting: 0 is out of range; 1 to 10000 calls are allowed (from f)");
     assert!(texts[1].starts_with("services.waiting: unknown key; "), "{texts:?}");
@@ -234,20 +233,20 @@ fn links_have_a_table_of_their_own_and_options_win() {
     let text = "[links]\nlink_heartbeat_ms = 200\nlink_queue_bytes = 2097152\nlink_in_flight = 100\n";
     let env = || variables([("TIDEWIRE_LINKS__LINK_HEARTBEAT_MS", "300"), ("TIDEWIRE_LINKS__LINK_IN_FLIGHT", "200")]);
     let options = variables([("links.link_heartbeat_ms", "400"), ("dispatchers.io.threads", "2")]);
-    let config = EngineConfig::load_with(None, Some(("f", text)), env(), options).unwrap();
+    let config = Config::load_with(None, Some(("f", text)), env(), options).unwrap();
     let of = |key: &str| config.links.get(key);
     assert_eq!(
         (of("link_heartbeat_ms"), of("link_in_flight"), of("link_queue_bytes")),
         (Some(400), Some(200), Some(2_097_152))
     );
-    assert_eq!((of("link_linger_us"), config.dispatchers["io"].threads), (Some(0), 2));
-    assert_eq!(EngineConfig::load(Some(config.to_table()), None, []).unwrap(), config);
+    assert_eq!((of("link_linger_us"), config.engine.dispatchers["io"].threads), (Some(0), 2));
+    assert_eq!(Config::load(Some(config.to_table()), None, []).unwrap(), config);
 
     let text = "[links]\nlink_heartbeat = 200\n";
     let env = variables([("TIDEWIRE_LINKS__LINKS_HEARTBEAT_MS", "1"), ("TIDEWIRE_LINKS__LINK_FRAME_BYTES", "5")]);
     let options =
         variables([("links.link_heartbeat_ms", "soon"), ("link.a", "1"), ("links.a.b.c", "1"), ("links", "2")]);
-    let error = EngineConfig::load_with(None, Some(("f", text)), env, options).unwrap_err();
+    let error = Config::load_with(None, Some(("f", text)), env, options).unwrap_err();
     let texts: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
     let keys = LINK_NAMES.join(", ");
     assert_eq!(

@@ -1,9 +1,10 @@
 //! Environment variables as parts of a configuration.
 
+use tidewire_engine::raw::{nearest, start_of};
 use toml::{Table, Value};
 
-use super::keys::{self, DISPATCHERS, SHARE, nearest, start_of};
-use super::tables::{SUBS, Sub};
+use crate::keys::{self, DISPATCHERS, SHARE};
+use crate::tables::{SUBS, Sub};
 
 const PREFIX: &str = "TIDEWIRE_";
 
@@ -14,14 +15,14 @@ const OTHERS: [&str; 7] = ["ca", "config", "inspect", "log", "store", "token", "
 const DIVIDER: &str = "__";
 
 /// Whether a variable should be a key of the configuration.
-pub(super) fn is_ours(name: &str) -> bool {
+pub(crate) fn is_ours(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|rest| !OTHERS.iter().any(|other| *rest == other.to_uppercase()))
 }
 
 /// The variable as a table with one value, or what is wrong with its name.
 ///
 /// Variables are written in capitals: a dispatcher whose name is `known` in another case is that one.
-pub(super) fn to_table<'a>(name: &str, value: &str, known: impl Iterator<Item = &'a String>) -> Result<Table, String> {
+pub(crate) fn to_table<'a>(name: &str, value: &str, known: impl Iterator<Item = &'a String>) -> Result<Table, String> {
     let path = name[PREFIX.len()..].to_lowercase();
     if let Some((dispatcher, key)) = dispatcher_key(&path) {
         let dispatcher = in_known_case(dispatcher, known);
@@ -56,7 +57,7 @@ fn in_known_case<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Str
 }
 
 /// A value under a key with dots. No key has more than three parts.
-pub(super) fn nested(path: &str, value: &str) -> Table {
+pub(crate) fn nested(path: &str, value: &str) -> Table {
     let mut parts: Vec<&str> = path.splitn(3, '.').collect();
     let last = parts.pop().unwrap_or_default();
     parts.into_iter().rev().fold(nest_value(last, value), |table, key| nest(key, table))
