@@ -7,7 +7,7 @@ import contextlib
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidewire import _drive, _idle
+from tidewire import _drive, _idle, _steps
 from tidewire._ledger import Ledger
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ async def _abort(node: Node) -> None:
     with _idle.told(node, until, "what can't be cancelled", _TELL_AFTER_S):
         ledgers: list[Ledger] = [await pending, *[await one for one in stopping]]
         if node._connection is not None:
-            await node._connection.drain(until)
+            await _steps.awaited(node._connection.draining(until))
     node._end_stop(ledgers)
 
 
@@ -53,7 +53,7 @@ def abort_blocking(node: Node) -> None:
         pools = [pool._stop_blocking(False, _left(until)) for pool in node._live_pools()]
         ledgers = [pending.wait(), *pools]
         if node._connection is not None:
-            node._connection.drain_blocking(until)
+            _steps.blocking(node._connection.draining(until))
     node._end_stop(ledgers)
 
 

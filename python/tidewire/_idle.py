@@ -15,6 +15,7 @@ from tidewire.errors import AskCycle, InvalidArgument
 
 if TYPE_CHECKING:
     from tidewire._binding import Mark, Pending
+    from tidewire._steps import Steps
     from tidewire.agents.desk import Later
     from tidewire.node import Node
 
@@ -162,15 +163,8 @@ def refuse_own(node: Node) -> None:
         )
 
 
-async def wait(node: Node, timeout: float | None) -> None:
+def quiet(node: Node, timeout: float | None) -> Steps[None]:
     """Wait until the node has nothing to do."""
-    quiet = Quiet(node, timeout)
-    while (pending := quiet.look()) is not None:
-        await pending
-
-
-def wait_blocking(node: Node, timeout: float | None) -> None:
-    """Block until the node has nothing to do."""
-    quiet = Quiet(node, timeout)
-    while (pending := quiet.look()) is not None:
-        pending.wait()
+    look = Quiet(node, timeout).look
+    while (pending := look()) is not None:
+        yield pending

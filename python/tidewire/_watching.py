@@ -11,6 +11,7 @@ from tidewire.errors import InvalidArgument, NodeStopped
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire._steps import Steps
     from tidewire.node import Node
 
 Condition = Callable[[dict[str, Any]], object]
@@ -55,17 +56,9 @@ class Watch:
         return left_s
 
 
-async def wait(node: Node, condition: Condition, timeout: float | None) -> dict[str, Any]:
+def fits(node: Node, condition: Condition, timeout: float | None) -> Steps[dict[str, Any]]:
     """Wait until the statistics fit."""
     watch = Watch(node, condition, timeout)
     while not isinstance(found := watch.look(), dict):
-        await found
-    return found
-
-
-def wait_blocking(node: Node, condition: Condition, timeout: float | None) -> dict[str, Any]:
-    """Block until the statistics fit."""
-    watch = Watch(node, condition, timeout)
-    while not isinstance(found := watch.look(), dict):
-        found.wait()
+        yield found
     return found

@@ -13,7 +13,7 @@ from time import monotonic
 from types import EllipsisType, NoneType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _current, _idle, _inspect, _log, _watching
+from tidewire import _current, _idle, _inspect, _log, _steps, _watching
 from tidewire._binding import Engine, check_address
 from tidewire._forking import in_child
 from tidewire._ledger import Ledger
@@ -34,6 +34,7 @@ from tidewire.sync import Sync
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire._steps import Steps
     from tidewire.links.tls import Tls
     from tidewire.top.service import StatisticsService
 
@@ -197,27 +198,7 @@ class Node(Subjects, Streams, Agents):
             AskCycle: if a handler of the node would wait for it.
             InvalidArgument: if the timeout is not allowed.
         """
-        until = self._until(timeout)
-        with _idle.told(self, until, _BEGUN, _TELL_AFTER_S):
-            if self._begin_goodbye():
-                try:
-                    await _idle.wait(self, self._idle_s(until))
-                except TimeoutError as late:
-                    logger.info("%s: it stops all the same", late)
-                except BaseException:
-                    # Whoever gives up waiting has stopped the node all the same.
-                    self._begin_stop(_left(until))
-                    raise
-            pending = self._begin_stop(_left(until))
-            if isinstance(pending, Ledger):
-                return pending
-            ledgers: list[Ledger] = [await pending]
-            # Actors may wait for tasks of pools, so that the pools stop after them.
-            for pool in self._live_pools():
-                ledgers.append(await pool.stop(timeout=_left(until)))
-            if self._connection is not None:
-                await self._connection.drain(until)
-        return self._end_stop(ledgers)
+        return await _steps.awaited(self._stopping(timeout))
 
     async def __aenter__(self) -> Node:
         self._bind_running_loop()
@@ -297,7 +278,7 @@ class Node(Subjects, Streams, Agents):
             InvalidArgument: if the timeout is not allowed, or the node was not started.
         """
         _idle.check(self, timeout)
-        await _idle.wait(self, timeout)
+        await _steps.awaited(_idle.quiet(self, timeout))
 
     @property
     def ledger(self) -> Ledger | None:
@@ -351,7 +332,7 @@ class Node(Subjects, Streams, Agents):
             NodeStopped: if the node has stopped, and they do not fit.
             InvalidArgument: if an argument is not allowed.
         """
-        return await _watching.wait(self, condition, timeout)
+        return await _steps.awaited(_watching.fits(self, condition, timeout))
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"
@@ -406,24 +387,29 @@ class Node(Subjects, Streams, Agents):
         return self._ledger
 
     def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:
+        return _steps.blocking(self._stopping(timeout))
+
+    def _stopping(self, timeout: float | EllipsisType | None) -> Steps[Ledger]:
         until = self._until(timeout)
         with _idle.told(self, until, _BEGUN, _TELL_AFTER_S):
             if self._begin_goodbye():
                 try:
-                    _idle.wait_blocking(self, self._idle_s(until))
+                    yield from _idle.quiet(self, self._idle_s(until))
                 except TimeoutError as late:
                     logger.info("%s: it stops all the same", late)
                 except BaseException:
+                    # Whoever gives up waiting has stopped the node all the same.
                     self._begin_stop(_left(until))
                     raise
             pending = self._begin_stop(_left(until))
             if isinstance(pending, Ledger):
                 return pending
-            ledgers: list[Ledger] = [pending.wait()]
+            ledgers: list[Ledger] = [(yield pending)]
+            # Actors may wait for tasks of pools, so that the pools stop after them.
             for pool in self._live_pools():
-                ledgers.append(pool._stop_blocking(True, _left(until)))
+                ledgers.append((yield pool.stopping(True, _left(until))))
             if self._connection is not None:
-                self._connection.drain_blocking(until)
+                yield from self._connection.draining(until)
         return self._end_stop(ledgers)
 
     def _abort_blocking(self) -> None:

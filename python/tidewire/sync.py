@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire import _idle, _watching
+from tidewire import _idle, _steps, _watching
 from tidewire._binding import ActorRef, send_blocking
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
@@ -99,14 +99,14 @@ class Sync:
         """Block until the statistics of the node fit a condition, and return them, as ``node.until`` does."""
         if running_loop() is not None:
             raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
-        return _watching.wait_blocking(self._node, condition, timeout)
+        return _steps.blocking(_watching.fits(self._node, condition, timeout))
 
     def idle(self, timeout: float | None = None) -> None:
         """Block until the node has nothing to do, as ``node.idle`` waits for it. Raises as that does."""
         if running_loop() is not None:
             raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
         _idle.check(self._node, timeout)
-        _idle.wait_blocking(self._node, timeout)
+        _steps.blocking(_idle.quiet(self._node, timeout))
 
     def stop(self, ref: ActorRef, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop an actor, and block until it has stopped or the time is up; the configuration's ``stop_timeout_ms`` if none is given."""

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 import tidewire as tw
+from tidewire import _steps
 from tidewire._binding import News
 from tidewire._urls import is_secured, without_secrets
 from tidewire.commands.hub_file import HubSettings
@@ -135,7 +136,7 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
 
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):
-            connection.drain_blocking(until)
+            _steps.blocking(connection.draining(until))
         drained.set()
         asked.news.ring()
 

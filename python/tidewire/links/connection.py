@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Pending,
         RemoteMessage,
     )
+    from tidewire._steps import Steps
     from tidewire.links.agents import RemoteAgents
     from tidewire.links.http import Http
     from tidewire.node import Node
@@ -338,25 +339,15 @@ class Connection:
                 logger.info("%s: leaves the hub %r", self.node.name, self.hub_name)
             self.joined.goodbye()
 
-    async def drain(self, until: float | None) -> None:
+    def draining(self, until: float | None) -> Steps[None]:
         """Wait until this node has said all it has to say, and the calls that pass through it have ended, or the time is up."""
         link, hub = self.joined, self.hub
         if link is not None:
-            await link.drained(_left(until))
+            yield link.drained(_left(until))
         if hub is not None:
-            await hub.idle(_left(until))
+            yield hub.idle(_left(until))
         for gateway in self.ends.gateways:
-            await gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S))
-
-    def drain_blocking(self, until: float | None) -> None:
-        """As ``drain``, and block this thread."""
-        link, hub = self.joined, self.hub
-        if link is not None:
-            link.drained(_left(until)).wait()
-        if hub is not None:
-            hub.idle(_left(until)).wait()
-        for gateway in self.ends.gateways:
-            gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S)).wait()
+            yield gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S))
 
     # What comes in
 

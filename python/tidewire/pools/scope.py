@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
@@ -37,6 +38,10 @@ class Scope(ABC):
     @abstractmethod
     def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
         """As ``stop``, and block this thread."""
+
+    def stopping(self, drain: bool, timeout: float | None) -> Stopping:
+        """Return the end of the workers, which begins when it is awaited or waited for."""
+        return Stopping(self, drain, timeout)
 
     @abstractmethod
     def _interrupt(self, timeout: float) -> None:
@@ -77,3 +82,19 @@ class Scope(ABC):
         else:
             self._interrupt(_ABORT_TIMEOUT_S)
             self._stop_blocking(False, _ABORT_TIMEOUT_S)
+
+
+class Stopping:
+    """The end of workers, for procedures that wait for it."""
+
+    def __init__(self, scope: Scope, drain: bool, timeout: float | None) -> None:
+        self._scope = scope
+        self._drain = drain
+        self._timeout = timeout
+
+    def __await__(self) -> Generator[Any, Any, Ledger]:
+        return self._scope.stop(self._drain, self._timeout).__await__()
+
+    def wait(self) -> Ledger:
+        """Block this thread until they have ended."""
+        return self._scope._stop_blocking(self._drain, self._timeout)
