@@ -23,6 +23,7 @@ mod forked;
 mod function;
 mod held;
 mod idle;
+mod imports;
 mod inboxes;
 mod intake;
 mod link;
@@ -99,6 +100,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::RemoteStream>()?;
     module.add_class::<link::Directory>()?;
     module.add_class::<exports::Exports>()?;
+    module.add_class::<imports::Imports>()?;
     module.add_function(wrap_pyfunction!(link::agent_subject, module)?)?;
     module.add_function(wrap_pyfunction!(link::release_problem, module)?)?;
     module.add_function(wrap_pyfunction!(attach::before_fork, module)?)?;

@@ -400,7 +400,7 @@ def test_who_guesses_or_steals_a_key_gets_nothing() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
         await desk.keep(double)
-        (key,) = world.server._link().objects._held._holdings
+        (key,) = world.server._link().objects._held.keys()
         number = world.caller._link().link.joined[1]
         async with world.node("thief") as thief:
             for subject in (f"$node.{number}.{key}.call", f"$node.{number}.{'0' * 32}.call", f"$node.{number}.x"):

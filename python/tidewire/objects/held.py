@@ -7,7 +7,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import LimitExceeded, TidewireError, WireError
+from tidewire._binding import Imports
+from tidewire.errors import TidewireError, WireError
 from tidewire.objects.proxy import Holding, proxy_of
 
 if TYPE_CHECKING:
@@ -26,16 +27,18 @@ class Held:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # The lock protects all below. A proxy that is collected while this thread holds the lock takes it again.
+        self._table = Imports(connection.node.links.remote_objects)
+        # One thread at a time makes a proxy. Whoever lets go of one takes no lock but the table's own.
         self._lock = threading.RLock()
-        self._holdings: dict[str, weakref.ref[Holding]] = {}
-        self._claims: dict[int, list[str]] = {}
-        self._releases: dict[int, dict[str, int]] = {}
         self._planned = False
         self._telling: set[Pending] = set()
 
     def __len__(self) -> int:
-        return len(self._holdings)
+        return len(self._table)
+
+    def keys(self) -> list[str]:
+        """Return the keys of all that is held."""
+        return self._table.keys()
 
     def take(self, stands: Any) -> Any:
         """Return the proxy of what a reference stands for; the same one as long as somebody has it.
@@ -45,76 +48,61 @@ class Held:
             LimitExceeded: if so much is held already.
         """
         _check(stands)
+        key = stands["key"]
         with self._lock:
-            known = self._holdings.get(stands["key"])
+            known = self._table.get(key)
             holding = None if known is None else known()
             proxy = None if holding is None else holding.proxy()
-            if holding is not None and proxy is not None:
-                holding.count += 1
+            if proxy is not None and self._table.again(key):
                 return proxy
-            most = self._connection.node.links.remote_objects
-            if len(self._holdings) >= most:
-                raise LimitExceeded(
-                    f"remote_objects={most:,}: this node holds so many functions and objects of others already: "
-                    "let some go (dispose)"
-                )
             holding = Holding(self, self._connection, stands)
-            self._holdings[holding.key] = weakref.ref(holding)
-            self._claims.setdefault(holding.node, []).append(holding.key)
+            self._table.add(key, holding.node, id(holding), weakref.ref(holding))
             proxy = proxy_of(holding)
         self._connection.tell()
         self._plan()
         return proxy
 
+    def holds(self, holding: Holding) -> bool:
+        """Whether it was neither let go nor lost."""
+        return self._table.holds(holding.key, id(holding))
+
     def let_go(self, holding: Holding) -> None:
         """Tell the owner that a proxy is not needed any more. It never waits: the collector may call it anywhere."""
-        with self._lock:
-            known = self._holdings.get(holding.key)
-            if known is not None and known() in (holding, None):
-                del self._holdings[holding.key]
-                self._connection.tell()
-            if holding.gone:
-                return
-            counts = self._releases.setdefault(holding.node, {})
-            counts[holding.key] = counts.get(holding.key, 0) + holding.count
-        self._plan()
+        if self._table.let_go(holding.key, id(holding)):
+            self._connection.tell()
+            self._plan()
+
+    def forget(self, holding: Holding) -> None:
+        """Note that its owner is not there any more."""
+        self._table.lost(holding.key, id(holding))
+
+    def left(self, number: int) -> None:
+        """Note that the link of an owner has ended."""
+        self._table.left(number)
 
     def lost(self) -> None:
         """Note that the link was lost: owners have let all go."""
-        with self._lock:
-            for known in list(self._holdings.values()):
-                holding = known()
-                if holding is not None:
-                    holding.gone = True
-            self._holdings.clear()
-            self._claims.clear()
-            self._releases.clear()
+        self._table.clear()
         self._connection.tell()
 
     def _plan(self) -> None:
         node = self._connection._node()
         loop = None if node is None else node._loop
-        with self._lock:
-            if self._planned or loop is None:
-                return
-            self._planned = True
+        if self._planned or loop is None:
+            return
+        self._planned = True
         # A loop that is closed has no links any more.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._tell_owners)
 
     def _tell_owners(self) -> None:
-        with self._lock:
-            self._planned = False
-            claims, self._claims = self._claims, {}
-            releases, self._releases = self._releases, {}
-            for node, keys in claims.items():
-                # What has been let go already needs no claim.
-                claims[node] = [key for key in keys if key in self._holdings and key not in releases.get(node, ())]
-        for node, keys in claims.items():
-            if keys:
-                self._tell(f"$node.{node}.claim", keys)
-        for node, counts in releases.items():
-            self._tell(f"$node.{node}.release", [part for pair in counts.items() for part in pair])
+        # What comes from here on plans anew.
+        self._planned = False
+        for node, claims, releases in self._table.news():
+            if claims:
+                self._tell(f"$node.{node}.claim", claims)
+            if releases:
+                self._tell(f"$node.{node}.release", [part for pair in releases for part in pair])
 
     def _tell(self, subject: str, value: list[Any]) -> None:
         # An owner that can't be told ends the lease by itself.

@@ -33,8 +33,7 @@ class Holding:
         owner: The name of the owner.
         kind: "function", "object" or "items".
         title: What errors call it.
-        count: How many references to it have come.
-        gone: Whether it was let go.
+        disposed: Whether it was let go here.
         proxy: The proxy, as long as somebody has it.
     """
 
@@ -44,8 +43,7 @@ class Holding:
         self.owner: str = stands["name"]
         self.kind: str = stands["kind"]
         self.title: str = stands["title"]
-        self.count = 1
-        self.gone = self.disposed = False
+        self.disposed = False
         self.connection = connection
         self.proxy: Any = lambda: None
         self._held = held
@@ -59,12 +57,16 @@ class Holding:
         if not self.disposed:
             self.disposed = True
             self._held.let_go(self)
-            self.gone = True
+
+    def lost(self) -> None:
+        """Note that its owner is not there any more."""
+        self._held.forget(self)
 
     def check(self) -> None:
         """Raise RemoteGone if it was let go here, or the link it came over was lost."""
-        if self.gone:
-            why = "it was disposed of here" if self.disposed else "the link that it came over was lost"
+        if self.disposed or not self._held.holds(self):
+            lost = "its owner has left, or the link that it came over was lost"
+            why = "it was disposed of here" if self.disposed else lost
             raise RemoteGone(f"{self.title} of {self.owner!r}: {why}: ask its owner for it again")
 
     def __del__(self) -> None:
@@ -87,7 +89,7 @@ class _Group(Group):
         try:
             return super().choose(options, without, why)
         except NoResponders:
-            self._holding.gone = True
+            self._holding.lost()
             raise RemoteGone(
                 f"{self.name} of {self._holding.owner!r}: its owner has left, or lost its link: ask for it again"
             ) from None

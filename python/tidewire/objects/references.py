@@ -211,8 +211,9 @@ class Objects:
         return export
 
     def left(self, origin: int) -> None:
-        """Let all go that a node held whose link has ended."""
+        """Let all go that a node held whose link has ended, and what was held of it."""
         self._given.left(origin)
+        self._held.left(origin)
 
     def release(self, call: RemoteCall) -> None:
         """Note what a node has let go."""

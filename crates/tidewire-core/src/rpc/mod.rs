@@ -4,6 +4,7 @@
 //! - [`directory`]: who is there, as the hub tells it.
 //! - [`admission`]: the concurrency limit of a service, with priorities.
 //! - [`exports`]: functions and objects that were given to other nodes.
+//! - [`imports`]: functions and objects of other nodes that are held here.
 //! - [`retry`]: new attempts of a call whose link was lost.
 //! - [`watchdog`]: handlers that block their event loop or their threads.
 
@@ -11,6 +12,7 @@ pub mod admission;
 pub mod balancer;
 pub mod directory;
 pub mod exports;
+pub mod imports;
 pub mod retry;
 pub mod watchdog;
 

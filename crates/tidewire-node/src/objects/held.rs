@@ -1,7 +1,7 @@
-//! The import table of a node: objects of other nodes that it holds.
+//! Functions, objects and streams of other nodes that a node holds; their table is `tidewire_core::rpc::imports`.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,10 +39,7 @@ pub(crate) struct Holding {
     pub methods: Vec<Offers>,
     /// The number of the own link that it came over.
     own: u32,
-    /// References to it that came.
-    count: AtomicU64,
     is_disposed: AtomicBool,
-    is_gone: AtomicBool,
 }
 
 /// A method of an object of another node.
@@ -76,9 +73,7 @@ impl Stands {
             title: self.title,
             methods,
             own,
-            count: AtomicU64::new(1),
             is_disposed: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
         })
     }
 }
@@ -90,9 +85,9 @@ fn malformed() -> Error {
 }
 
 impl Holding {
-    /// The same came once more.
-    pub fn again(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
+    /// What tells it from others of its key.
+    pub fn identity(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Where a method of it is called.
@@ -110,14 +105,12 @@ impl Holding {
 
     /// The node that it came to, as long as it can be called.
     pub fn check(&self) -> Result<Arc<Objects>, Error> {
-        let objects = self.objects.upgrade().filter(|objects| objects.number() == Some(self.own));
         if self.is_disposed.load(Ordering::Acquire) {
             return Err(self.gone("it was disposed of here"));
         }
-        match objects {
-            Some(objects) if !self.is_gone.load(Ordering::Acquire) => Ok(objects),
-            _ => Err(self.gone("its owner has left, or the link that it came over was lost")),
-        }
+        let objects =
+            self.objects.upgrade().filter(|objects| objects.number() == Some(self.own) && objects.holds(self));
+        objects.ok_or_else(|| self.gone("its owner has left, or the link that it came over was lost"))
     }
 
     pub fn gone(&self, why: &str) -> Error {
@@ -127,7 +120,9 @@ impl Holding {
 
     /// Its owner has let it go, or is not there any more.
     pub fn lost(&self) {
-        self.is_gone.store(true, Ordering::Release);
+        if let Some(objects) = self.objects.upgrade() {
+            objects.lost(self);
+        }
     }
 
     /// Lets it go, and tells the owner; a second time does nothing.
@@ -136,9 +131,10 @@ impl Holding {
             return;
         }
         if let Some(objects) = self.objects.upgrade() {
-            let is_known = !self.is_gone.load(Ordering::Acquire) && objects.number() == Some(self.own);
-            let count = self.count.load(Ordering::Relaxed);
-            objects.let_go(self, if is_known { count } else { 0 });
+            if objects.number() != Some(self.own) {
+                objects.lost(self);
+            }
+            objects.let_go(self);
         }
     }
 }

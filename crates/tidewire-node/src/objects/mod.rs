@@ -1,6 +1,7 @@
 //! Functions, objects and streams of one node, called from another; `spec/values.md` has the form.
 //!
-//! `held` is what this node has of others, `door` takes calls in of what it has given, whose table is `tidewire_core::rpc::exports`.
+//! `held` is what this node has of others, `door` takes calls in of what it has given; their tables are `imports` and `exports` of
+//! `tidewire_core::rpc`.
 
 mod door;
 mod feed;
@@ -10,11 +11,11 @@ mod own;
 mod remote;
 mod thing;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tidewire_core::rpc::exports::Exports;
+use tidewire_core::rpc::imports::{Imports, News};
 use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_link::{CallKey, Failure, Message, Subscription, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -68,7 +69,7 @@ struct State {
     number: Option<u32>,
     /// By the addresses of things.
     given: Exports<usize, Thing>,
-    held: HashMap<String, Weak<Holding>>,
+    held: Imports<Weak<Holding>>,
     subscription: Option<Subscription>,
     /// When leases are looked at next.
     watch: Option<(Instant, Watch)>,
@@ -111,7 +112,7 @@ impl Objects {
             }
             std::mem::replace(&mut *state, State { number: Some(number), ..State::default() })
         };
-        before.forget();
+        drop(before);
         self.news.wake();
         let Ok(pattern) = names::pattern(&format!("$node.{number}.>")) else { return };
         let door = Arc::new(Door(Arc::downgrade(self)));
@@ -124,7 +125,7 @@ impl Objects {
     /// Lets all go.
     pub fn close(&self) {
         let before = std::mem::take(&mut *self.state.lock());
-        before.forget();
+        drop(before);
         self.host.close();
         self.news.wake();
     }
@@ -265,13 +266,12 @@ impl Objects {
 
     /// A node has gone: what it held, and what was held of it.
     pub fn left(&self, number: u32) {
-        let (entries, held) = {
+        let gone = {
             let mut state = self.state.lock();
-            let held: Vec<_> = state.held.values().filter_map(Weak::upgrade).collect();
-            (state.given.left(number), held)
+            state.held.left(number);
+            state.given.left(number)
         };
-        held.iter().filter(|holding| holding.node == number).for_each(|holding| holding.lost());
-        drop((entries, held));
+        drop(gone);
         self.news.wake();
     }
 
@@ -289,42 +289,53 @@ impl Objects {
         let lost = || Error::new(ErrorCode::LinkLost, "the link that it came over is lost");
         let own = self.number().ok_or_else(lost)?;
         let holding = Arc::new(stands.held(Arc::downgrade(self), own)?);
-        let known = {
-            let mut state = self.state.lock();
-            let known = state.held.get(&holding.key).and_then(Weak::upgrade);
-            if known.is_none() && state.held.len() < OBJECTS_MAX {
-                state.held.insert(holding.key.clone(), Arc::downgrade(&holding));
-            } else if known.is_none() {
-                drop(state);
-                return Err(too_many(&holding));
-            }
-            known
+        // It may be the last reference, which goes under no lock.
+        let known;
+        let added = {
+            let held = &mut self.state.lock().held;
+            known = held.get(&holding.key).and_then(Weak::upgrade);
+            let is_known = known.is_some() && held.again(&holding.key);
+            (!is_known).then(|| held.add(&holding.key, holding.node, holding.identity(), Arc::downgrade(&holding)))
         };
-        if let Some(known) = known {
-            known.again();
-            // This one was not told of, and is let go without a word.
-            holding.lost();
-            return Ok(Target::Held(known));
+        match (known, added) {
+            (Some(known), None) => return Ok(Target::Held(known)),
+            (_, Some(Err(full))) => return Err(Error::new(ErrorCode::LimitExceeded, full.to_string())),
+            (_, _) => {}
         }
-        self.tell(holding.node, "claim", Flags::NORMAL, &vec![holding.key.as_str()]);
+        self.tell_owners();
         self.news.wake();
         Ok(Target::Held(holding))
     }
 
-    /// Nobody here has it any more; its owner is told of so many references.
-    pub fn let_go(&self, holding: &Holding, count: u64) {
-        {
-            let mut state = self.state.lock();
-            let is_own = state.held.get(&holding.key).is_some_and(|known| std::ptr::eq(known.as_ptr(), holding));
-            if is_own {
-                state.held.remove(&holding.key);
-            }
+    /// Whether it is the one that is held under its key.
+    pub fn holds(&self, holding: &Holding) -> bool {
+        self.state.lock().held.holds(&holding.key, holding.identity())
+    }
+
+    /// Nobody here has it any more; its owner is told.
+    pub fn let_go(&self, holding: &Holding) {
+        if self.state.lock().held.let_go(&holding.key, holding.identity()).is_some() {
+            self.tell_owners();
+            self.news.wake();
         }
-        self.news.wake();
-        if count > 0 {
-            let released = vec![Value::from(holding.key.as_str()), Value::from(count)];
-            // After all that may hold it on its way back.
-            self.tell(holding.node, "release", Flags::NORMAL.in_lane(LOW), &released);
+    }
+
+    /// Its owner is not there any more, or has let it go.
+    pub fn lost(&self, holding: &Holding) {
+        self.state.lock().held.lost(&holding.key, holding.identity());
+    }
+
+    fn tell_owners(&self) {
+        let news = self.state.lock().held.news();
+        for (node, News { claims, releases }) in news {
+            if !claims.is_empty() {
+                self.tell(node, "claim", Flags::NORMAL, &claims.iter().map(|key| &**key).collect::<Vec<&str>>());
+            }
+            if !releases.is_empty() {
+                let released = releases.iter().flat_map(|(key, count)| [Value::from(&**key), Value::from(*count)]);
+                // After all that may hold it on its way back.
+                self.tell(node, "release", Flags::NORMAL.in_lane(LOW), &released.collect::<Vec<_>>());
+            }
         }
     }
 
@@ -376,27 +387,11 @@ impl Default for State {
         Self {
             number: None,
             given: Exports::new(OBJECTS_MAX, CLAIM_US),
-            held: HashMap::new(),
+            held: Imports::new(OBJECTS_MAX),
             subscription: None,
             watch: None,
         }
     }
-}
-
-impl State {
-    /// What was held is lost. What was given is dropped here, under no lock.
-    fn forget(self) {
-        self.held.values().filter_map(Weak::upgrade).for_each(|holding| holding.lost());
-    }
-}
-
-fn too_many(holding: &Holding) -> Error {
-    // Its owner was not told that it has come.
-    holding.lost();
-    let text = format!(
-        "remote_objects={OBJECTS_MAX}: this node holds so many functions and objects of others already: let some go"
-    );
-    Error::new(ErrorCode::LimitExceeded, text)
 }
 
 struct Look(Weak<Objects>);

@@ -54,7 +54,7 @@ async def _look(target: Target) -> list[str]:
         await holder.serve(counter, name="counter", instance="real")
         await giver.client("counter").keep(tick)
         connection = giver._connection
-        [key] = holder._link().objects._held._holdings
+        [key] = holder._link().objects._held.keys()
         number = connection.link.joined[1]
         thief = target.joined("other")
         thief.socket.settimeout(10.0)

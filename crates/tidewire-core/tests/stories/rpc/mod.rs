@@ -4,5 +4,6 @@ mod admission;
 mod balancer;
 mod directory;
 mod exports;
+mod imports;
 mod retry;
 mod watchdog;

@@ -1,0 +1,155 @@
+//! The import table of a node: functions, objects and streams of other nodes that it holds, and the news that their owners get of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Something of another node.
+#[derive(Debug)]
+struct Entry<T> {
+    value: T,
+    /// Tells what holds it from what held it before under the same key.
+    identity: usize,
+    /// The number of the owner's link.
+    node: u32,
+    /// References to it that came and were not let go.
+    count: u64,
+    /// Whether its owner has let it go, or is not there any more.
+    is_lost: bool,
+}
+
+/// What one owner is to be told: first the keys that have come, then those that were let go, with the number of references.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Keys that were claimed.
+    pub claims: Vec<Arc<str>>,
+    /// Keys that were let go, each with all references to it that had come.
+    pub releases: Vec<(Arc<str>, u64)>,
+}
+
+/// So much is held already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    most: usize,
+}
+
+/// All that a node holds of others, by key. `T` finds what stands for it here, which may be gone already: then the key is taken over with
+/// its references, and the one before says nothing when it lets go. What leaves the table is handed out, to be dropped under no lock.
+///
+/// ```
+/// use tidewire_core::rpc::imports::Imports;
+///
+/// let mut imports = Imports::new(1_000);
+/// imports.add("0a1b", 7, 1, "a proxy").unwrap();
+/// assert!(imports.again("0a1b"));
+/// assert_eq!(&*imports.news()[&7].claims[0], "0a1b");
+/// assert_eq!(imports.let_go("0a1b", 1), Some("a proxy"));
+/// assert_eq!(imports.news()[&7].releases, [("0a1b".into(), 2)]);
+/// ```
+#[derive(Debug)]
+pub struct Imports<T> {
+    entries: BTreeMap<Arc<str>, Entry<T>>,
+    news: BTreeMap<u32, News>,
+    most: usize,
+}
+
+impl<T> Imports<T> {
+    /// A table for so many objects.
+    pub fn new(most: usize) -> Self {
+        Self { entries: BTreeMap::new(), news: BTreeMap::new(), most }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What is held under a key.
+    pub fn get(&self, key: &str) -> Option<&T> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    /// All keys that are held.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(|key| &**key)
+    }
+
+    /// Whether a key is held by this one, and not lost.
+    pub fn holds(&self, key: &str, identity: usize) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.identity == identity && !entry.is_lost)
+    }
+
+    /// A reference to what is held came once more. False: it is not held.
+    pub fn again(&mut self, key: &str) -> bool {
+        self.entries.get_mut(key).filter(|entry| !entry.is_lost).map(|entry| entry.count += 1).is_some()
+    }
+
+    /// A reference came to what is not held, or by something that is gone: what held it before.
+    ///
+    /// # Errors
+    /// [`Full`], if so much is held already.
+    pub fn add(&mut self, key: &str, node: u32, identity: usize, value: T) -> Result<Option<T>, Full> {
+        let before = self.entries.remove_entry(key);
+        if before.is_none() && self.len() >= self.most {
+            return Err(Full { most: self.most });
+        }
+        let known = before.as_ref().filter(|(_, entry)| !entry.is_lost);
+        let (key, count) = known.map_or_else(|| (key.into(), 0), |(key, entry)| (Arc::clone(key), entry.count));
+        if count == 0 {
+            self.news.entry(node).or_default().claims.push(Arc::clone(&key));
+        }
+        self.entries.insert(key, Entry { value, identity, node, count: count + 1, is_lost: false });
+        Ok(before.map(|(_, entry)| entry.value))
+    }
+
+    /// Nobody here has it any more: its owner is to be told, unless it is lost. None: another one holds it by now.
+    pub fn let_go(&mut self, key: &str, identity: usize) -> Option<T> {
+        self.entries.get(key).filter(|entry| entry.identity == identity)?;
+        let (key, Entry { value, node, count, is_lost, .. }) = self.entries.remove_entry(key)?;
+        if !is_lost {
+            let news = self.news.entry(node).or_default();
+            // What was not told of needs no claim.
+            news.claims.retain(|claimed| *claimed != key);
+            news.releases.push((key, count));
+        }
+        Some(value)
+    }
+
+    /// Its owner has let it go, or can't be reached. It stays until nobody has it.
+    pub fn lost(&mut self, key: &str, identity: usize) {
+        if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.identity == identity) {
+            entry.is_lost = true;
+        }
+    }
+
+    /// The node of a link has gone: all that it had given is lost.
+    pub fn left(&mut self, node: u32) {
+        self.news.remove(&node);
+        self.entries.values_mut().filter(|entry| entry.node == node).for_each(|entry| entry.is_lost = true);
+    }
+
+    /// The link of this node was lost: owners have let all go.
+    pub fn clear(&mut self) -> Vec<T> {
+        self.news.clear();
+        std::mem::take(&mut self.entries).into_values().map(|entry| entry.value).collect()
+    }
+
+    /// What owners are to be told since the last time, by the numbers of their links.
+    pub fn news(&mut self) -> BTreeMap<u32, News> {
+        std::mem::take(&mut self.news)
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = "this node holds so many functions and objects of others already";
+        write!(f, "remote_objects={}: {what}: let some go (dispose)", self.most)
+    }
+}
+
+impl std::error::Error for Full {}

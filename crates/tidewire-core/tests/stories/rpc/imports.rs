@@ -1,0 +1,113 @@
+//! What a node holds of others, and what their owners hear of it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use tidewire_core::rpc::imports::{Imports, News};
+
+fn news(claims: &[&str], releases: &[(&str, u64)]) -> News {
+    News {
+        claims: claims.iter().map(|key| (*key).into()).collect(),
+        releases: releases.iter().map(|(key, count)| ((*key).into(), *count)).collect(),
+    }
+}
+
+#[test]
+fn an_owner_hears_once_that_it_came_and_once_of_all_references_that_were_let_go() {
+    let mut imports = Imports::new(3);
+    assert_eq!(imports.add("a", 7, 1, "first"), Ok(None));
+    assert!(imports.again("a") && !imports.again("b"));
+    assert_eq!(imports.news(), BTreeMap::from([(7, news(&["a"], &[]))]));
+    assert_eq!(imports.let_go("a", 1), Some("first"));
+    assert_eq!(imports.let_go("a", 1), None);
+    assert_eq!(imports.news(), BTreeMap::from([(7, news(&[], &[("a", 2)]))]));
+    assert!(imports.news().is_empty() && imports.is_empty());
+}
+
+#[test]
+fn what_was_let_go_before_its_owner_heard_of_it_is_not_claimed() {
+    let mut imports = Imports::new(3);
+    imports.add("a", 7, 1, "first").expect("room");
+    imports.add("b", 7, 2, "other").expect("room");
+    assert_eq!(imports.let_go("a", 1), Some("first"));
+    assert_eq!(imports.news()[&7], news(&["b"], &[("a", 1)]));
+}
+
+#[test]
+fn a_key_whose_holder_is_gone_goes_on_with_its_references() {
+    let mut imports = Imports::new(1);
+    imports.add("a", 7, 1, "first").expect("room");
+    assert_eq!(imports.add("a", 7, 2, "second"), Ok(Some("first")));
+    assert_eq!(imports.let_go("a", 1), None, "the second has it");
+    assert!(imports.holds("a", 2) && !imports.holds("a", 1));
+    assert_eq!(imports.get("a"), Some(&"second"));
+    assert_eq!(imports.let_go("a", 2), Some("second"));
+    assert_eq!(imports.news()[&7].releases, [("a".into(), 2)]);
+}
+
+#[test]
+fn nobody_is_told_of_what_is_lost() {
+    let mut imports = Imports::new(4);
+    for (identity, (key, node)) in [("a", 7), ("b", 7), ("c", 8), ("d", 9)].into_iter().enumerate() {
+        imports.add(key, node, identity, key).expect("room");
+    }
+    assert_eq!(imports.keys().collect::<String>(), "abcd");
+    imports.left(7);
+    imports.lost("c", 2);
+    assert_eq!(
+        (imports.len(), imports.holds("b", 1), imports.holds("c", 2), imports.again("c")),
+        (4, false, false, false)
+    );
+    assert_eq!((imports.let_go("a", 0), imports.let_go("c", 2)), (Some("a"), Some("c")));
+    assert_eq!(imports.news(), BTreeMap::from([(8, news(&["c"], &[])), (9, news(&["d"], &[]))]));
+    assert_eq!(imports.add("b", 7, 4, "anew"), Ok(Some("b")), "its owner has given it again");
+    assert_eq!((imports.let_go("b", 1), imports.let_go("b", 4)), (None, Some("anew")));
+    assert_eq!(imports.news(), BTreeMap::from([(7, news(&[], &[("b", 1)]))]));
+    assert_eq!((imports.clear(), imports.let_go("d", 3), imports.news().len()), (vec!["d"], None, 0));
+}
+
+#[test]
+fn so_much_is_held_and_no_more() {
+    let mut imports = Imports::new(1);
+    imports.add("a", 7, 1, ()).expect("room");
+    let full = imports.add("b", 7, 2, ()).expect_err("it is full").to_string();
+    let text = "this node holds so many functions and objects of others already: let some go (dispose)";
+    assert_eq!(full, format!("remote_objects=1: {text}"));
+    assert_eq!((imports.len(), imports.news()[&7].claims.len()), (1, 1));
+}
+
+proptest! {
+    /// An owner that has given references to a key hears of each of them once, in whichever order proxies come and go.
+    #[test]
+    fn every_reference_that_came_is_let_go_once(steps in prop::collection::vec((0usize..3, 0usize..4), 0..80)) {
+        const KEYS: [&str; 3] = ["a", "b", "c"];
+        let (mut imports, mut came, mut released) = (Imports::new(9), [0u64; 3], [0u64; 3]);
+        let (mut last, mut holders) = ([0usize; 3], 0);
+        let hear = |imports: &mut Imports<()>, released: &mut [u64; 3]| {
+            for (key, count) in imports.news().into_values().flat_map(|news| news.releases) {
+                released[KEYS.iter().position(|known| **known == *key).expect("a key")] += count;
+            }
+        };
+        for (at, what) in steps {
+            match what {
+                0 => came[at] += u64::from(imports.again(KEYS[at])),
+                1 => {
+                    holders += 1;
+                    imports.add(KEYS[at], 7, holders, ()).expect("room");
+                    (last[at], came[at]) = (holders, came[at] + 1);
+                }
+                2 => {
+                    // One that was taken over from says nothing.
+                    imports.let_go(KEYS[at], last[at].wrapping_sub(1));
+                    imports.let_go(KEYS[at], last[at]);
+                }
+                _ => hear(&mut imports, &mut released),
+            }
+        }
+        for (key, last) in KEYS.into_iter().zip(last) {
+            imports.let_go(key, last);
+        }
+        hear(&mut imports, &mut released);
+        prop_assert_eq!(came, released);
+    }
+}

@@ -1,0 +1,87 @@
+//! The import table of a node, with weak references to Python objects in it.
+
+use pyo3::prelude::*;
+use tidewire_core::rpc::imports::Imports as Machine;
+use tidewire_engine::raw::Mutex;
+
+use crate::errors::error;
+use crate::held::Held;
+
+/// What one owner is to be told: the number of its link, keys that came, and keys that were let go with their references.
+type News = (u32, Vec<String>, Vec<(String, u64)>);
+
+/// What is held of other nodes. Proxies are let go by the collector, on any thread and at any moment.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct Imports {
+    /// No reference is made or dropped under the lock: the collector may run code that wants it.
+    table: Mutex<Machine<Held<PyAny>>>,
+}
+
+#[pymethods]
+impl Imports {
+    #[new]
+    fn new(most: usize) -> Self {
+        Self { table: Mutex::new(Machine::new(most)) }
+    }
+
+    fn __len__(&self) -> usize {
+        self.table.lock().len()
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.table.lock().keys().map(str::to_owned).collect()
+    }
+
+    /// What is held under a key.
+    fn get(&self, py: Python<'_>, key: &str) -> Option<Held<PyAny>> {
+        self.table.lock().get(key).map(|known| known.clone_ref(py))
+    }
+
+    /// Whether a key is held by this one, and not lost.
+    fn holds(&self, key: &str, identity: usize) -> bool {
+        self.table.lock().holds(key, identity)
+    }
+
+    /// A reference to what is held came once more.
+    fn again(&self, key: &str) -> bool {
+        self.table.lock().again(key)
+    }
+
+    /// A reference came to what is not held, or by something that is gone.
+    fn add(&self, py: Python<'_>, key: &str, node: u32, identity: usize, value: Py<PyAny>) -> PyResult<()> {
+        let added = self.table.lock().add(key, node, identity, value.into());
+        added.map(drop).map_err(|full| error(py, "LimitExceeded", &full.to_string(), &[]))
+    }
+
+    /// Nobody here has it any more: whether it was held.
+    fn let_go(&self, key: &str, identity: usize) -> bool {
+        let before = self.table.lock().let_go(key, identity);
+        before.is_some()
+    }
+
+    /// Its owner is not there any more.
+    fn lost(&self, key: &str, identity: usize) {
+        self.table.lock().lost(key, identity);
+    }
+
+    /// The node of a link has gone.
+    fn left(&self, node: u32) {
+        self.table.lock().left(node);
+    }
+
+    /// The link of this node was lost.
+    fn clear(&self) {
+        let gone = self.table.lock().clear();
+        drop(gone);
+    }
+
+    /// What owners are to be told since the last time.
+    fn news(&self) -> Vec<News> {
+        let news = self.table.lock().news();
+        let of_owner = |(node, news): (u32, tidewire_core::rpc::imports::News)| {
+            let releases = news.releases.iter().map(|(key, count)| (key.to_string(), *count));
+            (node, news.claims.iter().map(ToString::to_string).collect(), releases.collect())
+        };
+        news.into_iter().map(of_owner).collect()
+    }
+}
