@@ -1,6 +1,8 @@
 //! `StreamHome`: a home of streams, buckets and leases, for Python. Everything crosses the border in batches of plain data.
 
-use std::future::Future;
+mod arguments;
+mod results;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,18 +10,24 @@ use bytes::Bytes;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList};
 use tidewire_backend::home::{
-    Ack, Answer, BucketInfo, BucketSettings, Capability, Change, Compact, ConsumerInfo, ConsumerSettings, DeadLetter,
-    Delivery, Entry, Event, Expect, Fault, Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo,
-    NewMessage, Order, Purge, Read, Settle, Settlement, Start, StreamInfo, StreamSettings, Watch, asked,
+    Answer, asked, BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fault, Fetch, Full, Home,
+    HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch,
 };
-use tidewire_proto::subject::{Pattern, Subject, SubjectError};
+use tidewire_proto::subject::Subject;
 
-use crate::attach::{attach, detach};
-use crate::errors::error;
+use crate::attach::detach;
 use crate::pending::Pending;
 use crate::schedules;
+
+pub use arguments::subject;
+use arguments::{expected, pattern, patterns};
+pub use results::home_error;
+use results::{
+    ack, bucket_info, consumer_info, dead_letter, each, entry, event, grant, lease_info, nothing, number, pending,
+    raise, refusal, stream_info, truth,
+};
 
 /// A home. Each call gives a `Pending`, but those that say that they block.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -165,7 +173,7 @@ impl StreamHome {
         wait_us: u64,
     ) -> PyResult<Pending> {
         let filter = patterns(py, &filter)?;
-        let read = Read { start: self::start(&start), stop, filter, max_messages, max_bytes, wait_us };
+        let read = Read { start: arguments::start(&start), stop, filter, max_messages, max_bytes, wait_us };
         Ok(pending("read", self.home.read(stream, read), |py, page| {
             (each(py, page.events, |py, found| event(py, found, 0, 0))?, page.next, page.last).into_py_any(py)
         }))
@@ -186,7 +194,7 @@ impl StreamHome {
         by_key: bool,
         inactive_us: u64,
     ) -> PyResult<Pending> {
-        let (filter, start) = (patterns(py, &filter)?, self::start(&start));
+        let (filter, start) = (patterns(py, &filter)?, arguments::start(&start));
         let order = if by_key { Order::Key } else { Order::None };
         let settings = ConsumerSettings {
             name,
@@ -252,7 +260,7 @@ impl StreamHome {
     }
 
     fn seek(&self, stream: &str, consumer: &str, start: (String, u64)) -> Pending {
-        pending("seek", self.home.seek(stream, consumer, self::start(&start)), nothing)
+        pending("seek", self.home.seek(stream, consumer, arguments::start(&start)), nothing)
     }
 
     fn dead_letters(&self, stream: &str, consumer: &str, start: u64, max: u32) -> Pending {
@@ -378,14 +386,6 @@ impl StreamHome {
     }
 }
 
-/// The exception of an error that came as its kind and message.
-#[pyfunction]
-pub fn home_error(py: Python<'_>, kind: &str, message: &str) -> Py<PyAny> {
-    let known = HomeErrorKind::ALL.into_iter().find(|known| known.name() == kind);
-    let failure = HomeError::new(known.unwrap_or(HomeErrorKind::Invalid), message);
-    raise(py, &failure).into_value(py).into_any()
-}
-
 /// What every file of a folder holds, as dicts. Blocks.
 #[pyfunction]
 pub fn check_folder<'py>(py: Python<'py>, path: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
@@ -409,197 +409,4 @@ pub fn check_folder<'py>(py: Python<'py>, path: &str) -> PyResult<Vec<Bound<'py,
 pub fn salvage_folder(py: Python<'_>, path: &str, into: &str) -> PyResult<u64> {
     let salvaged = detach(py, || tidewire_embedded::check::salvage_into(Path::new(path), Path::new(into)));
     salvaged.map_err(|failure| raise(py, &failure))
-}
-
-fn pending<T: Send + 'static>(
-    what: &'static str,
-    answer: impl Future<Output = HomeResult<T>> + Send + 'static,
-    convert: fn(Python<'_>, T) -> PyResult<Py<PyAny>>,
-) -> Pending {
-    let operation = async move {
-        let result = answer.await;
-        attach(|py| match result {
-            Ok(value) => convert(py, value),
-            Err(failure) => Err(raise(py, &failure)),
-        })
-    };
-    Pending::new(what, None, Box::pin(operation))
-}
-
-fn raise(py: Python<'_>, failure: &HomeError) -> PyErr {
-    let kind = failure.kind();
-    let name = match kind {
-        HomeErrorKind::Invalid => return error(py, "InvalidArgument", failure.message(), &[]),
-        HomeErrorKind::Limit => return error(py, "LimitExceeded", failure.message(), &[]),
-        HomeErrorKind::Denied => return error(py, "Unauthorized", failure.message(), &[]),
-        HomeErrorKind::Unsupported => "Unsupported",
-        HomeErrorKind::NotFound => "NotFound",
-        HomeErrorKind::Differs => "SettingsDiffer",
-        HomeErrorKind::Full => "StreamFull",
-        HomeErrorKind::Stale => "StaleDelivery",
-        HomeErrorKind::Revision => "RevisionConflict",
-        HomeErrorKind::LeaseLost => "LeaseLost",
-        HomeErrorKind::LeaseHeld => "LeaseHeld",
-        HomeErrorKind::Busy => "HomeBusy",
-        HomeErrorKind::Locked => "DataInUse",
-        HomeErrorKind::Corrupt => "DataCorrupt",
-        HomeErrorKind::Unreachable => "HomeUnavailable",
-        _ => "HomeError",
-    };
-    match kind.name().into_py_any(py) {
-        Ok(kind) => error(py, name, failure.message(), &[("kind", kind)]),
-        Err(failure) => failure,
-    }
-}
-
-fn refusal(py: Python<'_>, failure: &HomeError) -> PyResult<Py<PyAny>> {
-    (failure.kind().name(), failure.message()).into_py_any(py)
-}
-
-pub fn subject(py: Python<'_>, text: &str) -> PyResult<Subject> {
-    Subject::new(text).map_err(|wrong| malformed(py, &wrong))
-}
-
-fn pattern(py: Python<'_>, text: &str) -> PyResult<Pattern> {
-    Pattern::new(text).map_err(|wrong| malformed(py, &wrong))
-}
-
-fn patterns(py: Python<'_>, texts: &[String]) -> PyResult<Vec<Pattern>> {
-    texts.iter().map(|text| pattern(py, text)).collect()
-}
-
-fn malformed(py: Python<'_>, wrong: &SubjectError) -> PyErr {
-    error(py, "InvalidSubject", &wrong.to_string(), &[])
-}
-
-fn start((name, number): &(String, u64)) -> Start {
-    match name.as_str() {
-        "new" => Start::New,
-        "all" => Start::All,
-        "time" => Start::Time(*number),
-        _ => Start::Sequence(*number),
-    }
-}
-
-const fn expected(expect: Option<u64>) -> Expect {
-    match expect {
-        None => Expect::Any,
-        Some(0) => Expect::Absent,
-        Some(revision) => Expect::Revision(revision),
-    }
-}
-
-fn each<T>(
-    py: Python<'_>,
-    values: Vec<T>,
-    convert: impl Fn(Python<'_>, T) -> PyResult<Py<PyAny>>,
-) -> PyResult<Py<PyAny>> {
-    let all = values.into_iter().map(|value| convert(py, value)).collect::<PyResult<Vec<_>>>()?;
-    Ok(PyList::new(py, all)?.into_any().unbind())
-}
-
-fn nothing(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
-    Ok(py.None())
-}
-
-fn number(py: Python<'_>, value: u64) -> PyResult<Py<PyAny>> {
-    value.into_py_any(py)
-}
-
-fn truth(py: Python<'_>, value: bool) -> PyResult<Py<PyAny>> {
-    value.into_py_any(py)
-}
-
-fn ack(py: Python<'_>, ack: HomeResult<Ack>) -> PyResult<Py<PyAny>> {
-    match ack {
-        Ok(Ack { sequence, durability, duplicate }) => (sequence, durability.name(), duplicate).into_py_any(py),
-        Err(failure) => refusal(py, &failure),
-    }
-}
-
-fn event(py: Python<'_>, event: Event, delivery: u32, ticket: u64) -> PyResult<Py<PyAny>> {
-    let payload = PyBytes::new(py, &event.payload);
-    let Event { subject, key, id, headers, sequence, time_us, .. } = event;
-    let fields = (subject.as_str(), payload, key, id, headers, sequence, time_us, delivery, ticket);
-    Ok(fields.into_pyobject(py)?.cast_into::<PyTuple>()?.into_any().unbind())
-}
-
-fn dead_letter(py: Python<'_>, letter: DeadLetter) -> PyResult<Py<PyAny>> {
-    let found = letter.event.map(|found| event(py, found, letter.deliveries, 0)).transpose()?;
-    let Fault { error, traceback } = letter.fault;
-    (found, letter.sequence, letter.deliveries, letter.dead_at_us, letter.reason, error, traceback).into_py_any(py)
-}
-
-fn entry(py: Python<'_>, entry: Entry) -> PyResult<Py<PyAny>> {
-    let value = entry.value.map(|value| PyBytes::new(py, &value));
-    (entry.key.as_str(), value, entry.revision, entry.time_us).into_py_any(py)
-}
-
-fn grant(py: Python<'_>, Grant { fence, ttl_us }: Grant) -> PyResult<Py<PyAny>> {
-    (fence, ttl_us).into_py_any(py)
-}
-
-fn lease_info(py: Python<'_>, info: LeaseInfo) -> PyResult<Py<PyAny>> {
-    (info.name, info.holder, info.fence, info.remaining_us).into_py_any(py)
-}
-
-fn texts(patterns: &[Pattern]) -> Vec<&str> {
-    patterns.iter().map(AsRef::as_ref).collect()
-}
-
-fn stream_info(py: Python<'_>, info: StreamInfo) -> PyResult<Py<PyAny>> {
-    let dict = PyDict::new(py);
-    dict.set_item("name", &info.settings.name)?;
-    dict.set_item("subjects", texts(&info.settings.subjects))?;
-    dict.set_item("max_age_us", info.settings.max_age_us)?;
-    dict.set_item("max_bytes", info.settings.max_bytes)?;
-    dict.set_item("max_messages", info.settings.max_messages)?;
-    dict.set_item("full", if info.settings.full == Full::DropOld { "drop_old" } else { "refuse" })?;
-    dict.set_item("dedupe_us", info.settings.dedupe_us)?;
-    dict.set_item("replicas", info.settings.replicas)?;
-    dict.set_item("compact", info.settings.compact.map(Compact::name))?;
-    dict.set_item("messages", info.messages)?;
-    dict.set_item("bytes", info.bytes)?;
-    dict.set_item("first", info.first)?;
-    dict.set_item("last", info.last)?;
-    dict.set_item("first_time_us", info.first_time_us)?;
-    dict.set_item("last_time_us", info.last_time_us)?;
-    dict.set_item("delayed", info.delayed)?;
-    dict.set_item("dead", info.dead)?;
-    dict.set_item("consumers", info.consumers)?;
-    Ok(dict.into_any().unbind())
-}
-
-fn consumer_info(py: Python<'_>, info: ConsumerInfo) -> PyResult<Py<PyAny>> {
-    let dict = PyDict::new(py);
-    dict.set_item("name", &info.settings.name)?;
-    dict.set_item("filter", texts(&info.settings.filter))?;
-    dict.set_item("ack_wait_us", info.settings.ack_wait_us)?;
-    dict.set_item("max_deliver", info.settings.max_deliver)?;
-    dict.set_item("max_in_flight", info.settings.max_in_flight)?;
-    dict.set_item("order", if info.settings.order == Order::Key { "key" } else { "none" })?;
-    dict.set_item("backoff_us", info.settings.backoff_us)?;
-    dict.set_item("inactive_us", info.settings.inactive_us)?;
-    dict.set_item("acked_to", info.acked_to)?;
-    dict.set_item("in_flight", info.in_flight)?;
-    dict.set_item("waiting", info.waiting)?;
-    dict.set_item("lag", info.lag)?;
-    dict.set_item("redelivered", info.redelivered)?;
-    dict.set_item("dead", info.dead)?;
-    dict.set_item("oldest_time_us", info.oldest_time_us)?;
-    dict.set_item("paused_until_us", info.paused_until_us)?;
-    Ok(dict.into_any().unbind())
-}
-
-fn bucket_info(py: Python<'_>, info: BucketInfo) -> PyResult<Py<PyAny>> {
-    let dict = PyDict::new(py);
-    dict.set_item("name", &info.settings.name)?;
-    dict.set_item("history", info.settings.history)?;
-    dict.set_item("ttl_us", info.settings.ttl_us)?;
-    dict.set_item("max_bytes", info.settings.max_bytes)?;
-    dict.set_item("replicas", info.settings.replicas)?;
-    dict.set_item("keys", info.keys)?;
-    dict.set_item("bytes", info.bytes)?;
-    dict.set_item("revision", info.revision)?;
-    Ok(dict.into_any().unbind())
 }

@@ -1,0 +1,268 @@
+//! How a pending operation is driven: polled on the loop's thread or waited for in a plain thread, until it is done or given up.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use pyo3::exceptions::{PyBaseException, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use tidewire_engine::raw::{Mutex, acting_as};
+
+use super::Pending;
+use crate::asyncio::{LoopWaker, asyncio_error, cancelled, soon};
+use crate::bridge::line_here;
+use crate::errors;
+use crate::fork::Born;
+use crate::once::{Once, intern};
+use crate::wait::{Operation, wait};
+
+/// Who is called at the end, each with a context of its own.
+type Callbacks = Vec<(Py<PyAny>, Option<Py<PyAny>>)>;
+
+pub(super) enum State {
+    /// Not looked at yet, or under way.
+    Running { operation: Operation, waker: Option<(Waker, Arc<LoopWaker>)>, blocking: bool, callbacks: Callbacks },
+    /// The error as an object, so that the garbage collector sees it: its traceback often leads back here.
+    Done(Result<Py<PyAny>, Py<PyBaseException>>),
+    /// With what `cancel` was given: cancel scopes know their own by it.
+    Cancelled(Option<Py<PyAny>>),
+    /// Being looked at on some thread.
+    Busy,
+}
+
+/// As much of a state as whoever looks at it wants.
+pub(super) enum Seen {
+    UnderWay,
+    Done(Result<Py<PyAny>, Py<PyBaseException>>),
+    Cancelled(Option<Py<PyAny>>),
+}
+
+impl State {
+    pub(super) fn done(py: Python<'_>, result: PyResult<Py<PyAny>>) -> Self {
+        Self::Done(result.map_err(|error| error.into_value(py)))
+    }
+}
+
+impl Pending {
+    /// Looks whether the operation is ready, and if so calls those who wait. On the loop's thread.
+    pub fn look(this: &Py<Self>, py: Python<'_>) {
+        let callbacks = match this.get().poll(this, py) {
+            Ok(Some(callbacks)) => callbacks,
+            Ok(None) | Err(_) => return,
+        };
+        for (callback, context) in callbacks {
+            let result = match context {
+                Some(context) => context.call_method1(py, intern!(py, "run"), (callback, this.clone_ref(py))),
+                None => callback.call1(py, (this.clone_ref(py),)),
+            };
+            if let Err(error) = result {
+                crate::bridge::raised(py, error);
+            }
+        }
+    }
+
+    /// Polls once. Some: it has become ready, and these wait for it. None: it has not.
+    pub(super) fn poll(&self, this: &Py<Self>, py: Python<'_>) -> PyResult<Option<Callbacks>> {
+        self.check(py)?;
+        let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
+        let State::Running { mut operation, waker, blocking, callbacks } = before else {
+            *self.state.lock() = before;
+            return Ok(Some(Vec::new()));
+        };
+        let (waker, ring) = match waker {
+            Some(waker) => waker,
+            None => match line_here(py) {
+                Ok(line) => {
+                    let ring = Arc::new(LoopWaker { line, pending: Mutex::new(None) });
+                    (Waker::from(Arc::clone(&ring)), ring)
+                }
+                Err(error) => {
+                    *self.state.lock() = State::Running { operation, waker: None, blocking, callbacks };
+                    return Err(error);
+                }
+            },
+        };
+        // The one that wakes takes it out, as it may not hold the interpreter and could not make another reference.
+        *ring.pending.lock() = Some(this.clone_ref(py).into());
+        let mut context = Context::from_waker(&waker);
+        let polled = match self.acting {
+            Some(actor) => acting_as(actor, || operation.as_mut().poll(&mut context)),
+            None => operation.as_mut().poll(&mut context),
+        };
+        match polled {
+            Poll::Ready(result) => {
+                let unused = ring.pending.lock().take();
+                drop(unused);
+                *self.state.lock() = State::done(py, result);
+                Ok(Some(callbacks))
+            }
+            Poll::Pending => {
+                *self.state.lock() = State::Running { operation, waker: Some((waker, ring)), blocking, callbacks };
+                Ok(None)
+            }
+        }
+    }
+
+    /// In the child of a fork nobody completes what the parent began.
+    pub(super) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.born.is_past() && matches!(&*self.state.lock(), State::Running { .. } | State::Busy) {
+            return self.born.check(py);
+        }
+        Ok(())
+    }
+
+    /// Begins what asyncio takes for a future, and makes it one: until then it is a coroutine, which tasks can be made of and
+    /// `asyncio.wait` refuses. Where no loop runs it stays what it is.
+    pub(super) fn become_future(this: &Bound<'_, Self>) -> PyResult<()> {
+        static FUTURE: Once<Py<PyType>> = Once::new();
+        let py = this.py();
+        let future = FUTURE.of(py, "tidewire._futures", "Begun")?;
+        if this.get_type().is(future) {
+            return Ok(());
+        }
+        let unseen = matches!(&*this.get().state.lock(), State::Running { waker: None, .. });
+        if !unseen || this.get().poll(&this.clone().unbind(), py).is_ok() {
+            this.setattr(intern!(py, "__class__"), future)?;
+        }
+        Ok(())
+    }
+
+    pub fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.seen(py) {
+            Seen::Done(result) => result.map_err(|error| PyErr::from_value(error.into_bound(py).into_any())),
+            Seen::Cancelled(why) => Err(cancelled(py, why.as_ref())),
+            Seen::UnderWay => Err(asyncio_error(py, "InvalidStateError", ("Result is not set.",))),
+        }
+    }
+
+    /// What it has come to. Errors are made of it without the lock, as that runs Python.
+    pub(super) fn seen(&self, py: Python<'_>) -> Seen {
+        match &*self.state.lock() {
+            State::Done(Ok(value)) => Seen::Done(Ok(value.clone_ref(py))),
+            State::Done(Err(error)) => Seen::Done(Err(error.clone_ref(py))),
+            State::Cancelled(why) => Seen::Cancelled(why.as_ref().map(|why| why.clone_ref(py))),
+            State::Running { .. } | State::Busy => Seen::UnderWay,
+        }
+    }
+
+    /// Looks whether it is ready; if not, whoever yields this to a task is called when it is.
+    pub fn is_under_way(this: &Bound<'_, Self>) -> PyResult<bool> {
+        let owned = this.clone().unbind();
+        let under_way = this.get().poll(&owned, this.py())?.is_none();
+        if under_way && let State::Running { blocking, .. } = &mut *this.get().state.lock() {
+            *blocking = true;
+        }
+        Ok(under_way)
+    }
+
+    /// Blocks this thread until the operation is ready, unless an event loop runs on it.
+    pub fn block(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let py = this.py();
+        if crate::bridge::on_a_loop(py)? {
+            Self::cancel(this, None)?;
+            let text = "node.sync would block this thread's event loop: await the same call without .sync";
+            return Err(errors::error(py, "InvalidArgument", text, &[]));
+        }
+        this.get().wait(py)
+    }
+
+    /// Runs the operation on this thread, which blocks.
+    pub(super) fn wait_here(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        // Apart from the match, so that the lock is free again in its arms.
+        let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
+        let operation = match before {
+            State::Running { operation, callbacks, .. } if callbacks.is_empty() => operation,
+            other => {
+                let running = matches!(other, State::Running { .. } | State::Busy);
+                *self.state.lock() = other;
+                if running {
+                    return Err(PyRuntimeError::new_err(
+                        "somebody awaits this already: await it, or wait() for it, not both",
+                    ));
+                }
+                return self.outcome(py);
+            }
+        };
+        let result = wait(py, operation);
+        *self.state.lock() = State::done(py, result);
+        self.outcome(py)
+    }
+
+    /// Calls something once it has ended, in a context. What nobody has looked at yet begins.
+    pub(super) fn call_at_end(this: &Bound<'_, Self>, callback: Py<PyAny>, context: Option<Py<PyAny>>) -> PyResult<()> {
+        let py = this.py();
+        let owned = this.clone().unbind();
+        {
+            let mut state = this.get().state.lock();
+            if let State::Running { callbacks, waker, .. } = &mut *state {
+                callbacks.push((callback, context));
+                if waker.is_some() {
+                    return Ok(());
+                }
+                drop(state);
+                // Nobody has looked at it yet: start it.
+                if let Some(callbacks) = this.get().poll(&owned, py)? {
+                    return callbacks
+                        .into_iter()
+                        .try_for_each(|(callback, context)| soon(py, None, &callback, &owned, context));
+                }
+                return Ok(());
+            }
+        }
+        soon(py, None, &callback, &owned, context)
+    }
+
+    /// Takes a callback back, as often as it was given: how often that was.
+    pub(super) fn call_no_more(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let kept = {
+            let mut state = self.state.lock();
+            match &mut *state {
+                State::Running { callbacks, .. } => std::mem::take(callbacks),
+                _ => return Ok(0),
+            }
+        };
+        let py = callback.py();
+        let before = kept.len();
+        let mut left = Vec::new();
+        for (other, context) in kept {
+            if !other.bind(py).eq(callback)? {
+                left.push((other, context));
+            }
+        }
+        let removed = before - left.len();
+        if let State::Running { callbacks, .. } = &mut *self.state.lock() {
+            callbacks.extend(left);
+        }
+        Ok(removed)
+    }
+
+    /// Cancels the operation. Answers whether it was still under way.
+    pub(super) fn give_up(this: &Bound<'_, Self>, why: Option<Py<PyAny>>) -> PyResult<bool> {
+        let py = this.py();
+        let before = {
+            let mut state = this.get().state.lock();
+            match &*state {
+                State::Running { .. } => std::mem::replace(&mut *state, State::Cancelled(why)),
+                _ => return Ok(false),
+            }
+        };
+        if let State::Running { operation, callbacks, waker, .. } = before {
+            end(operation, this.get().born);
+            // The loop itself need not run just now: `asyncio.run` cancels what is left between two runs of it.
+            let running = waker.and_then(|(_, ring)| ring.line.event_loop(py));
+            let owned = this.clone().unbind();
+            for (callback, context) in callbacks {
+                soon(py, running.as_ref(), &callback, &owned, context)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// To drop an operation is to give it up, which a forked child must not do to those of its parent.
+pub(super) fn end(operation: Operation, born: Born) {
+    if born.is_past() {
+        let _kept = ManuallyDrop::new(operation);
+    }
+}
