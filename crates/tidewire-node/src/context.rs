@@ -26,7 +26,17 @@ pub(crate) const PUBLIC: &str = "public";
 
 /// The call that a handler works at: who called, and how long that one waits.
 #[derive(Clone)]
-pub struct Context(Arc<Inner>, Option<Arc<Lease>>);
+pub struct Context(Arc<Inner>, Active);
+
+/// Under what a single active service is the active one.
+#[derive(Clone)]
+enum Active {
+    /// Of its service any number is.
+    Any,
+    Under(Arc<Lease>),
+    /// Under nothing, for a test.
+    With(u64),
+}
 
 pub(crate) struct Inner {
     pub service: Arc<str>,
@@ -51,12 +61,12 @@ impl Context {
         if inner.headers.remove(ORIGIN).is_some_and(|origin| origin == PUBLIC) {
             inner.origin = Visibility::Public;
         }
-        Self(Arc::new(inner), None)
+        Self(Arc::new(inner), Active::Any)
     }
 
     /// The same call, of a service that is active while a lease is held.
     pub(crate) fn under(self, lease: &Arc<Lease>) -> Self {
-        Self(self.0, Some(Arc::clone(lease)))
+        Self(self.0, Active::Under(Arc::clone(lease)))
     }
 
     /// The context of a call that no node has made, for tests of handlers; what is not said of it is as usual.
@@ -89,6 +99,7 @@ impl Context {
     /// ```
     pub fn detached(service: &str, method: &str) -> Detached {
         Detached {
+            active: Active::Any,
             named: Named { name: "caller".to_owned(), ..Named::default() },
             inner: Inner {
                 service: Arc::from(service),
@@ -163,12 +174,15 @@ impl Context {
     /// # Errors
     /// [`Error`] with `lease_lost` if this instance is not active any more, or its service is none of which one is active at a time.
     pub fn fence(&self) -> Result<u64, Error> {
-        let none = || {
-            let text =
-                format!("{}: of this service any number is active: serve it with Node::serve_single", self.service());
-            Error::new(ErrorCode::LeaseLost, text)
-        };
-        self.1.as_ref().ok_or_else(none)?.fence()
+        match &self.1 {
+            Active::Under(lease) => lease.fence(),
+            Active::With(fence) => Ok(*fence),
+            Active::Any => {
+                let mend = "serve it with Node::serve_single";
+                let text = format!("{}: of this service any number is active: {mend}", self.service());
+                Err(Error::new(ErrorCode::LeaseLost, text))
+            }
+        }
     }
 
     /// Whether nobody waits for the answer any more. A handler that awaits is dropped then; one that computes for long should look.
@@ -182,6 +196,7 @@ impl Context {
 pub struct Detached {
     inner: Inner,
     named: Named,
+    active: Active,
 }
 
 impl Detached {
@@ -221,6 +236,12 @@ impl Detached {
         self
     }
 
+    /// Its service is the active one, with this fencing token; see [`Context::fence`].
+    pub fn fence(mut self, fence: u64) -> Self {
+        self.active = Active::With(fence);
+        self
+    }
+
     /// Nobody waits for the answer any more.
     pub fn cancelled(self) -> Self {
         self.inner.exchange.end(Ended::Gone);
@@ -230,7 +251,7 @@ impl Detached {
     /// The context.
     pub fn build(mut self) -> Context {
         self.inner.from = Arc::new(self.named);
-        Context(Arc::new(self.inner))
+        Context(Arc::new(self.inner), self.active)
     }
 }
 
@@ -250,7 +271,7 @@ impl fmt::Debug for Context {
 mod tests {
     use std::time::Duration;
 
-    use super::Context;
+    use super::{Context, ErrorCode};
     use crate::client::Priority;
     use crate::discovery::Visibility;
 
@@ -266,6 +287,8 @@ mod tests {
         let said = said.timeout(Duration::from_secs(3_600)).priority(Priority::Urgent).over_http().build();
         assert_eq!((said.node(), said.user(), said.headers()["tenant"].as_str()), ("shop-1", Some("ada"), "x"));
         assert_eq!((said.origin(), said.priority()), (Visibility::Public, Priority::Urgent));
+        assert_eq!(Context::detached("pricing", "quote").fence(7).build().fence().expect("it is active"), 7);
+        assert_eq!(said.fence().expect_err("any number is active").code(), ErrorCode::LeaseLost);
         assert!(said.remaining().is_some_and(|left| left > Duration::from_secs(3_000)) && !said.is_cancelled());
     }
 

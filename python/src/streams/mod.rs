@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList};
 use tidewire_backend::home::{
-    Answer, asked, BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fault, Fetch, Full, Home,
-    HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch,
+    Answer, BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fault, Fetch, Full, Home,
+    HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch, asked,
 };
 use tidewire_proto::subject::Subject;
 

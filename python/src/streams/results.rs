@@ -4,8 +4,8 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidewire_backend::home::{
-    Ack, BucketInfo, Compact, ConsumerInfo, DeadLetter, Entry, Event, Fault, Full, Grant, HomeError,
-    HomeErrorKind, HomeResult, LeaseInfo, Order, StreamInfo,
+    Ack, BucketInfo, Compact, ConsumerInfo, DeadLetter, Entry, Event, Fault, Full, Grant, HomeError, HomeErrorKind,
+    HomeResult, LeaseInfo, Order, StreamInfo,
 };
 use tidewire_proto::subject::Pattern;
 
