@@ -38,6 +38,7 @@ __all__ = [
     "Gateway",
     "Handling",
     "Hub",
+    "Imports",
     "Intake",
     "Link",
     "LinkSubscription",
