@@ -458,7 +458,8 @@ fn two_actors_that_never_leave_each_other_alone_are_stopped_in_their_time() {
             .unwrap(),
     );
     place.lock().unwrap().as_ref().unwrap().tell(0).unwrap();
-    let report = engine.shutdown(Duration::from_millis(200));
+    // A quarter of the time is for the stop itself, which a busy machine may take its time with.
+    let report = engine.shutdown(Duration::from_secs(2));
     assert!(report.ledger.balances());
     assert!(report.stuck.is_empty(), "{:?}", report.stuck);
     place.lock().unwrap().take();
