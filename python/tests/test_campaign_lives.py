@@ -26,6 +26,10 @@ import tidewire as tw
 if __name__ == "__main__":
     tw.campaign(functions.slow_pi, runs=1_000, seed=7, name="pi", store={store!r}, lease=0.5).run(workers=2)
 """
+AT_WORK = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' AND backend_type = 'client backend'
+"""
 LOOK = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], timeout=1.0)
@@ -118,17 +122,21 @@ def stop_one_with_a_lease(campaign: tw.Campaign) -> int:
             os.kill(worker.process, signal.SIGSTOP)
             now = next(other for other in campaign.status().workers if other.id == worker.id)
             if now.leased and others_can_write(campaign.store):
-                return worker.process
+                # What it had sent to a server before it stood still is stored by now.
+                now = next(other for other in campaign.status().workers if other.id == worker.id)
+                if now.leased:
+                    return worker.process
             os.kill(worker.process, signal.SIGCONT)
 
 
 def others_can_write(store: str) -> bool:
-    """Whether nobody who stands still is in the middle of a commit: with SQLite all would wait until that goes on.
+    """Whether nobody who stands still is in the middle of a commit: with SQLite all would wait until that goes on, and a server ends it by itself.
 
     Another process looks: a second copy of SQLite in this one would take the locks of the first with it as it closes the file.
     """
     if not store.startswith("sqlite"):
-        return True
+        look = ["psql", store, "--no-align", "--tuples-only", "--command", AT_WORK]
+        return subprocess.run(look, timeout=60, check=True, capture_output=True, text=True).stdout.strip() == "0"
     look = [sys.executable, "-S", "-c", LOOK, store.removeprefix("sqlite:///")]
     return subprocess.run(look, timeout=60, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
