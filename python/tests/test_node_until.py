@@ -176,7 +176,8 @@ def test_what_the_hub_refuses_is_raised_where_it_is_awaited() -> None:
                     async with node.subscription("closed.news"):
                         pass
                 # Those of what was refused are gone.
-                await node.until(lambda now: len(now["actors"]) == 1, PATIENCE_S)
+                await node.idle(PATIENCE_S)
+                assert len(node.statistics()["actors"]) == 1
 
     play(story)
 
