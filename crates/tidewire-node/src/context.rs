@@ -1,4 +1,4 @@
-//! What a handler is told of the call that it works at.
+//! The context of a call: its caller, its deadline and its headers, for the handler that works at it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How a pending operation is driven: polled on the loop's thread or waited for in a plain thread, until it is done or given up.
+//! The driving of a pending operation: polled on the loop's thread or waited for in a plain thread, until it is done or given up.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a home answers, as Python objects: plain tuples and dicts, and the exceptions of its errors.
+//! Answers of a home as Python objects: plain tuples and dicts, and the exceptions of its errors.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;

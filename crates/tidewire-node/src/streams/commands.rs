@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+pub use tidewire_core::stream::command::Stage;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::client::{Client, Priority};
@@ -72,30 +73,6 @@ impl StartOptions {
     }
 }
 
-/// What has become of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Stage {
-    /// It waits for a worker.
-    Queued,
-    /// A worker is at it.
-    Running,
-    /// It has returned.
-    Succeeded,
-    /// Its last attempt has failed.
-    Failed,
-    /// It was cancelled.
-    Cancelled,
-}
-
-impl Stage {
-    /// Whether nothing more becomes of it.
-    pub fn is_over(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
-    }
-}
-
 /// What there is of a command.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[non_exhaustive]
@@ -107,6 +84,7 @@ pub struct CommandInfo {
     /// Which of its commands it is.
     pub command: String,
     /// What has become of it.
+    #[serde(deserialize_with = "stage")]
     pub stage: Stage,
     /// The newest attempt, from 1; 0 if there was none.
     pub attempt: u32,
@@ -162,6 +140,7 @@ type State = (u64, bool, Ended);
 
 #[derive(Deserialize)]
 struct Ended {
+    #[serde(deserialize_with = "stage")]
     stage: Stage,
     attempt: u32,
     worker: Option<String>,
@@ -453,6 +432,15 @@ fn time_of(value: &Value) -> SystemTime {
         Value::Timestamp(us) | Value::Moment(us, _) => UNIX_EPOCH + Duration::from_micros((*us).max(0).cast_unsigned()),
         _ => UNIX_EPOCH,
     }
+}
+
+/// One that is not known is that of a newer version.
+fn stage<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Stage, D::Error> {
+    let name = String::deserialize(from)?;
+    let known = Stage::ALL.into_iter().find(|stage| stage.name() == name);
+    known.ok_or_else(|| {
+        serde::de::Error::custom(format!("{name:?} is no stage of a command: use the same version on both sides"))
+    })
 }
 
 fn time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
