@@ -15,6 +15,7 @@ from .programs import NO_CHECKOUT, Programs
 RAY_TIMEOUT_S = 60.0
 RAY_PYTHON = "TIDEWIRE_BENCH_RAY"
 LEFT_OUT = "left out of --smoke, which installs nothing"
+NO_RAY = f"name a Python that has it in {RAY_PYTHON}: its processes may take minutes"
 REQUIREMENTS = "agents_requirements.txt"
 PACKAGES: dict[Program, str] = {"ray": "ray", "pykka": "pykka", "autogen": "autogen-core"}
 SCRIPTS: dict[Program, str] = {"ray": "ray_peers.py", "pykka": "pykka_agents.py", "autogen": "autogen_agents.py"}
@@ -38,17 +39,17 @@ def prepare(bench: Path | None, needed: set[Program], *, installs: bool = True) 
 
 
 def prepare_packages(bench: Path, wanted: Mapping[Program, str], programs: Programs, *, installs: bool) -> None:
-    """Those that are installed by pip. Ray may be had from a Python that a variable names."""
+    """Those that are installed by pip, and Ray, if a variable names a Python that has it."""
     folder = bench / "python"
     own = os.environ.get(RAY_PYTHON)
     peers = Environment(sys.executable, missing=dict.fromkeys(wanted.values(), LEFT_OUT))
-    if installs and set(wanted) - ({"ray"} if own else set()):
+    if installs and set(wanted) - {"ray"}:
         peers = environment_of(bench.parent / ".make" / "bench-agents", folder / REQUIREMENTS, say, build=True)
     for program, package in wanted.items():
         python = peers.python
         version, problem = peers.versions.get(package, ""), peers.missing.get(package, "")
-        if program == "ray" and own:
-            python, (version, problem) = own, ray_version(own)
+        if program == "ray":
+            python, (version, problem) = own or "", ray_version(own) if own else ("", NO_RAY)
         if problem:
             programs.missing[program] = problem
         else:
