@@ -97,8 +97,19 @@ struct Fetching {
     /// After a fetch that failed.
     pause: Option<Pause>,
     wait: Duration,
+    /// Whether there was no link to the hub at the last look.
+    was_lost: bool,
     /// Events that were handled too late, as far as that was told.
     stale: u64,
+}
+
+impl Fetching {
+    /// Notes whether there is a link to the hub: one that is back ends the pause.
+    fn link(&mut self, is_joined: bool) {
+        if std::mem::replace(&mut self.was_lost, !is_joined) && is_joined {
+            self.pause = None;
+        }
+    }
 }
 
 impl DurableSubscription {
@@ -156,10 +167,12 @@ impl DurableSubscription {
                     this.opened.end(Ok(()));
                     let mut fetching = Fetching::default();
                     poll_fn(|context| {
-                        if let Some(core) = core.upgrade() {
-                            // A link that is back is news.
+                        // A link that is back is news.
+                        let is_joined = core.upgrade().is_none_or(|core| {
                             core.rejoined.add(context.waker());
-                        }
+                            core.link.joined().is_some()
+                        });
+                        fetching.link(is_joined);
                         this.poll(&host, &place, &mut fetching, context)
                     })
                     .await;
