@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use tidewire_core::stream::command::{Begin, Command, End, Outcome, Stage};
-use tidewire_core::stream::places::{Places, Token};
+use tidewire_core::stream::command_slots::{CommandSlots, Token};
 
 /// The life of one command, as its record says it.
 #[pyclass(module = "tidewire._tidewire")]
@@ -99,7 +99,7 @@ impl CommandLife {
 /// The places of a worker. Used by one event loop.
 #[pyclass(module = "tidewire._tidewire")]
 pub struct CommandPlaces {
-    machine: Places,
+    machine: CommandSlots,
     since: Instant,
 }
 
@@ -113,7 +113,7 @@ impl CommandPlaces {
 impl CommandPlaces {
     #[new]
     fn new(count: usize, queues: usize, lease_us: u64) -> Self {
-        Self { machine: Places::new(count, queues, lease_us), since: Instant::now() }
+        Self { machine: CommandSlots::new(count, queues, lease_us), since: Instant::now() }
     }
 
     /// The fetches to begin now: of which queue, how many tokens, and whether to wait for them.

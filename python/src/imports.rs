@@ -78,7 +78,7 @@ impl Imports {
     /// What owners are to be told since the last time.
     fn news(&self) -> Vec<News> {
         let news = self.table.lock().news();
-        let of_owner = |(node, news): (u32, tidewire_core::rpc::imports::News)| {
+        let of_owner = |(node, news): (u32, tidewire_core::rpc::imports::ImportUpdates)| {
             let releases = news.releases.iter().map(|(key, count)| (key.to_string(), *count));
             (node, news.claims.iter().map(ToString::to_string).collect(), releases.collect())
         };

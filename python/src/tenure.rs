@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use tidewire_core::stream::tenure::Tenure as Machine;
+use tidewire_core::stream::lease_holder::LeaseHolder as Machine;
 
 /// The lease of one holder.
 #[pyclass(module = "tidewire._tidewire")]

@@ -1,7 +1,7 @@
 //! The port of campaign stores: plans, leases of ranges, results, and what people ask about them.
 
 use crate::{
-    Campaign, CampaignId, Claim, Event, Lease, Plan, RangeResults, Result, Rows, Standing, State, Status,
+    Campaign, CampaignId, Claim, ClaimState, Event, Lease, Plan, RangeResults, Result, Rows, State, Status,
     StoredFailure, Summary, WorkerId, WorkerInfo,
 };
 
@@ -94,7 +94,7 @@ pub trait Campaigns: Send {
     /// # Errors
     ///
     /// [`Stale`](crate::ErrorKind::Stale) if the lease was taken away: it expired, or the campaign ended.
-    fn renew(&mut self, campaign: CampaignId, lease: &Lease) -> Result<Standing>;
+    fn renew(&mut self, campaign: CampaignId, lease: &Lease) -> Result<ClaimState>;
 
     /// Stores the results of `results.count` runs from the front of a lease, and completes that part of it, in one
     /// transaction. When it returns they are on disk. `lease` is moved on by so many runs.
@@ -103,7 +103,7 @@ pub trait Campaigns: Send {
     ///
     /// [`Stale`](crate::ErrorKind::Stale) if the lease was taken away: nothing was stored, and the results must be
     /// forgotten. [`Invalid`](crate::ErrorKind::Invalid) if the results don't fit the lease or the columns.
-    fn commit(&mut self, campaign: CampaignId, lease: &mut Lease, results: &RangeResults) -> Result<Standing>;
+    fn commit(&mut self, campaign: CampaignId, lease: &mut Lease, results: &RangeResults) -> Result<ClaimState>;
 
     /// Gives what is left of a lease back, to be leased to the next who asks. One that was taken away is no error.
     fn give_back(&mut self, campaign: CampaignId, lease: &Lease) -> Result<()>;

@@ -22,7 +22,7 @@ pub use error::{ErrorKind, Result, StoreError};
 pub use plan::{Campaign, CampaignId, Plan, Precision, Schema, Settings};
 pub use results::{Failure, RangeResults, Stages, StoredFailure};
 pub use status::{Event, Look, Status, Summary, WorkerId, WorkerInfo, WorkerStatus};
-pub use tidewire_core::campaign::lease::{Claim, Lease, Standing};
+pub use tidewire_core::campaign::lease::{Claim, ClaimState, Lease};
 pub use tidewire_core::campaign::rows::{Column, ColumnType, Rows};
 pub use tidewire_core::campaign::seed::Seed;
 pub use tidewire_core::campaign::state::State;

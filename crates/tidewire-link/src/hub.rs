@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidewire_core::link::access::Access;
-use tidewire_core::link::gathering::Batch;
-use tidewire_core::link::hub::{Change, Hub, HubCounts, HubOptions, Interest, LinkId};
+use tidewire_core::link::flush_policy::Batch;
+use tidewire_core::link::hub::{Change, Hub, HubCounts, HubOptions, LinkId, SubscriptionInterest};
 use tidewire_proto::wire;
 use tidewire_sync::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
@@ -156,7 +156,7 @@ impl HubHandle {
     }
 
     /// What nodes of this hub are subscribed to, without those that stand for others.
-    pub fn interests(&self) -> Vec<Interest> {
+    pub fn interests(&self) -> Vec<SubscriptionInterest> {
         self.shared.hub.lock().interests()
     }
 

@@ -45,9 +45,9 @@ pub use node::{Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Li
 pub use runtime::Runtime;
 pub use tidewire_core::link::access::{Access, Grant, TokenLimits};
 pub use tidewire_core::link::assembly::Message;
-pub use tidewire_core::link::gathering::Batch;
-pub use tidewire_core::link::hub::{HubCounts, HubOptions, Interest};
-pub use tidewire_core::link::outbox::Pieces;
+pub use tidewire_core::link::flush_policy::Batch;
+pub use tidewire_core::link::hub::{HubCounts, HubOptions, SubscriptionInterest};
+pub use tidewire_core::link::outbox::PayloadParts;
 pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};
 pub use tidewire_core::tree::SubscriptionId as InterestKey;
 pub use tls::{Tls, TlsError};

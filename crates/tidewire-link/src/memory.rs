@@ -16,7 +16,7 @@ use rustix::buffer::spare_capacity;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use tidewire_core::link::hub;
-use tidewire_core::link::outbox::Pieces;
+use tidewire_core::link::outbox::PayloadParts;
 use tidewire_proto::wire::Place;
 use tidewire_sync::{Mutex, PerProcess};
 
@@ -104,7 +104,7 @@ impl Memory {
     }
 
     /// Lays a payload here. None: there is no room.
-    pub fn lay(self: &Arc<Self>, payload: &dyn Pieces) -> Option<(Place, Lying)> {
+    pub fn lay(self: &Arc<Self>, payload: &dyn PayloadParts) -> Option<(Place, Lying)> {
         let bytes = (MARK_BYTES + payload.bytes()) as u64;
         let at = self.free.lock().take(bytes.next_multiple_of(PAGE))?;
         let block = Block { memory: Arc::clone(self), at, bytes: bytes.next_multiple_of(PAGE) };
@@ -132,7 +132,7 @@ impl Memory {
         mark
     }
 
-    fn write(&self, place: &Place, payload: &dyn Pieces) -> io::Result<()> {
+    fn write(&self, place: &Place, payload: &dyn PayloadParts) -> io::Result<()> {
         let (mut at, mut done, total) = (place.at, 0, payload.bytes());
         let mut slices = vec![IoSlice::new(&place.mark)];
         while done < total || !slices.is_empty() {
@@ -184,7 +184,7 @@ impl Free {
     }
 }
 
-impl Pieces for Lying {
+impl PayloadParts for Lying {
     fn bytes(&self) -> usize {
         self.bytes
     }
@@ -304,7 +304,7 @@ mod tests {
     /// Many pieces of all lengths.
     struct Pieced(Vec<u8>);
 
-    impl Pieces for Pieced {
+    impl PayloadParts for Pieced {
         fn bytes(&self) -> usize {
             self.0.len()
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use tidewire_core::link::hub;
-use tidewire_core::link::outbox::Pieces;
+use tidewire_core::link::outbox::PayloadParts;
 use tidewire_proto::wire::Place;
 
 /// There is none.
@@ -24,7 +24,7 @@ impl Memory {
         match *self {}
     }
 
-    pub fn lay(self: &Arc<Self>, _payload: &dyn Pieces) -> Option<(Place, Lying)> {
+    pub fn lay(self: &Arc<Self>, _payload: &dyn PayloadParts) -> Option<(Place, Lying)> {
         match **self {}
     }
 
@@ -33,7 +33,7 @@ impl Memory {
     }
 }
 
-impl Pieces for Lying {
+impl PayloadParts for Lying {
     fn bytes(&self) -> usize {
         match *self {}
     }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use tidewire_core::link::outbox::Burst;
+use tidewire_core::link::outbox::WriteBatch;
 
 /// Most slices of one write.
 const SLICES: usize = 16;
@@ -35,7 +35,7 @@ impl Plain {
         }
     }
 
-    pub fn try_write(&self, burst: &Burst) -> io::Result<usize> {
+    pub fn try_write(&self, burst: &WriteBatch) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let mut count = 0;
         for (place, slice) in slices.iter_mut().zip(burst.slices()) {

@@ -1,7 +1,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidewire_core::link::outbox::Burst;
+use tidewire_core::link::outbox::WriteBatch;
 use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 
@@ -22,7 +22,7 @@ pub struct Writing {
 
 #[derive(Default)]
 struct State {
-    burst: Burst,
+    burst: WriteBatch,
     full: bool,
     broken: bool,
 }
@@ -41,8 +41,8 @@ impl Writing {
     /// Writes as much as the socket takes. `take` moves frames out of the outbox.
     pub fn flush(
         &self,
-        mut take: impl FnMut(&mut Burst) -> bool,
-        mut write: impl FnMut(&Burst) -> io::Result<usize>,
+        mut take: impl FnMut(&mut WriteBatch) -> bool,
+        mut write: impl FnMut(&WriteBatch) -> io::Result<usize>,
     ) -> io::Result<()> {
         self.again.store(true, Ordering::SeqCst);
         while self.again.load(Ordering::SeqCst) {
@@ -59,8 +59,8 @@ impl Writing {
     /// The socket takes bytes again: goes on as [`flush`](Self::flush).
     pub fn resume(
         &self,
-        take: impl FnMut(&mut Burst) -> bool,
-        write: impl FnMut(&Burst) -> io::Result<usize>,
+        take: impl FnMut(&mut WriteBatch) -> bool,
+        write: impl FnMut(&WriteBatch) -> io::Result<usize>,
     ) -> io::Result<()> {
         self.state.lock().full = false;
         self.flush(take, write)
@@ -75,8 +75,8 @@ impl Writing {
     fn write_all(
         &self,
         state: &mut State,
-        take: &mut impl FnMut(&mut Burst) -> bool,
-        write: &mut impl FnMut(&Burst) -> io::Result<usize>,
+        take: &mut impl FnMut(&mut WriteBatch) -> bool,
+        write: &mut impl FnMut(&WriteBatch) -> io::Result<usize>,
     ) -> io::Result<()> {
         let mut written = 0;
         loop {

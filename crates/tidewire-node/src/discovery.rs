@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidewire_core::link::announcement::{self, Entry, Malformed, Told};
+use tidewire_core::link::announcement::{self, Entry, Malformed, ValidAnnouncement};
 use tidewire_link::HubHandle;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::FieldsWriter;
@@ -144,7 +144,7 @@ impl ServiceInfo {
         for interest in hub.interests() {
             let (queue, pattern, says) = (&*interest.queue, &*interest.pattern, &*interest.says);
             let entry = Entry { node: "", queue, pattern, in_progress: 0, says };
-            let Ok(Told::Service { name, instance, json }) = entry.told() else { continue };
+            let Ok(ValidAnnouncement::Service { name, instance, json }) = entry.told() else { continue };
             found.extend(serde_json::from_str::<Self>(json).ok().map(|info| Self {
                 name,
                 instances: vec![instance],
@@ -231,10 +231,10 @@ fn told<'a>(listed: &'a Bytes, skipped: &Skipped) -> Result<Vec<Described<'a>>, 
     for entry in announcement::entries(listed) {
         let entry = entry.map_err(malformed)?;
         match entry.told() {
-            Ok(Told::Service { name: service, instance, json }) => {
+            Ok(ValidAnnouncement::Service { name: service, instance, json }) => {
                 found.push(Described { listed: Listed { service, instance, node: entry.node.to_owned() }, json });
             }
-            Ok(Told::Agent { .. } | Told::Nothing) => {}
+            Ok(ValidAnnouncement::Agent { .. } | ValidAnnouncement::Nothing) => {}
             Err(_) => skipped.count(),
         }
     }

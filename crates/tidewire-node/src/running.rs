@@ -8,7 +8,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use tidewire_engine::raw::{Fire, Watch};
-use tidewire_link::{Call, Exchange, Pieces, Refused};
+use tidewire_link::{Call, Exchange, PayloadParts, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::context::{Context, Inner};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
-use tidewire_core::link::announcement::{self, Told};
+use tidewire_core::link::announcement::{self, ValidAnnouncement};
 use tidewire_core::rpc::directory::{Change, Directory as Machine};
 use tidewire_engine::raw::Mutex;
 
@@ -84,9 +84,9 @@ fn read(py: Python<'_>, listed: &[u8]) -> PyResult<Read> {
         })?;
         let (node, pattern) = (entry.node.to_owned(), entry.pattern.to_owned());
         match entry.told() {
-            Ok(Told::Service { json, .. }) => found.push((pattern, (node, "service", json.to_owned()))),
-            Ok(Told::Agent { json }) => found.push((pattern, (node, "agent", json.to_owned()))),
-            Ok(Told::Nothing) => {}
+            Ok(ValidAnnouncement::Service { json, .. }) => found.push((pattern, (node, "service", json.to_owned()))),
+            Ok(ValidAnnouncement::Agent { json }) => found.push((pattern, (node, "agent", json.to_owned()))),
+            Ok(ValidAnnouncement::Nothing) => {}
             Err(problem) => wrong.push((true, node, pattern, "wrong", problem)),
         }
     }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::{Fire, Mutex, Watch};
-use tidewire_link::{Call, Exchange, Flusher, Named, Pieces, Published, Sending};
+use tidewire_link::{Call, Exchange, Flusher, Named, PayloadParts, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 

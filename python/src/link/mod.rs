@@ -43,7 +43,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::PerProcess;
-use tidewire_link::{Failure, Message, Pieces as _, Refused, Runtime, Sending};
+use tidewire_link::{Failure, Message, PayloadParts as _, Refused, Runtime, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};

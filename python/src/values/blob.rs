@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PySlice};
 
-use tidewire_link::Pieces;
+use tidewire_link::PayloadParts;
 use tidewire_proto::generated::limits;
 
 use crate::errors::error;
@@ -48,7 +48,7 @@ impl From<Bound<'_, PyBytes>> for Blob {
     }
 }
 
-impl Pieces for Blob {
+impl PayloadParts for Blob {
     fn bytes(&self) -> usize {
         match self {
             Self::Whole(all) => all.len(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidewire_link::{
-    Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link as Joined, Listening, Message, Pieces,
-    Published, Runtime, Sending, Subscription, Waiting,
+    Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link as Joined, Listening, Message,
+    PayloadParts, Published, Runtime, Sending, Subscription, Waiting,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags, PublishHead};
@@ -112,7 +112,7 @@ fn sending(data: &Bytes) -> Sending<'_> {
     if data.len() <= SHORT_BYTES {
         Sending::Short(data)
     } else {
-        Sending::Long(Box::new(data.clone()) as Box<dyn Pieces>)
+        Sending::Long(Box::new(data.clone()) as Box<dyn PayloadParts>)
     }
 }
 

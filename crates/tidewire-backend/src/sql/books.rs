@@ -9,7 +9,7 @@ use super::results::{self, ResultTable};
 use super::{clean, one};
 use crate::plan::invalid;
 use crate::{
-    CampaignId, ErrorKind, Failure, Lease, RangeResults, Result, Schema, Standing, State, StoreError, WorkerId,
+    CampaignId, ClaimState, ErrorKind, Failure, Lease, RangeResults, Result, Schema, State, StoreError, WorkerId,
     WorkerInfo,
 };
 
@@ -103,7 +103,7 @@ impl<'a, D: Database> Books<'a, D> {
         ask(&mut self.ledger, self.now.clock, lease).map_err(|refusal| self.refused(refusal, Some(lease)))
     }
 
-    pub fn commit(&mut self, lease: &Lease, results: &RangeResults) -> Result<Standing> {
+    pub fn commit(&mut self, lease: &Lease, results: &RangeResults) -> Result<ClaimState> {
         let part = Completion {
             count: results.count,
             failed: results.failures.len().try_into().unwrap_or(u32::MAX),

@@ -8,13 +8,13 @@ mod database;
 mod results;
 
 use tidewire_core::campaign::ledger::{Ledger, Terms};
-use tidewire_core::campaign::precision::Aim;
+use tidewire_core::campaign::precision::PrecisionTarget;
 use tidewire_core::campaign::seed::Seed;
 
 use crate::plan::invalid;
 use crate::{
-    Campaign, CampaignId, Campaigns, Claim, ErrorKind, Event, Failure, Lease, Look, Plan, Precision, RangeResults,
-    Result, Rows, Schema, Settings, Stages, Standing, State, Status, StoreError, StoredFailure, Summary, WorkerId,
+    Campaign, CampaignId, Campaigns, Claim, ClaimState, ErrorKind, Event, Failure, Lease, Look, Plan, Precision,
+    RangeResults, Result, Rows, Schema, Settings, Stages, State, Status, StoreError, StoredFailure, Summary, WorkerId,
     WorkerInfo, WorkerStatus,
 };
 use books::Books;
@@ -208,7 +208,7 @@ impl<D: Database> Campaigns for Store<D> {
         })
     }
 
-    fn renew(&mut self, id: CampaignId, lease: &Lease) -> Result<Standing> {
+    fn renew(&mut self, id: CampaignId, lease: &Lease) -> Result<ClaimState> {
         self.write(id, |books| {
             let standing = books.held(lease, Ledger::renew)?;
             books.seen(WorkerId(lease.worker))?;
@@ -216,7 +216,7 @@ impl<D: Database> Campaigns for Store<D> {
         })
     }
 
-    fn commit(&mut self, id: CampaignId, lease: &mut Lease, results: &RangeResults) -> Result<Standing> {
+    fn commit(&mut self, id: CampaignId, lease: &mut Lease, results: &RangeResults) -> Result<ClaimState> {
         let asked = *lease;
         let standing = self.write(id, |books| books.commit(&asked, results))?;
         lease.first += u64::from(results.count);
@@ -317,7 +317,7 @@ fn insert_campaign<D: Database>(database: &mut D, plan: &Plan, sets: u64, now: N
         lease_us: settings.lease_us,
         range_us: settings.range_us,
         columns: plan.schema.is_some(),
-        until: until.map(|until| Aim { half_width: until.half_width, confidence: until.confidence }),
+        until: until.map(|until| PrecisionTarget { half_width: until.half_width, confidence: until.confidence }),
     };
     let seed = plan.seed.to_string();
     let ledger = books::written(&Ledger::new(terms))?;

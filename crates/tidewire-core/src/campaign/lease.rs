@@ -47,7 +47,7 @@ pub enum Claim {
 
 /// What has become of a campaign and a lease when results of it were stored, or when it was renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ClaimState {
     /// The state of the campaign.
     pub state: State,
     /// How many runs of the lease are left. A worker finishes them although the campaign was paused, if it can soon; it

@@ -13,7 +13,7 @@ const VALUES_MIN: u64 = 30;
 
 /// How well means must be known.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Aim {
+pub struct PrecisionTarget {
     /// Half the width of the confidence interval, at most.
     pub half_width: f64,
     /// The confidence over all looks together, between 0 and 1; for each parameter set by itself.
@@ -46,7 +46,7 @@ fn or_nan<'de, D: Deserializer<'de>>(input: D) -> Result<f64, D::Error> {
 /// At which runs is looked, and what was seen last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoints {
-    aim: Aim,
+    aim: PrecisionTarget,
     sets: u64,
     next: u64,
     looks: u32,
@@ -55,7 +55,7 @@ pub struct Checkpoints {
 
 impl Checkpoints {
     /// Looks from `100 x sets` runs on, each at a quarter more runs than the last, in whole rounds of the parameter sets.
-    pub fn new(aim: Aim, sets: u64) -> Self {
+    pub fn new(aim: PrecisionTarget, sets: u64) -> Self {
         Self { aim, sets: sets.max(1), next: FIRST.saturating_mul(sets.max(1)), looks: 0, last: None }
     }
 
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn looks_come_at_a_quarter_more_runs_in_whole_rounds() {
-        let mut checkpoints = Checkpoints::new(Aim { half_width: 1e-9, confidence: 0.95 }, 3);
+        let mut checkpoints = Checkpoints::new(PrecisionTarget { half_width: 1e-9, confidence: 0.95 }, 3);
         let mut seen = Vec::new();
         for _ in 0..4 {
             let runs = checkpoints.next();
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_set_that_is_known_least_well_decides() {
-        let checkpoints = Checkpoints::new(Aim { half_width: 0.5, confidence: 0.95 }, 2);
+        let checkpoints = Checkpoints::new(PrecisionTarget { half_width: 0.5, confidence: 0.95 }, 2);
         let mut moments = Moments::new(2);
         for run in 0..200 {
             let sign = if run / 2 % 2 == 0 { 1.0 } else { -1.0 };

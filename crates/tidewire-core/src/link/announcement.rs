@@ -33,7 +33,7 @@ pub struct Entry<'a> {
 
 /// A description that is as it has to be, and fits the pattern that it came with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum ValidAnnouncement<'a> {
     /// An instance of a service.
     Service {
         /// The name of the service.
@@ -94,7 +94,7 @@ impl<'a> Entry<'a> {
     ///
     /// # Errors
     /// What is wrong with it: whoever announced it is a stranger, and the rest of the list is of use nevertheless.
-    pub fn told(&self) -> Result<Told<'a>, String> {
+    pub fn told(&self) -> Result<ValidAnnouncement<'a>, String> {
         told(self.pattern, self.queue, self.says)
     }
 }
@@ -103,11 +103,11 @@ impl<'a> Entry<'a> {
 ///
 /// # Errors
 /// What is wrong with it, in a text of bounded length.
-pub fn told<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<Told<'a>, String> {
+pub fn told<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
     read(pattern, queue, says).map_err(|problem| problem.chars().take(PROBLEM_CHARACTERS_MAX).collect())
 }
 
-fn read<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<Told<'a>, String> {
+fn read<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
     let fields = Fields::parse("SUBSCRIBE", says).map_err(|wrong| wrong.to_string())?;
     let is_own = |wanted: &str| queue.is_empty() && pattern == wanted;
     if let Some(json) = fields.text(AGENT) {
@@ -115,14 +115,16 @@ fn read<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<Told<'a>, Stri
         if !is_own(&agent_subject(&agent.id)) {
             return Err("agent: its id is not that of its subject".to_owned());
         }
-        return Ok(Told::Agent { json });
+        return Ok(ValidAnnouncement::Agent { json });
     }
-    let Some(json) = fields.text(SERVICE) else { return Ok(Told::Nothing) };
+    let Some(json) = fields.text(SERVICE) else { return Ok(ValidAnnouncement::Nothing) };
     let service: Service = described(SERVICE, json)?;
     service.check()?;
     let Service { name, instances, .. } = service;
     match <[String; 1]>::try_from(instances) {
-        Ok([instance]) if is_own(&format!("svc.{name}.{instance}.*")) => Ok(Told::Service { name, instance, json }),
+        Ok([instance]) if is_own(&format!("svc.{name}.{instance}.*")) => {
+            Ok(ValidAnnouncement::Service { name, instance, json })
+        }
         _ => Err("service: its name and its instance are not those of its subject".to_owned()),
     }
 }
@@ -189,7 +191,7 @@ struct Service {
     #[serde(rename = "description")]
     _description: String,
     #[serde(rename = "visibility")]
-    _visibility: Seen,
+    _visibility: ListItem,
     methods: Vec<Method>,
     events: Vec<Event>,
     instances: Vec<String>,
@@ -220,7 +222,7 @@ struct Method {
     _idempotent: bool,
     timeout: Option<f64>,
     #[serde(rename = "visibility")]
-    _visibility: Seen,
+    _visibility: ListItem,
     #[serde(rename = "notes")]
     _notes: Vec<String>,
 }
@@ -241,7 +243,7 @@ struct Event {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Seen {
+enum ListItem {
     Node,
     Private,
     Public,
@@ -284,7 +286,7 @@ impl Service {
 mod tests {
     use tidewire_proto::wire::FieldsWriter;
 
-    use super::{Entry, Malformed, Told, agent_subject, entries, told};
+    use super::{Entry, Malformed, ValidAnnouncement, agent_subject, entries, told};
 
     fn said(field: &str, text: &str) -> Vec<u8> {
         let mut said = Vec::new();
@@ -318,13 +320,15 @@ mod tests {
     fn a_service_is_told_of_where_its_instance_is_called() {
         let says = service(|_| ());
         let found = told("svc.bank.one.*", "", &says).expect("it is well formed");
-        assert!(matches!(found, Told::Service { name, instance, .. } if name == "bank" && instance == "one"));
+        assert!(
+            matches!(found, ValidAnnouncement::Service { name, instance, .. } if name == "bank" && instance == "one")
+        );
         for (pattern, queue) in [("svc.bank.two.*", ""), ("svc.shop.one.*", ""), ("svc.bank.one.*", "bank"), (">", "")]
         {
             let problem = told(pattern, queue, &says).expect_err("that is another's");
             assert!(problem.contains("not those of its subject"), "{problem}");
         }
-        assert_eq!(told("news", "", &said("later", "1")), Ok(Told::Nothing));
+        assert_eq!(told("news", "", &said("later", "1")), Ok(ValidAnnouncement::Nothing));
     }
 
     #[test]
@@ -370,7 +374,7 @@ mod tests {
     #[test]
     fn an_agent_is_told_of_on_its_own_subject() {
         let says = said("agent", r#"{"id": "ann", "type": "desk", "capabilities": ["add"]}"#);
-        assert!(matches!(told("agent.ann", "", &says), Ok(Told::Agent { .. })));
+        assert!(matches!(told("agent.ann", "", &says), Ok(ValidAnnouncement::Agent { .. })));
         assert!(told("agent.bob", "", &says).is_err() && told("agent.ann", "all", &says).is_err());
         assert!(told("agent.ann", "", &said("agent", r#"{"id": "ann", "type": 1, "capabilities": []}"#)).is_err());
         assert_eq!(agent_subject("~a.b"), "agent.~7e612e62");

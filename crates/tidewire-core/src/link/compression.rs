@@ -6,7 +6,7 @@ use lz4_flex::block;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 
-use super::outbox::Pieces;
+use super::outbox::PayloadParts;
 
 /// The feature, as greetings name it.
 pub const FEATURE: &str = "lz4";
@@ -28,7 +28,7 @@ pub struct Packed {
 
 impl Packed {
     /// Compresses a payload. None: it is too long for that, or would not get shorter by an eighth.
-    pub fn of(payload: &dyn Pieces) -> Option<Self> {
+    pub fn of(payload: &dyn PayloadParts) -> Option<Self> {
         let inflated = payload.bytes();
         if inflated > COMPRESSED_MAX {
             return None;
@@ -75,7 +75,7 @@ impl Packed {
 }
 
 /// One block of a payload: where it is, or gathered from the pieces that it lies in.
-fn block_at<'a>(payload: &'a dyn Pieces, at: usize, gathered: &'a mut Vec<u8>) -> &'a [u8] {
+fn block_at<'a>(payload: &'a dyn PayloadParts, at: usize, gathered: &'a mut Vec<u8>) -> &'a [u8] {
     let wanted = BLOCK_BYTES.min(payload.bytes() - at);
     let piece = payload.piece(at);
     if piece.len() >= wanted {

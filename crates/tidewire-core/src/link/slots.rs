@@ -147,7 +147,7 @@ type Page<T> = [Option<(u32, T)>; PAGE];
 
 /// Why the other side may not open an exchange with this id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum SlotConflict {
     /// Its slot is beyond the limit that was stated.
     Beyond {
         /// That limit.
@@ -171,11 +171,11 @@ impl<T> Mirror<T> {
     /// Opens an exchange that the other side began.
     ///
     /// # Errors
-    /// [`Taken`] if it can't be.
-    pub fn insert(&mut self, id: u64, value: T) -> Result<(), Taken> {
+    /// [`SlotConflict`] if it can't be.
+    pub fn insert(&mut self, id: u64, value: T) -> Result<(), SlotConflict> {
         let slot = slot_of(id);
         if slot >= self.max {
-            return Err(Taken::Beyond { max: self.max });
+            return Err(SlotConflict::Beyond { max: self.max });
         }
         if slot / PAGE >= self.pages.len() {
             self.pages.resize_with(slot / PAGE + 1, || None);
@@ -183,7 +183,7 @@ impl<T> Mirror<T> {
         let page = self.pages[slot / PAGE].get_or_insert_with(|| Box::new(std::array::from_fn(|_| None)));
         let entry = &mut page[slot % PAGE];
         if entry.is_some() || generation_of(id) == 0 {
-            return Err(Taken::InUse);
+            return Err(SlotConflict::InUse);
         }
         *entry = Some((generation_of(id), value));
         self.open += 1;

@@ -13,7 +13,7 @@ pub enum Change<K, V> {
 
 /// A list that was asked for.
 #[derive(Debug)]
-struct Asked<K> {
+struct ListRequest<K> {
     /// What was told of these meanwhile is newer than the list.
     told: BTreeSet<K>,
     /// Changes were lost meanwhile: after the list was written, perhaps.
@@ -36,7 +36,7 @@ struct Asked<K> {
 pub struct Directory<K, V> {
     known: BTreeMap<K, V>,
     /// The lists under way, by number.
-    asked: BTreeMap<u64, Asked<K>>,
+    asked: BTreeMap<u64, ListRequest<K>>,
     next: u64,
     is_current: bool,
 }
@@ -50,7 +50,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
     /// A list is asked for: its number. [`listed`](Self::listed) or [`give_up`](Self::give_up) is to follow.
     pub fn ask(&mut self) -> u64 {
         self.next += 1;
-        self.asked.insert(self.next, Asked { told: BTreeSet::new(), has_missed: false });
+        self.asked.insert(self.next, ListRequest { told: BTreeSet::new(), has_missed: false });
         self.next
     }
 
@@ -61,7 +61,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
 
     /// A list has come. Nothing happens if it was given up.
     pub fn listed(&mut self, number: u64, entries: impl IntoIterator<Item = (K, V)>) -> Vec<Change<K, V>> {
-        let Some(Asked { told, has_missed }) = self.asked.remove(&number) else { return Vec::new() };
+        let Some(ListRequest { told, has_missed }) = self.asked.remove(&number) else { return Vec::new() };
         let entries: Vec<_> = entries.into_iter().filter(|(key, _)| !told.contains(key)).collect();
         let kept: BTreeSet<&K> = entries.iter().map(|(key, _)| key).chain(&told).collect();
         let gone: Vec<K> = self.known.keys().filter(|key| !kept.contains(key)).cloned().collect();

@@ -20,7 +20,7 @@ struct Entry<T> {
 
 /// What one owner is to be told: first the keys that have come, then those that were let go, with the number of references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct ImportUpdates {
     /// Keys that were claimed.
     pub claims: Vec<Arc<str>>,
     /// Keys that were let go, each with all references to it that had come.
@@ -49,7 +49,7 @@ pub struct Full {
 #[derive(Debug)]
 pub struct Imports<T> {
     entries: BTreeMap<Arc<str>, Entry<T>>,
-    news: BTreeMap<u32, News>,
+    news: BTreeMap<u32, ImportUpdates>,
     most: usize,
 }
 
@@ -140,7 +140,7 @@ impl<T> Imports<T> {
     }
 
     /// What owners are to be told since the last time, by the numbers of their links.
-    pub fn news(&mut self) -> BTreeMap<u32, News> {
+    pub fn news(&mut self) -> BTreeMap<u32, ImportUpdates> {
         std::mem::take(&mut self.news)
     }
 }

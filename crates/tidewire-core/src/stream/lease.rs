@@ -14,13 +14,13 @@ pub struct Lease {
     /// The newest token.
     pub fence: u64,
     /// Who holds it, and until when.
-    pub held: Option<Held>,
+    pub held: Option<ActiveLease>,
     waiting: VecDeque<Waiting>,
 }
 
 /// Who holds a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct ActiveLease {
     /// Who it is, for people.
     pub holder: String,
     /// How long a grant lasts.
@@ -154,7 +154,7 @@ impl Leases {
         let lease = self.leases.entry(granted.name).or_default();
         lease.fence = granted.fence;
         let until_us = now_us.saturating_add(granted.ttl_us);
-        lease.held = Some(Held { holder: granted.holder, ttl_us: granted.ttl_us, until_us });
+        lease.held = Some(ActiveLease { holder: granted.holder, ttl_us: granted.ttl_us, until_us });
     }
 
     /// Repeats a release of before a crash, or that of a lease whose token alone is known.
@@ -176,7 +176,7 @@ impl Lease {
 
     fn grant(&mut self, name: &str, holder: String, ttl_us: u64, now_us: u64) -> Granted {
         self.fence += 1;
-        self.held = Some(Held { holder: holder.clone(), ttl_us, until_us: now_us.saturating_add(ttl_us) });
+        self.held = Some(ActiveLease { holder: holder.clone(), ttl_us, until_us: now_us.saturating_add(ttl_us) });
         Granted { name: name.to_owned(), fence: self.fence, holder, ttl_us }
     }
 }

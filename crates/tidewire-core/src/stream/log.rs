@@ -7,7 +7,7 @@ mod segment;
 
 use std::collections::{BTreeSet, VecDeque};
 
-pub use segment::{SegmentInfo, Wrong};
+pub use segment::{SegmentError, SegmentInfo};
 
 use super::compaction::{By, Newest};
 use super::dedupe::Window;

@@ -13,30 +13,30 @@
 //! - [`ranges`]: sets of sequences as ranges.
 //! - [`schedule`]: the schedules of one stream: which beat is due.
 //! - [`subscription`]: the deliveries of one handler: credit, extension, drain.
-//! - [`pace`]: how many events a reader fetches at once.
-//! - [`places`]: the places of a worker of commands: what it fetches, which goes first, what it gives back.
-//! - [`tenure`]: a lease as its holder sees it.
+//! - [`fetch_pacer`]: how many events a reader fetches at once.
+//! - [`command_slots`]: the places of a worker of commands: what it fetches, which goes first, what it gives back.
+//! - [`lease_holder`]: a lease as its holder sees it.
 //! - [`timing`]: when a schedule beats: a cron expression in a time zone, or an interval.
 //! - [`window`]: what a publisher has waiting and under way.
 //!
 //! Times are microseconds of the wall clock, given with each call.
 
 pub mod command;
+pub mod command_slots;
 pub mod compaction;
 pub mod consumer;
 pub mod cron;
 pub mod dedupe;
+pub mod fetch_pacer;
 pub mod inbox;
 pub mod keyvalue;
 pub mod lease;
+pub mod lease_holder;
 pub mod log;
-pub mod pace;
-pub mod places;
 pub mod ranges;
 pub mod record;
 pub mod scan;
 pub mod schedule;
 pub mod subscription;
-pub mod tenure;
 pub mod timing;
 pub mod window;

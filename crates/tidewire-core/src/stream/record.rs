@@ -263,7 +263,7 @@ impl<'a> Event<'a> {
 
     /// Reads a body whose checksum was right. None if it is not one of an event nevertheless.
     pub fn decode(body: &'a [u8]) -> Option<Self> {
-        let mut rest = Rest(body);
+        let mut rest = RecordTail(body);
         let (sequence, time_us, flags) = (rest.u64()?, rest.u64()?, rest.bytes(1)?[0]);
         let subject = rest.short()?;
         let key = if flags & KEY != 0 { Some(rest.short()?) } else { None };
@@ -304,7 +304,7 @@ pub fn put_headers(out: &mut Vec<u8>, headers: &[(String, String)]) {
 
 /// Reads what [`put_headers`] wrote. None if it did not.
 pub fn headers_of(bytes: &[u8]) -> Option<Vec<(String, String)>> {
-    let mut rest = Rest(bytes);
+    let mut rest = RecordTail(bytes);
     let mut headers = Vec::new();
     while !rest.0.is_empty() {
         headers.push((rest.long()?.to_owned(), rest.long()?.to_owned()));
@@ -318,9 +318,9 @@ fn put_short(out: &mut Vec<u8>, text: &str) {
 }
 
 /// What was not read yet.
-struct Rest<'a>(&'a [u8]);
+struct RecordTail<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> RecordTail<'a> {
     fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

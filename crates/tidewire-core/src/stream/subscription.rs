@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::pace::Pace;
+use super::fetch_pacer::FetchPacer;
 
 /// How a subscription behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Subscription {
     out: BTreeMap<u64, Out>,
     timers: BTreeSet<(u64, u64)>,
     running: u32,
-    pace: Pace,
+    pace: FetchPacer,
     fetching: bool,
     draining: bool,
 }
@@ -85,7 +85,7 @@ impl Subscription {
             out: BTreeMap::new(),
             timers: BTreeSet::new(),
             running: 0,
-            pace: Pace::new(options.batch_max),
+            pace: FetchPacer::new(options.batch_max),
             fetching: false,
             draining: false,
         }

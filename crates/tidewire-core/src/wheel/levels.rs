@@ -18,12 +18,12 @@ pub(super) struct Slot {
 
 /// The place of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SlotIndex {
     pub level: usize,
     pub slot: usize,
 }
 
-impl Place {
+impl SlotIndex {
     /// The slot for a deadline that is not before `now`: the level is that of the highest digit in which they differ.
     pub fn of(deadline: u64, now: u64) -> Self {
         // The lowest digit counts as different, so that a deadline of this very tick goes to level 0.
@@ -56,12 +56,12 @@ pub(super) struct Occupied {
 impl Occupied {
     pub const NONE: Self = Self { levels: 0, slots: [0; LEVELS] };
 
-    pub fn set(&mut self, place: Place) {
+    pub fn set(&mut self, place: SlotIndex) {
         self.levels |= 1 << place.level;
         self.slots[place.level] |= 1 << place.slot;
     }
 
-    pub fn clear(&mut self, place: Place) {
+    pub fn clear(&mut self, place: SlotIndex) {
         self.slots[place.level] &= !(1 << place.slot);
         if self.slots[place.level] == 0 {
             self.levels &= !(1 << place.level);
@@ -69,10 +69,10 @@ impl Occupied {
     }
 
     /// The slot whose timers are due first. All timers of a level are due before all those of the levels above.
-    pub fn first(&self) -> Option<Place> {
+    pub fn first(&self) -> Option<SlotIndex> {
         (self.levels != 0).then(|| {
             let level = self.levels.trailing_zeros() as usize;
-            Place { level, slot: self.slots[level].trailing_zeros() as usize }
+            SlotIndex { level, slot: self.slots[level].trailing_zeros() as usize }
         })
     }
 }
@@ -83,17 +83,17 @@ mod tests {
 
     #[test]
     fn a_level_covers_its_digit() {
-        assert_eq!(Place::of(5, 0), Place { level: 0, slot: 5 });
-        assert_eq!(Place::of(64, 63), Place { level: 1, slot: 1 });
-        assert_eq!(Place::of(70, 64), Place { level: 0, slot: 6 });
-        assert_eq!(Place::of(u64::MAX, 0), Place { level: 10, slot: 15 });
-        assert_eq!(Place::of(u64::MAX, u64::MAX), Place { level: 0, slot: 63 });
+        assert_eq!(SlotIndex::of(5, 0), SlotIndex { level: 0, slot: 5 });
+        assert_eq!(SlotIndex::of(64, 63), SlotIndex { level: 1, slot: 1 });
+        assert_eq!(SlotIndex::of(70, 64), SlotIndex { level: 0, slot: 6 });
+        assert_eq!(SlotIndex::of(u64::MAX, 0), SlotIndex { level: 10, slot: 15 });
+        assert_eq!(SlotIndex::of(u64::MAX, u64::MAX), SlotIndex { level: 0, slot: 63 });
     }
 
     #[test]
     fn a_slot_begins_where_its_lower_digits_are_zero() {
         for (deadline, now) in [(70, 64), (4097, 64), (u64::MAX, 0), (1 << 60, 1 << 59), (1 << 63, 12345)] {
-            let place = Place::of(deadline, now);
+            let place = SlotIndex::of(deadline, now);
             let width = 1_u64 << (place.level * 6);
             assert_eq!(place.start(now), deadline / width * width, "deadline {deadline} at {now}");
         }

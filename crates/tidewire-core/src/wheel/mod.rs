@@ -36,7 +36,7 @@ mod slab;
 
 use core::num::NonZeroU64;
 
-use levels::{LEVELS, Occupied, Place, SLOTS, Slot};
+use levels::{LEVELS, Occupied, SLOTS, Slot, SlotIndex};
 use slab::{NIL, Slab};
 
 /// Names one timer of one wheel, for ever: a key is not used again after its timer fired or was removed.
@@ -49,7 +49,7 @@ pub struct Key {
 /// Timers that carry a `T`, ordered by deadline and then by insertion.
 #[derive(Clone, Debug)]
 pub struct Wheel<T> {
-    /// Invariant: every timer lies in `Place::of(its deadline, now)`.
+    /// Invariant: every timer lies in `SlotIndex::of(its deadline, now)`.
     now: u64,
     next_serial: NonZeroU64,
     occupied: Occupied,
@@ -100,7 +100,7 @@ impl<T> Wheel<T> {
     /// ```
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let entry = self.slab.find(key.index, key.serial)?;
-        let place = Place::of(entry.deadline, self.now);
+        let place = SlotIndex::of(entry.deadline, self.now);
         Some(self.take(key.index, place))
     }
 
@@ -187,7 +187,7 @@ impl<T> Wheel<T> {
     }
 
     /// Moves the timers of a slot that time has reached into lower levels.
-    fn cascade(&mut self, place: Place) {
+    fn cascade(&mut self, place: SlotIndex) {
         let mut index = self.empty(place);
         while index != NIL {
             let entry = self.slab.entry(index);
@@ -199,7 +199,7 @@ impl<T> Wheel<T> {
 
     /// Appends an entry to the list of its slot.
     fn link(&mut self, index: u32, deadline: u64) {
-        let place = Place::of(deadline, self.now);
+        let place = SlotIndex::of(deadline, self.now);
         let slot = &mut self.slots[place.index()];
         let tail = core::mem::replace(&mut slot.tail, index);
         slot.earliest = slot.earliest.min(deadline);
@@ -215,7 +215,7 @@ impl<T> Wheel<T> {
     }
 
     /// Removes an entry from the list of its slot and from the storage.
-    fn take(&mut self, index: u32, place: Place) -> T {
+    fn take(&mut self, index: u32, place: SlotIndex) -> T {
         let entry = self.slab.entry(index);
         let (next, prev) = (entry.next, entry.prev);
         let slot = &mut self.slots[place.index()];
@@ -234,7 +234,7 @@ impl<T> Wheel<T> {
     }
 
     /// Resets a slot, and answers with the first entry it had.
-    fn empty(&mut self, place: Place) -> u32 {
+    fn empty(&mut self, place: SlotIndex) -> u32 {
         self.occupied.clear(place);
         let slot = &mut self.slots[place.index()];
         slot.tail = NIL;

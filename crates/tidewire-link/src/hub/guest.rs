@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use tidewire_core::link::hub::LinkId;
-use tidewire_core::link::outbox::{Burst, Taker};
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 use tidewire_core::link::session::Fault;
 use tidewire_proto::generated::errors::ErrorCode;
 use tokio::io::Interest;
@@ -171,7 +171,7 @@ async fn keep(shared: &Arc<Shared>, at: LinkId, peer: &Arc<Peer>, greeting: Gree
                     let mut done = Ok(());
                     watched.act(Interest::WRITABLE, || {
                         full = false;
-                        let take = |burst: &mut Burst| shared.take(at, peer, burst.bytes());
+                        let take = |burst: &mut WriteBatch| shared.take(at, peer, burst.bytes());
                         done = writing.resume(take, |burst| plain.try_write(burst));
                         Err(io::ErrorKind::WouldBlock.into())
                     });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_core::link::hub::LinkId;
-use tidewire_core::link::outbox::Filled;
+use tidewire_core::link::outbox::FlushMark;
 
 use super::{HubHandle, Peer, Shared};
 use crate::clock::now_us;
@@ -16,7 +16,7 @@ struct Owed {
     at: LinkId,
     peer: Arc<Peer>,
     /// In the outbox.
-    filled: Filled,
+    filled: FlushMark,
     /// It was taken out of it, and the node was asked whether it has read that.
     is_asked: bool,
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidewire_core::link::hub::LinkId;
-use tidewire_core::link::outbox::{Burst, Taker};
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 
 use super::{HubHandle, Peer, Shared, secret};
 use crate::clock::now_us;
@@ -165,7 +165,7 @@ impl Shared {
         let Some(peer) = self.peer(at) else { return };
         let Peer::Local { feed, writing } = &*peer else { return };
         let Some(feed) = feed.upgrade() else { return };
-        let take = |burst: &mut Burst| self.take(at, &peer, burst.bytes());
+        let take = |burst: &mut WriteBatch| self.take(at, &peer, burst.bytes());
         let resumed = writing.resume(take, |burst| fed(&*feed, burst.frames()));
         debug_assert!(resumed.is_ok(), "feeding does not fail");
     }

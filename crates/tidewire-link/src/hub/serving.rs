@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use tidewire_core::link::hub::LinkId;
-use tidewire_core::link::outbox::{Burst, Taker};
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 use tidewire_proto::wire::WireError;
 use tokio::sync::SemaphorePermit;
 
@@ -185,7 +185,7 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, greeting: Greet
             () = writing.full.notified(), if !full => full = true,
             ready = socket.writable(), if full => {
                 full = false;
-                let take = |burst: &mut Burst| shared.take(at, &peer, burst.bytes());
+                let take = |burst: &mut WriteBatch| shared.take(at, &peer, burst.bytes());
                 if ready.is_err() || writing.resume(take, |burst| socket.try_write(burst.frames())).is_err() {
                     break;
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewire_core::link::hub::{Hub, LinkId};
-use tidewire_core::link::outbox::{Burst, Taker};
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 
 use super::local::fed;
 use super::{Peer, Shared};
@@ -61,7 +61,7 @@ impl Shared {
     }
 
     pub(super) fn flush_to(&self, at: LinkId, peer: &Arc<Peer>) {
-        let take = |burst: &mut Burst| self.take(at, peer, burst.bytes());
+        let take = |burst: &mut WriteBatch| self.take(at, peer, burst.bytes());
         match &**peer {
             Peer::Remote { socket, writing, end } => {
                 if self.holds(at) {

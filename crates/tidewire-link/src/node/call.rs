@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tidewire_core::link::assembly::Message;
-use tidewire_core::link::gathering::Batch;
+use tidewire_core::link::flush_policy::Batch;
 use tidewire_core::link::session::{Named, Refused, Sending, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags};

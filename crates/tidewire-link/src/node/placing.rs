@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use tidewire_core::link::outbox::{Laid, ToLay};
-use tidewire_core::link::session::Placed;
+use tidewire_core::link::outbox::{PendingSharedPayload, SharedPayload};
+use tidewire_core::link::session::SharedPayloadArrived;
 
 use super::way::{Way, WayKind};
 use super::{CallKey, Shared};
@@ -16,11 +16,11 @@ use crate::clock::now_us;
 use crate::memory;
 
 /// Each with the connection that it came over. There are no more of them than exchanges, and no more bytes than a node takes at once.
-pub(super) type Placings = VecDeque<(Placed, u32)>;
+pub(super) type Placings = VecDeque<(SharedPayloadArrived, u32)>;
 
 impl Shared {
     /// A payload is to be read where it lies.
-    pub(super) fn placed(&self, placed: Placed, epoch: u32) {
+    pub(super) fn placed(&self, placed: SharedPayloadArrived, epoch: u32) {
         self.placed.lock().push_back((placed, epoch));
         self.work_on_placed();
     }
@@ -64,8 +64,8 @@ impl Shared {
             self.lays.store(state.session.out.has_to_lay(), Ordering::Release);
             (state.epoch, next)
         };
-        let (Some(ToLay { id, answer, payload }), Some(memory)) = (next, &self.memory) else { return };
-        let laid = memory.lay(&*payload).map(|(place, lying)| Laid { payload: Box::new(lying), place });
+        let (Some(PendingSharedPayload { id, answer, payload }), Some(memory)) = (next, &self.memory) else { return };
+        let laid = memory.lay(&*payload).map(|(place, lying)| SharedPayload { payload: Box::new(lying), place });
         self.laid.fetch_add(u64::from(laid.is_some()), Ordering::Relaxed);
         // What it was made of is let go now, if it lies there.
         drop(payload);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidewire_core::link::outbox::{Burst, Taker};
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 use tidewire_core::link::session::{Sending, Session};
 use tidewire_proto::generated::limits;
 
@@ -101,7 +101,7 @@ impl Shared {
         held
     }
 
-    pub(super) fn take(&self, way: &Way, burst: &mut Burst) -> bool {
+    pub(super) fn take(&self, way: &Way, burst: &mut WriteBatch) -> bool {
         let count = self.greeting.batch.write_bytes();
         let mut state = self.state.lock();
         if state.epoch != way.epoch {

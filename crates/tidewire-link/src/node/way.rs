@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tidewire_core::link::outbox::Burst;
+use tidewire_core::link::outbox::WriteBatch;
 use tokio::sync::Notify;
 
 use crate::hub::LocalEnd;
@@ -73,7 +73,7 @@ impl WayKind {
         matches!(self, Self::Plain(_))
     }
 
-    pub fn write(&self, burst: &Burst) -> io::Result<usize> {
+    pub fn write(&self, burst: &WriteBatch) -> io::Result<usize> {
         match self {
             Self::Plain(plain) => plain.try_write(burst),
             Self::Layered(layered) => layered.try_write(burst.frames()),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_nats::{Message, StatusCode, Subject};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
-use tidewire_link::{HubHandle, Interest, InterestKey};
+use tidewire_link::{HubHandle, InterestKey, SubscriptionInterest};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tokio::sync::{oneshot, watch};
@@ -52,7 +52,7 @@ struct Cluster {
     work: Arc<Work>,
     /// Peers to which more may be sent now.
     touched: BTreeSet<u32>,
-    interests: Vec<Interest>,
+    interests: Vec<SubscriptionInterest>,
     log: Log,
     beginning: Option<(Begun, Instant)>,
     quiet_from: Instant,
@@ -446,8 +446,8 @@ impl Cluster {
         }
         let interests = self.hub.interests();
         let own = format!("$node.{}.>", self.me.number);
-        let travels = |one: &Interest| travels(&one.pattern, &own);
-        let interests: Vec<Interest> = interests.into_iter().filter(travels).collect();
+        let travels = |one: &SubscriptionInterest| travels(&one.pattern, &own);
+        let interests: Vec<SubscriptionInterest> = interests.into_iter().filter(travels).collect();
         if interests != self.interests {
             self.interests = interests;
             for (number, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.is_attached()) {

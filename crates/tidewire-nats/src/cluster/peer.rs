@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use tidewire_link::{Feed, HubHandle, Interest, InterestKey, LocalEnd};
+use tidewire_link::{Feed, HubHandle, InterestKey, LocalEnd, SubscriptionInterest};
 use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Hello, Kind, SubscribeHead, VERSION};
 use tidewire_sync::Mutex;
 use tokio::sync::Notify;
@@ -221,7 +221,7 @@ impl Peer {
     }
 
     /// Tells what is subscribed to here now.
-    pub fn tell(&mut self, interests: &[Interest]) {
+    pub fn tell(&mut self, interests: &[SubscriptionInterest]) {
         let keys: BTreeSet<_> = interests.iter().map(|interest| interest.key).collect();
         let gone: Vec<_> = self.said.keys().filter(|key| !keys.contains(key)).copied().collect();
         for key in gone {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tidewire_core::rpc::exports::Exports;
-use tidewire_core::rpc::imports::{Imports, News};
+use tidewire_core::rpc::imports::{ImportUpdates, Imports};
 use tidewire_engine::raw::{Fire, Mutex, Watch};
 use tidewire_link::{CallKey, Failure, Message, Subscription, Waiting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -327,7 +327,7 @@ impl Objects {
 
     fn tell_owners(&self) {
         let news = self.state.lock().held.news();
-        for (node, News { claims, releases }) in news {
+        for (node, ImportUpdates { claims, releases }) in news {
             if !claims.is_empty() {
                 self.tell(node, "claim", Flags::NORMAL, &claims.iter().map(|key| &**key).collect::<Vec<&str>>());
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_backend::home::asked::{self, Asked};
 use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Fetch, Home, Order, Start};
-use tidewire_core::stream::pace::Pace;
+use tidewire_core::stream::fetch_pacer::FetchPacer;
 use tidewire_proto::generated::limits;
 
 use super::event::{DeadEvent, Delivery, Settler};
@@ -113,7 +113,7 @@ pub struct Consumer {
     name: Arc<str>,
     settler: Arc<Settler>,
     ready: VecDeque<Delivery>,
-    pace: Pace,
+    pace: FetchPacer,
     began: Instant,
     fetching: Option<Fetching>,
 }
@@ -139,7 +139,7 @@ impl Consumer {
             name: name.into(),
             settler: Settler::new(home, stream, name),
             ready: VecDeque::new(),
-            pace: Pace::new(most.min(PAGE)),
+            pace: FetchPacer::new(most.min(PAGE)),
             began: Instant::now(),
             fetching: None,
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures_core::Stream as _;
 use tidewire_backend::home::asked::{self, Asked};
 use tidewire_backend::home::{Answer, Grant, Home, HomeErrorKind, HomeResult, answer};
-use tidewire_core::stream::tenure::Tenure;
+use tidewire_core::stream::lease_holder::LeaseHolder;
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
@@ -82,7 +82,7 @@ struct Held {
     home: Arc<dyn Home>,
     name: String,
     /// Decides when to renew it and until when it is believed.
-    tenure: Mutex<Tenure>,
+    tenure: Mutex<LeaseHolder>,
     began: Instant,
     is_over: AtomicBool,
     /// Whether its home has heard that it is given back.
@@ -127,7 +127,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
                 },
             }
         };
-        let (tenure, began) = (Mutex::new(Tenure::new(ttl_us)), Instant::now());
+        let (tenure, began) = (Mutex::new(LeaseHolder::new(ttl_us)), Instant::now());
         tenure.lock().granted(fence, 0);
         let held = Held {
             home,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidewire_link::{Pieces, Sending};
+use tidewire_link::{PayloadParts, Sending};
 use tidewire_proto::generated::limits;
 
 use super::wrong::Wrong;
@@ -69,7 +69,7 @@ impl Blob {
     }
 }
 
-impl Pieces for Blob {
+impl PayloadParts for Blob {
     fn bytes(&self) -> usize {
         self.bytes
     }

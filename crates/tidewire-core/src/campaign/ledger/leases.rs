@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pace::Load;
-use super::pieces::{Piece, Pieces};
+use super::range_sizer::Load;
+use super::returned_ranges::{ReturnedRange, ReturnedRanges};
 use super::{Clock, Completion, Ledger, Refusal, RunLost};
-use crate::campaign::lease::{Claim, Lease, Standing};
+use crate::campaign::lease::{Claim, ClaimState, Lease};
 use crate::campaign::state::State;
 
 /// A run that has killed its worker so often is quarantined.
@@ -61,12 +61,12 @@ impl Ledger {
     /// # Errors
     ///
     /// If it was taken away.
-    pub fn renew(&mut self, now: Clock, lease: &Lease) -> Result<Standing, Refusal> {
+    pub fn renew(&mut self, now: Clock, lease: &Lease) -> Result<ClaimState, Refusal> {
         self.tick(now);
         let at = self.find(lease)?;
         self.leases[at].deadline_us = self.clock.us + self.terms.lease_us;
         self.workers.insert(lease.worker, self.clock.us);
-        Ok(Standing { state: self.state, left: self.leases[at].count })
+        Ok(ClaimState { state: self.state, left: self.leases[at].count })
     }
 
     /// Completes so many runs from the front of a lease, whose results are stored in the same transaction, and renews the
@@ -75,7 +75,7 @@ impl Ledger {
     /// # Errors
     ///
     /// If it was taken away, or the completion does not fit it.
-    pub fn complete(&mut self, now: Clock, lease: &Lease, part: &Completion) -> Result<Standing, Refusal> {
+    pub fn complete(&mut self, now: Clock, lease: &Lease, part: &Completion) -> Result<ClaimState, Refusal> {
         self.tick(now);
         let at = self.find(lease)?;
         let held = &mut self.leases[at];
@@ -105,7 +105,7 @@ impl Ledger {
         self.progress.mark(self.stored.ended());
         self.workers.insert(lease.worker, self.clock.us);
         self.settle();
-        Ok(Standing { state: self.state, left })
+        Ok(ClaimState { state: self.state, left })
     }
 
     /// Gives back what is left of a lease. One that was taken away is no error.
@@ -155,7 +155,7 @@ impl Ledger {
             now_us: self.clock.us,
         };
         let most = if self.columns { self.pace.size(&load) } else { 1 };
-        let Piece { first, count, losses } = self.next_piece(most, limit)?;
+        let ReturnedRange { first, count, losses } = self.next_piece(most, limit)?;
         self.last_lease += 1;
         let valid_us = self.terms.lease_us;
         let id = self.last_lease;
@@ -168,7 +168,7 @@ impl Ledger {
 
     /// The runs to hand out next. Those with which a worker was lost come last: whoever kills workers as they begin would
     /// else meet the same run twice, and have it quarantined for nothing.
-    fn next_piece(&mut self, most: u32, limit: u64) -> Option<Piece> {
+    fn next_piece(&mut self, most: u32, limit: u64) -> Option<ReturnedRange> {
         if self.deaths >= DEATHS
             && let Some(piece) = self.returned.take_suspect(most)
         {
@@ -183,7 +183,7 @@ impl Ledger {
         }
         let first = self.next;
         self.next += count;
-        Some(Piece { first, count: count as u32, losses: 0 })
+        Some(ReturnedRange { first, count: count as u32, losses: 0 })
     }
 
     fn wait(&self) -> Claim {
@@ -235,7 +235,7 @@ impl Ledger {
             }
             self.suspects.insert(held.first, kills);
         }
-        if losses < KILLS || held.count == 1 || self.returned.len() >= Pieces::MANY {
+        if losses < KILLS || held.count == 1 || self.returned.len() >= ReturnedRanges::MANY {
             return self.returned.put(held.first, held.count, losses);
         }
         let half = held.count / 2;

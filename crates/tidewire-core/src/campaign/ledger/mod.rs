@@ -18,9 +18,9 @@
 //! ```
 
 mod leases;
-mod pace;
-mod pieces;
 mod progress;
+mod range_sizer;
+mod returned_ranges;
 mod terms;
 
 use std::collections::BTreeMap;
@@ -31,9 +31,9 @@ use serde::{Deserialize, Serialize};
 use super::precision::{Checkpoints, Verdict};
 use super::state::State;
 use leases::Held;
-use pace::Pace;
-use pieces::Pieces;
 use progress::Progress;
+use range_sizer::RangeSizer;
+use returned_ranges::ReturnedRanges;
 
 pub use terms::{Clock, Completion, Refusal, RunLost, Stored, Terms, Turn};
 
@@ -48,7 +48,7 @@ pub struct Ledger {
     /// The number of the last lease.
     last_lease: u64,
     leases: Vec<Held>,
-    returned: Pieces,
+    returned: ReturnedRanges,
     /// Runs whose worker has died in them, and how often.
     suspects: BTreeMap<u64, u32>,
     /// Workers that were here lately, and when.
@@ -59,7 +59,7 @@ pub struct Ledger {
     columns: bool,
     checkpoints: Option<Checkpoints>,
     stored: Stored,
-    pace: Pace,
+    pace: RangeSizer,
     progress: Progress,
     clock: Clock,
     #[serde(skip)]
@@ -80,12 +80,12 @@ impl Ledger {
             next: 0,
             last_lease: 0,
             leases: Vec::new(),
-            returned: Pieces::default(),
+            returned: ReturnedRanges::default(),
             suspects: BTreeMap::new(),
             workers: BTreeMap::new(),
             deaths: 0,
             stored: Stored::default(),
-            pace: Pace::default(),
+            pace: RangeSizer::default(),
             progress: Progress::default(),
             clock: Clock::default(),
             turns: Vec::new(),
@@ -267,7 +267,7 @@ impl Ledger {
         reason.clone_into(&mut self.reason);
         if to.ended() {
             self.leases.clear();
-            self.returned = Pieces::default();
+            self.returned = ReturnedRanges::default();
             self.suspects.clear();
         }
     }

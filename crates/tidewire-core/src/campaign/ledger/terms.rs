@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::campaign::digest;
-use crate::campaign::precision::Aim;
+use crate::campaign::precision::PrecisionTarget;
 use crate::campaign::state::State;
 
 /// What a campaign was planned with, as far as its ledger must know it.
@@ -26,7 +26,7 @@ pub struct Terms {
     /// True if the columns of the results are known before the first run.
     pub columns: bool,
     /// How well means must be known for it to end early.
-    pub until: Option<Aim>,
+    pub until: Option<PrecisionTarget>,
 }
 
 impl Terms {

@@ -4,10 +4,10 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Fields, Flags, Frame, Kind, SubscribeHead, WireError};
 
-use super::super::passing::Passing;
+use super::super::flow_control::FlowWindow;
 use super::super::session::taken_slot;
-use super::announcing::{OF_AGENTS, OF_SERVICES};
-use super::routes::{Back, Route, Subscriber};
+use super::announcements::{OF_AGENTS, OF_SERVICES};
+use super::routes::{ReverseRoute, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 use crate::tree::SubscriptionId;
 
@@ -160,7 +160,7 @@ impl Hub {
         frame: &Frame<'_>,
     ) -> Result<Option<(ErrorCode, String)>, WireError> {
         self.introduce(to, at);
-        let (lane, mut passing) = (frame.flags.lane() as u8, Passing::default());
+        let (lane, mut passing) = (frame.flags.lane() as u8, FlowWindow::default());
         passing.take(frame)?;
         let number = self.link(at).map_or(0, |link| link.number);
         let Some(callee) = self.with_room(to) else { return Ok(None) };
@@ -172,9 +172,16 @@ impl Hub {
             let text = "the node that answers can't read a compressed call: call again, it is sent as it is then";
             return Ok(Some((ErrorCode::NoResponders, text.to_owned())));
         }
-        let (back, streams) = (Passing::with_credit(credit), credit > 0);
-        let back =
-            Back::Call { link: at, id: frame.id, subscription: key, lane, passing: back, ending: false, streams };
+        let (back, streams) = (FlowWindow::with_credit(credit), credit > 0);
+        let back = ReverseRoute::Call {
+            link: at,
+            id: frame.id,
+            subscription: key,
+            lane,
+            passing: back,
+            ending: false,
+            streams,
+        };
         let Ok(id) = callee.ours.insert(back) else {
             let max = callee.ours.max();
             let text =

@@ -3,27 +3,27 @@
 //! A hub reads heads and passes payloads on as they come. Of what it passes on it keeps the route of each open exchange, and
 //! what waits to be written.
 
-mod announcing;
+mod announce_rate_limit;
+mod announcements;
+mod auth_throttle;
 mod bounds;
 mod calls;
-mod compressing;
-mod ends;
-mod greeting;
-mod leaving;
-mod listing;
-mod names;
+mod close;
+mod compression_policy;
+mod directory_updates;
+mod drain;
+mod forward;
+mod handshake;
+mod memory_budget;
+mod name_reservations;
+mod node_list;
 mod options;
-mod pacing;
-mod passing_on;
-mod placing;
-mod publishing;
+mod outbound;
+mod publish;
 mod remote;
 mod routes;
-mod sharing;
-mod strangers;
-mod telling;
-mod timing;
-mod writing;
+mod shared_memory;
+mod timeouts;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -31,23 +31,23 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
 use super::access::{Access, TokenLimits};
-use super::gathering::Gathering;
-use super::heart::Heart;
+use super::flush_policy::FlushTimer;
+use super::keepalive::Keepalive;
 use super::outbox::Outbox;
 use super::session::Fault;
 use super::slots::{Mirror, Slots};
 use crate::tree::{SubjectTree, SubscriptionId};
 
-use announcing::Said;
+use announcements::Announcements;
+use auth_throttle::{AuthThrottle, Refused};
 use bounds::Bounds;
-use names::Kept;
-use publishing::Course;
-use routes::{Back, Route, Subscriber};
-use strangers::{Refused, Strangers};
+use name_reservations::NameReservations;
+use publish::PublishRoute;
+use routes::{ReverseRoute, Route, Subscriber};
 
-pub use listing::Change;
+pub use node_list::Change;
 pub use options::{HubCounts, HubOptions, Memory};
-pub use remote::Interest;
+pub use remote::SubscriptionInterest;
 
 /// Names one link of one hub. It may be used again once the link was closed.
 pub type LinkId = usize;
@@ -55,8 +55,8 @@ pub type LinkId = usize;
 struct Link {
     out: Outbox,
     theirs: Mirror<Route>,
-    ours: Slots<Back>,
-    heart: Heart,
+    ours: Slots<ReverseRoute>,
+    heart: Keepalive,
     number: u32,
     name: String,
     resume: String,
@@ -66,7 +66,7 @@ struct Link {
     /// The nodes whose names it was told.
     knows: BTreeSet<u32>,
     subscriptions: usize,
-    said: Said,
+    said: Announcements,
     /// Bytes that wait, when they were counted last.
     queued: usize,
     /// Where it comes from; none: that is not known.
@@ -80,7 +80,7 @@ struct Link {
     /// It is counted among the nodes that can't read what is compressed.
     plain: bool,
     greeting_until_us: Option<u64>,
-    gathering: Gathering,
+    gathering: FlushTimer,
     touched: bool,
     /// It was not told of a service that came or went: too much waited.
     missed: bool,
@@ -131,12 +131,12 @@ pub struct Hub {
     /// The subscriptions that say something of themselves, by their patterns.
     announced: BTreeMap<String, SubscriptionId>,
     /// Names whose links were lost.
-    kept: Kept,
+    kept: NameReservations,
     /// Bytes that wait for all links.
     queued: usize,
     /// What it has done.
     work: u64,
-    strangers: Strangers,
+    strangers: AuthThrottle,
     /// The latest time that it was told.
     now_us: u64,
     touched: Vec<LinkId>,
@@ -148,7 +148,7 @@ pub struct Hub {
     draw: u64,
     found: Vec<SubscriptionId>,
     /// Where the last message went, until that may have changed.
-    course: Option<Course>,
+    course: Option<PublishRoute>,
     leaving: bool,
     /// A link has another heartbeat than before.
     retimed: bool,
@@ -173,10 +173,10 @@ impl Hub {
             granted: BTreeMap::new(),
             tree: SubjectTree::new(),
             announced: BTreeMap::new(),
-            kept: Kept::default(),
+            kept: NameReservations::default(),
             queued: 0,
             work: 0,
-            strangers: Strangers::default(),
+            strangers: AuthThrottle::default(),
             now_us: 0,
             touched: Vec::new(),
             closing: Vec::new(),
@@ -225,7 +225,7 @@ impl Hub {
             out,
             theirs: Mirror::new(self.options.in_flight),
             ours: Slots::new(self.options.in_flight),
-            heart: Heart::new(heartbeat, heartbeat, now_us),
+            heart: Keepalive::new(heartbeat, heartbeat, now_us),
             number: self.next_number,
             name: String::new(),
             resume: secret,
@@ -234,7 +234,7 @@ impl Hub {
             bounds: Bounds::new(&self.options, TokenLimits::default()),
             knows: BTreeSet::new(),
             subscriptions: 0,
-            said: Said::default(),
+            said: Announcements::default(),
             queued: 0,
             place: None,
             refused: None,
@@ -243,7 +243,7 @@ impl Hub {
             inflates: false,
             plain: false,
             greeting_until_us: Some(now_us.saturating_add(self.options.greeting_ms.saturating_mul(1_000))),
-            gathering: Gathering::default(),
+            gathering: FlushTimer::default(),
             touched: false,
             missed: false,
             here: false,
@@ -421,7 +421,7 @@ impl Hub {
 
     /// The same without streams: they may have no end.
     pub fn ending_calls(&self) -> usize {
-        let is_stream = |back: &&Back| matches!(back, Back::Call { streams: true, .. });
+        let is_stream = |back: &&ReverseRoute| matches!(back, ReverseRoute::Call { streams: true, .. });
         self.links.iter().flatten().flat_map(|link| link.ours.values()).filter(|back| !is_stream(back)).count()
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tidewire_proto::generated::limits;
 
 use super::super::access::Access;
-use super::super::gathering::Batch;
+use super::super::flush_policy::Batch;
 
 /// What a hub is told.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use crate::tree::SubscriptionId;
 
 /// Something that a node of this hub is subscribed to, as it said so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interest {
+pub struct SubscriptionInterest {
     /// Which subscription it is; that of no other one, ever.
     pub key: SubscriptionId,
     /// The queue group, or an empty text.
@@ -34,17 +34,17 @@ impl Hub {
     }
 
     /// What nodes of this hub are subscribed to, in the order in which they were; without what its gateway and bridges are.
-    pub fn interests(&self) -> Vec<Interest> {
+    pub fn interests(&self) -> Vec<SubscriptionInterest> {
         let own = self.links.iter().flatten().filter(|link| !link.remote && !link.gateway);
         let keys = own.flat_map(|link| link.theirs.iter()).filter_map(|(_, route)| match route {
             Route::Subscription(key) => Some(*key),
             Route::To { .. } | Route::Fan(_) => None,
         });
-        let mut found: Vec<Interest> = keys
+        let mut found: Vec<SubscriptionInterest> = keys
             .filter_map(|key| {
                 let one = self.tree.get(key)?;
                 let (queue, pattern, says) = (one.queue.clone(), one.pattern.clone(), one.says.clone());
-                Some(Interest { key, queue, pattern, says, listens: one.listens })
+                Some(SubscriptionInterest { key, queue, pattern, says, listens: one.listens })
             })
             .collect();
         found.sort_unstable_by_key(|interest| interest.key);

@@ -1,26 +1,26 @@
-use super::super::passing::Passing;
+use super::super::flow_control::FlowWindow;
 use super::LinkId;
 use crate::tree::SubscriptionId;
 
 /// An exchange that a node opened, seen from that node.
 pub(super) enum Route {
     /// It goes to an exchange of the hub on another link. All its frames travel in one lane, so that none overtakes another.
-    To { link: LinkId, id: u64, lane: u8, passing: Passing },
+    To { link: LinkId, id: u64, lane: u8, passing: FlowWindow },
     /// It is a subscription.
     Subscription(SubscriptionId),
     /// A long published payload.
-    Fan(Box<Fan>),
+    Fan(Box<Fanout>),
 }
 
 /// An exchange that the hub opened, seen from the node that answers.
-pub(super) enum Back {
+pub(super) enum ReverseRoute {
     /// It answers an exchange of another node; with a stream, as that has given credit.
     Call {
         link: LinkId,
         id: u64,
         subscription: SubscriptionId,
         lane: u8,
-        passing: Passing,
+        passing: FlowWindow,
         ending: bool,
         streams: bool,
     },
@@ -29,10 +29,10 @@ pub(super) enum Back {
 }
 
 /// A long published payload on its way to several nodes.
-pub(super) struct Fan {
+pub(super) struct Fanout {
     pub(super) to: Vec<Receiver>,
     pub(super) lane: u8,
-    pub(super) passing: Passing,
+    pub(super) passing: FlowWindow,
     /// Bytes that came.
     pub(super) received: u64,
     /// Bytes for which the sender got windows.
@@ -46,8 +46,8 @@ pub(super) struct Receiver {
     pub(super) asked: u64,
 }
 
-impl Fan {
-    pub(super) fn new(to: Vec<Receiver>, lane: usize, passing: Passing) -> Self {
+impl Fanout {
+    pub(super) fn new(to: Vec<Receiver>, lane: usize, passing: FlowWindow) -> Self {
         Self { to, lane: lane as u8, passing, received: 0, granted: 0 }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tidewire_proto::wire::{self, Flags, Kind};
 
 use super::frames::Frames;
-use super::{Laid, Payload, Pieces, Taker, Tally, ToLay};
+use super::{FrameSink, Payload, PayloadParts, PendingSharedPayload, SharedPayload, WriteCounts};
 
 /// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
 const KEPT_BYTES: usize = 65_536;
@@ -37,31 +37,31 @@ pub(super) struct Transfer {
     flags: Flags,
     /// The node whose call it answers, or 0.
     pub(super) called: u32,
-    payload: Arc<dyn Pieces>,
+    payload: Arc<dyn PayloadParts>,
     at: usize,
     /// Bytes that may still be sent before the receiver asks for more.
     pub(super) window: usize,
     /// It lies in shared memory, and its receiver has not asked for it in chunks.
     pub(super) laid: bool,
     /// It is to be laid there before anything of it is sent.
-    laying: Laying,
+    laying: SharedWriteState,
     /// Its first frame is gone once so many bytes of whole frames have been given.
     begins: u64,
     /// What has to come after its last chunk: published messages of its lane, or further frames of its exchange.
-    after: VecDeque<Behind>,
+    after: VecDeque<QueuedAfter>,
     /// Bytes of that.
     behind: usize,
 }
 
 /// How far it is with laying a payload in shared memory.
-enum Laying {
+enum SharedWriteState {
     /// It is not to be, or has been.
     No,
     /// Its first frame is held back; whether somebody is laying the payload by now.
     Waits(Vec<u8>, bool),
 }
 
-pub(super) enum Behind {
+pub(super) enum QueuedAfter {
     Frame(Vec<u8>),
     Transfer(Vec<u8>, Transfer),
 }
@@ -110,11 +110,11 @@ impl Lane {
 
     pub(super) fn begin(&mut self, first: &[u8], mut transfer: Transfer) {
         match &mut transfer.laying {
-            Laying::Waits(held, _) => {
+            SharedWriteState::Waits(held, _) => {
                 held.extend_from_slice(first);
                 self.to_lay += 1;
             }
-            Laying::No => {
+            SharedWriteState::No => {
                 self.frames.copy(first);
                 transfer.begins = self.queued();
             }
@@ -126,25 +126,38 @@ impl Lane {
         self.to_lay > 0
     }
 
-    pub(super) fn next_to_lay(&mut self) -> Option<ToLay> {
+    pub(super) fn next_to_lay(&mut self) -> Option<PendingSharedPayload> {
         self.to_lay = self.to_lay.checked_sub(1)?;
         self.transfers.iter_mut().find_map(|transfer| match &mut transfer.laying {
-            Laying::Waits(_, begun @ false) => {
+            SharedWriteState::Waits(_, begun @ false) => {
                 *begun = true;
                 let (id, answer) = (transfer.id, transfer.flags.answer());
-                Some(ToLay { id, answer, payload: Arc::clone(&transfer.payload) })
+                Some(PendingSharedPayload { id, answer, payload: Arc::clone(&transfer.payload) })
             }
             _ => None,
         })
     }
 
     pub(super) fn is_to_lay(&self, id: u64, answer: bool) -> bool {
-        self.transfers.iter().any(|transfer| transfer.is(id, answer) && matches!(transfer.laying, Laying::Waits(..)))
+        self.transfers
+            .iter()
+            .any(|transfer| transfer.is(id, answer) && matches!(transfer.laying, SharedWriteState::Waits(..)))
     }
 
-    pub(super) fn lay(&mut self, id: u64, answer: bool, laid: Option<Laid>, window: usize, tally: &mut Tally) {
+    pub(super) fn lay(
+        &mut self,
+        id: u64,
+        answer: bool,
+        laid: Option<SharedPayload>,
+        window: usize,
+        tally: &mut WriteCounts,
+    ) {
         let Some(at) = self.transfers.iter().position(|transfer| transfer.is(id, answer)) else { return };
-        let Laying::Waits(mut first, _) = std::mem::replace(&mut self.transfers[at].laying, Laying::No) else { return };
+        let SharedWriteState::Waits(mut first, _) =
+            std::mem::replace(&mut self.transfers[at].laying, SharedWriteState::No)
+        else {
+            return;
+        };
         tally.took(first.len());
         if let Some(laid) = &laid {
             wire::set_place(&mut first, &laid.place);
@@ -165,11 +178,11 @@ impl Lane {
         self.ends.push_back((at, id));
     }
 
-    pub(super) fn drop_transfer(&mut self, id: u64, answer: bool, tally: &mut Tally) {
+    pub(super) fn drop_transfer(&mut self, id: u64, answer: bool, tally: &mut WriteCounts) {
         let Some(at) = self.transfers.iter().position(|transfer| transfer.is(id, answer)) else { return };
         let Some(transfer) = self.transfers.remove(at) else { return };
         tally.bytes -= transfer.left();
-        if let Laying::Waits(first, begun) = &transfer.laying {
+        if let SharedWriteState::Waits(first, begun) = &transfer.laying {
             tally.took(first.len());
             self.to_lay -= usize::from(!begun);
         }
@@ -180,7 +193,7 @@ impl Lane {
         }
     }
 
-    pub(super) fn taken(&mut self, id: u64, answer: bool, tally: &mut Tally) {
+    pub(super) fn taken(&mut self, id: u64, answer: bool, tally: &mut WriteCounts) {
         let is = |transfer: &Transfer| transfer.is(id, answer) && transfer.laid;
         let Some(at) = self.transfers.iter().position(is) else { return };
         if let Some(transfer) = self.transfers.remove(at) {
@@ -189,7 +202,7 @@ impl Lane {
         }
     }
 
-    pub(super) fn take(&mut self, out: &mut impl Taker, budget: usize, chunk: usize, tally: &mut Tally) {
+    pub(super) fn take(&mut self, out: &mut impl FrameSink, budget: usize, chunk: usize, tally: &mut WriteCounts) {
         let (before, until) = (out.length(), out.length() + budget);
         // Whole frames go first, but if there are always more of them the chunks must not wait for ever.
         let reserved = if self.transfers.iter().any(|transfer| transfer.window > 0) { chunk } else { 0 };
@@ -241,10 +254,10 @@ impl Lane {
         while let Some(next) = after.pop_front() {
             behind -= next.bytes();
             match next {
-                Behind::Frame(frame) => {
+                QueuedAfter::Frame(frame) => {
                     self.frames.copy(&frame);
                 }
-                Behind::Transfer(first, mut transfer) => {
+                QueuedAfter::Transfer(first, mut transfer) => {
                     (transfer.after, transfer.behind) = (after, behind);
                     return self.begin(&first, transfer);
                 }
@@ -253,7 +266,7 @@ impl Lane {
     }
 
     /// Moves what there is of whole frames, or, of very much, the first part.
-    fn take_frames(&mut self, out: &mut Vec<u8>, budget: usize, tally: &mut Tally) {
+    fn take_frames(&mut self, out: &mut Vec<u8>, budget: usize, tally: &mut WriteCounts) {
         let count = self.frames.take(out, budget);
         tally.took(count);
         self.given += count as u64;
@@ -278,13 +291,13 @@ impl Lane {
 
 impl Transfer {
     pub(super) fn new(kind: Kind, id: u64, flags: Flags, payload: Payload, window: usize, called: u32) -> Self {
-        let (payload, after, laying) = (Arc::from(payload), VecDeque::new(), Laying::No);
+        let (payload, after, laying) = (Arc::from(payload), VecDeque::new(), SharedWriteState::No);
         Self { kind, id, flags, called, payload, at: 0, window, laid: false, laying, begins: 0, after, behind: 0 }
     }
 
     /// One that is to be laid in shared memory.
     pub(super) fn to_lay(kind: Kind, id: u64, flags: Flags, payload: Payload, called: u32) -> Self {
-        Self { laying: Laying::Waits(Vec::new(), false), ..Self::new(kind, id, flags, payload, 0, called) }
+        Self { laying: SharedWriteState::Waits(Vec::new(), false), ..Self::new(kind, id, flags, payload, 0, called) }
     }
 
     fn is_published(&self) -> bool {
@@ -297,7 +310,7 @@ impl Transfer {
 
     /// Whether it is a whole answer that waits for its receiver.
     pub(super) fn is_stuck(&self) -> bool {
-        let is_laid = matches!(self.laying, Laying::No);
+        let is_laid = matches!(self.laying, SharedWriteState::No);
         self.called != 0 && is_laid && self.window == 0 && matches!(self.kind, Kind::Reply | Kind::Fail)
     }
 
@@ -311,7 +324,7 @@ impl Transfer {
     }
 
     /// Adds what has to come after it.
-    pub(super) fn follow(&mut self, next: Behind) {
+    pub(super) fn follow(&mut self, next: QueuedAfter) {
         self.behind += next.bytes();
         self.after.push_back(next);
     }
@@ -325,7 +338,7 @@ impl Transfer {
         self.window > 0 && self.begins <= given
     }
 
-    fn cut(&mut self, out: &mut impl Taker, chunk: usize) -> usize {
+    fn cut(&mut self, out: &mut impl FrameSink, chunk: usize) -> usize {
         let count = chunk.min(self.window).min(self.left());
         let flags = self.flags.with_more(count < self.left()).with_compressed(false).with_again(false);
         let begun = wire::begin(out.bytes(), Kind::Chunk, flags, self.id, |_| Ok(()), count);
@@ -345,7 +358,7 @@ impl Transfer {
     }
 }
 
-impl Behind {
+impl QueuedAfter {
     fn bytes(&self) -> usize {
         match self {
             Self::Frame(frame) => frame.len(),
@@ -354,7 +367,7 @@ impl Behind {
     }
 
     /// It is not sent any more.
-    fn uncount(self, tally: &mut Tally) {
+    fn uncount(self, tally: &mut WriteCounts) {
         match self {
             Self::Frame(frame) => tally.took(frame.len()),
             Self::Transfer(first, transfer) => {

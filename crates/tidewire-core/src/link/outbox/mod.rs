@@ -3,9 +3,9 @@
 //! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was busy makes one write.
 //! A long payload stays where it is and is cut when there is room for a chunk; between its chunks other frames go first.
 
-mod burst;
 mod frames;
 mod lane;
+mod write_batch;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, Place, WireError};
 
-use super::gathering::Waiting;
-pub use burst::{Burst, Taker};
-use lane::{Behind, Lane, Transfer};
+use super::flush_policy::QueuedBytes;
+use lane::{Lane, QueuedAfter, Transfer};
+pub use write_batch::{FrameSink, WriteBatch};
 
 const LANES: usize = 4;
 /// What a lane is given of each write while higher lanes have more than fits.
@@ -31,7 +31,7 @@ const ITEM_SHARE: usize = 3;
 const TOLD_BYTES: usize = 256;
 
 /// Bytes that somebody else keeps, in one or more pieces. None of the pieces is empty.
-pub trait Pieces: Send + Sync {
+pub trait PayloadParts: Send + Sync {
     /// All of its bytes.
     fn bytes(&self) -> usize;
 
@@ -39,7 +39,7 @@ pub trait Pieces: Send + Sync {
     fn piece(&self, at: usize) -> &[u8];
 }
 
-impl dyn Pieces + '_ {
+impl dyn PayloadParts + '_ {
     /// Adds a part of it to the end of `out`.
     pub(super) fn copy_to(&self, out: &mut Vec<u8>, part: Range<usize>) {
         let mut at = part.start;
@@ -52,7 +52,7 @@ impl dyn Pieces + '_ {
     }
 }
 
-impl<T: AsRef<[u8]> + Send + Sync> Pieces for T {
+impl<T: AsRef<[u8]> + Send + Sync> PayloadParts for T {
     fn bytes(&self) -> usize {
         self.as_ref().len()
     }
@@ -63,10 +63,10 @@ impl<T: AsRef<[u8]> + Send + Sync> Pieces for T {
 }
 
 /// A payload that is cut while it is sent.
-pub type Payload = Box<dyn Pieces>;
+pub type Payload = Box<dyn PayloadParts>;
 
 /// A payload that lies in shared memory.
-pub struct Laid {
+pub struct SharedPayload {
     /// Its bytes, of which the pieces are asked for only if a receiver can't read them there. Dropped when nobody reads there any more.
     pub payload: Payload,
     /// Where it lies.
@@ -74,19 +74,19 @@ pub struct Laid {
 }
 
 /// A payload that is to be laid in shared memory.
-pub struct ToLay {
+pub struct PendingSharedPayload {
     /// Its exchange.
     pub id: u64,
     /// Whether it is of the side that answers.
     pub answer: bool,
     /// Its bytes.
-    pub payload: Arc<dyn Pieces>,
+    pub payload: Arc<dyn PayloadParts>,
 }
 
 /// The frames that wait for one link.
 pub struct Outbox {
     lanes: [Lane; LANES],
-    tally: Tally,
+    tally: WriteCounts,
     bytes_max: usize,
     /// What may wait at present, where others share the room.
     room: usize,
@@ -96,7 +96,7 @@ pub struct Outbox {
 
 /// What is counted while frames are taken.
 #[derive(Default)]
-struct Tally {
+struct WriteCounts {
     /// Bytes that wait, long payloads included.
     bytes: usize,
     /// Those of them that are whole frames.
@@ -108,7 +108,7 @@ struct Tally {
 
 /// Up to where the lanes of an outbox were filled at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filled([u64; LANES]);
+pub struct FlushMark([u64; LANES]);
 
 /// How a payload came to be refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl Outbox {
     pub fn new(bytes_max: usize) -> Self {
         Self {
             lanes: Default::default(),
-            tally: Tally::default(),
+            tally: WriteCounts::default(),
             bytes_max,
             room: bytes_max,
             chunk: limits::LINK_CHUNK_BYTES.default as usize,
@@ -179,12 +179,12 @@ impl Outbox {
     }
 
     /// Up to where each lane is filled with whole frames.
-    pub fn filled(&self) -> Filled {
-        Filled(std::array::from_fn(|lane| self.lanes[lane].queued()))
+    pub fn filled(&self) -> FlushMark {
+        FlushMark(std::array::from_fn(|lane| self.lanes[lane].queued()))
     }
 
     /// Whether the frames up to there have been taken.
-    pub fn has_given(&self, filled: &Filled) -> bool {
+    pub fn has_given(&self, filled: &FlushMark) -> bool {
         self.lanes.iter().zip(filled.0).all(|(lane, until)| lane.has_given(until))
     }
 
@@ -205,9 +205,9 @@ impl Outbox {
     }
 
     /// What could be written now.
-    pub fn waiting(&self) -> Waiting {
+    pub fn waiting(&self) -> QueuedBytes {
         let bytes = if self.is_idle() { 0 } else { self.tally.bytes };
-        Waiting { bytes, frames: self.tally.frames, urgent: !self.lanes[0].is_idle() }
+        QueuedBytes { bytes, frames: self.tally.frames, urgent: !self.lanes[0].is_idle() }
     }
 
     /// Bytes of memory that its buffers keep.
@@ -244,7 +244,7 @@ impl Outbox {
             let mut frame = Vec::new();
             write(&mut frame)?;
             self.tally.add(frame.len());
-            transfer.follow(Behind::Frame(frame));
+            transfer.follow(QueuedAfter::Frame(frame));
             return Ok(());
         }
         let before = lane.frames.len();
@@ -291,7 +291,7 @@ impl Outbox {
         flags: Flags,
         id: u64,
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
-        payload: &dyn Pieces,
+        payload: &dyn PayloadParts,
     ) -> Result<(), Unsent> {
         let bytes = payload.bytes();
         self.room_for(bytes, self.room)?;
@@ -342,7 +342,7 @@ impl Outbox {
         self.tally.bytes += transfer.left();
         let lane = &mut self.lanes[flags.lane()];
         match lane.holder(kind, flags.answer(), id) {
-            Some(before) => before.follow(Behind::Transfer(first, transfer)),
+            Some(before) => before.follow(QueuedAfter::Transfer(first, transfer)),
             None => lane.begin(&first, transfer),
         }
         Ok(())
@@ -420,12 +420,12 @@ impl Outbox {
     }
 
     /// A payload that is to be laid in shared memory, if there is one. Each is given once.
-    pub fn next_to_lay(&mut self) -> Option<ToLay> {
+    pub fn next_to_lay(&mut self) -> Option<PendingSharedPayload> {
         self.lanes.iter_mut().find_map(Lane::next_to_lay)
     }
 
     /// A payload was laid in shared memory; or was not, and is cut.
-    pub fn lay(&mut self, id: u64, answer: bool, laid: Option<Laid>) {
+    pub fn lay(&mut self, id: u64, answer: bool, laid: Option<SharedPayload>) {
         let window = self.window;
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_to_lay(id, answer)) {
             lane.lay(id, answer, laid, window, &mut self.tally);
@@ -477,11 +477,11 @@ impl Outbox {
     /// Lets go of everything.
     pub fn clear(&mut self) {
         self.lanes = Default::default();
-        self.tally = Tally::default();
+        self.tally = WriteCounts::default();
     }
 
     /// Moves about `budget` bytes of whole frames to the end of `out`, higher lanes first. Answers whether there was anything.
-    pub fn take(&mut self, out: &mut impl Taker, budget: usize) -> bool {
+    pub fn take(&mut self, out: &mut impl FrameSink, budget: usize) -> bool {
         let before = out.length();
         self.tally.frames = 0;
         for at in 0..LANES {
@@ -512,7 +512,7 @@ impl Outbox {
     }
 }
 
-impl Tally {
+impl WriteCounts {
     fn add(&mut self, frame: usize) {
         self.bytes += frame;
         self.whole += frame;

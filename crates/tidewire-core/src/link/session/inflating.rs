@@ -4,7 +4,7 @@ use tidewire_proto::wire::{Frame, Kind};
 
 use super::super::assembly::{Inflated, Inflating, Message};
 use super::super::compression::Unreadable;
-use super::{Event, Mine, Session};
+use super::{Event, OutboundExchange, Session};
 
 impl<C: Clone> Session<C> {
     /// What has come of a compressed payload, and is to be inflated and given [back](Self::inflated) before anything else is received.
@@ -37,7 +37,8 @@ impl<C: Clone> Session<C> {
         let frame = Frame { kind, flags: message.flags, id, head: &[], payload: text.as_bytes(), bytes: &[] };
         match kind {
             Kind::Reply | Kind::Fail if last => {
-                if let Some(Mine::Call(call, ..) | Mine::Subscribing(call)) = self.end_mine(id) {
+                if let Some(OutboundExchange::Call(call, ..) | OutboundExchange::Subscribing(call)) = self.end_mine(id)
+                {
                     let fail = Message::whole(&Frame { kind: Kind::Fail, ..frame });
                     events.push(Event::Failed(call, code.number(), fail));
                 }

@@ -1,12 +1,12 @@
 //! The side of a node: exchanges begin and end here.
 
-mod hearing;
+mod drain;
+mod handler_alive;
 mod inflating;
-mod leaving;
-mod living;
-mod placing;
-mod sending;
-mod words;
+mod receive;
+mod send;
+mod shared_memory;
+mod types;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use tidewire_proto::wire::{Flags, Frame, Hello, Kind, VERSION, WireError};
 
 use super::access::Publishing;
 use super::assembly::Assemblies;
-use super::gathering::{Batch, Gathering};
-use super::heart::{Beat, Heart};
+use super::flow_control::Credit;
+use super::flush_policy::{Batch, FlushTimer};
+use super::keepalive::{Keepalive, KeepaliveAction};
 use super::outbox::Outbox;
-use super::passing::Credit;
-use super::slots::{Mirror, Slots, Taken};
-use leaving::Arrival;
-use living::Living;
+use super::slots::{Mirror, SlotConflict, Slots};
+use drain::DrainState;
+use handler_alive::HandlerAliveTimer;
 
-pub(in crate::link) use leaving::ARRIVAL;
-pub use words::{Event, Fault, Greeting, Joined, Named, Placed, Refused, Sending};
+pub(in crate::link) use drain::ARRIVAL;
+pub use types::{Event, Fault, Greeting, Joined, Named, Refused, Sending, SharedPayloadArrived};
 
 /// The name of the feature of those that read payloads in shared memory.
 pub(in crate::link) const SHARED_MEMORY: &str = "shm";
@@ -34,35 +34,35 @@ pub(in crate::link) const SHARED_MEMORY: &str = "shm";
 pub struct Session<C> {
     /// What waits to be written.
     pub out: Outbox,
-    mine: Slots<Mine<C>>,
+    mine: Slots<OutboundExchange<C>>,
     /// The hub takes fewer exchanges of this node than of others, for the token that it joined with.
     few: bool,
     publishing: Publishing,
-    theirs: Mirror<Theirs>,
+    theirs: Mirror<InboundExchange>,
     parts: Assemblies,
     names: BTreeMap<u32, Arc<Named>>,
-    heart: Heart,
+    heart: Keepalive,
     heartbeat_ms: u64,
     greeting_until_us: Option<u64>,
     payload_max: usize,
     chunk_bytes: usize,
     batch: Batch,
-    gathering: Gathering,
+    gathering: FlushTimer,
     offers_memory: bool,
-    reading: Reading,
+    reading: PeerCodecs,
     /// When callers are told next that their calls are still at work.
     telling_us: u64,
     closing: bool,
     /// It takes no new calls, and makes those that its last work needs.
     leaving: bool,
-    arrival: Arrival,
+    arrival: DrainState,
     /// The head of the last message that was published, which has been checked.
     checked: Vec<u8>,
 }
 
 /// Who can read what is compressed.
 #[derive(Clone, Copy)]
-struct Reading {
+struct PeerCodecs {
     /// This node says that it can.
     here: bool,
     /// The hub says so, too: both may send it.
@@ -74,7 +74,7 @@ struct Reading {
 }
 
 /// An exchange that this node opened. All its frames travel in one lane, so that none overtakes another.
-enum Mine<C> {
+enum OutboundExchange<C> {
     Call(C, u8, Credit),
     Subscribing(C),
     Subscribed,
@@ -82,11 +82,11 @@ enum Mine<C> {
 }
 
 /// An exchange that the hub opened.
-enum Theirs {
+enum InboundExchange {
     /// A call that is not all there yet. So many items were asked for meanwhile.
     Coming { lane: u8, wanted: u32, unread: bool },
     /// A call that is to be answered. Its caller may send so many items.
-    Open { caller: u32, lane: u8, living: Living, inflates: bool, input: Credit },
+    Open { caller: u32, lane: u8, living: HandlerAliveTimer, inflates: bool, input: Credit },
     /// A long message that was published.
     Published,
 }
@@ -108,19 +108,19 @@ impl<C> Session<C> {
             theirs: Mirror::new(greeting.in_flight),
             parts: Assemblies::new(greeting.payload_bytes),
             names: BTreeMap::new(),
-            heart: Heart::new(greeting.heartbeat_ms, greeting.heartbeat_ms, now_us),
+            heart: Keepalive::new(greeting.heartbeat_ms, greeting.heartbeat_ms, now_us),
             heartbeat_ms: greeting.heartbeat_ms,
             greeting_until_us: Some(now_us.saturating_add(greeting.greeting_ms.saturating_mul(1_000))),
             payload_max: 0,
             chunk_bytes: greeting.chunk_bytes,
             batch: greeting.batch,
-            gathering: Gathering::default(),
+            gathering: FlushTimer::default(),
             offers_memory: greeting.place.is_some(),
-            reading: Reading { here: greeting.inflates, link: false, all: false, memory: false },
+            reading: PeerCodecs { here: greeting.inflates, link: false, all: false, memory: false },
             telling_us: u64::MAX,
             closing: false,
             leaving: false,
-            arrival: Arrival::new(),
+            arrival: DrainState::new(),
             checked: Vec::new(),
         })
     }
@@ -134,11 +134,11 @@ impl<C> Session<C> {
             return Err(Fault::Silent);
         }
         match self.heart.beat(now_us) {
-            Beat::Rest => Ok(()),
-            Beat::Dead => Err(Fault::Silent),
-            Beat::Ping if self.greeting_until_us.is_some() => Ok(()),
-            Beat::Ping => {
-                self.tell(Kind::Ping, Flags::URGENT, leaving::HEARTBEAT, 0);
+            KeepaliveAction::Rest => Ok(()),
+            KeepaliveAction::Dead => Err(Fault::Silent),
+            KeepaliveAction::Ping if self.greeting_until_us.is_some() => Ok(()),
+            KeepaliveAction::Ping => {
+                self.tell(Kind::Ping, Flags::URGENT, drain::HEARTBEAT, 0);
                 Ok(())
             }
         }
@@ -174,11 +174,11 @@ impl<C> Session<C> {
     pub fn lost(&mut self, events: &mut Vec<Event<C>>) {
         self.closing = true;
         for (_, mine) in self.mine.drain() {
-            if let Mine::Call(call, ..) | Mine::Subscribing(call) = mine {
+            if let OutboundExchange::Call(call, ..) | OutboundExchange::Subscribing(call) = mine {
                 events.push(Event::Lost(call));
             }
         }
-        let open = self.theirs.drain().filter(|(_, theirs)| matches!(theirs, Theirs::Open { .. }));
+        let open = self.theirs.drain().filter(|(_, theirs)| matches!(theirs, InboundExchange::Open { .. }));
         events.extend(open.map(|(id, _)| Event::Cancelled(id)));
         self.parts.clear();
         self.out.clear();
@@ -196,12 +196,12 @@ impl<C> Session<C> {
 
     /// Whether the answer of an open call may be compressed.
     pub fn may_compress_answer(&mut self, id: u64) -> bool {
-        matches!(self.theirs.get(id), Some(Theirs::Open { inflates: true, .. }))
+        matches!(self.theirs.get(id), Some(InboundExchange::Open { inflates: true, .. }))
     }
 
     /// Whether a call of another node has not been answered yet.
     pub fn is_open(&mut self, id: u64) -> bool {
-        matches!(self.theirs.get(id), Some(Theirs::Open { .. }))
+        matches!(self.theirs.get(id), Some(InboundExchange::Open { .. }))
     }
 
     /// How many exchanges are open: those that this node began, and those that others did.
@@ -233,12 +233,12 @@ impl<C> Session<C> {
 
     /// The lane of a call of this node.
     fn my_lane(&mut self, id: u64) -> Option<u8> {
-        if let Some(Mine::Call(_, lane, _)) = self.mine.get(id) { Some(*lane) } else { None }
+        if let Some(OutboundExchange::Call(_, lane, _)) = self.mine.get(id) { Some(*lane) } else { None }
     }
 
     /// The lane of a call of another node.
     fn their_lane(&mut self, id: u64) -> Option<u8> {
-        if let Some(Theirs::Coming { lane, .. } | Theirs::Open { lane, .. }) = self.theirs.get(id) {
+        if let Some(InboundExchange::Coming { lane, .. } | InboundExchange::Open { lane, .. }) = self.theirs.get(id) {
             Some(*lane)
         } else {
             None
@@ -252,11 +252,11 @@ impl<C> Session<C> {
 
     /// The same, and the number of the node that called.
     fn answering(&mut self, id: u64) -> Option<(Flags, u32)> {
-        let Some(Theirs::Open { caller, lane, .. }) = self.theirs.get(id) else { return None };
+        let Some(InboundExchange::Open { caller, lane, .. }) = self.theirs.get(id) else { return None };
         Some((Flags::NORMAL.in_lane(*lane).with_answer(true), *caller))
     }
 
-    fn end_mine(&mut self, id: u64) -> Option<Mine<C>> {
+    fn end_mine(&mut self, id: u64) -> Option<OutboundExchange<C>> {
         let mine = self.mine.remove(id)?;
         self.forget_mine(id);
         Some(mine)
@@ -265,7 +265,7 @@ impl<C> Session<C> {
     /// Ends a call of this node, and tells the other side.
     fn cancel_mine(&mut self, id: u64) -> Option<C> {
         let lane = self.my_lane(id)?;
-        let Some(Mine::Call(call, ..)) = self.mine.retire(id) else { return None };
+        let Some(OutboundExchange::Call(call, ..)) = self.mine.retire(id) else { return None };
         self.forget_mine(id);
         self.out.control_last(Kind::Cancel, Flags::NORMAL.in_lane(lane), id);
         Some(call)
@@ -311,9 +311,9 @@ pub(super) fn check_compressed(frame: &Frame<'_>, agreed: bool) -> Result<(), Wi
 }
 
 /// What a slot that can't be opened means for the link.
-pub(super) fn taken_slot(kind: &'static str, taken: Taken) -> WireError {
+pub(super) fn taken_slot(kind: &'static str, taken: SlotConflict) -> WireError {
     match taken {
-        Taken::Beyond { max } => WireError::Limit { name: "link_in_flight", max: max as u64 },
-        Taken::InUse => WireError::Unexpected { kind, problem: "its slot is in use, or its generation is 0" },
+        SlotConflict::Beyond { max } => WireError::Limit { name: "link_in_flight", max: max as u64 },
+        SlotConflict::InUse => WireError::Unexpected { kind, problem: "its slot is in use, or its generation is 0" },
     }
 }

@@ -29,7 +29,7 @@ pub struct SegmentInfo {
 
 /// An index that is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong;
+pub struct SegmentError;
 
 /// Bytes between two entries of the index.
 const INDEX_EVERY: u64 = 32 << 10;
@@ -80,14 +80,14 @@ impl SegmentInfo {
     ///
     /// # Errors
     ///
-    /// [`Wrong`] if it did not; the index is made anew from the segment then.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Wrong> {
-        let (body, crc) = bytes.split_last_chunk::<4>().ok_or(Wrong)?;
+    /// [`SegmentError`] if it did not; the index is made anew from the segment then.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SegmentError> {
+        let (body, crc) = bytes.split_last_chunk::<4>().ok_or(SegmentError)?;
         if crc32fast::hash(body) != u32::from_le_bytes(*crc) || body.len() % 8 != 0 {
-            return Err(Wrong);
+            return Err(SegmentError);
         }
         let mut numbers = body.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().expect("eight")));
-        let mut next = || numbers.next().ok_or(Wrong);
+        let mut next = || numbers.next().ok_or(SegmentError);
         let mut segment = Self {
             id: next()?,
             base: next()?,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidewire_core::campaign::lease::{Claim, Lease};
 use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal, Terms};
-use tidewire_core::campaign::precision::{Aim, Moments};
+use tidewire_core::campaign::precision::{Moments, PrecisionTarget};
 use tidewire_core::campaign::state::State;
 
 use crate::link::support::Random;
@@ -68,7 +68,7 @@ impl History {
         let until = random.below(4) == 0;
         let columns = random.below(2) == 0;
         let sets = 1 + random.below(3);
-        let aim = Aim { half_width: [0.02, 0.5][random.below(2) as usize], confidence: 0.95 };
+        let aim = PrecisionTarget { half_width: [0.02, 0.5][random.below(2) as usize], confidence: 0.95 };
         let terms = Terms {
             runs,
             sets,

@@ -1,6 +1,6 @@
 //! The ledger of a campaign: sizes of ranges, who gets what, and what becomes of runs that kill.
 
-use tidewire_core::campaign::lease::{Claim, Lease, Standing};
+use tidewire_core::campaign::lease::{Claim, ClaimState, Lease};
 use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal, Terms};
 use tidewire_core::campaign::state::State;
 
@@ -105,7 +105,7 @@ fn an_expired_lease_goes_to_another_and_the_late_commit_is_refused() {
     assert_eq!(ledger.complete(at(6 * S), &late, &whole(&late, 20)), Err(Refusal::Stale));
     assert_eq!(ledger.renew(at(6 * S), &late), Err(Refusal::Stale));
     let standing = ledger.complete(at(6 * S), &other, &whole(&other, 20)).unwrap();
-    assert_eq!(standing, Standing { state: State::Done, left: 0 });
+    assert_eq!(standing, ClaimState { state: State::Done, left: 0 });
     assert_eq!((ledger.done(), ledger.lost_workers()), (1, 1));
 }
 

@@ -1,6 +1,6 @@
 //! Nothing grows without a bound, and what is full does not keep others from being served.
 
-use tidewire_core::link::gathering::Batch;
+use tidewire_core::link::flush_policy::Batch;
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;

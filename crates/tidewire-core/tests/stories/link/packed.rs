@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tidewire_core::link::compression::{Bound, Inflater, Packed, Unreadable, inflate};
-use tidewire_core::link::outbox::Pieces;
+use tidewire_core::link::outbox::PayloadParts;
 
 use crate::link::support::compressed::{broken, noise, text};
 use crate::link::support::{KIB, MIB, filled};
@@ -117,7 +117,7 @@ fn a_fault_in_any_of_several_blocks_is_found_there() {
 /// A payload in pieces of these lengths.
 struct Cut(Vec<u8>, Vec<usize>);
 
-impl Pieces for Cut {
+impl PayloadParts for Cut {
     fn bytes(&self) -> usize {
         self.0.len()
     }

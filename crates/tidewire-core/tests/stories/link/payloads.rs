@@ -2,7 +2,7 @@
 
 use tidewire_core::link::assembly::Assemblies;
 use tidewire_core::link::hub::HubOptions;
-use tidewire_core::link::outbox::{Outbox, Pieces};
+use tidewire_core::link::outbox::{Outbox, PayloadParts};
 use tidewire_core::link::session::{Event, Greeting, Refused, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
@@ -61,7 +61,7 @@ fn a_long_payload_arrives_whole_over_two_links() {
 /// A payload in pieces of so many bytes.
 struct Cut(Vec<u8>, usize);
 
-impl Pieces for Cut {
+impl PayloadParts for Cut {
     fn bytes(&self) -> usize {
         self.0.len()
     }

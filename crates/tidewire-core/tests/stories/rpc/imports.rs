@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tidewire_core::rpc::imports::{Imports, News};
+use tidewire_core::rpc::imports::{ImportUpdates, Imports};
 
-fn news(claims: &[&str], releases: &[(&str, u64)]) -> News {
-    News {
+fn news(claims: &[&str], releases: &[(&str, u64)]) -> ImportUpdates {
+    ImportUpdates {
         claims: claims.iter().map(|key| (*key).into()).collect(),
         releases: releases.iter().map(|(key, count)| ((*key).into(), *count)).collect(),
     }

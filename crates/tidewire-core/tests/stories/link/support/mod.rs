@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::hub::{Hub, HubOptions, LinkId};
-use tidewire_core::link::outbox::{Pieces, ToLay};
-use tidewire_core::link::session::{Event, Fault, Greeting, Placed, Sending, Session};
+use tidewire_core::link::outbox::{PayloadParts, PendingSharedPayload};
+use tidewire_core::link::session::{Event, Fault, Greeting, Sending, Session, SharedPayloadArrived};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Frame, PublishHead, SubscribeHead};
 
@@ -73,7 +73,7 @@ pub struct Node {
     /// The hub has closed the connection; what is on its way still arrives.
     ending: bool,
     /// Payloads in shared memory that it has not read yet.
-    pub placed: VecDeque<Placed>,
+    pub placed: VecDeque<SharedPayloadArrived>,
 }
 
 pub struct World {
@@ -192,7 +192,7 @@ impl World {
     /// A node lays a payload in shared memory, unless there is no room. False: none is to be.
     pub fn lay(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
-        let Some(ToLay { id, answer, payload }) = node.session.out.next_to_lay() else { return false };
+        let Some(PendingSharedPayload { id, answer, payload }) = node.session.out.next_to_lay() else { return false };
         let full = self.full_one_in > 0 && self.random.chance(self.full_one_in);
         let laid = (!full).then(|| self.shelf.lay(&all_of(&*payload)));
         node.session.out.lay(id, answer, laid);
@@ -473,7 +473,7 @@ pub fn nothing_is_left(world: &World) {
 }
 
 /// All bytes of a payload.
-fn all_of(payload: &dyn Pieces) -> Vec<u8> {
+fn all_of(payload: &dyn PayloadParts) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < payload.bytes() {
         all.extend_from_slice(payload.piece(all.len()));

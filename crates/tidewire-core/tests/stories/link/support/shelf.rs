@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use tidewire_core::link::hub::{HubOptions, Memory};
-use tidewire_core::link::outbox::{Laid, Pieces};
+use tidewire_core::link::outbox::{PayloadParts, SharedPayload};
 use tidewire_core::link::session::Greeting;
 use tidewire_proto::wire::Place;
 
@@ -26,13 +26,13 @@ struct OnShelf {
 }
 
 impl Shelf {
-    pub fn lay(&self, payload: &[u8]) -> Laid {
+    pub fn lay(&self, payload: &[u8]) -> SharedPayload {
         let mut lying = self.0.lock().unwrap();
         lying.laid += 1;
         let at = lying.laid;
         lying.payloads.insert(at, payload.to_vec());
         let payload = Box::new(OnShelf { shelf: self.clone(), at, payload: payload.to_vec() });
-        Laid { payload, place: Place { at, ..Place::default() } }
+        SharedPayload { payload, place: Place { at, ..Place::default() } }
     }
 
     pub fn read(&self, place: &Place) -> Option<Vec<u8>> {
@@ -46,7 +46,7 @@ impl Shelf {
     }
 }
 
-impl Pieces for OnShelf {
+impl PayloadParts for OnShelf {
     fn bytes(&self) -> usize {
         self.payload.len()
     }

@@ -21,11 +21,11 @@ pub(super) struct Refused {
 
 /// Tokens that were refused lately, by the places where they came from.
 #[derive(Default)]
-pub(super) struct Strangers {
+pub(super) struct AuthThrottle {
     refused: BTreeMap<u128, (u64, u32)>,
 }
 
-impl Strangers {
+impl AuthThrottle {
     /// One more was refused. Answers how long that is kept to itself.
     fn wait_us(&mut self, place: u128, now_us: u64) -> u64 {
         let second = now_us / 1_000_000;

@@ -2,7 +2,7 @@
 
 use tidewire_proto::wire::{Flags, Kind};
 
-use super::super::outbox::Filled;
+use super::super::outbox::FlushMark;
 use super::Session;
 
 /// The numbers of PING: a sign of life, and from the second one on the question whether all has arrived.
@@ -10,15 +10,15 @@ pub(super) const HEARTBEAT: u64 = 1;
 pub(in crate::link) const ARRIVAL: u64 = 2;
 
 /// Whether the other side has read all that was sent.
-pub(super) struct Arrival {
+pub(super) struct DrainState {
     /// Of the last question, or the next.
     number: u64,
     /// Up to where the outbox was filled when it was asked; None before that.
-    asked: Option<Filled>,
+    asked: Option<FlushMark>,
     told: bool,
 }
 
-impl Arrival {
+impl DrainState {
     pub fn new() -> Self {
         Self { number: ARRIVAL, asked: None, told: false }
     }
@@ -45,7 +45,7 @@ impl<C> Session<C> {
         // What was sent since the last question is not in its answer.
         let number = self.arrival.number + u64::from(self.arrival.asked.is_some());
         self.tell(Kind::Ping, Flags::URGENT, number, 0);
-        self.arrival = Arrival { number, asked: Some(self.out.filled()), told: false };
+        self.arrival = DrainState { number, asked: Some(self.out.filled()), told: false };
         false
     }
 

@@ -1,8 +1,8 @@
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, Frame, Kind, WireError};
 
-use super::super::passing::Passing;
-use super::routes::{Back, Route};
+use super::super::flow_control::FlowWindow;
+use super::routes::{ReverseRoute, Route};
 use super::{Hub, LinkId};
 
 impl Hub {
@@ -23,7 +23,7 @@ impl Hub {
         if !passing.take(frame)? {
             return Ok(());
         }
-        if let Some(Back::Call { passing, .. }) = self.link(to).and_then(|link| link.ours.get(id)) {
+        if let Some(ReverseRoute::Call { passing, .. }) = self.link(to).and_then(|link| link.ours.get(id)) {
             heed(passing, frame)?;
         }
         self.go_on(at, frame.id, (to, id, lane), frame);
@@ -50,14 +50,14 @@ impl Hub {
     pub(super) fn answer(&mut self, at: LinkId, frame: &Frame<'_>) -> Result<(), WireError> {
         let Some(back) = self.link(at).and_then(|link| link.ours.get(frame.id)) else { return Ok(()) };
         let (to, id, lane, subscription, ending) = match back {
-            Back::Call { link, id, lane, subscription, passing, ending, .. } => {
+            ReverseRoute::Call { link, id, lane, subscription, passing, ending, .. } => {
                 if !passing.take(frame)? {
                     return Ok(());
                 }
                 *ending |= matches!(frame.kind, Kind::Reply | Kind::Fail) && frame.flags.more();
                 (*link, *id, *lane, *subscription, *ending)
             }
-            &mut Back::Published { link, id } => return self.answer_of_fan(at, frame, link, id),
+            &mut ReverseRoute::Published { link, id } => return self.answer_of_fan(at, frame, link, id),
         };
         if let Some(Route::To { passing, .. }) = self.link(to).and_then(|link| link.theirs.get(id)) {
             heed(passing, frame)?;
@@ -102,7 +102,7 @@ impl Hub {
 }
 
 /// Notes what a frame lets the other side send.
-fn heed(passing: &mut Passing, frame: &Frame<'_>) -> Result<(), WireError> {
+fn heed(passing: &mut FlowWindow, frame: &Frame<'_>) -> Result<(), WireError> {
     match frame.kind {
         Kind::Window => passing.asked(wire::read_u32("WINDOW", frame.head)?),
         Kind::Credit => passing.credited(wire::read_u32("CREDIT", frame.head)?),

@@ -7,7 +7,7 @@ use tidewire_proto::wire::{Frame, Kind, WireError};
 
 /// What one side of an exchange has sent of a long payload, and may send of items.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Passing {
+pub struct FlowWindow {
     /// Bytes that are still to come. None: no payload is under way.
     left: Option<u64>,
     /// Bytes of the first window of this payload that may still come.
@@ -57,7 +57,7 @@ impl Credit {
     }
 }
 
-impl Passing {
+impl FlowWindow {
     /// That of a side which may send so many items.
     pub fn with_credit(items: u32) -> Self {
         Self { items: Credit::new(items), ..Self::default() }

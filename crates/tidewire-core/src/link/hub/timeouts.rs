@@ -3,8 +3,8 @@ use std::cmp::Reverse;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Flags, Kind};
 
-use super::super::gathering::Batch;
-use super::super::heart::Beat;
+use super::super::flush_policy::Batch;
+use super::super::keepalive::KeepaliveAction;
 use super::{Hub, Link, LinkId};
 
 impl Hub {
@@ -26,10 +26,10 @@ impl Hub {
             }
             match beat {
                 _ if late => self.greeting_is_over(at),
-                Beat::Rest => {}
-                Beat::Ping if !self.has_joined(at) => {}
-                Beat::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),
-                Beat::Dead => {
+                KeepaliveAction::Rest => {}
+                KeepaliveAction::Ping if !self.has_joined(at) => {}
+                KeepaliveAction::Ping => self.tell(at, Kind::Ping, Flags::URGENT, 1, &[]),
+                KeepaliveAction::Dead => {
                     let ms = self.options.heartbeat_ms;
                     let text = format!("link_heartbeat_ms={ms}: nothing was heard for twice this time");
                     self.close(at, ErrorCode::LinkLost, &text);

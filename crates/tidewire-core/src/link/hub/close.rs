@@ -1,7 +1,7 @@
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Flags, Kind};
 
-use super::routes::{Back, Route};
+use super::routes::{ReverseRoute, Route};
 use super::{Change, Hub, LinkId};
 use crate::tree::SubscriptionId;
 
@@ -20,7 +20,7 @@ impl Hub {
     fn leave(&mut self, route: Route) {
         match route {
             Route::To { link, id, lane, .. } => {
-                if let Some(Back::Call { subscription, .. }) = self.cancel(link, id, lane) {
+                if let Some(ReverseRoute::Call { subscription, .. }) = self.cancel(link, id, lane) {
                     self.finished(subscription);
                 }
             }
@@ -42,7 +42,7 @@ impl Hub {
     }
 
     /// Ends an exchange of the hub, and tells the node that was to answer.
-    pub(super) fn cancel(&mut self, to: LinkId, id: u64, lane: u8) -> Option<Back> {
+    pub(super) fn cancel(&mut self, to: LinkId, id: u64, lane: u8) -> Option<ReverseRoute> {
         let link = self.link(to)?;
         let back = link.ours.retire(id)?;
         link.out.control_last(Kind::Cancel, Flags::NORMAL.in_lane(lane), id);
@@ -128,11 +128,11 @@ impl Hub {
         }
         for (own, back) in ours {
             match back {
-                Back::Call { link, id, subscription, lane, .. } => {
+                ReverseRoute::Call { link, id, subscription, lane, .. } => {
                     self.finished(subscription);
                     self.fail(link, id, lane);
                 }
-                Back::Published { link, id } => self.fan_asked(link, id, (at, own), None),
+                ReverseRoute::Published { link, id } => self.fan_asked(link, id, (at, own), None),
             }
         }
         self.forget_node(number, known_by);

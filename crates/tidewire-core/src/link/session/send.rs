@@ -3,9 +3,9 @@ use std::borrow::Cow;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, Kind, PublishHead, SubscribeHead, WireError};
 
-use super::super::outbox::{Payload, Pieces};
-use super::super::passing::Credit;
-use super::{Mine, Refused, Sending, Session, Theirs};
+use super::super::flow_control::Credit;
+use super::super::outbox::{Payload, PayloadParts};
+use super::{InboundExchange, OutboundExchange, Refused, Sending, Session};
 
 /// What the caller hears of an answer that it has not taken.
 const UNTAKEN: &[u8] =
@@ -17,7 +17,7 @@ impl<C> Session<C> {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn call(&mut self, head: &CallHead<'_>, flags: Flags, payload: Sending<'_>, call: C) -> Result<u64, Refused> {
-        let mine = Mine::Call(call, flags.lane() as u8, Credit::new(head.credit));
+        let mine = OutboundExchange::Call(call, flags.lane() as u8, Credit::new(head.credit));
         let payload = payload.readable(self.may_compress());
         self.open(mine, payload, Kind::Call, flags, |out| head.put(out))
     }
@@ -47,14 +47,14 @@ impl<C> Session<C> {
     ) -> Result<u64, Refused> {
         self.may_open(fields.len())?;
         let head = |out: &mut Vec<u8>| head.put(out);
-        self.opened(Mine::Subscribing(call), |session, id| {
+        self.opened(OutboundExchange::Subscribing(call), |session, id| {
             Ok(session.out.send(Kind::Subscribe, flags, id, head, fields)?)
         })
     }
 
     /// Ends a subscription.
     pub fn unsubscribe(&mut self, id: u64) {
-        if let Some(Mine::Subscribing(_) | Mine::Subscribed) = self.mine.get(id) {
+        if let Some(OutboundExchange::Subscribing(_) | OutboundExchange::Subscribed) = self.mine.get(id) {
             self.mine.retire(id);
             self.out.control_last(Kind::Unsubscribe, Flags::NORMAL, id);
         }
@@ -68,7 +68,9 @@ impl<C> Session<C> {
         self.publishing.check(head.subject).map_err(|allowed| Refused::Unauthorized { allowed })?;
         let payload = payload.readable(self.may_compress());
         if matches!(payload, Sending::Long(_) | Sending::Lay(_)) || self.out.is_long(payload.sent_bytes()) {
-            return self.open(Mine::Published, payload, Kind::Publish, flags, |out| head.put(out)).map(drop);
+            return self
+                .open(OutboundExchange::Published, payload, Kind::Publish, flags, |out| head.put(out))
+                .map(drop);
         }
         self.may_open(payload.bytes())?;
         self.put(Kind::Publish, flags, (0, 0), |out| head.put(out), payload)
@@ -98,9 +100,9 @@ impl<C> Session<C> {
         let payload = payload.readable(self.may_compress_answer(id));
         let flags = flags.with_compressed(matches!(payload, Sending::Packed(_)));
         match self.cut(payload) {
-            Framed::Short(text) => self.fail_short(id, flags, code, &text),
-            Framed::Pieces(payload) => self.fail_short(id, flags, code, &whole(payload)),
-            Framed::Long(payload) | Framed::Lay(payload) => {
+            FramedPayload::Short(text) => self.fail_short(id, flags, code, &text),
+            FramedPayload::Pieces(payload) => self.fail_short(id, flags, code, &whole(payload)),
+            FramedPayload::Long(payload) | FramedPayload::Lay(payload) => {
                 let bytes = payload.bytes();
                 self.make_room(bytes, called);
                 let fits = bytes <= self.payload_max;
@@ -146,7 +148,7 @@ impl<C> Session<C> {
 
     /// Takes so many further items from the caller of an open call.
     pub fn want_input(&mut self, id: u64, items: u32) {
-        if let Some(Theirs::Open { input, .. }) = self.theirs.get(id) {
+        if let Some(InboundExchange::Open { input, .. }) = self.theirs.get(id) {
             input.give(items);
         }
         if let Some(flags) = self.answer_flags(id) {
@@ -174,7 +176,7 @@ impl<C> Session<C> {
 
     /// Takes so many further items of the answer to a call; 0: none any more, and the other side is to end it.
     pub fn want(&mut self, id: u64, items: u32) {
-        if let Some(Mine::Call(_, lane, credit)) = self.mine.get(id) {
+        if let Some(OutboundExchange::Call(_, lane, credit)) = self.mine.get(id) {
             credit.give(items);
             let flags = Flags::NORMAL.in_lane(*lane);
             self.tell(Kind::Credit, flags, id, items);
@@ -195,7 +197,7 @@ impl<C> Session<C> {
 
     fn open(
         &mut self,
-        mine: Mine<C>,
+        mine: OutboundExchange<C>,
         payload: Sending<'_>,
         kind: Kind,
         flags: Flags,
@@ -207,7 +209,7 @@ impl<C> Session<C> {
 
     fn opened(
         &mut self,
-        mine: Mine<C>,
+        mine: OutboundExchange<C>,
         send: impl FnOnce(&mut Self, u64) -> Result<(), Refused>,
     ) -> Result<u64, Refused> {
         let (max, of_token) = (self.mine.max(), self.few);
@@ -239,12 +241,14 @@ impl<C> Session<C> {
         let flags = flags.with_compressed(flags.compressed() || matches!(payload, Sending::Packed(_)));
         self.make_room(payload.sent_bytes(), called);
         let sent = match self.cut(payload) {
-            Framed::Short(payload) => self.out.send(kind, flags, id, head, &payload),
-            Framed::Pieces(payload) => self.out.send_pieces(kind, flags, id, head, payload),
-            Framed::Lay(payload) if kind != Kind::Publish => {
+            FramedPayload::Short(payload) => self.out.send(kind, flags, id, head, &payload),
+            FramedPayload::Pieces(payload) => self.out.send_pieces(kind, flags, id, head, payload),
+            FramedPayload::Lay(payload) if kind != Kind::Publish => {
                 self.out.send_to_lay(kind, flags, id, head, payload, called)
             }
-            Framed::Long(payload) | Framed::Lay(payload) => self.out.send_long(kind, flags, id, head, payload, called),
+            FramedPayload::Long(payload) | FramedPayload::Lay(payload) => {
+                self.out.send_long(kind, flags, id, head, payload, called)
+            }
         };
         sent.map_err(Refused::from)
     }
@@ -261,17 +265,21 @@ impl<C> Session<C> {
     }
 
     /// What is too long for one frame is copied, so that it can be cut; what is short enough for one is not cut.
-    fn cut<'a>(&self, payload: Sending<'a>) -> Framed<'a> {
+    fn cut<'a>(&self, payload: Sending<'a>) -> FramedPayload<'a> {
         let bytes = match payload {
-            Sending::Long(payload) => return Framed::Long(payload),
-            Sending::Lay(payload) if self.reading.memory => return Framed::Lay(payload),
-            Sending::Lay(payload) => return Framed::Long(payload),
+            Sending::Long(payload) => return FramedPayload::Long(payload),
+            Sending::Lay(payload) if self.reading.memory => return FramedPayload::Lay(payload),
+            Sending::Lay(payload) => return FramedPayload::Long(payload),
             Sending::Short(bytes) => Cow::Borrowed(bytes),
             Sending::Pieces(payload) if self.out.is_long(payload.bytes()) => Cow::Owned(whole(payload)),
-            Sending::Pieces(payload) => return Framed::Pieces(payload),
+            Sending::Pieces(payload) => return FramedPayload::Pieces(payload),
             Sending::Packed(packed) => Cow::Owned(packed.into_bytes()),
         };
-        if self.out.is_long(bytes.len()) { Framed::Long(Box::new(bytes.into_owned())) } else { Framed::Short(bytes) }
+        if self.out.is_long(bytes.len()) {
+            FramedPayload::Long(Box::new(bytes.into_owned()))
+        } else {
+            FramedPayload::Short(bytes)
+        }
     }
 
     fn may_open(&self, payload: usize) -> Result<(), Refused> {
@@ -288,11 +296,11 @@ impl<C> Session<C> {
 }
 
 /// A payload as it is sent.
-enum Framed<'a> {
+enum FramedPayload<'a> {
     /// In one frame.
     Short(Cow<'a, [u8]>),
     /// In one frame, piece after piece.
-    Pieces(&'a dyn Pieces),
+    Pieces(&'a dyn PayloadParts),
     /// In chunks.
     Long(Payload),
     /// Laid in shared memory.
@@ -300,7 +308,7 @@ enum Framed<'a> {
 }
 
 /// All of a payload in one piece.
-fn whole(payload: &dyn Pieces) -> Vec<u8> {
+fn whole(payload: &dyn PayloadParts) -> Vec<u8> {
     let mut all = Vec::with_capacity(payload.bytes());
     payload.copy_to(&mut all, 0..payload.bytes());
     all

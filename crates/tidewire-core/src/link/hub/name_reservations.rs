@@ -13,20 +13,20 @@ const NAMES: usize = 1_000;
 
 /// Names whose links were lost.
 #[derive(Default)]
-pub(super) struct Kept {
-    names: BTreeMap<String, Owner>,
+pub(super) struct NameReservations {
+    names: BTreeMap<String, NameOwner>,
     /// For each token the names in the order in which they were lost, with when they are free.
     order: BTreeMap<Option<usize>, VecDeque<(u64, String)>>,
 }
 
-struct Owner {
+struct NameOwner {
     grant: Option<usize>,
     resume: String,
     until_us: u64,
 }
 
-impl Kept {
-    fn keep(&mut self, name: String, owner: Owner, now_us: u64) {
+impl NameReservations {
+    fn keep(&mut self, name: String, owner: NameOwner, now_us: u64) {
         let order = self.order.entry(owner.grant).or_default();
         order.push_back((owner.until_us, name.clone()));
         self.names.insert(name, owner);
@@ -87,7 +87,7 @@ impl Hub {
         let (now_us, ms) = (self.now_us, self.options.name_ms);
         let Some(link) = self.link(at).filter(|link| !link.here && !link.leaves) else { return };
         let until_us = now_us.saturating_add(ms.saturating_mul(1_000));
-        let (name, owner) = (link.name.clone(), Owner { grant: link.grant, resume: link.resume.clone(), until_us });
+        let (name, owner) = (link.name.clone(), NameOwner { grant: link.grant, resume: link.resume.clone(), until_us });
         self.kept.keep(name, owner, now_us);
     }
 }

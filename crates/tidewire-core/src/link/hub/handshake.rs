@@ -4,7 +4,7 @@ use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERS
 
 use super::super::access::Access;
 use super::super::compression::FEATURE;
-use super::super::heart::Heart;
+use super::super::keepalive::Keepalive;
 use super::super::session::SHARED_MEMORY;
 use super::{Change, Hub, LinkId};
 
@@ -76,7 +76,7 @@ impl Hub {
         // Who wants to hear more often than that asks.
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(least_ms);
         let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
-        link.heart = Heart::new(ours_ms, theirs_ms, now_us);
+        link.heart = Keepalive::new(ours_ms, theirs_ms, now_us);
         link.ours.limit(in_flight as usize);
         link.payload_max = least(link.payload_max, number("payload-bytes", limits::PAYLOAD_BYTES));
         link.frame_max = least(link.frame_max, number("frame-bytes", limits::LINK_FRAME_BYTES));

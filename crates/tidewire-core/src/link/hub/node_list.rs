@@ -5,8 +5,8 @@ use std::fmt;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Flags, Frame, Kind};
 
-use super::super::outbox::Pieces;
-use super::telling::as_value;
+use super::super::outbox::PayloadParts;
+use super::directory_updates::as_value;
 use super::{Hub, LinkId};
 
 /// The list of everything that told of itself when it subscribed.
@@ -115,7 +115,7 @@ impl Hub {
         &mut self,
         at: LinkId,
         frame: &Frame<'_>,
-        known: impl Pieces + 'static,
+        known: impl PayloadParts + 'static,
     ) -> Result<(), (ErrorCode, String)> {
         let Some(link) = self.with_room(at) else { return Ok(()) };
         if known.bytes() > link.payload_max {

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
-use super::Pieces;
+use super::PayloadParts;
 
 /// Parts of payloads that are shorter are copied: that costs less than to keep them.
 const COPIED_BYTES: usize = 4_096;
 /// What a burst keeps of its memory when all of it has been written.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What takes frames out of an outbox: plain bytes, or a [`Burst`].
-pub trait Taker {
+/// What takes frames out of an outbox: plain bytes, or a [`WriteBatch`].
+pub trait FrameSink {
     /// What has been taken.
     fn length(&self) -> usize;
 
@@ -16,10 +16,10 @@ pub trait Taker {
     fn bytes(&mut self) -> &mut Vec<u8>;
 
     /// Adds `count` bytes of a payload.
-    fn part(&mut self, payload: &Arc<dyn Pieces>, from: usize, count: usize);
+    fn part(&mut self, payload: &Arc<dyn PayloadParts>, from: usize, count: usize);
 }
 
-impl Taker for Vec<u8> {
+impl FrameSink for Vec<u8> {
     fn length(&self) -> usize {
         self.len()
     }
@@ -28,31 +28,31 @@ impl Taker for Vec<u8> {
         self
     }
 
-    fn part(&mut self, payload: &Arc<dyn Pieces>, from: usize, count: usize) {
+    fn part(&mut self, payload: &Arc<dyn PayloadParts>, from: usize, count: usize) {
         payload.copy_to(self, from..from + count);
     }
 }
 
 /// What is written at once: frames, and between them parts of long payloads, which stay where they are.
 #[derive(Default)]
-pub struct Burst {
+pub struct WriteBatch {
     bytes: Vec<u8>,
-    kept: Vec<Kept>,
+    kept: Vec<PayloadSlice>,
     kept_bytes: usize,
     /// So much of it has been written.
     written: usize,
 }
 
 /// A part of a payload that lies in one of its pieces.
-struct Kept {
-    payload: Arc<dyn Pieces>,
+struct PayloadSlice {
+    payload: Arc<dyn PayloadParts>,
     from: usize,
     count: usize,
     /// It comes before this one of the bytes.
     before: usize,
 }
 
-impl Burst {
+impl WriteBatch {
     /// Whether all of it has been written.
     pub fn is_written(&self) -> bool {
         self.written == self.bytes.len() + self.kept_bytes
@@ -99,7 +99,7 @@ impl Burst {
     }
 }
 
-impl Taker for Burst {
+impl FrameSink for WriteBatch {
     fn length(&self) -> usize {
         self.bytes.len() + self.kept_bytes
     }
@@ -108,7 +108,7 @@ impl Taker for Burst {
         &mut self.bytes
     }
 
-    fn part(&mut self, payload: &Arc<dyn Pieces>, from: usize, count: usize) {
+    fn part(&mut self, payload: &Arc<dyn PayloadParts>, from: usize, count: usize) {
         let end = from + count;
         let mut at = from;
         while at < end {
@@ -117,7 +117,12 @@ impl Taker for Burst {
             if count < COPIED_BYTES {
                 self.bytes.extend_from_slice(&piece[..count]);
             } else {
-                self.kept.push(Kept { payload: Arc::clone(payload), from: at, count, before: self.bytes.len() });
+                self.kept.push(PayloadSlice {
+                    payload: Arc::clone(payload),
+                    from: at,
+                    count,
+                    before: self.bytes.len(),
+                });
                 self.kept_bytes += count;
             }
             at += count;
@@ -130,9 +135,9 @@ mod tests {
     use super::*;
 
     /// Three pieces, of which the middle one is short.
-    struct Three([Vec<u8>; 3]);
+    struct SplitSlice([Vec<u8>; 3]);
 
-    impl Pieces for Three {
+    impl PayloadParts for SplitSlice {
         fn bytes(&self) -> usize {
             self.0.iter().map(Vec::len).sum()
         }
@@ -148,7 +153,7 @@ mod tests {
         }
     }
 
-    fn filled(taker: &mut impl Taker, payload: &Arc<dyn Pieces>) {
+    fn filled(taker: &mut impl FrameSink, payload: &Arc<dyn PayloadParts>) {
         for (from, count) in [(0, 6_000), (6_000, 4_000), (10_000, 10_050)] {
             taker.bytes().extend_from_slice(b"frame");
             taker.part(payload, from, count);
@@ -158,12 +163,12 @@ mod tests {
 
     #[test]
     fn a_burst_is_the_same_bytes_however_it_is_written() {
-        let payload: Arc<dyn Pieces> =
-            Arc::new(Three([vec![1; 7_000], vec![2; 50], (0..13_000).map(|at| at as u8).collect()]));
+        let payload: Arc<dyn PayloadParts> =
+            Arc::new(SplitSlice([vec![1; 7_000], vec![2; 50], (0..13_000).map(|at| at as u8).collect()]));
         let mut plain = Vec::new();
         filled(&mut plain, &payload);
         for step in [1, 3, 4_999, 1 << 20] {
-            let mut burst = Burst::default();
+            let mut burst = WriteBatch::default();
             filled(&mut burst, &payload);
             assert_eq!(burst.length(), plain.len());
             assert!(burst.bytes.len() < 6_000 && burst.kept.len() == 2, "long parts stay where they are");

@@ -3,14 +3,14 @@ use std::collections::BTreeMap;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Frame, Kind, PublishHead, WireError};
 
-use super::super::passing::Passing;
+use super::super::flow_control::FlowWindow;
 use super::super::session::taken_slot;
 use super::calls::{OF_HUB, OF_NODE, names_a_caller};
-use super::routes::{Back, Fan, Receiver, Route, Subscriber};
+use super::routes::{Fanout, Receiver, ReverseRoute, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 
 /// Where messages of one link with one head go. Most messages have the head of the one before.
-pub(super) struct Course {
+pub(super) struct PublishRoute {
     from: LinkId,
     head: Vec<u8>,
     to: Vec<LinkId>,
@@ -20,7 +20,7 @@ impl Hub {
     /// Passes a message on that differs from the last one in its payload alone. False: it has to be looked at.
     pub(super) fn publish_again(&mut self, at: LinkId, frame: &Frame<'_>) -> bool {
         let flags = frame.flags;
-        let is_same = |course: &mut Course| course.from == at && *course.head == *frame.head;
+        let is_same = |course: &mut PublishRoute| course.from == at && *course.head == *frame.head;
         if flags.more() || flags.answer() || flags.compressed() {
             return false;
         }
@@ -41,9 +41,9 @@ impl Hub {
         let forged = !link.gateway && !link.remote && names_a_caller(&head.fields).is_some();
         if more {
             // Even one that goes to nobody has a route: its sender waits for windows.
-            let mut passing = Passing::default();
+            let mut passing = FlowWindow::default();
             passing.take(frame)?;
-            let fan = Fan::new(Vec::new(), frame.flags.lane(), passing);
+            let fan = Fanout::new(Vec::new(), frame.flags.lane(), passing);
             link.theirs.insert(id, Route::Fan(Box::new(fan))).map_err(|taken| taken_slot("PUBLISH", taken))?;
         }
         let owned = [OF_HUB, OF_NODE].iter().any(|prefix| head.subject.starts_with(prefix));
@@ -58,7 +58,7 @@ impl Hub {
         if !more && head.to == 0 && self.found.is_empty() {
             // Without queue groups the next one goes the same way.
             let to = to.iter().map(|(to, _)| *to).collect();
-            self.course = Some(Course { from: at, head: frame.head.to_vec(), to });
+            self.course = Some(PublishRoute { from: at, head: frame.head.to_vec(), to });
         }
         for (to, subscription) in to {
             if let Some(copy) = self.publish_to(to, subscription, at, number, frame) {
@@ -118,7 +118,7 @@ impl Hub {
         let link = self.with_room(to)?;
         let opened = match frame.flags.more() {
             _ if !link.takes(frame) || !link.reads(frame) => None,
-            true => link.ours.insert(Back::Published { link: at, id: frame.id }).ok(),
+            true => link.ours.insert(ReverseRoute::Published { link: at, id: frame.id }).ok(),
             false => Some(0),
         };
         let passed = opened.and_then(|id| link.out.forward(frame.bytes, frame.flags.lane(), id).ok());

@@ -16,7 +16,7 @@ const RISK_US: f64 = 20_000.0;
 
 /// What was learned of the time of runs and of the lives of workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Pace {
+pub(super) struct RangeSizer {
     run_us: f64,
     /// The most runs that were completed at once; 0 before the first.
     widest: u32,
@@ -39,7 +39,7 @@ pub(super) struct Load {
     pub now_us: u64,
 }
 
-impl Pace {
+impl RangeSizer {
     pub const fn run_us(&self) -> f64 {
         self.run_us
     }

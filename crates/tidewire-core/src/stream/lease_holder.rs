@@ -10,19 +10,19 @@ const RETRIES: u64 = 15;
 
 /// The lease of one holder, which may hold it or not.
 #[derive(Clone, Debug)]
-pub struct Tenure {
+pub struct LeaseHolder {
     ttl_us: u64,
-    held: Option<Held>,
+    held: Option<HeldLease>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldLease {
     fence: u64,
     until_us: u64,
     renew_us: u64,
 }
 
-impl Tenure {
+impl LeaseHolder {
     /// A lease that is not held, for a time to live in microseconds.
     pub fn new(ttl_us: u64) -> Self {
         Self { ttl_us, held: None }
@@ -30,7 +30,7 @@ impl Tenure {
 
     /// The lease was granted. How long ago is not known: it counts from the first renewal.
     pub fn granted(&mut self, fence: u64, now_us: u64) {
-        self.held = Some(Held { fence, until_us: 0, renew_us: now_us });
+        self.held = Some(HeldLease { fence, until_us: 0, renew_us: now_us });
     }
 
     /// The lease was renewed by a call that began then.
@@ -73,12 +73,12 @@ impl Tenure {
 
 #[cfg(test)]
 mod tests {
-    use super::Tenure;
+    use super::LeaseHolder;
     use crate::stream::lease::Leases;
 
     #[test]
     fn it_is_held_from_its_first_renewal_by_the_time_of_the_call() {
-        let mut tenure = Tenure::new(1_500);
+        let mut tenure = LeaseHolder::new(1_500);
         assert_eq!((tenure.fence(0), tenure.times_us()), (None, None));
         tenure.granted(7, 10);
         assert_eq!((tenure.fence(10), tenure.newest()), (None, Some(7)));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_late_does_not_shorten_a_newer_one() {
-        let mut tenure = Tenure::new(1_500);
+        let mut tenure = LeaseHolder::new(1_500);
         tenure.granted(1, 0);
         tenure.renewed(500);
         tenure.renewed(0);
@@ -112,7 +112,7 @@ mod tests {
                 dice % sides
             };
             let mut home = Leases::default();
-            let mut holders = [Tenure::new(1_000), Tenure::new(1_000)];
+            let mut holders = [LeaseHolder::new(1_000), LeaseHolder::new(1_000)];
             let (mut now_us, skew) = (0_u64, [0, 1_000_000]);
             for ticket in 0..2_000_u64 {
                 let which = usize::try_from(roll(2)).unwrap();

@@ -20,13 +20,13 @@ const GROWTH: u32 = 4;
 /// assert_eq!(pace.next(1_000_000), 4, "nothing was there: it begins anew");
 /// ```
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct FetchPacer {
     batch: u32,
     most: u32,
     fetched_us: u64,
 }
 
-impl Pace {
+impl FetchPacer {
     /// A reader that has fetched nothing, and fetches at most so many at once.
     pub fn new(most: u32) -> Self {
         Self { batch: 1, most: most.max(1), fetched_us: 0 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Consecutive runs that wait for another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Piece {
+pub(super) struct ReturnedRange {
     pub first: u64,
     pub count: u32,
     /// How often a worker was lost with these runs, and nobody knows in which of them.
@@ -13,9 +13,9 @@ pub(super) struct Piece {
 
 /// Ranges that came back, apart from each other, in order. Those that touch and were given back in peace are one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Pieces(Vec<Piece>);
+pub(super) struct ReturnedRanges(Vec<ReturnedRange>);
 
-impl Pieces {
+impl ReturnedRanges {
     /// Beyond so many pieces none is cut in halves any more.
     pub const MANY: usize = 4_096;
 
@@ -37,7 +37,7 @@ impl Pieces {
             return;
         }
         let at = self.0.partition_point(|piece| piece.first < first);
-        self.0.insert(at, Piece { first, count, losses });
+        self.0.insert(at, ReturnedRange { first, count, losses });
         self.join(at);
         if at > 0 {
             self.join(at - 1);
@@ -45,28 +45,28 @@ impl Pieces {
     }
 
     /// The first piece in which no worker was lost, cut to at most `most` runs.
-    pub fn take_calm(&mut self, most: u32) -> Option<Piece> {
+    pub fn take_calm(&mut self, most: u32) -> Option<ReturnedRange> {
         let at = self.0.iter().position(|piece| piece.losses == 0)?;
         Some(self.cut(at, most))
     }
 
     /// The first piece in which a worker was lost, cut to at most `most` runs.
-    pub fn take_suspect(&mut self, most: u32) -> Option<Piece> {
+    pub fn take_suspect(&mut self, most: u32) -> Option<ReturnedRange> {
         let at = self.0.iter().position(|piece| piece.losses > 0)?;
         Some(self.cut(at, most))
     }
 
     /// The first piece, cut to at most `most` runs.
-    pub fn take(&mut self, most: u32) -> Option<Piece> {
+    pub fn take(&mut self, most: u32) -> Option<ReturnedRange> {
         if self.is_empty() { None } else { Some(self.cut(0, most)) }
     }
 
-    fn cut(&mut self, at: usize, most: u32) -> Piece {
+    fn cut(&mut self, at: usize, most: u32) -> ReturnedRange {
         let piece = &mut self.0[at];
         if piece.count <= most {
             return self.0.remove(at);
         }
-        let taken = Piece { count: most, ..*piece };
+        let taken = ReturnedRange { count: most, ..*piece };
         piece.first += u64::from(most);
         piece.count -= most;
         taken

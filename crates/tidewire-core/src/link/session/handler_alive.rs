@@ -1,6 +1,6 @@
 use tidewire_proto::wire::{CallHead, Flags, Kind};
 
-use super::{Session, Theirs};
+use super::{InboundExchange, Session};
 
 /// Callers hear of their calls at most so often: a call with a short deadline must not make work for all others.
 const LEAST_US: u64 = 50_000;
@@ -9,7 +9,7 @@ const PER_DEADLINE: u64 = 4;
 
 /// When the caller of an open call is told that its handler is still at work.
 #[derive(Clone, Copy)]
-pub(super) struct Living {
+pub(super) struct HandlerAliveTimer {
     pub(super) next_us: u64,
     every_us: u64,
 }
@@ -31,7 +31,7 @@ impl<C> Session<C> {
         let silent = self.out.bytes() > self.out.bytes_max() / 2;
         let (mut due, mut next) = (Vec::new(), u64::MAX);
         for (id, theirs) in self.theirs.iter_mut() {
-            let Theirs::Open { lane, living, .. } = theirs else { continue };
+            let InboundExchange::Open { lane, living, .. } = theirs else { continue };
             if now_us >= living.next_us {
                 due.push((id, *lane));
                 living.next_us = now_us.saturating_add(living.every_us);
@@ -45,7 +45,7 @@ impl<C> Session<C> {
     }
 
     /// A call has come in: its caller will hear of it in half of a heartbeat, or while there is time.
-    pub(super) fn begin_living(&mut self, head: &[u8], now_us: u64) -> Living {
+    pub(super) fn begin_living(&mut self, head: &[u8], now_us: u64) -> HandlerAliveTimer {
         let beat = self.heartbeat_ms.saturating_mul(500);
         let every_us = match CallHead::parse(head).map_or(0, |head| u64::from(head.deadline_ms)) {
             0 => beat,
@@ -54,6 +54,6 @@ impl<C> Session<C> {
         let every_us = every_us.max(LEAST_US);
         let next_us = now_us.saturating_add(every_us);
         self.telling_us = self.telling_us.min(next_us);
-        Living { next_us, every_us }
+        HandlerAliveTimer { next_us, every_us }
     }
 }

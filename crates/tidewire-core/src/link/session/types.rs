@@ -5,8 +5,8 @@ use tidewire_proto::wire::{FieldsWriter, Place, WireError};
 
 use super::super::assembly::Message;
 use super::super::compression::{FEATURE, Packed};
-use super::super::gathering::Batch;
-use super::super::outbox::{Payload, Pieces, Unsent};
+use super::super::flush_policy::Batch;
+use super::super::outbox::{Payload, PayloadParts, Unsent};
 use super::SHARED_MEMORY;
 
 /// What a node says of itself, and what it takes.
@@ -162,7 +162,7 @@ pub enum Event<C> {
     /// A node that the hub had named has gone.
     Left(u32),
     /// A payload lies in shared memory: it is to be read there, which [`place_room`](super::Session::place_room) gives room for.
-    Placed(Placed),
+    Placed(SharedPayloadArrived),
     /// The hub takes no new exchanges.
     Goodbye,
     /// The link was lost before a call was answered, or a subscription was in force; it has ended.
@@ -171,7 +171,7 @@ pub enum Event<C> {
 
 /// A payload that lies in shared memory, and is awaited here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct SharedPayloadArrived {
     /// Where.
     pub place: Place,
     /// Its length.
@@ -283,7 +283,7 @@ pub enum Sending<'a> {
     /// Copied now.
     Short(&'a [u8]),
     /// Copied now, piece after piece.
-    Pieces(&'a dyn Pieces),
+    Pieces(&'a dyn PayloadParts),
     /// Cut as there is room.
     Long(Payload),
     /// Compressed. Who can't read that gets it as it was before.

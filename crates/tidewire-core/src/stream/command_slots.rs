@@ -31,7 +31,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldToken {
     queue: usize,
     ticket: u64,
     state: State,
@@ -52,17 +52,17 @@ enum Queue {
 
 /// The places of one worker.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct CommandSlots {
     count: usize,
     lease_us: u64,
     queues: Vec<Queue>,
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldToken>,
     ready: BTreeSet<(usize, u64)>,
     extend_us: Option<u64>,
     draining: bool,
 }
 
-impl Places {
+impl CommandSlots {
     /// Places for `count` commands at once, from so many queues. Tokens that it has are to be extended every third of the lease.
     pub fn new(count: usize, queues: usize, lease_us: u64) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl Places {
                 back.push((queue, sequence, ticket));
                 continue;
             }
-            self.held.insert(sequence, Held { queue, ticket, state: State::Ready });
+            self.held.insert(sequence, HeldToken { queue, ticket, state: State::Ready });
             self.ready.insert((queue, sequence));
             self.extend_us.get_or_insert(now_us.saturating_add((self.lease_us / 3).max(1)));
         }
@@ -220,7 +220,7 @@ impl Places {
 mod tests {
     use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};
 
-    use super::{Fetch, PARKED_MAX, Places};
+    use super::{CommandSlots, Fetch, PARKED_MAX};
 
     const LEASE_US: u64 = 3_000;
 
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_free_place_looks_at_the_most_urgent_queue_first_and_waits_at_all_if_none_has_anything() {
-        let mut places = Places::new(2, 3, LEASE_US);
+        let mut places = CommandSlots::new(2, 3, LEASE_US);
         for queue in 0..3 {
             assert_eq!(places.fetches(), look(queue, 2));
             assert_eq!(places.fetches(), [], "one look at a time");
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_its_key_leaves_its_place_and_takes_one_if_there_is_one() {
-        let mut places = Places::new(1, 1, LEASE_US);
+        let mut places = CommandSlots::new(1, 1, LEASE_US);
         assert_eq!(places.fetches(), look(0, 1));
         places.fetched(0, &[(1, 10)], 0);
         assert_eq!(places.begin(), Some((0, 1, 10)));
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_key_that_many_wait_for_does_not_fill_the_worker() {
-        let mut places = Places::new(1, 1, LEASE_US);
+        let mut places = CommandSlots::new(1, 1, LEASE_US);
         for sequence in 0..=PARKED_MAX as u64 {
             assert_eq!(places.fetches(), look(0, 1));
             places.fetched(0, &[(sequence, 1)], 0);
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn all_that_it_has_is_extended_every_third_of_the_lease() {
-        let mut places = Places::new(2, 1, LEASE_US);
+        let mut places = CommandSlots::new(2, 1, LEASE_US);
         places.fetches();
         assert_eq!(places.next_deadline_us(), None);
         places.fetched(0, &[(1, 10), (2, 20)], 100);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_has_not_begun_goes_back_when_it_drains() {
-        let mut places = Places::new(2, 1, LEASE_US);
+        let mut places = CommandSlots::new(2, 1, LEASE_US);
         places.fetches();
         places.fetched(0, &[(1, 10), (2, 20)], 0);
         places.begin();
@@ -329,7 +329,7 @@ mod tests {
             count in 1..4_usize,
             steps in prop::collection::vec(step(), 0..120),
         ) {
-            let mut places = Places::new(count, 3, LEASE_US);
+            let mut places = CommandSlots::new(count, 3, LEASE_US);
             let (mut under_way, mut newest) = (Vec::<Fetch>::new(), 0);
             for step in steps {
                 match step {

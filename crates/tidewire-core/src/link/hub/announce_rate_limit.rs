@@ -10,12 +10,12 @@ const RESTORED_US: u64 = 4_000_000;
 
 /// What a node has announced, and has not yet rested for.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct AnnounceRateLimit {
     /// When it will have rested for all of it.
     rested_us: u64,
 }
 
-impl Pace {
+impl AnnounceRateLimit {
     /// So many bytes are announced, of those that may be said in all. Answers until when it rests.
     pub(super) fn announced(&mut self, bytes: usize, max: usize, now_us: u64) -> u64 {
         let cost_us = RESTORED_US.saturating_mul(bytes as u64) / max.max(1) as u64;
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn all_that_may_be_said_is_announced_at_once_and_more_takes_its_time() {
-        let (mut pace, now_us) = (Pace::default(), 10_000_000);
+        let (mut pace, now_us) = (AnnounceRateLimit::default(), 10_000_000);
         for _ in 0..8 {
             pace.announced(MAX / 8, MAX, now_us);
         }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn no_numbers_are_too_large() {
-        let mut pace = Pace::default();
+        let mut pace = AnnounceRateLimit::default();
         pace.announced(usize::MAX, 0, u64::MAX);
         assert_eq!(pace.rests_until_us(), u64::MAX - RESTORED_US);
     }

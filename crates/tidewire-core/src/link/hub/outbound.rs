@@ -4,7 +4,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
 
 use super::super::compression::FEATURE;
-use super::super::passing::stated_bytes;
+use super::super::flow_control::stated_bytes;
 use super::{Hub, Link, LinkId};
 
 impl Hub {

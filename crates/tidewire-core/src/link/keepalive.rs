@@ -2,7 +2,7 @@
 
 /// When to send a ping, and when the other side has been silent for too long. Times are microseconds.
 #[derive(Clone, Debug)]
-pub struct Heart {
+pub struct Keepalive {
     /// After so long without sending, a ping is due.
     ping_after_us: u64,
     /// After so long without hearing anything, the link is dead.
@@ -13,7 +13,7 @@ pub struct Heart {
 
 /// What a link has to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum KeepaliveAction {
     /// Nothing.
     Rest,
     /// Send a ping.
@@ -22,7 +22,7 @@ pub enum Beat {
     Dead,
 }
 
-impl Heart {
+impl Keepalive {
     /// A link that both sides have just used. `theirs_ms` is the heartbeat that the other side stated.
     pub fn new(ours_ms: u64, theirs_ms: u64, now_us: u64) -> Self {
         Self {
@@ -43,16 +43,16 @@ impl Heart {
         self.heard_us = self.heard_us.max(now_us);
     }
 
-    /// What is due. A ping counts as sent once it has been answered with [`Beat::Ping`].
-    pub fn beat(&mut self, now_us: u64) -> Beat {
+    /// What is due. A ping counts as sent once it has been answered with [`KeepaliveAction::Ping`].
+    pub fn beat(&mut self, now_us: u64) -> KeepaliveAction {
         if now_us >= self.heard_us.saturating_add(self.dead_after_us) {
-            return Beat::Dead;
+            return KeepaliveAction::Dead;
         }
         if now_us >= self.sent_us.saturating_add(self.ping_after_us) {
             self.sent_us = now_us;
-            return Beat::Ping;
+            return KeepaliveAction::Ping;
         }
-        Beat::Rest
+        KeepaliveAction::Rest
     }
 
     /// Whether nothing was heard for as long as the other side should not be silent: it pings after half of that.

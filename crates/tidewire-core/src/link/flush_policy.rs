@@ -32,13 +32,13 @@ impl Batch {
 
 /// Since when something waits to be written.
 #[derive(Debug, Default)]
-pub struct Gathering {
+pub struct FlushTimer {
     until_us: Option<u64>,
 }
 
 /// What waits to be written.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Waiting {
+pub struct QueuedBytes {
     /// Bytes.
     pub bytes: usize,
     /// Frames.
@@ -47,9 +47,9 @@ pub struct Waiting {
     pub urgent: bool,
 }
 
-impl Gathering {
+impl FlushTimer {
     /// Whether what waits is to wait on.
-    pub fn holds(&mut self, batch: &Batch, waiting: Waiting, now_us: u64) -> bool {
+    pub fn holds(&mut self, batch: &Batch, waiting: QueuedBytes, now_us: u64) -> bool {
         let enough = waiting.urgent || waiting.bytes >= batch.bytes || waiting.frames >= batch.frames;
         if batch.linger_us == 0 || enough || waiting.bytes == 0 {
             self.until_us = None;
@@ -74,13 +74,13 @@ mod tests {
 
     const BATCH: Batch = Batch { bytes: 1_000, frames: 3, linger_us: 50 };
 
-    fn frames(frames: usize) -> Waiting {
-        Waiting { bytes: frames * 100, frames, urgent: false }
+    fn frames(frames: usize) -> QueuedBytes {
+        QueuedBytes { bytes: frames * 100, frames, urgent: false }
     }
 
     #[test]
     fn a_frame_waits_for_others_and_not_longer_than_it_may() {
-        let mut gathering = Gathering::default();
+        let mut gathering = FlushTimer::default();
         assert!(gathering.holds(&BATCH, frames(1), 10));
         assert_eq!(gathering.until_us(), 60);
         assert!(gathering.holds(&BATCH, frames(2), 59), "a later one does not make it wait longer");
@@ -91,13 +91,17 @@ mod tests {
 
     #[test]
     fn enough_and_urgent_frames_do_not_wait() {
-        let at_once =
-            [frames(3), Waiting { bytes: 1_000, ..frames(1) }, Waiting { urgent: true, ..frames(1) }, frames(0)];
+        let at_once = [
+            frames(3),
+            QueuedBytes { bytes: 1_000, ..frames(1) },
+            QueuedBytes { urgent: true, ..frames(1) },
+            frames(0),
+        ];
         for waiting in at_once {
-            let mut gathering = Gathering::default();
+            let mut gathering = FlushTimer::default();
             assert!(!gathering.holds(&BATCH, waiting, 0), "{waiting:?}");
             assert_eq!(gathering.until_us(), u64::MAX);
         }
-        assert!(!Gathering::default().holds(&Batch::default(), frames(1), 0), "nothing waits when nothing is said");
+        assert!(!FlushTimer::default().holds(&Batch::default(), frames(1), 0), "nothing waits when nothing is said");
     }
 }

@@ -8,11 +8,11 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, SubscribeHead};
 
 use super::super::announcement;
-use super::super::outbox::Pieces;
+use super::super::outbox::PayloadParts;
+use super::announce_rate_limit::AnnounceRateLimit;
 use super::calls::{OF_NODE, put_service};
-use super::pacing::Pace;
+use super::directory_updates::{ADDED, REMOVED, VALUE_HEAD};
 use super::routes::Subscriber;
-use super::telling::{ADDED, REMOVED, VALUE_HEAD};
 use super::{Hub, LinkId};
 use crate::tree::{SubjectTree, SubscriptionId};
 
@@ -25,12 +25,12 @@ type Refusal = (ErrorCode, String);
 
 /// What a node has said of itself.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct Announcements {
     subscriptions: BTreeSet<SubscriptionId>,
     bytes: usize,
     /// As the list of services has it; None once that has changed.
     listed: Option<Arc<[u8]>>,
-    pub(super) pace: Pace,
+    pub(super) pace: AnnounceRateLimit,
 }
 
 /// What a subscription is, as its pattern and its queue group tell.
@@ -225,12 +225,12 @@ impl Hub {
             listed.bytes += part.len();
             listed.parts.push((listed.bytes, part));
         }
-        listed.parts[0].1 = super::telling::value_head(listed.bytes - VALUE_HEAD).into();
+        listed.parts[0].1 = super::directory_updates::value_head(listed.bytes - VALUE_HEAD).into();
         listed
     }
 }
 
-impl Said {
+impl Announcements {
     fn listed(&mut self, node: &str, tree: &SubjectTree<Subscriber>) -> Arc<[u8]> {
         let write = || {
             let mut out = Vec::with_capacity(self.bytes + self.bytes / 8);
@@ -249,7 +249,7 @@ pub(super) struct Listed {
     bytes: usize,
 }
 
-impl Pieces for Listed {
+impl PayloadParts for Listed {
     fn bytes(&self) -> usize {
         self.bytes
     }

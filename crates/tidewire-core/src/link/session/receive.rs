@@ -10,11 +10,11 @@ use tidewire_proto::wire::{
 use super::super::access::Publishing;
 use super::super::assembly::{Message, Progress};
 use super::super::compression::{FEATURE, too_long};
-use super::super::heart::Heart;
-use super::super::passing::Credit;
+use super::super::flow_control::Credit;
+use super::super::keepalive::Keepalive;
 use super::{
-    Event, Fault, Joined, Mine, Named, Placed, SHARED_MEMORY, Session, Theirs, check_compressed, check_placed,
-    taken_slot,
+    Event, Fault, InboundExchange, Joined, Named, OutboundExchange, SHARED_MEMORY, Session, SharedPayloadArrived,
+    check_compressed, check_placed, taken_slot,
 };
 
 impl<C: Clone> Session<C> {
@@ -94,7 +94,7 @@ impl<C: Clone> Session<C> {
         self.out.chunk_bytes(chunk_bytes(frame_bytes).min(self.chunk_bytes));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
         // It asks by itself as often as it wants to hear something: the hub answers each PING.
-        self.heart = Heart::new(self.heartbeat_ms, theirs_ms.min(self.heartbeat_ms), now_us);
+        self.heart = Keepalive::new(self.heartbeat_ms, theirs_ms.min(self.heartbeat_ms), now_us);
         self.reading.link = self.reading.here && fields.has_word("features", FEATURE);
         self.reading.memory = self.offers_memory && fields.has_word("features", SHARED_MEMORY);
         self.greeting_until_us = None;
@@ -134,8 +134,8 @@ impl<C: Clone> Session<C> {
     }
 
     fn subscribed(&mut self, id: u64, events: &mut Vec<Event<C>>) {
-        let Some(mine @ Mine::Subscribing(_)) = self.mine.get(id) else { return };
-        if let Mine::Subscribing(call) = std::mem::replace(mine, Mine::Subscribed) {
+        let Some(mine @ OutboundExchange::Subscribing(_)) = self.mine.get(id) else { return };
+        if let OutboundExchange::Subscribing(call) = std::mem::replace(mine, OutboundExchange::Subscribed) {
             events.push(Event::Subscribed(call));
         }
     }
@@ -143,18 +143,18 @@ impl<C: Clone> Session<C> {
     fn credit(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
         let items = wire::read_u32("CREDIT", frame.head)?;
         if frame.flags.answer() {
-            if let Some(Mine::Call(call, ..)) = self.mine.get(frame.id) {
+            if let Some(OutboundExchange::Call(call, ..)) = self.mine.get(frame.id) {
                 events.push(Event::Credited(call.clone(), items));
             }
             return Ok(());
         }
         match self.theirs.get(frame.id) {
-            Some(Theirs::Open { .. }) => events.push(Event::Wanted(frame.id, items)),
-            Some(Theirs::Coming { wanted, unread, .. }) => {
+            Some(InboundExchange::Open { .. }) => events.push(Event::Wanted(frame.id, items)),
+            Some(InboundExchange::Coming { wanted, unread, .. }) => {
                 *wanted = wanted.saturating_add(items);
                 *unread |= items == 0;
             }
-            Some(Theirs::Published) | None => {}
+            Some(InboundExchange::Published) | None => {}
         }
         Ok(())
     }
@@ -212,7 +212,7 @@ impl<C: Clone> Session<C> {
             Progress::More | Progress::Skipped => {}
             Progress::Placed(place, bytes) => {
                 let (id, answer) = (frame.id, frame.flags.answer());
-                events.push(Event::Placed(Placed { place, bytes, id, answer }));
+                events.push(Event::Placed(SharedPayloadArrived { place, bytes, id, answer }));
             }
             Progress::Ask(bytes) => {
                 let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(!frame.flags.answer());
@@ -234,8 +234,8 @@ impl<C: Clone> Session<C> {
     fn expects(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
         let (id, lane) = (frame.id, frame.flags.lane() as u8);
         let theirs = match frame.kind {
-            Kind::Call => Theirs::Coming { lane, wanted: 0, unread: false },
-            Kind::Publish if frame.flags.more() => Theirs::Published,
+            Kind::Call => InboundExchange::Coming { lane, wanted: 0, unread: false },
+            Kind::Publish if frame.flags.more() => InboundExchange::Published,
             Kind::Publish => return Ok(true),
             Kind::Fail => return Ok(self.mine.get(id).is_some()),
             Kind::Item => return self.may_send(frame),
@@ -249,8 +249,8 @@ impl<C: Clone> Session<C> {
     /// An item comes on credit, whichever side sends it. False: its exchange has ended.
     fn may_send(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
         let credit = if frame.flags.answer() {
-            if let Some(Mine::Call(_, _, credit)) = self.mine.get(frame.id) { Some(credit) } else { None }
-        } else if let Some(Theirs::Open { input, .. }) = self.theirs.get(frame.id) {
+            if let Some(OutboundExchange::Call(_, _, credit)) = self.mine.get(frame.id) { Some(credit) } else { None }
+        } else if let Some(InboundExchange::Open { input, .. }) = self.theirs.get(frame.id) {
             Some(input)
         } else {
             None
@@ -263,19 +263,19 @@ impl<C: Clone> Session<C> {
         match message.kind {
             Kind::Call => self.called(message, now_us, events),
             Kind::Publish => {
-                if let Some(Theirs::Published) = self.theirs.get(id) {
+                if let Some(InboundExchange::Published) = self.theirs.get(id) {
                     self.theirs.remove(id);
                 }
                 events.push(Event::Published(message));
             }
             Kind::Item if !message.flags.answer() => events.push(Event::Input(message)),
             Kind::Item => {
-                if let Some(Mine::Call(call, ..)) = self.mine.get(id) {
+                if let Some(OutboundExchange::Call(call, ..)) = self.mine.get(id) {
                     events.push(Event::Item(call.clone(), message));
                 }
             }
             Kind::Reply => {
-                if let Some(Mine::Call(call, ..)) = self.end_mine(id) {
+                if let Some(OutboundExchange::Call(call, ..)) = self.end_mine(id) {
                     events.push(Event::Replied(call, message));
                 }
             }
@@ -285,12 +285,12 @@ impl<C: Clone> Session<C> {
 
     fn called(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
         let id = message.id;
-        let Some(&mut Theirs::Coming { lane, wanted, unread }) = self.theirs.get(id) else { return };
+        let Some(&mut InboundExchange::Coming { lane, wanted, unread }) = self.theirs.get(id) else { return };
         let living = self.begin_living(message.head(), now_us);
         let caller = CallHead::parse(message.head()).map_or(0, |head| head.origin);
         let inflates = self.reading.link && self.names.get(&caller).is_some_and(|named| named.inflates);
         if let Some(theirs) = self.theirs.get(id) {
-            *theirs = Theirs::Open { caller, lane, living, inflates, input: Credit::default() };
+            *theirs = InboundExchange::Open { caller, lane, living, inflates, input: Credit::default() };
         }
         if self.leaving || self.closing {
             let flags = Flags::NORMAL.in_lane(lane).with_answer(true);
@@ -308,7 +308,8 @@ impl<C: Clone> Session<C> {
 
     fn failed(&mut self, message: Message, events: &mut Vec<Event<C>>) {
         let Ok(head) = FailHead::parse(message.head()) else { return };
-        if let Some(Mine::Call(call, ..) | Mine::Subscribing(call)) = self.end_mine(message.id) {
+        if let Some(OutboundExchange::Call(call, ..) | OutboundExchange::Subscribing(call)) = self.end_mine(message.id)
+        {
             events.push(Event::Failed(call, head.number, message));
         }
     }
@@ -339,14 +340,14 @@ impl<C: Clone> Session<C> {
                 events.push(Event::InputOver(frame.id));
             }
         } else if self.my_lane(frame.id).is_some()
-            && let Some(Mine::Call(call, ..)) = self.end_mine(frame.id)
+            && let Some(OutboundExchange::Call(call, ..)) = self.end_mine(frame.id)
         {
             events.push(Event::Over(call));
         }
     }
 
     fn is_alive(&mut self, id: u64, blocked_ms: u32, events: &mut Vec<Event<C>>) {
-        if let Some(Mine::Call(call, ..)) = self.mine.get(id) {
+        if let Some(OutboundExchange::Call(call, ..)) = self.mine.get(id) {
             events.push(Event::Alive(call.clone(), blocked_ms));
         }
     }

@@ -3,7 +3,7 @@
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Flags, Frame, Kind};
 
-use super::routes::{Back, Route};
+use super::routes::{ReverseRoute, Route};
 use super::{Hub, Link, LinkId};
 
 impl Hub {
@@ -14,7 +14,8 @@ impl Hub {
 
     /// By the node that answers.
     fn call_taken(&mut self, at: LinkId, own: u64) {
-        let Some(Back::Call { link: to, id, lane, .. }) = self.link(at).and_then(|link| link.ours.get(own)) else {
+        let Some(ReverseRoute::Call { link: to, id, lane, .. }) = self.link(at).and_then(|link| link.ours.get(own))
+        else {
             return;
         };
         let (to, id, lane) = (*to, *id, *lane);
@@ -30,7 +31,8 @@ impl Hub {
             return;
         };
         let (to, id, lane) = (*to, *id, *lane);
-        let Some(Back::Call { passing, ending, subscription, .. }) = self.link(to).and_then(|link| link.ours.get(id))
+        let Some(ReverseRoute::Call { passing, ending, subscription, .. }) =
+            self.link(to).and_then(|link| link.ours.get(id))
         else {
             return;
         };
@@ -55,7 +57,7 @@ impl Hub {
         let passing = if frame.flags.answer() {
             link.ours
                 .get(frame.id)
-                .and_then(|back| if let Back::Call { passing, .. } = back { Some(passing) } else { None })
+                .and_then(|back| if let ReverseRoute::Call { passing, .. } = back { Some(passing) } else { None })
         } else {
             link.theirs
                 .get(frame.id)

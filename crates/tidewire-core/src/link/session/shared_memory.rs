@@ -5,7 +5,7 @@
 use tidewire_proto::wire::{Flags, Frame, Kind};
 
 use super::super::assembly::{Message, Progress};
-use super::{Event, Mine, Placed, Session};
+use super::{Event, OutboundExchange, Session, SharedPayloadArrived};
 
 impl<C: Clone> Session<C> {
     /// Whether calls, their answers and their items may lie in shared memory. What is published does not.
@@ -15,13 +15,19 @@ impl<C: Clone> Session<C> {
 
     /// Memory with room for a payload, which is to be added to its end and given to [`place_read`](Self::place_read). None: nobody
     /// awaits it any more.
-    pub fn place_room(&mut self, placed: &Placed) -> Option<Vec<u8>> {
+    pub fn place_room(&mut self, placed: &SharedPayloadArrived) -> Option<Vec<u8>> {
         self.parts.lend(placed.id, placed.answer)
     }
 
     /// The payload was added to its memory; or was not, and its sender is asked to send it.
-    pub fn place_read(&mut self, placed: &Placed, room: Vec<u8>, now_us: u64, events: &mut Vec<Event<C>>) {
-        let Placed { id, answer, .. } = *placed;
+    pub fn place_read(
+        &mut self,
+        placed: &SharedPayloadArrived,
+        room: Vec<u8>,
+        now_us: u64,
+        events: &mut Vec<Event<C>>,
+    ) {
+        let SharedPayloadArrived { id, answer, .. } = *placed;
         match self.parts.lent(id, answer, room) {
             Progress::Whole(message) if message.kind == Kind::Reply => self.taken_last(message, events),
             Progress::Whole(message) => {
@@ -41,7 +47,7 @@ impl<C: Clone> Session<C> {
     fn taken_last(&mut self, message: Message, events: &mut Vec<Event<C>>) {
         let id = message.id;
         let Some(lane) = self.my_lane(id) else { return };
-        let Some(Mine::Call(call, ..)) = self.mine.retire(id) else { return };
+        let Some(OutboundExchange::Call(call, ..)) = self.mine.retire(id) else { return };
         self.forget_mine(id);
         self.out.control_last(Kind::Taken, Flags::NORMAL.in_lane(lane), id);
         events.push(Event::Replied(call, message));
